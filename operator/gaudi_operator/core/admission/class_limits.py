@@ -134,6 +134,12 @@ def _cards(inputs: Mapping[str, Any]) -> int:
 def beyond_counts(spec: GaudiInferenceSpec, inputs: Mapping[str, Any], limits: ClassLimits) -> Iterator[Finding]:
     """What a resource asks for in sum: replicas of a revision and their cards, those of its autoscaler too."""
     cards = _cards(inputs)
+    template = _section(inputs, "accelerator").get("resourceClaimTemplateName")
+    if template and limits.max_cards is not None:
+        yield (
+            f"spec.accelerator.resourceClaimTemplateName {template}",
+            "may ask for any number of cards, which limits.maxCards forbids",
+        )
     asked = [("spec.replicas", spec.replicas)]
     if spec.autoscaling:
         asked.append(("spec.autoscaling.maxReplicas", spec.autoscaling.max_replicas))

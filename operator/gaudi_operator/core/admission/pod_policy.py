@@ -96,8 +96,9 @@ _FIXED = (
 def _wrong_group(security: Security, allowed: set[int]) -> str | None:
     if security.run_as_group is None:
         return "userFromCluster is not allowed"
-    if security.run_as_group not in allowed or security.fs_group not in {None, *allowed}:
-        return f"group {security.run_as_group} is not allowed"
+    for group in (security.run_as_group, security.fs_group):
+        if group is not None and group not in allowed:
+            return f"group {group} is not allowed"
     wrong = next((group for group in security.supplemental_groups if group not in allowed), None)
     return None if wrong is None else f"supplementalGroups {wrong} is not allowed"
 
@@ -137,8 +138,11 @@ _PLACING = frozenset({"In", "Exists"})
 
 
 def is_unsafe_variable(name: str) -> bool:
-    """Whether a variable loads code into a process, or gives it cards that nobody has counted."""
-    return name.startswith(("LD_", "PYTHON")) or name == "HABANA_VISIBLE_DEVICES"
+    """Whether a variable loads code into a process, or gives it cards that nobody has counted.
+
+    Intel's container runtime reads each variable that begins with HABANA_VISIBLE_DEVICES.
+    """
+    return name.startswith(("LD_", "PYTHON", "HABANA_VISIBLE_"))
 
 
 def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from posixpath import normpath
 
 from gaudi_operator.api.v1alpha1.resource import GROUP
+from gaudi_operator.core.children.manifests.container import CARDS_VARIABLE, NO_CARDS
 from gaudi_operator.core.names import CONTAINER
 from gaudi_runtime.contract.base import Tolerant
 
 
 class _Variable(Tolerant):
     name: str
+    value: str = ""
 
 
 class _Container(Tolerant):
@@ -101,6 +103,10 @@ class _Spec(Tolerant):
 _OF_VOLUMES = {"model": "spec.model.source.ociImage", "seed-recipes": "spec.recipeCache.ociImage"}
 
 
+def _keeps_cards_away(variable: _Variable) -> bool:
+    return (variable.name, variable.value) == (CARDS_VARIABLE, NO_CARDS)
+
+
 def _kind(container: _Container) -> str:
     return "sidecars" if container.restart_policy == "Always" else "initContainers"
 
@@ -129,12 +135,13 @@ class PodView(Tolerant):
 
     @property
     def variables(self) -> Iterator[tuple[str, str]]:
-        """(field of the spec, name) of every variable of every container."""
+        """(field of the spec, name) of every variable of every container, but for the one that keeps cards away."""
         for each in self.spec.containers:
             where = "spec.engine.env" if each.name == CONTAINER else f"container {each.name}"
-            yield from ((where, variable.name) for variable in each.env)
+            yield from ((where, variable.name) for variable in each.env if not _keeps_cards_away(variable))
         for each in self.spec.init_containers:
-            yield from ((f"spec.pod.{_kind(each)} {each.name}: env", variable.name) for variable in each.env)
+            where = f"spec.pod.{_kind(each)} {each.name}: env"
+            yield from ((where, variable.name) for variable in each.env if not _keeps_cards_away(variable))
 
     @property
     def host_paths(self) -> Iterator[tuple[str, str]]:

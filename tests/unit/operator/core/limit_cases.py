@@ -65,6 +65,11 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"replicas": 3, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 4}},
         "spec.replicas 3 asks for 12 cards, above 8 ",
     ),
+    (
+        {"maxCards": 8},
+        {"replicas": 1, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 4, "data": 4}},
+        "spec.replicas 1 asks for 16 cards, above 8 ",
+    ),
 ]
 """Limits, what a spec says, and how the operator's sentence about it begins."""
 

@@ -11,9 +11,9 @@ from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.rollout.inputs import revision_inputs, stored_form
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import gaudi_class
-from tests.unit.operator.core.limit_cases import BEYOND, SAFE_TO_EVICT, WITHIN
+from tests.unit.operator.core.limit_cases import BEYOND, CONTROL_PLANE, SAFE_TO_EVICT, WITHIN
 from tests.unit.operator.core.rendered_pod import template
-from tests.unit.operator.core.resources import ANY_HOST_PATH, inference
+from tests.unit.operator.core.resources import ANY_HOST_PATH, CARD, inference
 
 
 def found(limits: dict[str, Any], **spec: Any) -> Problem | None:
@@ -74,3 +74,18 @@ def test_class_without_a_list_keeps_what_needs_leave() -> None:
 )
 def test_prefix_of_images_ends_where_a_part_does(image: str, prefix: str, starts: bool) -> None:
     assert starts_with(image, prefix) is starts
+
+
+def test_template_of_claims_is_refused_where_cards_are_counted() -> None:
+    accelerator = {**CARD, "resourceClaimTemplateName": "eight-cards"}
+    problem = found({"maxCards": 1}, engine={"name": "vllm"}, accelerator=accelerator)
+    assert problem is not None
+    assert problem.message.startswith("spec.accelerator.resourceClaimTemplateName eight-cards ")
+    assert found({"maxReplicas": 1}, engine={"name": "vllm"}, accelerator=accelerator) is None
+
+
+def test_other_tolerations_allow_no_control_plane() -> None:
+    limits = {"tolerations": ["gaudi"]}
+    problem = found(limits, pod={"nodeSelector": {CONTROL_PLANE: ""}})
+    assert problem is not None
+    assert problem.message.startswith(f"spec.pod.nodeSelector {CONTROL_PLANE} ")

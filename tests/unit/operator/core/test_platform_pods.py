@@ -153,7 +153,24 @@ def test_container_beside_the_runtime_is_as_it_was_written() -> None:
     }
     (found,) = beside(volumes=[SHARED], sidecars=[asked])
     mounted = [{"name": "shared", "mountPath": "/log", "readOnly": True}]
-    assert {**asked, "volumeMounts": mounted}.items() <= found.items()
+    env = [{"name": "HABANA_VISIBLE_DEVICES", "value": "none"}, *asked["env"]]
+    assert {**asked, "volumeMounts": mounted, "env": env}.items() <= found.items()
+
+
+def test_containers_without_cards_get_none_whatever_their_image_says() -> None:
+    none = {"name": "HABANA_VISIBLE_DEVICES", "value": "none"}
+    pod = {"sidecars": [LOG], "initContainers": [{"name": "fetch", "image": "fetch:1"}]}
+    on_cards, on_cpu = spec(pod=pod, accelerator=CARD), spec(pod=pod)
+    for each in (*on_cards["initContainers"], *on_cpu["initContainers"], *on_cpu["containers"]):
+        assert none in each["env"]
+    (serving,) = on_cards["containers"]
+    assert "HABANA_VISIBLE_DEVICES" not in {each["name"] for each in serving["env"]}
+
+
+def test_variable_that_a_class_allows_replaces_none() -> None:
+    asked = {"name": "HABANA_VISIBLE_DEVICES", "value": "0"}
+    (found,) = beside(sidecars=[{**LOG, "env": [asked]}])
+    assert found["env"] == [asked]
 
 
 def test_secrets_of_the_operator_are_the_runtimes_alone() -> None:
@@ -162,7 +179,7 @@ def test_secrets_of_the_operator_are_the_runtimes_alone() -> None:
     engine = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
     found = spec(model=model, engine=engine, pod={"sidecars": [LOG]})
     assert {"HF_TOKEN", "VLLM_API_KEY"} <= {each["name"] for each in found["containers"][0]["env"]}
-    assert "env" not in found["initContainers"][0]
+    assert [each["name"] for each in found["initContainers"][0]["env"]] == ["HABANA_VISIBLE_DEVICES"]
 
 
 def test_runtime_stays_the_one_container_that_serves() -> None:

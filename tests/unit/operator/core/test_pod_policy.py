@@ -68,15 +68,12 @@ def test_sentence_names_field_and_advice() -> None:
         ),
         ({"engine": {"env": [{"name": "LD_PRELOAD", "value": "/x.so"}]}}, "spec.engine.env LD_PRELOAD "),
         ({"engine": {"env": [{"name": "PYTHONPATH", "value": "/x"}]}}, "spec.engine.env PYTHONPATH "),
-        (
-            {
-                "pod": {
-                    "sidecars": [
-                        {"name": "log", "image": "x", "env": [{"name": "HABANA_VISIBLE_DEVICES", "value": "all"}]}
-                    ]
-                }
-            },
-            "spec.pod.sidecars log: env HABANA_VISIBLE_DEVICES ",
+        *(
+            (
+                {"pod": {"sidecars": [{"name": "log", "image": "x", "env": [{"name": name, "value": "all"}]}]}},
+                f"spec.pod.sidecars log: env {name} ",
+            )
+            for name in ("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES_", "HABANA_VISIBLE_MODULES")
         ),
         (
             {
@@ -194,12 +191,13 @@ def test_groups_are_those_of_the_entry(pod: dict[str, Any], refused: str | None)
     assert reason(AllowedHostPath("/models", groups=(3000,)), model=MODELS, pod=pod) == refused
 
 
-def test_group_of_an_older_rendering_is_judged() -> None:
+@pytest.mark.parametrize(("field", "value"), [("runAsGroup", 6), ("fsGroup", 6), ("supplementalGroups", [6])])
+def test_group_of_a_stored_rendering_is_judged(field: str, value: object) -> None:
     rendered = template(model=MODELS)
-    rendered["spec"]["securityContext"]["runAsGroup"] = 6
+    rendered["spec"]["securityContext"][field] = value
     found = PodPolicy("models", (AllowedHostPath("/"),)).why_not([rendered])
     assert found is not None
-    assert found.message.startswith("group 6 is not allowed (spec.pod)")
+    assert found.message.partition(" is not allowed (spec.pod)")[0] in ("group 6", "supplementalGroups 6")
 
 
 def test_template_that_nobody_can_read_is_refused() -> None:

@@ -4,6 +4,8 @@ Where recipes are shared it gets more variables: its revision, and what a store 
 containers beside it have its rights, and nothing else of it.
 """
 
+from collections.abc import Iterable
+
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import EnvVar, SideContainer
@@ -37,6 +39,9 @@ from gaudi_runtime.contract.ports import (
 )
 from gaudi_runtime.knobs.render import render
 from gaudi_runtime.tracing.collector import ENDPOINT_VARIABLE, PROTOCOL_VARIABLE
+
+CARDS_VARIABLE, NO_CARDS = "HABANA_VISIBLE_DEVICES", "none"
+"""By which Intel's container runtime chooses cards, and the value that chooses none."""
 
 PROBE_TIMEOUT_SECONDS = 5
 """A status port that shares its machine with a running compile may be slow to answer."""
@@ -90,13 +95,25 @@ def side_containers(pod: Pod) -> list[Object]:
 
 
 def _side_container(asked: SideContainer) -> Object:
+    written = as_written(asked)
     return {
-        **as_written(asked),
+        **written,
+        "env": _without_cards(written.get("env", ())),
         "imagePullPolicy": asked.image_pull_policy.value,
         "volumeMounts": [mount(each) for each in asked.volume_mounts],
         "securityContext": _rights(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+
+
+def _without_cards(env: Iterable[Object]) -> list[Object]:
+    """The environment of a container that has no cards.
+
+    Intel's container runtime gives a container the cards that this variable names, and the variable may come from the
+    image. A class may allow a container to set it itself.
+    """
+    given = {each["name"]: each for each in env}
+    return list({CARDS_VARIABLE: {"name": CARDS_VARIABLE, "value": NO_CARDS}, **given}.values())
 
 
 def image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
@@ -141,7 +158,7 @@ def _variable(variable: EnvVar) -> Object:
 
 def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
     """The root file system is read-only and the user id has no entry in the image's list of users."""
-    logs = {} if on_cpu(spec.accelerator) else {"HABANA_LOGS": f"{TEMPORARY_PATH}/habana_logs"}
+    logs = {CARDS_VARIABLE: NO_CARDS} if on_cpu(spec.accelerator) else {"HABANA_LOGS": f"{TEMPORARY_PATH}/habana_logs"}
     vllm = {"VLLM_CACHE_ROOT": f"{CACHE_PATH}/vllm", "VLLM_NO_USAGE_STATS": "1"}
     return {
         "HOME": TEMPORARY_PATH,
@@ -266,6 +283,7 @@ OWN_VARIABLES = frozenset(
         "HF_HOME",
         "TORCHINDUCTOR_CACHE_DIR",
         "HABANA_LOGS",
+        CARDS_VARIABLE,
         "VLLM_CACHE_ROOT",
         "VLLM_NO_USAGE_STATS",
         "HF_HUB_OFFLINE",
