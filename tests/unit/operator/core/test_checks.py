@@ -147,6 +147,12 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.pod.sidecars: log requests 1 of ephemeral-storage, more than its limit 500m: lower the request, or raise "
         "the limit.",
     ),
+    "init_container_that_asks_for_more_than_it_may_use": (
+        {"pod": {"initContainers": [{"name": "get", "image": "get:1", "resources": ABOVE}]}},
+        "ResourcesWrong",
+        "spec.pod.initContainers: get requests 1 of ephemeral-storage, more than its limit 500m: lower the request, or "
+        "raise the limit.",
+    ),
     "prompts_without_a_graph": (
         {
             "accelerator": CARD,

@@ -22,6 +22,11 @@ CASES: dict[str, tuple[Any, Any, str | None]] = {
         {"spec": {"selector": {"a": "b", "c": "d"}}},
         "spec.selector",
     ),
+    "foreign_key_of_a_node_selector": (
+        {"spec": {"nodeSelector": {"a": "b"}}},
+        {"spec": {"nodeSelector": {"a": "b", "c": "d"}}},
+        "spec.nodeSelector",
+    ),
     "missing_list": ({"spec": {"args": ["serve"]}}, {"spec": {}}, "spec.args"),
     "foreign_entry_of_an_empty_list": ({"args": []}, {"args": ["--debug"]}, "args"),
     "value_in_place_of_an_empty_list": ({"args": []}, {"args": "serve"}, "args"),

@@ -30,6 +30,15 @@ def test_workload_without_pods_is_deleted() -> None:
     assert deletes(replica_set()) == [Delete("apps/v1", "ReplicaSet", "tiny-old", "u", why)]
 
 
+def test_workload_stays_until_its_workers_have_ended() -> None:
+    worker = pod()
+    worker["metadata"]["labels"][REVISION_LABEL] = "old"
+    observed = Observed(resource(), replica_sets=(replica_set(),), workers=(worker,))
+    assert garbage(observed, "new", (), 5).deletes == []
+    worker["status"]["phase"] = "Succeeded"
+    assert [each.name for each in garbage(observed, "new", (), 5).deletes] == ["tiny-old"]
+
+
 def test_workload_that_is_being_deleted_is_let_go() -> None:
     going = replica_set()
     going["metadata"]["deletionTimestamp"] = "2026-08-01T12:00:00Z"

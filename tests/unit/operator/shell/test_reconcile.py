@@ -401,3 +401,12 @@ def test_no_write_starts_after_the_stop(operator: Operator) -> None:
     asked = len(operator.memory.asked)
     operator.pass_time(100)
     assert len(operator.memory.asked) == asked
+
+
+def test_object_that_is_gone_makes_its_resource_doubtful(operator: Operator) -> None:
+    child = operator.memory.exists(manifest(SERVICE, "a", operator.resource))
+    operator.sees(operator.resource)
+    operator.memory.store.doubted.clear()
+    operator.loop.call_soon(operator.reconciler.gone, child)
+    operator.pass_time(0)
+    assert operator.memory.store.doubted == {KEY}

@@ -92,6 +92,15 @@ def test_object_that_loses_our_label_is_dropped() -> None:
     assert store.get(KEY, SERVICE, "services-s") is None
 
 
+def test_object_that_gets_the_label_of_another_resource_moves() -> None:
+    store = store_of(manifest(SERVICE, "s", 1, "r"))
+    changed = manifest(SERVICE, "s", 2, "r")
+    changed["metadata"]["labels"] = {NAME_LABEL: "other"}
+    assert store.put(changed) == Key("ns", "other")
+    assert store.get(KEY, SERVICE, "services-s") is None
+    assert store.get(Key("ns", "other"), SERVICE, "services-s") is not None
+
+
 def test_version_that_says_the_same_is_no_news() -> None:
     store = store_of(manifest(REPLICA_SET, "s", 9, "r", status={"replicas": 1}))
     assert store.put(manifest(REPLICA_SET, "s", 10, "r", status={"replicas": 2})) is None
