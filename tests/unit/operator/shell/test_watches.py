@@ -61,7 +61,7 @@ def listening() -> tuple[WatchSession, list[tuple[Any, ...]]]:
     return WatchSession(Metrics(), lambda *each: taken.append(each), lambda *each: taken.append(each)), taken
 
 
-async def test_what_belongs_to_resources_waits_for_the_list_of_resources_in_each_namespace() -> None:
+async def test_children_wait_for_the_resources_of_each_namespace() -> None:
     empty = {"metadata": {"resourceVersion": "7"}, "items": []}
     watching = WatchSession(Metrics(), lambda _: None, lambda *_: None, ("blue", "green"))
     for namespace in watching.namespaces:
