@@ -1,8 +1,10 @@
 """Which configurations of the engine run on the plugin's own code."""
 
+import os
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import TypeVar
 
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
@@ -24,6 +26,7 @@ from gaudi_runtime.contract.config import (
     WarmupConfig,
 )
 
+T = TypeVar("T")
 GRAPHS, COMPILE = ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE
 STRATEGIES = (Strategy.LINEAR, Strategy.EXPONENTIAL, Strategy.PADDING_AWARE, Strategy.OPTIMAL)
 TRAFFIC = "prompt 1 90 0 5\nprompt 1 300 0 3\nprompt 1 500 2 1\nprompt 1 100 3 1\ndecode 1 1 2 5\ndecode 4 1 20 5\n"
@@ -51,6 +54,9 @@ MATRIX = tuple(
     Case(*each) for each in product(STRATEGIES, (False, True), (True, False), ("llama", "qwen3"), (GRAPHS, COMPILE))
 )
 
+DEFAULT = Case(Strategy.LINEAR, False, True, "llama", COMPILE)
+"""In the default mode, with the plan that warms up soonest."""
+
 PAIRWISE = (
     Case(Strategy.LINEAR, False, True, "llama", GRAPHS),
     Case(Strategy.LINEAR, True, False, "qwen3", COMPILE),
@@ -60,6 +66,11 @@ PAIRWISE = (
     Case(Strategy.OPTIMAL, False, True, "qwen3", COMPILE),
 )
 """Every value of every column; those of any two columns meet as far as six runs go."""
+
+
+def in_matrix(default: T, *others: T) -> tuple[T, ...]:
+    """What `make test` runs, and in `make plugin` the others too: each start takes most of a minute."""
+    return (default, *others) if os.environ.get("PLUGIN_MATRIX") else (default,)
 
 
 def configured(case: Case, checkpoint: Path, pieces: bool = True) -> RuntimeConfig:

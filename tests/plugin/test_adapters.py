@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.contract.config import AdapterConfig
-from tests.plugin.cases import PAIRWISE, configured
+from tests.plugin.cases import DEFAULT, PAIRWISE, Case, configured, in_matrix
 from tests.plugin.engine import Facts, Run, forked, in_own_process
 from tests.plugin.serving import PROMPTS, worst_gap
 from tests.vllm.adapter import RANK, make_adapter
@@ -56,17 +56,25 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> AdapterConfig:
     return AdapterConfig(name="other", path=str(folder / "other"))
 
 
+@pytest.fixture(scope="module", params=in_matrix(DEFAULT, PAIRWISE[0]), ids=lambda case: case.name)
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
-def facts(adapter: AdapterConfig, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    config = configured(PAIRWISE[0], checkpoints["llama"])
+def facts(
+    case: Case, adapter: AdapterConfig, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Facts:
+    config = configured(case, checkpoints["llama"])
     model = config.model.model_copy(update={"adapters": (adapter,)})
     work = partial(serve_both, adapter.path)
     return in_own_process(work, config.model_copy(update={"model": model}), tmp_path_factory.mktemp("adapters"))
 
 
-def test_a_batch_of_model_and_adapter_captures_nothing(facts: Facts) -> None:
+def test_a_batch_of_model_and_adapter_captures_and_compiles_nothing(facts: Facts) -> None:
     (before,), (after,) = facts["before"], facts["after"]
-    assert after["captures"] == before["captures"]
+    assert (after["captures"], after["compiles"]) == (before["captures"], before["compiles"])
     assert facts["counted"] == after["served"]
     assert facts["hits"] == sum(after["served"].values())
 

@@ -11,15 +11,13 @@ from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from tests.plugin.cases import COMPILE, GRAPHS, Case, configured
+from tests.plugin.cases import COMPILE, GRAPHS, Case, configured, in_matrix
 from tests.plugin.engine import Facts, Run, forked, in_own_process, shape
 from tests.plugin.serving import planned, worst_gap
 
 DRAFTS = 3
-CASES = (
-    Case(Strategy.LINEAR, False, False, "llama", GRAPHS),
-    Case(Strategy.EXPONENTIAL, True, False, "qwen3", COMPILE),
-)
+DEFAULT = Case(Strategy.EXPONENTIAL, True, False, "qwen3", COMPILE)
+CASES = in_matrix(DEFAULT, Case(Strategy.LINEAR, False, False, "llama", GRAPHS))
 PERIODS = (2, 5, 11, 97)
 """Texts that repeat themselves are drafted from; those of the longest period hardly."""
 PROMPTS = [[(7 * row + 3 * (at % period)) % 500 for at in range(90 + 40 * row)] for row, period in enumerate(PERIODS)]

@@ -14,7 +14,7 @@ from gaudi_runtime.contract.config import ExecutionMode, ItemsPerPrompt, Runtime
 from gaudi_runtime.contract.report import VisionBucket
 from gaudi_runtime.engines.vllm.launch import engine_arguments
 from gaudi_runtime.engines.vllm.release import parse_arguments
-from tests.plugin.cases import COMPILE, GRAPHS, Case, configured
+from tests.plugin.cases import COMPILE, GRAPHS, Case, configured, in_matrix
 from tests.plugin.engine import Facts, Run, forked, in_own_process, on_full_card
 from tests.plugin.serving import skipped
 from tests.plugin.vision import GEMMA, QWEN, Size, look, make_seeing, picture, worst_gap
@@ -50,9 +50,9 @@ SIZES = {"VLLM_MULTIMODAL_BUCKETS": "64", "VLLM_MULTIMODAL_RESOLUTIONS": "140x11
 OF_SIZES = (((112, 112),), ((140, 112),), ((140, 112), (140, 112)))
 GUESSED = ("image 112x112x1", "image 140x112x1", "image 84x112x1", "image 196x112x1", "image 56x112x1")
 RESOLVED = (*GUESSED, "image 140x112x2")
-CASES = (
-    Seeing(GEMMA, GRAPHS, BATCHES, SHOWN, {}, graphs=2 * len(BATCHES)),
+CASES = in_matrix(
     Seeing(GEMMA, COMPILE, BATCHES, SHOWN, {}),
+    Seeing(GEMMA, GRAPHS, BATCHES, SHOWN, {}, graphs=2 * len(BATCHES)),
     Seeing(QWEN, GRAPHS, RESOLVED, OF_SIZES, SIZES, cold=((280, 112),)),
     Seeing(QWEN, COMPILE, RESOLVED, OF_SIZES, SIZES),
 )
@@ -93,15 +93,11 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("seeing")
     return {
         family: Path(forked(lambda family=family: str(make_seeing(folder / family, family)), folder))
-        for family in {case.family for case in chosen()}
+        for family in {case.family for case in CASES}
     }
 
 
-def chosen() -> tuple[Seeing, ...]:
-    return CASES if os.environ.get("PLUGIN_MATRIX") else CASES[:1]
-
-
-@pytest.fixture(scope="module", params=chosen(), ids=lambda case: f"{case.family}-{case.mode}")
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case.family}-{case.mode}")
 def case(request: pytest.FixtureRequest) -> Seeing:
     found: Seeing = request.param
     return found
@@ -165,7 +161,7 @@ async def start_on_full_card(run: Run) -> Facts:
 def short(seeing: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
     if not os.environ.get("PLUGIN_MATRIX"):
         pytest.skip("one more start: in make plugin only")
-    return in_own_process(start_on_full_card, looking(CASES[0], seeing[GEMMA]), tmp_path_factory.mktemp("full"))
+    return in_own_process(start_on_full_card, looking(CASES[1], seeing[GEMMA]), tmp_path_factory.mktemp("full"))
 
 
 def test_full_card_leaves_larger_vision_buckets_out(short: Facts) -> None:
