@@ -34,6 +34,8 @@ Facts = dict[str, Any]
 WARMED: Counter[str] = Counter()
 SERVED: Counter[str] = Counter()
 """Forwards of this process by shape, in warm-up and in serving."""
+SAMPLED: Counter[int] = Counter()
+"""Calls of the sampler by the rows of their logits."""
 
 
 class InThisProcess:
@@ -67,23 +69,40 @@ class EngineHere(VllmEngine):
         return InThisProcess(LLMEngine.from_engine_args(EngineArgs.from_cli_args(parsed)))
 
 
+class EngineApart(VllmEngine):
+    """Starts vLLM in processes of its own, as in production; they are forked from a thread that knows the card."""
+
+    def _launch(self, build: Any, progress: Any, meeting: Any, rank: int, look: Any) -> tuple[Any, Any]:
+        def build_on_card(parsed: Any) -> Any:
+            from habana_frameworks.torch.device import PlayedByCpu
+
+            PlayedByCpu().__enter__()
+            return build(parsed)
+
+        return super()._launch(build_on_card, progress, meeting, rank, look)
+
+
 class Run:
     """A start of this configuration, and what may be asked of it afterwards."""
 
     def __init__(self, config: RuntimeConfig) -> None:
         self.config = config
         self.board = ReportBoard("0" * 64)
-        self.engine: EngineHere
+        self.engine: VllmEngine
         self.full_at: tuple[str, int] | None = None
         """A shape, and which of its forwards in warm-up finds the card full: 1 compiles it, 2 captures it."""
+        self.full_in = 0
+        """The engine core whose card is full then."""
+        self.apart = False
+        """Whether vLLM has processes of its own (apart.py)."""
 
     async def start(self) -> WarmupReport:
         """The report once the engine is warm and may serve."""
         self._watch_forwards()
         loop = asyncio.get_running_loop()
 
-        def make(config: RuntimeConfig) -> EngineHere:
-            self.engine = EngineHere(config, loop)
+        def make(config: RuntimeConfig) -> VllmEngine:
+            self.engine = (EngineApart if self.apart else EngineHere)(config, loop)
             return self.engine
 
         await asyncio.to_thread(start_engine, self.config, self.board, threading.Event(), make)
@@ -137,11 +156,19 @@ class Run:
             seen = shape(phase, (size, query, blocks // size if metadata.is_prompt else blocks))
             warming = named.get("warmup_mode")
             (WARMED if warming else SERVED)[seen] += 1
-            if warming and run.full_at == (seen, WARMED[seen]):
+            core = self.vllm_config.parallel_config.data_parallel_index
+            if warming and (run.full_in, run.full_at) == (core, (seen, WARMED[seen])):
                 return on_full_card(lambda: forward(self, token_ids, position_ids, metadata, *rest, **named))
             return forward(self, token_ids, position_ids, metadata, *rest, **named)
 
+        sample = HPUModelRunner._run_sampling
+
+        def sampled(self: Any, batch_changed: bool, logits: Any, *rest: Any, **named: Any) -> Any:
+            SAMPLED[int(logits.shape[0])] += 1
+            return sample(self, batch_changed, logits, *rest, **named)
+
         HPUModelRunner._execute_model_generic = watched
+        HPUModelRunner._run_sampling = sampled
 
 
 def of_this_rank(wrapper: Any) -> Facts:
@@ -152,9 +179,12 @@ def of_this_rank(wrapper: Any) -> Facts:
     manager = wrapper.worker.model_runner.bucketing_manager
     buckets = {"prompt": manager.prompt_buckets, "decode": manager.decode_buckets}
     return {
+        "parent": os.getppid(),
+        "blocks": int(manager.num_hpu_blocks),
         "held": {phase: [list(map(int, bucket)) for bucket in each] for phase, each in buckets.items()},
         "warmed": dict(WARMED),
         "served": dict(SERVED),
+        "sampled": sorted(SAMPLED),
         "captures": dict(graphs.CAPTURES),
         "compiles": counters["stats"]["unique_graphs"],
     }

@@ -29,6 +29,9 @@ def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with runtime_process(folder, both, variables=SHARED_CORES) as process:
         process.follow(Phase.SERVING)
         yield process
+        # vLLM's coordinator of the cores has no worker of ours in it that would end it after a SIGKILL.
+        process.signal(signal.SIGTERM)
+        process.exit_code()
 
 
 def cores_of(runtime: RuntimeProcess) -> list[psutil.Process]:

@@ -1,0 +1,129 @@
+"""Data parallelism on the plugin's own code: two engine cores of vLLM, each with a card; the second one has less.
+
+The card of core 1 has less memory, and it is full when one of the graphs is captured. Every answer of the runtime must
+be that of both cores.
+"""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase, meets
+from gaudi_runtime.engines.vllm.watch import Pace
+from tests.plugin.apart import answer, counted, ranks, with_processes
+from tests.plugin.cases import DEFAULT, configured
+from tests.plugin.engine import Facts, Run, forked
+from tests.plugin.serving import PROMPTS, planned, worst_gap
+
+TAKEN = 4 << 20
+"""Bytes that the card of core 1 lacks."""
+TOKENS = 12
+
+
+def two_cores(checkpoint: Path) -> RuntimeConfig:
+    config = configured(DEFAULT, checkpoint, pieces=False)
+    return config.model_copy(update={"parallelism": ParallelismConfig(data=2)})
+
+
+def take_memory() -> None:
+    """Let the card of core 1 be smaller, in the process of that core."""
+    from gaudi_runtime.engines.vllm.workers.hpu_worker import DrivenHpuWorker
+
+    init_device = DrivenHpuWorker.init_device
+
+    def smaller(self: Any) -> None:
+        from habana_frameworks.torch.memory import MEMORY
+
+        MEMORY.total -= TAKEN * self.vllm_config.parallel_config.data_parallel_index
+        init_device(self)
+
+    DrivenHpuWorker.init_device = smaller  # type: ignore[method-assign]
+
+
+async def start_and_serve(run: Run) -> Facts:
+    take_memory()
+    run.full_in, run.full_at = 1, ("decode 1x1x8", 2)
+    report = await run.start()
+    plan = make_plan(run.config.bucketing, run.config.limits, report.memory.kv_blocks if report.memory else 0)
+    before = await ranks(run)
+    # No core has more than the 512 tokens of a step, so that no prompt is split.
+    asked = [answer(run, number, each, TOKENS, core=int(number in (1, 4))) for number, each in enumerate(PROMPTS)]
+    answers = await asyncio.gather(*asked)
+    after = await ranks(run)
+    counts = await counted(run)
+    return {
+        "report": report.model_dump(mode="json"),
+        "plan": {each.value: [list(bucket) for bucket in plan.of(each)] for each in BucketPhase},
+        "before": before,
+        "after": after,
+        "answers": answers,
+        "counted": counts,
+        "blocks": run.engine.load_now().total_blocks,
+        "notes": run.engine.notes(),
+        "stopped": await until_lost(run, after[1]["parent"], signal.SIGSTOP),
+        "killed": await until_lost(run, after[1]["parent"], signal.SIGKILL),
+    }
+
+
+async def until_lost(run: Run, pid: int, number: int) -> str:
+    run.engine._pace = Pace(ask=0.1, look=0.1, hang=2)
+    os.kill(pid, number)
+    return str(await run.engine.until_lost())
+
+
+@pytest.fixture(scope="module")
+def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    return with_processes(start_and_serve, two_cores(checkpoints["llama"]), tmp_path_factory.mktemp("two-cores"))
+
+
+def test_every_core_holds_and_warms_the_plan_that_we_print(facts: Facts) -> None:
+    told = {phase: sorted(buckets) for phase, buckets in facts["plan"].items()}
+    assert [{phase: sorted(each) for phase, each in rank["held"].items()} for rank in facts["before"]] == [told, told]
+    assert [set(rank["warmed"]) for rank in facts["before"]] == [set(planned(facts))] * 2
+
+
+def test_memory_is_that_of_the_fullest_core(facts: Facts) -> None:
+    memory, (first, second) = facts["report"]["memory"], facts["before"]
+    assert first["blocks"] > second["blocks"]
+    assert memory["kv_blocks"] == second["blocks"]
+    assert facts["blocks"] == 2 * second["blocks"]
+    assert any(each.startswith("the KV caches of the engine cores have ") for each in facts["notes"])
+
+
+def test_core_that_falls_behind_keeps_the_gate_closed(facts: Facts) -> None:
+    decode, skipped = facts["report"]["decode"], facts["report"]["skipped"]
+    assert not meets(decode["captured"], decode["planned"], 100)
+    assert decode["captured"] == decode["planned"] - len(skipped)
+    assert skipped[0]["bucket"] == [1, 1, 8]
+    assert "ran out of memory" in skipped[0]["reason"]
+
+
+def test_we_count_what_both_cores_ran(facts: Facts) -> None:
+    served = [Counter(rank["served"]) for rank in facts["after"]]
+    assert all(served)
+    assert facts["counted"] == served[0] + served[1]
+
+
+def test_serving_compiles_nothing_on_any_core(facts: Facts) -> None:
+    assert [rank["compiles"] for rank in facts["after"]] == [rank["compiles"] for rank in facts["before"]]
+
+
+def test_greedy_tokens_are_those_of_transformers(facts: Facts, checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    answers = list(zip(PROMPTS, facts["answers"], strict=True))
+    assert forked(partial(worst_gap, checkpoints["llama"], answers), tmp_path) < 0.15
+
+
+def test_silent_core_is_a_lost_engine(facts: Facts) -> None:
+    assert facts["stopped"].startswith("vLLM hangs: ")
+
+
+def test_dead_core_is_a_lost_engine_that_names_it(facts: Facts) -> None:
+    assert facts["killed"].startswith("A process of vLLM died while it served: EngineCore_DP1 was ended by SIGKILL")
