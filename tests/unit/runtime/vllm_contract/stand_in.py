@@ -166,7 +166,12 @@ def plugin(
     speculative = SimpleNamespace(method="ngram", num_speculative_tokens=drafts) if drafts else None
     models = {"is_pooling_model": False, "supports_mm_inputs": images is not None, "speculative_config": speculative}
     state = {"graphed_buckets": set(), "mem_margin": float(GIB), "block_size": 128}
-    cache = {"kv_caches": LAYERS, "max_model_len": 2**20, "use_contiguous_pa": False}
+    cache = {
+        "kv_caches": LAYERS,
+        "max_model_len": 2**20,
+        "use_contiguous_pa": False,
+        "use_structured_output": False,
+    }
     sizes = generate("HPUVisionBucketManager", lacking("HPUVisionBucketManager"), greedy_plan=_divided)()
     seen = {"multimodal_buckets": images, "is_batch_based": True}
     _fill(sizes, lacking("HPUVisionBucketManager"), **seen)

@@ -90,6 +90,16 @@ class Name:
 _PLAIN = "the plan takes every layer for one of plain attention, and shapes of other models may be cold"
 UNBOUNDED = ("num_gdn", "num_mamba_like_layers", "interleaved_sliding_window")
 """Set of a model whose decode batches may refer to as many blocks as its length allows."""
+_GUIDED_COLD = "guided decoding compiles the sampler for each number of requests in a step"
+# Of a step with a grammar, whose joined logits are padded.
+GUIDED = (
+    Name(
+        "_run_sampling",
+        ("batch_changed", "logits_device", "request_ids", "pad_to", "logits_requests"),
+        loss=_GUIDED_COLD,
+    ),
+    Name("use_structured_output", loss=_GUIDED_COLD),
+)
 SETUP = (Name("enable_bucketing"), Name("use_hpu_graph"))
 RUNNER = (
     Name("bucketing_manager"),
@@ -108,6 +118,7 @@ RUNNER = (
     Name("graphed_buckets", loss="the plugin does not know which graphs exist and may warm up again by itself"),
     Name("attn_block_size", loss=_PLAIN),
     *(Name(each, loss=_PLAIN) for each in UNBOUNDED),
+    *GUIDED,
 )
 MARGIN = (Name("mem_margin"),)
 HPU_GRAPHS = (Name("_use_graphs", ("attn_metadata", "batch_size")),)

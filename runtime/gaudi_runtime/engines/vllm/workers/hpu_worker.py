@@ -8,8 +8,9 @@ from vllm_gaudi.v1.worker.hpu_worker import HPUWorker
 
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.ranks import Note
-from gaudi_runtime.engines.vllm.workers.capabilities import open_bridge
+from gaudi_runtime.engines.vllm.workers.capabilities import GUIDED, losses, open_bridge
 from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
+from gaudi_runtime.engines.vllm.workers.guided import GuidedSampling
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.engines.vllm.workers.speculative import even_drafts
 
@@ -38,4 +39,8 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         leave_note = partial(Note(orders.runtime_pid).leave, ranks.data_parallel_index * ranks.world_size + self.rank)
         # As the plugin reads it; 0.26.0 does not know it.
         vision_for_real = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
-        return HpuVerbs(self.model_runner, open_bridge(), mode, orders.fail_on_cold_shapes, leave_note, vision_for_real)
+        runner = self.model_runner
+        verbs = HpuVerbs(runner, open_bridge(), mode, orders.fail_on_cold_shapes, leave_note, vision_for_real)
+        if not losses(runner, GUIDED):
+            GuidedSampling(runner)
+        return verbs

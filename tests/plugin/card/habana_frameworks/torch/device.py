@@ -31,6 +31,9 @@ class PlayedByCpu(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        # A card's own driver pins memory of the host; PyTorch asks CUDA's for it, which is not there.
+        if "pin_memory" in kwargs:
+            kwargs = {**kwargs, "pin_memory": False}
         if (rows := _ROWS.get(function)) is not None:
             return rows(function, *args, **kwargs)
         # torch.device itself stays what it is: vLLM compares its type.

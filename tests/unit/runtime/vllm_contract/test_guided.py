@@ -1,0 +1,60 @@
+"""The sampler of a step with a grammar runs at the batch sizes of warm-up, and the answer has the step's own rows."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from gaudi_runtime.engines.vllm.workers.guided import GuidedSampling
+
+
+@dataclass
+class Output:
+    """As vLLM's SamplerOutput."""
+
+    sampled_token_ids: torch.Tensor
+    logprobs_tensors: None = None
+
+
+class Runner:
+    """As the plugin's model runner, with buckets for two and four sequences; its sampler is greedy."""
+
+    def __init__(self, guided: bool) -> None:
+        self.use_structured_output = guided
+        self.bucketing_manager = SimpleNamespace(decode_buckets=[(4, 1, 16), (2, 1, 8), (4, 1, 8)])
+        self.sampled: list[tuple[int, int | None]] = []
+
+    def _run_sampling(
+        self,
+        batch_changed: bool,
+        logits_device: torch.Tensor,
+        request_ids: Any = None,
+        pad_to: int | None = None,
+        logits_requests: Any = None,
+    ) -> tuple[Output, str]:
+        self.sampled.append((logits_device.shape[0], pad_to))
+        return Output(logits_device.argmax(dim=-1, keepdim=True)), "metadata"
+
+
+def sample(runner: Runner, rows: int) -> list[int]:
+    GuidedSampling(runner)
+    logits = torch.eye(8)[torch.arange(rows) % 8]
+    output, metadata = runner._run_sampling(True, logits, [str(row) for row in range(rows)], rows)
+    assert metadata == "metadata"
+    return [int(token) for token in output.sampled_token_ids.flatten()]
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 5)])
+def test_guided_step_is_sampled_at_a_size_of_warm_up(rows: int, size: int) -> None:
+    """Above all sizes of warm-up there is nothing to pad to."""
+    runner = Runner(guided=True)
+    assert sample(runner, rows) == list(range(rows))
+    assert runner.sampled == [(size, size)]
+
+
+def test_step_without_a_grammar_is_sampled_as_the_plugin_does() -> None:
+    runner = Runner(guided=False)
+    assert sample(runner, 3) == [0, 1, 2]
+    assert runner.sampled == [(3, 3)]
