@@ -68,14 +68,23 @@ async def test_refusal_of_a_plan_leaves_serving_pods_untouched(
     assert len(await api.list("ReplicaSet", NAME_LABEL)) == 1
 
 
-async def test_gaps_of_a_plan_are_told_before_a_pod_exists(api: KubeApi, operator: OperatorProcess) -> None:
-    halved = {"strategy": "Linear", "decode": {"batchSize": {"min": 1, "step": 1, "max": 2}}}
-    await api.create(gaudi_inference("tiny", bucketing=halved))
-    await until(partial(missing, api), "the gaps in BucketCoverage")
+HALVED = {"strategy": "File", "file": "(1, 256, 0)\n(2, 1, 64)\n"}
+"""Buckets for half of the sequences that may run."""
+
+
+async def test_plan_with_gaps_is_refused(api: KubeApi, operator: OperatorProcess) -> None:
+    await api.create(gaudi_inference("tiny", bucketing=HALVED))
+    await until(partial(missing, api, "PlanAccepted"), "the plan to be refused")
+    assert await api.list("ReplicaSet", NAME_LABEL) == []
+
+
+async def test_allowed_gaps_are_reported_before_a_pod_exists(api: KubeApi, operator: OperatorProcess) -> None:
+    await api.create(gaudi_inference("tiny", bucketing={**HALVED, "allowGaps": True}))
+    await until(partial(missing, api, "BucketCoverage"), "the gaps in BucketCoverage")
     assert (await plan_of(api))["decodeGaps"] == 1
 
 
-async def missing(api: KubeApi) -> bool:
-    """Whether BucketCoverage tells of gaps."""
-    condition = condition_of(await api.get("GaudiInference", "tiny"), "BucketCoverage")
+async def missing(api: KubeApi, kind: str) -> bool:
+    """Whether this condition names the gap."""
+    condition = condition_of(await api.get("GaudiInference", "tiny"), kind)
     return condition.get("reason") == "BucketsMissing" and "1 gap from (3, 1, 3)" in condition["message"]

@@ -51,7 +51,7 @@ async def test_buckets_in_a_config_map_are_awaited_and_kept(
     awaited = {"rollout": {"progressDeadlineSeconds": 1}}
     await api.create(gaudi_inference("tiny", bucketing={"strategy": "File", "fileFrom": named}, **awaited))
     await until(partial(stalled, api, "ConfigMapKeyMissing"), "the text to be missed")
-    text = "(1, 16, 0)\n(4, 1, 8)\n(4, 1, 64)\n"
+    text = "(1, 256, 0)\n(4, 1, 8)\n(4, 1, 64)\n"
     metadata = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "buckets"}}
     await api.create({**metadata, "data": {"list": text}})
     # Others' ConfigMaps are not watched: whoever cannot wait five minutes touches the resource.
