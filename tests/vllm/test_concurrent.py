@@ -12,11 +12,11 @@ from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_operator.core.resource import read_inference
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase
+from tests.concurrent_load import ask, counted, mixed
 from tests.examples import FOLDER
 from tests.unit.runtime.configs import free_port
-from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
-from tests.vllm.concurrent import ask, mixed
-from tests.vllm.configs import ONE_PROCESS
+from tests.unit.runtime.runtime_process import runtime_process, wait_until
+from tests.vllm.configs import MODEL, ONE_PROCESS
 
 REQUESTS = 150
 VARIANTS = (
@@ -54,12 +54,6 @@ def example(checkpoint: Path, folder: Path, **changes: dict[str, Any]) -> Runtim
     )
 
 
-def counted(runtime: RuntimeProcess) -> int:
-    """Tokens of all steps that the report has counted: the workers are asked for them every two seconds."""
-    served = runtime.report().served
-    return served.prompt.real_tokens + served.decode.real_tokens
-
-
 @pytest.mark.parametrize("changes", VARIANTS if os.environ.get("VLLM_VARIANTS") else VARIANTS[:1])
 def test_many_clients_at_once_meet_no_cold_shape(
     checkpoint: Path, tmp_path: Path, changes: dict[str, dict[str, Any]]
@@ -70,9 +64,9 @@ def test_many_clients_at_once_meet_no_cold_shape(
         assert (ready.prompt.captured, ready.decode.captured) == (ready.prompt.planned, ready.decode.planned)
         before = runtime.log.read_text(errors="replace").count(RECOMPILING)
         assert before > 0, "Dynamo's log is read"
-        requests = mixed(config, REQUESTS)
-        ask(runtime.model_url, requests)
-        wait_until(lambda: counted(runtime) >= sum(each.tokens for each in requests))
+        requests = mixed(config.limits.max_model_len, REQUESTS)
+        ask(runtime.model_url, MODEL, requests)
+        wait_until(lambda: counted(runtime.report()) >= sum(each.tokens for each in requests))
         served = runtime.report().served
         assert 0 < served.prompt.hits < REQUESTS, "prompts share steps"
         assert (served.prompt.misses, served.decode.misses, runtime.report().recompiles_since_ready) == (0, 0, 0)

@@ -1,0 +1,44 @@
+"""Examples of the torch engine and of the simulation with many clients at once: no batch is cold."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from examples.make_tiny_checkpoint import make_checkpoint
+from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.resource import read_inference
+from gaudi_runtime.contract.report import Phase
+from tests.concurrent_load import ask, counted, mixed
+from tests.examples import FOLDER
+from tests.unit.runtime.configs import free_port
+from tests.unit.runtime.runtime_process import runtime_process, wait_until
+
+REQUESTS = 120
+LENGTH = 250
+
+
+@pytest.mark.parametrize("engine", ["torch", "sim"])
+def test_many_clients_at_once_meet_no_cold_batch(tmp_path: Path, engine: str) -> None:
+    manifest: Any = yaml.safe_load((FOLDER / "tiny-torch-cpu.yaml").read_text())
+    manifest["metadata"] |= {"namespace": "default", "uid": "0"}
+    manifest["spec"]["engine"]["name"] = engine
+    config = runtime_config(read_inference(manifest))
+    checkpoint = make_checkpoint(tmp_path / "llama", "llama")
+    config = config.model_copy(
+        update={
+            "model": config.model.model_copy(update={"path": str(checkpoint)}),
+            "serving": config.serving.model_copy(update={"model_port": free_port(), "status_port": free_port()}),
+            "recipe_cache_dir": str(tmp_path / "recipes"),
+        }
+    )
+    with runtime_process(tmp_path, config) as runtime:
+        ready = runtime.follow(Phase.SERVING)[-1]
+        assert (ready.prompt.captured, ready.decode.captured) == (ready.prompt.planned, ready.decode.planned)
+        requests = mixed(LENGTH, REQUESTS)
+        ask(runtime.model_url, config.model.served_names[0], requests)
+        wait_until(lambda: counted(runtime.report()) >= sum(each.tokens for each in requests))
+        report = runtime.report()
+        assert min(report.served.prompt.hits, report.served.decode.hits) > 0
+        assert (report.cold_shapes, report.recompiles_since_ready) == ((), 0)
