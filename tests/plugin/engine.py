@@ -139,8 +139,8 @@ class Run:
     async def counted(self) -> dict[str, int]:
         """Batches by the shape that they ran as, as our counters have them; the ranks must have counted alike."""
         first, *others = await self.engine._ranks.ask("counters", deadline=60)
-        assert others == [first] * len(others)
-        self.engine.counters.absorb(first["met"], first.get("vision"))
+        assert [each["met"] for each in others] == [first["met"]] * len(others)
+        self.engine.counters.absorb(first["met"], first.get("vision"), first.get("compile_times", ()))
         return {shape(key[0].value, key[1]): each.batches for key, each in self.engine.counters.tallies.items()}
 
     def _watch_forwards(self) -> None:
@@ -173,7 +173,7 @@ class Run:
 
 def of_this_rank(wrapper: Any) -> Facts:
     """Asked of vLLM's wrapper around a worker, in the process that it lives in."""
-    from habana_frameworks.torch.hpu import graphs
+    from habana_frameworks.torch.hpu import graphs, metrics
     from torch._dynamo.utils import counters
 
     manager = wrapper.worker.model_runner.bucketing_manager
@@ -187,6 +187,7 @@ def of_this_rank(wrapper: Any) -> Facts:
         "sampled": sorted(SAMPLED),
         "captures": dict(graphs.CAPTURES),
         "compiles": counters["stats"]["unique_graphs"],
+        "recipes": {kind: metrics.RECIPES[kind] for kind in (metrics.MODEL, metrics.HELPER)},
     }
 
 

@@ -1,46 +1,141 @@
-"""failOnColdShapes with torch.compile: a prompt that would compile while serving is refused by Dynamo itself."""
+"""Shapes that warm-up did not run, on the plugin's own code in both graph modes: what counts, and what is refused.
 
+Each mode starts once. Requests come one at a time, so that each is known by what it was counted as.
+"""
+
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gaudi_runtime.contract.bucketing import Strategy
-from tests.plugin.cases import COMPILE, Case, configured
+from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
+from gaudi_runtime.contract.report import COMPILE_BOUNDS, RECOMPILATION_SECONDS
+from gaudi_runtime.traffic.serving_histogram import summary
+from tests.plugin.cases import COMPILE, GRAPHS, Case, configured
 from tests.plugin.engine import Facts, Run, in_own_process
-from tests.plugin.serving import PROMPTS
 
-TOKENS = 8
-COLD = list(range(500)) + list(range(200))
-"""Longer than a step takes: its second part has context, which is not planned here."""
+BUCKETS = "\n".join(("(1, 128, 0)", "(1, 512, 0)", "(1, 1, 2)"))
+"""No context, no second sequence, and no more blocks in a decode batch than 256 tokens take."""
 
 
-async def meet_a_cold_shape(run: Run) -> Facts:
+def prompt(length: int) -> list[int]:
+    return [(7 * at + length) % 500 for at in range(length)]
+
+
+WARM, SIZE, PATH, OTHER_PATH = prompt(90), prompt(300), prompt(600), prompt(900)
+"""A warm prompt, one whose decode batch has more blocks than any bucket, and two whose last piece has context."""
+HELPER = {"presence_penalty": 0.5}
+"""Asks the sampler for tensors and operations that its warm-up did not run."""
+
+
+async def meet_cold_shapes(run: Run) -> Facts:
     await run.start()
-    before = run.ranks()
-    warm = run.answer(PROMPTS[:2], TOKENS)
-    counted = await run.counted()
-    facts = {"warm": warm, "counted": counted, "cold": len(run.engine.counters.cold), "error": ""}
+    await refuse(run, cold=False)
+    facts = {
+        "warm": await met(run, [WARM], 2),
+        "helper": await met(run, [WARM], 2, **HELPER),
+        "size": await met(run, [SIZE], 4),
+        "path": await met(run, [PATH], 1),
+        # Code that Dynamo made for another path may serve this shape from now on, with recipes of its own.
+        "again": await met(run, [WARM], 2),
+    }
+    await refuse(run, cold=True)
+    facts["strict warm"] = await met(run, [WARM], 2)
+    facts["strict helper"] = await met(run, [WARM], 3, **HELPER)
+    facts["strict size"] = await met(run, [WARM, WARM], 3)
+    facts["strict path"] = await met(run, [OTHER_PATH], 1)
+    facts["report"] = summary(run.engine.counters).model_dump(mode="json")
+    return facts
+
+
+async def refuse(run: Run, *, cold: bool) -> None:
+    """Serve from here on with or without failOnColdShapes."""
+
+    def set_field(wrapper: Any) -> None:
+        wrapper.worker.gaudi_verbs._fail_on_cold_shapes = cold
+
+    run.llm.collective_rpc(set_field)
+    await run.engine._ranks.ask("start_serving", deadline=60)
+
+
+async def met(run: Run, prompts: Sequence[Sequence[int]], tokens: int, **sampling: Any) -> Facts:
+    """What these requests have changed in our counters and in the bridge's, and the error that they ended with."""
+    counters = run.engine.counters
+    await run.counted()
+    before = counters.recompiles, summary(counters).small_compiles, sum(counters.cold.values()), recipes(run)
+    error = ""
     try:
-        run.answer([COLD], TOKENS)
-    except RuntimeError as error:
-        facts["error"] = str(error)
-    return facts | {"compiles": run.ranks()[0]["compiles"] - before[0]["compiles"]}
+        run.answer(prompts, tokens, **sampling)
+    except RuntimeError as refused:
+        error = str(refused)
+        # In a pod the engine core ends here. This one goes on, without the step that was scheduled already.
+        run.llm.abort_request([str(number) for number in range(len(prompts))])
+        run.llm.engine_core.engine_core.batch_queue.clear()
+    await run.counted()
+    after = counters.recompiles, summary(counters).small_compiles, sum(counters.cold.values()), recipes(run)
+    return {
+        "recompiles": after[0] - before[0],
+        "small": after[1] - before[1],
+        "cold": after[2] - before[2],
+        "model recipes": after[3]["model"] - before[3]["model"],
+        "helper recipes": after[3]["helper"] - before[3]["helper"],
+        "error": error,
+    }
 
 
-@pytest.fixture(scope="module")
-def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    case = Case(Strategy.LINEAR, False, True, "llama", COMPILE)
-    config = configured(case, checkpoints["llama"], pieces=False)
+def recipes(run: Run) -> dict[str, int]:
+    """Recipes of the bridge by their kind."""
+    found: dict[str, int] = run.ranks()[0]["recipes"]
+    return found
+
+
+@pytest.fixture(scope="module", params=[COMPILE, GRAPHS], ids=str)
+def facts(
+    request: pytest.FixtureRequest, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Facts:
+    config = configured(Case(Strategy.LINEAR, False, False, "llama", request.param), checkpoints["llama"], pieces=False)
+    by_file = BucketPolicy(strategy=Strategy.FILE, file=BUCKETS)
     strict = config.warmup.model_copy(update={"fail_on_cold_shapes": True})
-    folder = tmp_path_factory.mktemp("cold")
-    return in_own_process(meet_a_cold_shape, config.model_copy(update={"warmup": strict}), folder)
+    config = config.model_copy(update={"bucketing": by_file, "warmup": strict})
+    return in_own_process(meet_cold_shapes, config, tmp_path_factory.mktemp("cold"))
 
 
-def test_warm_shapes_are_served_without_a_compile(facts: Facts) -> None:
-    assert [len(answer) for answer in facts["warm"]] == [TOKENS, TOKENS]
-    assert facts["cold"] == 0
+def test_a_warm_shape_waits_for_no_recompilation(facts: Facts) -> None:
+    assert (facts["warm"]["recompiles"], facts["warm"]["cold"], facts["warm"]["model recipes"]) == (0, 0, 0)
 
 
-def test_a_cold_shape_ends_the_step_and_compiles_nothing(facts: Facts) -> None:
-    assert "fail_on_recompile" in facts["error"]
-    assert facts["compiles"] == 0
+@pytest.mark.parametrize("case", ["size", "path"])
+def test_cold_size_and_cold_code_path_count_once_each(facts: Facts, case: str) -> None:
+    assert facts[case]["model recipes"] > 0, "the bridge compiled nothing"
+    assert facts[case]["recompiles"] == 1
+
+
+def test_a_helper_graph_is_a_detail_and_no_recompilation(facts: Facts) -> None:
+    found = facts["helper"]
+    assert found["helper recipes"] > 0, "the bridge compiled nothing"
+    assert (found["model recipes"], found["recompiles"], found["cold"]) == (0, 0, 0)
+    assert found["small"] > 0
+
+
+@pytest.mark.parametrize("case", ["strict warm", "strict helper"])
+def test_a_pod_that_refuses_cold_shapes_serves_warm_ones(facts: Facts, case: str) -> None:
+    assert (facts[case]["error"], facts[case]["recompiles"]) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("case", "shape"), [("strict size", r"decode shape \(4, 1, "), ("strict path", r"prompt shape \(1, \d+, [1-9]")]
+)
+def test_cold_size_and_code_path_are_refused_before_they_compile(facts: Facts, case: str, shape: str) -> None:
+    assert re.match(f"{shape}.* was not warmed up", facts[case]["error"])
+    assert (facts[case]["model recipes"], facts[case]["recompiles"]) == (0, 0)
+
+
+def test_the_report_has_the_compile_times_of_each_stage(facts: Facts) -> None:
+    counts = {each["stage"]: each["counts"] for each in facts["report"]["compile_times"]}
+    threshold = COMPILE_BOUNDS.index(RECOMPILATION_SECONDS) + 1
+    assert (sum(counts["warm"][:threshold]), sum(counts["warm"][threshold:])) == (0, len(BUCKETS.splitlines()))
+    met = [found for case, found in facts.items() if case != "report"]
+    assert sum(counts["serving"][:threshold]) == sum(each["small"] for each in met)
+    assert sum(counts["serving"][threshold:]) == sum(each["recompiles"] for each in met)

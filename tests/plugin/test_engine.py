@@ -60,6 +60,7 @@ def test_serving_captures_and_compiles_nothing_that_was_planned(facts: Facts, ca
     (before,), (after,) = facts["before"], facts["after"]
     assert (after["captures"], cold) == (before["captures"], set())
     assert after["compiles"] == before["compiles"] or facts["cold"]
+    assert after["recipes"]["model"] == before["recipes"]["model"] or facts["cold"]
 
 
 def test_prompts_are_split_where_no_prefix_is_cached(facts: Facts, case: Case) -> None:

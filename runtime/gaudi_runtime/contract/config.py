@@ -191,8 +191,8 @@ class WarmupConfig(Wire):
     )
     fail_on_cold_shapes: bool = Field(
         False,
-        description="Whether nothing is compiled once the model is served: sim fails the request of a cold shape, vllm"
-        " in torchCompile on a card ends.",
+        description="Whether a shape that was not warmed up is refused while serving: sim fails its request, vllm on a"
+        " card (hpuGraphs, torchCompile) ends.",
     )
     time_budget_seconds: Annotated[int, Field(ge=1, le=604_800)] | None = Field(
         None, description="No bucket is begun after this time; those left are reported and stay cold or without graph."

@@ -20,6 +20,10 @@ MAX_SERVED_BUCKETS = 32
 MAX_NAMED_VISION = 10
 RECENT_SECONDS = 300
 """How far back recompiles count as recent."""
+RECOMPILATION_SECONDS = 0.1
+"""Compile time above which a batch on a card has waited for a recompilation. Helper graphs take milliseconds each."""
+COMPILE_BOUNDS = (0.001, 0.003, 0.01, 0.03, RECOMPILATION_SECONDS, 0.3, 1.0, 3.0, 10.0)
+"""Upper bounds, in seconds, by which compile times are counted. There is one more count, for longer times."""
 
 MOST_COUNT = 1_000_000
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
@@ -215,6 +219,20 @@ class ServedVision(Tolerant):
     )
 
 
+class CompileTimes(Tolerant):
+    """How long the graphs of one stage took to compile, by the bridge's own measurement (vllm on a card)."""
+
+    stage: Annotated[str, Field(max_length=16)] = Field(
+        description="warm or capture: per bucket; sampler or defragmenter: as a whole; serving: per batch."
+    )
+    recipes: Large
+    seconds: Seconds
+    counts: Annotated[tuple[Count, ...], Field(max_length=16)] = Field(
+        description="Buckets or batches that needed a compile, by its time: one count for each of COMPILE_BOUNDS, and"
+        " one for longer times."
+    )
+
+
 class Served(Tolerant):
     """What requests met since this instance serves. It may be a poll old: it is no news by itself."""
 
@@ -224,6 +242,10 @@ class Served(Tolerant):
     buckets: Annotated[tuple[ServedBucket, ...], Field(max_length=MAX_SERVED_BUCKETS)] = Field(
         (), description="The most frequent shapes of both phases."
     )
+    small_compiles: Count = Field(
+        0, description="Batches that waited for compiles of helper graphs, too short to count as a recompilation."
+    )
+    compile_times: Annotated[tuple[CompileTimes, ...], Field(max_length=8)] = ()
 
 
 class Requests(Tolerant):

@@ -2,7 +2,14 @@
 
 from collections.abc import Callable
 
-from gaudi_runtime.contract.report import Phase, PhaseProgress, WarmupReport
+from gaudi_runtime.contract.report import (
+    COMPILE_BOUNDS,
+    RECOMPILATION_SECONDS,
+    CompileTimes,
+    Phase,
+    PhaseProgress,
+    WarmupReport,
+)
 from gaudi_runtime.hardware.report import HardwareReport, Outcome, Proof, Start, Traffic
 from gaudi_runtime.units import plural
 
@@ -96,6 +103,34 @@ def _warm(traffic: Traffic) -> Verdict:
     return warm and hits > 0, f"{figures}."
 
 
+def compiles(facts: HardwareReport) -> Verdict:
+    """Compiles of buckets take longer than the threshold of a recompilation, those of helper graphs do not."""
+    stages = {each.stage: each for each in facts.traffic.report.served.compile_times} if facts.traffic else {}
+    if "warm" not in stages:
+        return None, "The bridge has measured no compile."
+    figures = "; ".join(f"{each.stage}: {plural(each.recipes, 'recipe')}, {_times(each)}" for each in stages.values())
+    short = _short(stages["warm"])
+    long = sum(stages["serving"].counts) - _short(stages["serving"]) if "serving" in stages else 0
+    return not short and not long, f"{figures}. The threshold is {_seconds(RECOMPILATION_SECONDS)}."
+
+
+def _times(times: CompileTimes) -> str:
+    counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
+    found = [f"{count} up to {_seconds(bound)}" for bound, count in counted if count]
+    longer = sum(times.counts[len(COMPILE_BOUNDS) :])
+    return ", ".join([*found, *([f"{longer} longer"] if longer else [])])
+
+
+def _seconds(bound: float) -> str:
+    return f"{bound:g} s" if bound >= 1 else f"{bound * 1000:g} ms"
+
+
+def _short(times: CompileTimes) -> int:
+    """Compiles up to the threshold."""
+    counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
+    return sum(count for bound, count in counted if bound <= RECOMPILATION_SECONDS)
+
+
 def recipes(facts: HardwareReport) -> Verdict:
     """A second start takes what the first has compiled."""
     if len(facts.starts) < 2:
@@ -142,6 +177,7 @@ RULES: dict[str, Callable[[HardwareReport], Verdict]] = {
     "gate": gate,
     "graphs": graphs,
     "no cold shape, no recompile": serving,
+    "compile times": compiles,
     "recipes": recipes,
     "upgrade": upgrade,
     "answers": answers,

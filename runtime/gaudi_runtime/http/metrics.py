@@ -178,6 +178,8 @@ def _served(served: Served) -> Iterator[Metric]:
         cold.add_metric(["vision"], served.vision.misses)
         compiles.add_metric(["vision"], served.vision.recompiles)
     yield from (hits, cold, compiles, tokens, blocks)
+    small = "Batches that waited for compiles of helper graphs only."
+    yield CounterMetricFamily("gaudi_small_compiles", small, value=served.small_compiles)
 
 
 def _by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:

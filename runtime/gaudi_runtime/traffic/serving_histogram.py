@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import (
+    COMPILE_BOUNDS,
     MAX_COLD_SHAPES,
     MAX_NAMED_VISION,
     MAX_SERVED_BUCKETS,
     MOST_COUNT,
+    RECOMPILATION_SECONDS,
     BucketPhase,
     ColdShape,
+    CompileTimes,
     Served,
     ServedBucket,
     ServedPhase,
@@ -35,6 +38,8 @@ MOST_SHAPES = 2 * MOST_LINES
 MOST_BUCKETS = 8192
 
 NOTHING = Bucket(0, 0, 0)
+SERVING = "serving"
+"""The stage of compile times that requests waited for."""
 
 Key = tuple[BucketPhase, Bucket]
 Row = Sequence[Any]
@@ -125,6 +130,7 @@ class ServingHistogram:
     def __init__(self, pad: Pad, most_buckets: int = MOST_BUCKETS) -> None:
         self.tallies: dict[Key, Tally] = {}
         self.vision: VisionTally | None = None
+        self.compile_times: dict[str, CompileTimes] = {}
         self._pad, self._most_buckets = pad, most_buckets
         self._shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
         self._digits = dict.fromkeys(BucketPhase, DIGITS)
@@ -155,10 +161,12 @@ class ServingHistogram:
         """Count compiles that a batch of this padded shape waited for."""
         self._tally(phase, bucket).compiles += compiles
 
-    def absorb(self, rows: Iterable[Row], vision: Iterable[Row] | None = None) -> None:
+    def absorb(
+        self, rows: Iterable[Row], vision: Iterable[Row] | None = None, compile_times: Iterable[Row] = ()
+    ) -> None:
         """Count what another process has met since it was asked the last time; `vision` is of its vision tower.
 
-        Raises ValueError for what is no row.
+        `compile_times` are rows of [stage, recipes, seconds, counts]. Raises ValueError for what is no row.
         """
         for row in rows:
             phase, real, ran, batches, compiles = _read(row)
@@ -169,6 +177,9 @@ class ServingHistogram:
         if vision is not None:
             self.vision = self.vision or VisionTally()
             self.vision.absorb(vision)
+        for times in map(_compile_times, compile_times):
+            known = self.compile_times.get(times.stage)
+            self.compile_times[times.stage] = _sum(known, times) if known else times
 
     @property
     def hits(self) -> int:
@@ -221,6 +232,27 @@ def _read(row: Row) -> tuple[BucketPhase, Bucket, Padded | None, int, int]:
         raise ValueError(f"{list(row)} is no row of phase, shape, what it ran as, batches and compiles") from error
 
 
+def _sum(first: CompileTimes, second: CompileTimes) -> CompileTimes:
+    counts = (min(sum(each), MOST_COUNT) for each in zip(first.counts, second.counts, strict=True))
+    return CompileTimes(
+        stage=first.stage,
+        recipes=first.recipes + second.recipes,
+        seconds=first.seconds + second.seconds,
+        counts=tuple(counts),
+    )
+
+
+def _compile_times(row: Row) -> CompileTimes:
+    try:
+        stage, recipes, seconds, counts = row
+        if len(counts) != len(COMPILE_BOUNDS) + 1:
+            raise ValueError(f"{len(counts)} counts")
+        bounded = tuple(min(_count(each), MOST_COUNT) for each in counts)
+        return CompileTimes(stage=stage, recipes=recipes, seconds=seconds, counts=bounded)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{list(row)} is no row of stage, recipes, seconds and counts") from error
+
+
 def _shape(size: Any, query: Any, blocks: Any) -> Bucket:
     return Bucket(_count(size), _count(query), _count(blocks))
 
@@ -243,7 +275,15 @@ def summary(histogram: ServingHistogram) -> Served:
         decode=_phase(BucketPhase.DECODE, items),
         vision=_vision(histogram.vision) if histogram.vision else None,
         buckets=tuple(_bucket(item) for item in most if item[1].batches),
+        small_compiles=min(sum(map(_small, histogram.compile_times.values())), MOST_COUNT),
+        compile_times=tuple(histogram.compile_times.values()),
     )
+
+
+def _small(times: CompileTimes) -> int:
+    """Batches whose compiles were too short to count as a recompilation."""
+    counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
+    return sum(count for bound, count in counted if times.stage == SERVING and bound <= RECOMPILATION_SECONDS)
 
 
 def coldest(histogram: ServingHistogram) -> tuple[ColdShape, ...]:

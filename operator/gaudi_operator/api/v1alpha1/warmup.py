@@ -157,9 +157,10 @@ class Warmup(ApiModel):
     )
     fail_on_cold_shapes: bool = Field(
         False,
-        description="Whether compiling is forbidden once a pod serves. The sim engine then fails the request whose"
-        " shape was not warmed up. vllm in TorchCompile on a card cannot fail one request alone: it ends with"
-        " all of them and warms up again. Without effect elsewhere.",
+        description="Whether a batch whose padded shape was not warmed up is refused while a pod serves, instead of"
+        " being compiled. The sim engine fails that request alone. vllm on a card (HpuGraphs and TorchCompile) ends its"
+        " engine core: all requests of the pod fail, and the container starts and warms up again. Without effect"
+        " elsewhere.",
     )
     multimodal: MultimodalWarmup = Field(
         MultimodalWarmup(), description="Deprecated: replaced by settings of the engine. It goes with release 0.3."

@@ -248,7 +248,7 @@ class VllmEngine(_Processes):
         """Returns when vLLM can serve no more."""
 
         def absorb(counts: Mapping[str, Any]) -> None:
-            self.counters.absorb(counts["met"], counts.get("vision"))
+            self.counters.absorb(counts["met"], counts.get("vision"), counts.get("compile_times", ()))
 
         # What compiles in another pod is no hang in this one.
         moves = self._others.moves if self._others else lambda: 0

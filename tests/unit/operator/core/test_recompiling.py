@@ -1,7 +1,12 @@
 """Gates that close while requests wait for compiles, and open when they no longer do."""
 
+import json
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,14 +15,22 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.decide import decide, decide_gates
 from gaudi_operator.core.notation import timestamp
+from gaudi_operator.core.pods.delays import Room
 from gaudi_operator.core.pods.gate import RECOMPILING, judge_gates, with_gates
+from gaudi_operator.core.pods.problems import pod_problem
 from gaudi_operator.core.pods.view import PodView
-from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.contract.report import Phase, Requests
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
+from gaudi_runtime.http.metrics import ServingNews
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import FULL, PLAN, report
-from tests.unit.operator.core.resources import DEFAULTS, NOW
+from tests.unit.operator.core.resources import DEFAULTS, NOW, inference
+from tests.unit.operator.core.states import state_of
 from tests.unit.operator.core.stories import pod_names, served
+from tests.unit.runtime.vllm_contract.stand_in import Card, bridge, plugin, serve
 
 CLOSING = Readiness(on_recompiles=OnRecompiles.CLOSE_GATE, max_recompiles=3)
 RECORD = f"Container c1, instance first, plan {PLAN}."
@@ -43,6 +56,40 @@ def test_pod_above_the_limit_is_closed_and_told_why() -> None:
     assert gate.message == (
         "Requests waited for 4 compiles within five minutes; the gate opens after five minutes without any."
     )
+
+
+async def reported(lazy: bool, *forwards: tuple[int, float]) -> dict[str, Any]:
+    """What a card's worker reports after forwards of so many query tokens, each with a compile of so many seconds."""
+    card = Card(lazy=lazy)
+    runner = plugin(card)
+    verbs = HpuVerbs(runner, bridge(card))
+    verbs.plan([], [])
+    verbs.start_serving()
+    histogram = ServingHistogram(lambda _, real: Padded(real, warm=False))
+    for query, seconds in forwards:
+        card.compiled.add((32, query, 0, True))
+        card.compile(seconds)
+        verbs.step(partial(serve, runner, ("prompt", (1, query, 0))))
+    counters = json.loads(json.dumps(verbs.counters()))
+    histogram.absorb(counters["met"], compile_times=counters["compile_times"])
+    board = ReportBoard(PLAN)
+    ServingNews(board).look(histogram, Requests(), 0.0)
+    names = ("recent_recompiles", "recompiles_since_ready", "cold_shapes", "served")
+    return {name: getattr(board.report(), name) for name in names}
+
+
+@pytest.mark.parametrize("lazy", [True, False], ids=["HpuGraphs", "TorchCompile"])
+@pytest.mark.parametrize(("seconds", "too_many"), [(0.4, True), (0.01, False)])
+async def test_recompilations_of_a_card_close_gates_and_fail_canaries(
+    lazy: bool, seconds: float, too_many: bool
+) -> None:
+    met = await reported(lazy, *((32 * each, seconds) for each in range(1, 5)))
+    hot = replace(serving("b", 0), report=report(**met))
+    assert gates(serving("a", 0), hot) == ({"b": False} if too_many else {})
+    canary = {"observeSeconds": 1, "maxRecompiles": 3}
+    found = pod_problem(hot, state_of(inference=inference(rollout={"canary": canary})), Room(to_come=False))
+    assert (found.reason if found else None) == ("TooManyRecompiles" if too_many else None)
+    assert met["served"].small_compiles == (0 if too_many else 4)
 
 
 def test_pod_at_the_limit_stays() -> None:

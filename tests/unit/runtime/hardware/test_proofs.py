@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
+    CompileTimes,
     Phase,
     PhaseProgress,
     Served,
@@ -25,6 +28,7 @@ from gaudi_runtime.hardware.report import (
 )
 from tests.unit.runtime.configs import sim_config
 
+WARM = CompileTimes(stage="warm", recipes=60, seconds=9.5, counts=(0, 0, 0, 0, 0, 0, 7, 1, 0, 0))
 COLD = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 512, 0), count=1)
 
 
@@ -32,7 +36,7 @@ def report(**fields: Any) -> WarmupReport:
     """Of an instance with all its graphs, which has served."""
     whole = PhaseProgress(planned=4, warmed=4, captured=4, cached=4)
     told = {"instance": "a", "sequence": 1, "plan_hash": "0" * 64, "phase": Phase.SERVING}
-    served = Served(prompt=ServedPhase(hits=3), decode=ServedPhase(hits=40))
+    served = Served(prompt=ServedPhase(hits=3), decode=ServedPhase(hits=40), compile_times=(WARM,))
     return WarmupReport(**{**told, "prompt": whole, "decode": whole, "served": served} | fields)
 
 
@@ -135,6 +139,33 @@ def test_a_recompile_while_serving_disproves() -> None:
         outcome("no cold shape, no recompile", traffic=traffic(report=report(recompiles_since_ready=1)))
         is Outcome.DISPROVEN
     )
+
+
+def compiled(*times: CompileTimes) -> Traffic:
+    return traffic(report=report(served=Served(compile_times=times)))
+
+
+def test_the_evidence_of_compile_times_is_their_distribution() -> None:
+    helpers = CompileTimes(stage="serving", recipes=5, seconds=0.2, counts=(4, 0, 0, 0, 1, 0, 0, 0, 0, 0))
+    assert outcome("compile times", traffic=compiled(WARM, helpers)) is Outcome.PROVEN
+    assert evidence("compile times", traffic=compiled(WARM, helpers)) == (
+        "warm: 60 recipes, 7 up to 1 s, 1 up to 3 s; serving: 5 recipes, 4 up to 1 ms, 1 up to 100 ms. "
+        "The threshold is 100 ms."
+    )
+
+
+@pytest.mark.parametrize(
+    ("stage", "counts"),
+    [("warm", (0, 0, 0, 0, 1, 0, 0, 0, 0, 0)), ("serving", (0, 0, 0, 0, 0, 1, 0, 0, 0, 0))],
+)
+def test_compile_times_on_the_other_side_of_the_threshold_disprove(stage: str, counts: tuple[int, ...]) -> None:
+    wrong = CompileTimes(stage=stage, recipes=1, seconds=0.1, counts=counts)
+    times = (wrong,) if stage == "warm" else (WARM, wrong)
+    assert outcome("compile times", traffic=compiled(*times)) is Outcome.DISPROVEN
+
+
+def test_compile_times_are_not_tried_where_nothing_measures_them() -> None:
+    assert outcome("compile times", traffic=compiled()) is Outcome.NOT_TRIED
 
 
 def test_serving_without_a_hit_disproves() -> None:

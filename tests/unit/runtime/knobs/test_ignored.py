@@ -59,10 +59,16 @@ def test_setting_of_the_benchmark_is_named() -> None:
 
 
 def test_field_that_the_mode_ignores_is_named() -> None:
-    config = vllm_config(warmup={"failOnColdShapes": True})
+    config = vllm_config(engine={"executionMode": "eager"}, warmup={"failOnColdShapes": True})
     assert list(ignored_knobs(config)) == [
-        "warmup.failOnColdShapes is ignored by execution mode HpuGraphs: it needs TorchCompile"
+        "warmup.failOnColdShapes is ignored by execution mode Eager: it needs HpuGraphs or TorchCompile"
     ]
+
+
+@pytest.mark.parametrize("mode", ["hpuGraphs", "torchCompile"])
+def test_cold_shapes_are_refused_in_both_graph_modes(mode: str) -> None:
+    config = vllm_config(engine={"executionMode": mode}, warmup={"failOnColdShapes": True})
+    assert list(ignored_knobs(config)) == []
 
 
 def test_field_that_only_a_card_reads_is_named() -> None:

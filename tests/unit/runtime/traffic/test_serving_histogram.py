@@ -8,7 +8,15 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.traffic.histogram import MOST_LINES, total
-from gaudi_runtime.traffic.serving_histogram import MOST_BUCKETS, MOST_SHAPES, Padded, ServingHistogram, Tally, pad_by
+from gaudi_runtime.traffic.serving_histogram import (
+    MOST_BUCKETS,
+    MOST_SHAPES,
+    Padded,
+    ServingHistogram,
+    Tally,
+    pad_by,
+    summary,
+)
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 PLAN = BucketPlan((Bucket(1, 128, 0), Bucket(1, 512, 0)), (Bucket(4, 1, 64),))
@@ -100,6 +108,25 @@ def test_what_a_row_ran_as_counts_not_the_plan() -> None:
 def test_row_of_another_form_is_refused(row: list[object]) -> None:
     with pytest.raises(ValueError, match="is no row of phase"):
         served_by_plan().absorb([row])
+
+
+def test_compile_times_of_several_looks_are_added() -> None:
+    histogram = unpadded()
+    for count in (2, 3):
+        histogram.absorb([], compile_times=[["serving", 4, 0.5, [count, 0, 0, 0, 1, 1, 0, 0, 0, 0]]])
+    served = summary(histogram)
+    assert [each.model_dump() for each in served.compile_times] == [
+        {"stage": "serving", "recipes": 8, "seconds": 1.0, "counts": (5, 0, 0, 0, 2, 2, 0, 0, 0, 0)}
+    ]
+    assert served.small_compiles == 7
+
+
+@pytest.mark.parametrize(
+    "row", [["warm", 1, 0.5], ["warm", 1, 0.5, [1]], ["warm", 1, "long", [0] * 10], [[], 1, 1, [0] * 10]]
+)
+def test_compile_times_of_another_form_are_refused(row: list[object]) -> None:
+    with pytest.raises(ValueError, match="is no row of stage"):
+        unpadded().absorb([], compile_times=[row])
 
 
 def test_short_sizes_are_exact_and_long_ones_a_little_large() -> None:

@@ -12,6 +12,7 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     HPU_GRAPHS,
     MANAGER,
     MARGIN,
+    NO_COMPILE_METRIC,
     PREPARED,
     RUNNER,
     SEEDS,
@@ -75,7 +76,7 @@ async def test_other_missing_names_are_losses_and_warm_up_goes_on(case: tuple[st
     report = drive(sim_config(), verbs, card)
     assert report.prompt.captured == report.prompt.planned > 0
     verbs.start_serving()
-    assert verbs.counters() == {"met": []}
+    assert verbs.counters()["met"] == []
 
 
 @pytest.mark.parametrize(("owner", "name"), UNUSED)
@@ -86,7 +87,7 @@ async def test_a_name_that_we_do_not_use_may_go(owner: str, name: str) -> None:
     report = drive(sim_config(), verbs, card)
     assert report.decode.captured == report.decode.planned > 0
     verbs.start_serving()
-    assert verbs.counters() == {"met": []}
+    assert verbs.counters()["met"] == []
 
 
 def test_a_method_with_other_parameters_counts_as_missing() -> None:
@@ -116,6 +117,13 @@ def test_without_compile_only_mode_compiling_computes_the_buckets() -> None:
     assert found.degradations == ("the bridge has no compile-only mode: every bucket is computed while it is compiled",)
 
 
+@pytest.mark.parametrize("missing", ["habana_frameworks.torch.hpu.metrics", "graph_compilation"])
+def test_without_the_metric_of_compiles_only_new_shapes_count(missing: str) -> None:
+    card = Card()
+    found = find_capabilities(plugin(card), bridge(card, missing))
+    assert found.degradations == (NO_COMPILE_METRIC,)
+
+
 def test_bridge_without_compile_only_mode_is_asked_once() -> None:
     def env_setting(name: str, value: object) -> object:
         raise KeyError(name)
@@ -124,7 +132,6 @@ def test_bridge_without_compile_only_mode_is_asked_once() -> None:
     good = bridge(card)
     modules = {
         "torch": type("torch", (), {"hpu": type("hpu", (), {"mem_get_info": good.memory, "synchronize": print})}),
-        "torch._dynamo.utils": type("utils", (), {"counters": {"stats": {}}}),
         "habana_frameworks.torch.utils.internal": type("internal", (), {"is_lazy": good.is_lazy}),
         "habana_frameworks.torch.internal.bridge_config": type("config", (), {"env_setting": env_setting}),
     }

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.contract.report import RECOMPILATION_SECONDS
 from gaudi_runtime.engines.vllm.workers.capabilities import UNBOUNDED
+from gaudi_runtime.engines.vllm.workers.forwards import ColdShape
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from tests.unit.runtime.vllm_contract.driven import plain
 from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin, serve
@@ -241,33 +243,116 @@ def test_prompts_share_a_batch_only_where_a_bucket_holds_them(
     assert runner._can_merge_prefill_contents(batch, prompt) is merged
 
 
-def test_with_torch_compile_what_compiles_is_cold_and_counted() -> None:
-    card = Card(lazy=False)
+def compiling(runner: Any, card: Card, *seconds: float) -> None:
+    """Every forward of this runner compiles recipes that take so long."""
+    check = runner._check_config
+
+    def checked(*shape: Any) -> None:
+        check(*shape)
+        for each in seconds:
+            card.compile(each)
+
+    runner._check_config = checked
+
+
+MODES = pytest.mark.parametrize("lazy", [True, False], ids=["HpuGraphs", "TorchCompile"])
+
+
+@MODES
+def test_all_recipes_of_one_forward_are_one_recompilation(lazy: bool) -> None:
+    card = Card(lazy=lazy)
     runner = plugin(card)
     verbs = verbs_on(card, runner)
     for phase, bucket in (("prompt", PROMPT), ("decode", DECODE)):
         verbs.warm(phase, bucket)
-    check = runner._check_config
-
-    def compiling(*shape: Any) -> None:
-        check(*shape)
-        card.compiled += shape[1] > 1  # the prompt alone
-
-    runner._check_config = compiling
-    assert served(verbs, runner, ("prompt", (2, 200, 0)), ("decode", (3, 1, 60))) == [
+        verbs.capture(phase, bucket)
+    compiling(runner, card, 0.09, 0.09)
+    found = served(verbs, runner, ("prompt", (2, 200, 0)), ("decode", (3, 1, 60)))
+    assert found == [
         ["prompt", [2, 200, 0], [2, 256, 0, False], 1, 1],
+        ["decode", [3, 1, 60], [4, 1, 64, False], 1, 1],
+    ]
+
+
+@MODES
+def test_compiles_up_to_the_threshold_are_no_recompilation(lazy: bool) -> None:
+    card = Card(lazy=lazy)
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    for execute in (verbs.warm, verbs.capture):
+        execute("prompt", PROMPT)
+    compiling(runner, card, RECOMPILATION_SECONDS / 2, RECOMPILATION_SECONDS / 2)
+    verbs.start_serving()
+    verbs.step(partial(serve, runner, ("prompt", (2, 200, 0))))
+    counters = plain(verbs.counters())
+    assert counters["met"] == [["prompt", [2, 200, 0], [2, 256, 0, True], 1, 0]]
+    assert counters["compile_times"] == [
+        ["warm", 1, 2.0, [0, 0, 0, 0, 0, 0, 0, 1, 0, 0]],
+        ["serving", 2, RECOMPILATION_SECONDS, [0, 0, 0, 0, 1, 0, 0, 0, 0, 0]],
+    ]
+
+
+def test_compiles_before_a_first_forward_are_its_own() -> None:
+    """Such as the moves of a defragmenter, for which its requests wait."""
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    verbs.capture("prompt", PROMPT)
+    verbs.start_serving()
+    card.compile()
+    verbs.step(partial(serve, runner, ("prompt", (2, 200, 0))))
+    assert [row[-1] for row in plain(verbs.counters())["met"]] == [1]
+
+
+class Queued:
+    """The answer of a step that the card has not finished."""
+
+    def get_output(self) -> None: ...
+
+
+def test_compile_that_ends_late_counts_for_its_own_batch() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    verbs.capture("decode", DECODE)
+    card.compiled.add((32, 1, 96, False))  # its compile ends later
+    verbs.start_serving()
+
+    def step(batch: tuple[int, int, int]) -> Queued:
+        serve(runner, ("decode", batch))
+        return Queued()
+
+    verbs.step(partial(step, (9, 1, 70)))
+    assert plain(verbs.counters())["met"] == [["decode", [9, 1, 70], [32, 1, 96, False], 1, 0]]
+    card.compile()
+    verbs.step(partial(step, (3, 1, 60)))
+    assert plain(verbs.counters())["met"] == [
+        ["decode", [9, 1, 70], [32, 1, 96, False], 0, 1],
         ["decode", [3, 1, 60], [4, 1, 64, True], 1, 0],
     ]
 
 
-@pytest.mark.parametrize(("fail", "lazy"), [(True, False), (True, True), (False, False)])
-def test_cold_shapes_fail_where_that_is_asked_of_torch_compile(fail: bool, lazy: bool) -> None:
+@MODES
+def test_cold_shapes_are_refused_before_they_run(lazy: bool) -> None:
     card = Card(lazy=lazy)
-    verbs = HpuVerbs(plugin(card), bridge(card), fail_on_cold_shapes=fail)
+    runner = plugin(card)
+    verbs = HpuVerbs(runner, bridge(card), fail_on_cold_shapes=True)
     verbs.plan([PROMPT], [DECODE])
-    assert card.stance == "default"
-    verbs.start_serving()
-    assert card.stance == ("fail_on_recompile" if fail and not lazy else "default")
+    verbs.warm("prompt", PROMPT)
+    compiled = card.recipes
+    with pytest.raises(ColdShape, match=r"prompt shape \(32, 32, 0\) was not warmed up, and warmup.failOnColdShapes"):
+        served(verbs, runner, ("prompt", (3, 5, 0)))
+    assert served(verbs, runner, ("prompt", (2, 200, 0)))[0][-2:] == [1, 0]
+    assert card.recipes == compiled
+
+
+@pytest.mark.parametrize(("fail", "graphs"), [(False, True), (True, False)])
+def test_other_pods_run_cold_shapes_and_count_them(fail: bool, graphs: bool) -> None:
+    card = Card()
+    runner = plugin(card, graphs=graphs)
+    verbs = HpuVerbs(runner, bridge(card), fail_on_cold_shapes=fail)
+    verbs.plan([PROMPT], [DECODE])
+    assert [row[-1] for row in served(verbs, runner, ("prompt", (3, 5, 0)))] == [1]
 
 
 def test_the_plugin_knows_the_graphs_that_there_are() -> None:
@@ -381,10 +466,12 @@ def test_swaps_with_graphs_are_warmed_once_more(graphed: bool, warmed: bool, tim
     assert card.log.count("defragmenter.warmup()") == times
 
 
-def test_shape_unseen_by_warm_up_counts_as_compiled_once() -> None:
+@pytest.mark.parametrize("missing", [(), ("graph_compilation",)])
+def test_shape_unseen_by_warm_up_counts_as_compiled_once(missing: tuple[str, ...]) -> None:
     card = Card()
     runner = plugin(card)
-    verbs = verbs_on(card, runner)
+    verbs = HpuVerbs(runner, bridge(card, *missing))
+    verbs.plan([PROMPT], [DECODE])
     row = ["decode", [9, 1, 70], [32, 1, 96, False], 1]
     assert served(verbs, runner, ("decode", (9, 1, 70))) == [[*row, 1]]
     assert served(verbs, runner, ("decode", (9, 1, 70))) == [[*row, 0]]
@@ -403,7 +490,7 @@ def test_what_was_counted_is_handed_over_once() -> None:
     runner = plugin(card)
     verbs = verbs_on(card, runner)
     assert len(served(verbs, runner, ("prompt", (1, 100, 0)))) == 1
-    assert plain(verbs.counters()) == {"met": []}
+    assert plain(verbs.counters())["met"] == []
 
 
 def test_forward_that_checks_no_shape_gives_no_other_bucket_graph() -> None:

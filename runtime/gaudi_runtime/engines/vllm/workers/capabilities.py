@@ -10,47 +10,49 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from gaudi_runtime.catalog.pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.protocol import GRAPH_MODES
+from gaudi_runtime.engines.vllm.workers.compile_times import Compiled, Compiles
 from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
 from gaudi_runtime.knobs.speculation import NGRAM, why_refused
 
 _COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"
+MICROSECONDS = 1_000_000
+NO_COMPILE_METRIC = (
+    "the bridge has no metric graph_compilation: the first batch of a shape that warm-up did not run counts as one "
+    "recompilation, and nothing else is counted"
+)
 
 
 @dataclass(frozen=True)
 class Bridge:
     """One card. `memory` answers (free, total) in bytes; `compile_only` is None where the software has no such mode.
 
-    `compiled` counts the graphs that torch.compile has made in this process; after `refuse_compiles` it raises instead
-    of making another.
+    `compiled` reads what the bridge has compiled in this process. None if the bridge has no such metric.
     """
 
     memory: Callable[[], tuple[int, int]]
     synchronize: Callable[[], None]
     is_lazy: Callable[[], bool]
     compile_only: Callable[[], AbstractContextManager[Any]] | None
-    compiled: Callable[[], int]
-    refuse_compiles: Callable[[], object]
+    compiled: Compiles | None
 
 
 def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
     """The Gaudi software of this process; `load` imports a module by name. Raises DeviceUnavailable."""
     try:
-        torch, stats = load("torch"), load("torch._dynamo.utils").counters["stats"]
+        torch = load("torch")
         return Bridge(
             memory=torch.hpu.mem_get_info,
             synchronize=torch.hpu.synchronize,
             is_lazy=load("habana_frameworks.torch.utils.internal").is_lazy,
             compile_only=_compile_only(load),
-            compiled=lambda: int(stats["unique_graphs"]),
-            # Not the stance that the plugin takes for it, which skips the checks too: a shape that was never compiled
-            # might then run as another one, and answer wrongly.
-            refuse_compiles=lambda: torch.compiler.set_stance("fail_on_recompile"),
+            compiled=_compiles(load),
         )
     except (ImportError, AttributeError) as error:
         raise DeviceUnavailable(f"The Gaudi software is not whole ({error}): use the runtime-hpu image.") from error
@@ -65,6 +67,21 @@ def _compile_only(load: Callable[[str], Any]) -> Callable[[], AbstractContextMan
     except (ImportError, AttributeError, KeyError):
         return None
     return lambda: _left_in_any_case(setting(_COMPILE_ONLY, True))
+
+
+def _compiles(load: Callable[[str], Any]) -> Compiles | None:
+    try:
+        # The metric counts from the moment in which this module is imported.
+        metric = load("habana_frameworks.torch.hpu.metrics").metric_global("graph_compilation")
+        _read_metric(metric)
+    except (ImportError, AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return partial(_read_metric, metric)
+
+
+def _read_metric(metric: Any) -> Compiled:
+    figures = dict(metric.stats())
+    return Compiled(int(figures["TotalNumber"]), float(figures["TotalTime"]) / MICROSECONDS)
 
 
 @contextmanager
@@ -223,6 +240,8 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
     _refuse_too_early(runner, mode)
     if bridge.compile_only is None:
         lost.append("the bridge has no compile-only mode: every bucket is computed while it is compiled")
+    if bridge.compiled is None:
+        lost.append(NO_COMPILE_METRIC)
     if getattr(runner, "supports_mm_inputs", False):
         lost += tower_losses(runner)
     return Capabilities(mode, tuple(lost))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiled, Compiles
 from gaudi_runtime.engines.vllm.workers.observed_shapes import Ran, Shape
 
 
@@ -22,41 +23,58 @@ class Padded(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One forward of serving: the sizes that were in it, what it ran as, and the compiles that it waited for."""
+    """One forward of serving: the sizes that were in it, what it ran as, and the recompilations that it waited for.
+
+    `batches` is 0 for a recompilation that was seen after its forward had been counted.
+    """
 
     real: Shape
     ran: Ran
     compiles: int
+    batches: int = 1
+
+
+class ColdShape(RuntimeError):
+    """A forward was refused because warm-up did not run its padded shape."""
 
 
 @dataclass
 class _Forward:
-    """`known` says whether its shape ran before, `compiled` how much the process had compiled when it began."""
+    """`known` says whether its shape ran before; `took` is what was compiled for it; `batch` is how it was counted."""
 
     padded: Padded
     known: bool
-    compiled: int
+    took: Compiled = NOTHING
     graph: bool = True
+    batch: Batch | None = None
 
 
 class Forwards:
     """Watches one runner through its own check of every shape, and its lookups of buckets.
 
-    `compiled` counts what this process has compiled. None where nothing counts it: then a shape that never ran before
-    is one compile.
+    `compiled` reads what this process has compiled. If it is None, the first forward of a shape is one recompilation.
+    `settled` receives what was compiled for each forward of serving.
     """
 
-    def __init__(self, runner: Any, compiled: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        runner: Any,
+        compiled: Compiles | None = None,
+        settled: Callable[[Compiled], None] = lambda _: None,
+    ) -> None:
         self._manager = manager = runner.bucketing_manager
         # Where attention has smaller blocks than the cache, a forward counts context in those, and buckets do not.
         block = int(runner.block_size)
         self._per_block = max(1, block // int(getattr(runner, "attn_block_size", None) or block))
-        self._check, self._compiled = runner._check_config, compiled
+        self._check, self._compiled, self._settled = runner._check_config, compiled, settled
         self._find_prompt, self._find_decode = manager.find_prompt_bucket, manager.find_decode_bucket
         self._known: set[Padded] = set()
         self._merges, self._found = runner._can_merge_prefill_contents, None
         self._now: _Forward | None = None
+        self._refuses = False
+        self._seen = NOTHING
         self._step: list[_Forward] = []
+        self._queued: list[_Forward] = []
         self._prompts: list[tuple[int, int, int]] = []
         self._decodes: list[tuple[int, int]] = []
         self._verified: int | None = None
@@ -78,21 +96,31 @@ class Forwards:
         if self._now:
             self._now.graph = graph
 
+    def start_serving(self, *, refuses_cold: bool) -> None:
+        """Count from here on. With `refuses_cold` raise ColdShape before a forward of a shape that never ran."""
+        self._refuses, self._seen = refuses_cold, self._read()
+
     def step(self, execute: Callable[[], Any]) -> tuple[Any, list[Batch]]:
         """The answer of `execute`, a step of serving, and the batches that the plugin made of it."""
-        self._step, self._prompts, self._decodes = [], [], []
+        previous, self._step, self._prompts, self._decodes = self._queued, [], [], []
         answer = execute()
-        return answer, self._batches()
+        self._blame()
+        # An answer of this kind is waited for after the next step has begun: until then the card may still compile.
+        self._queued = self._step if hasattr(answer, "get_output") else []
+        late = [again for each in previous if (again := self._late(each))]
+        for each in previous if self._queued else [*previous, *self._step]:
+            self._settled(each.took)
+        return answer, [*late, *self._batches()]
 
     def _batches(self) -> list[Batch]:
-        # What is compiled between two forwards is the first one's: its own code, then its sampler's.
-        ends = [*(each.compiled for each in self._step[1:]), self._count()]
         prompts = [each for each in self._step if each.padded.phase is BucketPhase.PROMPT]
         # Each prompt batch is looked up once as it is formed; before that the plugin looks up what it might merge.
         lengths = iter(self._prompts[len(self._prompts) - len(prompts) :])
-        return [self._batch(each, end - each.compiled, lengths) for each, end in zip(self._step, ends, strict=True)]
+        for each in self._step:
+            each.batch = self._batch(each, lengths)
+        return [each.batch for each in self._step if each.batch]
 
-    def _batch(self, forward: _Forward, compiled: int, lengths: Any) -> Batch:
+    def _batch(self, forward: _Forward, lengths: Any) -> Batch:
         phase, bucket, verifies = forward.padded
         if phase is BucketPhase.PROMPT:
             real = (phase, *next(lengths, bucket))
@@ -102,11 +130,31 @@ class Forwards:
             # Drafts have rows of their own: as many for each sequence as the one with most drafts needs.
             rows = found[0][0] * (bucket.batch_size // self._verified if verifies and self._verified else 1)
             real = (phase, rows, bucket.query_len, found[min(1, len(found) - 1)][1])
-        compiles = compiled if self._compiled else int(not forward.known)
+        compiles = int(forward.took.counts) if self._compiled else int(not forward.known)
         return Batch(real, Ran(bucket, forward.known and forward.graph and not compiles), compiles)
 
-    def _count(self) -> int:
-        return self._compiled() if self._compiled else 0
+    def _late(self, forward: _Forward) -> Batch | None:
+        """The recompilation of a forward that was counted without it."""
+        counted = forward.batch
+        if counted is None or counted.compiles or not forward.took.counts:
+            return None
+        return Batch(counted.real, Ran(counted.ran.bucket, warm=False), compiles=1, batches=0)
+
+    def _blame(self, beginning: _Forward | None = None) -> None:
+        """Assign what was compiled since the last look to a forward, at the latest to the one that begins."""
+        found = self._read() - self._seen
+        running = [*self._queued, *self._step]
+        if not found.recipes or not (running or beginning):
+            return
+        self._seen += found
+        # Forwards are queued on the card, so an earlier one may still compile: first the one that is known to need it.
+        cold = [each for each in running if not each.known and not each.took.counts]
+        blamed = cold[0] if cold else running[-1] if running else beginning
+        if blamed:
+            blamed.took += found
+
+    def _read(self) -> Compiled:
+        return self._compiled() if self._compiled else NOTHING
 
     def _check_config(
         self, batch_size: int, seq_len: int, num_blocks: int, attn_metadata: Any, warmup_mode: bool
@@ -117,9 +165,16 @@ class Forwards:
         bucket = Bucket(int(batch_size), int(seq_len), int(blocks))
         verifies = not prompt and self._verified is not None
         padded = Padded(BucketPhase.PROMPT if prompt else BucketPhase.DECODE, bucket, verifies)
-        self._now = _Forward(padded, padded in self._known, self._count())
+        known = padded in self._known
+        if self._refuses and not known and not warmup_mode:
+            raise ColdShape(
+                f"{padded.phase} shape {tuple(bucket)} was not warmed up, and warmup.failOnColdShapes forbids "
+                "compiling it while serving."
+            )
+        self._now = _Forward(padded, known)
         self._known.add(padded)
         if not warmup_mode:
+            self._blame(self._now)
             self._step.append(self._now)
         self._check(batch_size, seq_len, num_blocks, attn_metadata, warmup_mode)
 

@@ -6,7 +6,7 @@ thing (docs/internals/vllm.md).
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -27,10 +27,12 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     losses,
     tower_losses,
 )
+from gaudi_runtime.engines.vllm.workers.compile_times import CompileTimes
 from gaudi_runtime.engines.vllm.workers.forwards import FixedBuckets, Forwards, GraphGate
 from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row
 from gaudi_runtime.engines.vllm.workers.speculative import decode_forwards, draft_tokens
 from gaudi_runtime.engines.vllm.workers.vision import VisionTower
+from gaudi_runtime.traffic.serving_histogram import SERVING
 
 log = logging.getLogger(__name__)
 
@@ -65,11 +67,16 @@ class HpuVerbs:
         self._fail_on_cold_shapes = fail_on_cold_shapes
         self._offered = find_capabilities(runner, bridge)
         mode = self._offered.mode
-        compiled = bridge.compiled if mode is ExecutionMode.TORCH_COMPILE else None
+        compiled = bridge.compiled
+        self._times = CompileTimes()
         sees = getattr(runner, "supports_mm_inputs", False) and not tower_losses(runner)
         self._tower = VisionTower(runner, compiled) if sees else None
         self._compiles_vision = mode is ExecutionMode.TORCH_COMPILE and not vision_for_real
-        self._forwards = Forwards(runner, self._tower.compiles_beside if self._tower and compiled else compiled)
+        self._forwards = Forwards(
+            runner,
+            self._tower.compiled_without if self._tower and compiled else compiled,
+            partial(self._times.add, SERVING),
+        )
         self._gate = GraphGate(runner, self._forwards) if mode is ExecutionMode.HPU_GRAPHS else None
         self._seeds: FixedBuckets | None = None
         self._met: MetShapes | None = None
@@ -183,13 +190,15 @@ class HpuVerbs:
 
     def warm(self, phase: str, bucket: Sequence[int]) -> Outcome:
         """Compile one bucket by a dummy batch of its shape, without capturing a graph."""
-        return self._run(phase, bucket, self._compile)
+        with self._timed("warm"):
+            return self._run(phase, bucket, self._compile)
 
     def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
         """Run one bucket so that its graph is kept."""
         if not self._offered.captures_graphs:
             raise ValueError(f"execution mode {self._offered.mode} has no graphs to capture")
-        outcome = self._run(phase, bucket, self._gate.capture if self._gate else _graphed)
+        with self._timed("capture"):
+            outcome = self._run(phase, bucket, self._gate.capture if self._gate else _graphed)
         graphed = getattr(self._runner, "graphed_buckets", None)
         if outcome["graph"] and graphed is not None:
             graphed.add((*bucket, phase == BucketPhase.PROMPT))
@@ -197,14 +206,16 @@ class HpuVerbs:
 
     def sampler(self) -> dict[str, bool]:
         """Run the plugin's sampler warm-up once, for all its batch sizes; and what comes after a piece of a prompt."""
-        done = self._optional(self._runner, "warmup_sampler")
+        with self._timed("sampler"):
+            done = self._optional(self._runner, "warmup_sampler")
         self._piece()
         return done
 
     def defragmenter(self) -> dict[str, bool]:
         """Run the plugin's block swaps of every size."""
         self._swaps_warm = True
-        return self._optional(getattr(self._runner, "defragmenter", None), "warmup")
+        with self._timed("defragmenter"):
+            return self._optional(getattr(self._runner, "defragmenter", None), "warmup")
 
     def start_serving(self) -> None:
         """Warm-up is over: a defragmenter without its traces, and what is met from here on counts."""
@@ -215,9 +226,7 @@ class HpuVerbs:
             # Its graphs are its own: without this, requests would wait for each to be captured again.
             if self._swaps_warm and getattr(used, "graphed", False):
                 self._optional(self._runner.defragmenter, "warmup")
-        # The plugin does it at the end of its own warm-up, which is skipped.
-        if self._fail_on_cold_shapes and self._offered.mode is ExecutionMode.TORCH_COMPILE:
-            self._bridge.refuse_compiles()
+        self._forwards.start_serving(refuses_cold=self._fail_on_cold_shapes and self._offered.captures_graphs)
         self._met = MetShapes()
         if self._tower:
             self._tower.start_serving()
@@ -232,8 +241,10 @@ class HpuVerbs:
         return answer
 
     def counters(self) -> dict[str, list[Row]]:
-        """What was met since the last look."""
+        """What was met and compiled since the last look."""
         met = {"met": self._met.take() if self._met else []}
+        if times := self._times.take():
+            met["compile_times"] = times
         return {**met, "vision": self._tower.take()} if self._tower else met
 
     def _run(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> Outcome:
@@ -329,6 +340,16 @@ class HpuVerbs:
                 # A step that samples nothing at all ends the plugin's drafting by an error.
                 self._runner._add_dummy_request(requests, scheduled, computed, computed + query, query, True)
             self._runner._execute_dummy_scenario(requests, scheduled)
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        """Count the compile time of what runs inside of this, if the bridge measures it."""
+        before = self._bridge.compiled() if self._bridge.compiled else None
+        yield
+        if self._bridge.compiled and before:
+            # Nothing is compiled any more once the device has been waited for.
+            self._bridge.synchronize()
+            self._times.add(stage, self._bridge.compiled() - before)
 
     def _compile(self, forward: Forward) -> bool:
         with self._bridge.compile_only() if self._bridge.compile_only else nullcontext():

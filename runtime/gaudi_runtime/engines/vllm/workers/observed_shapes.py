@@ -59,9 +59,12 @@ class MetShapes:
         self._batches: Counter[tuple[Shape, Ran | None]] = Counter()
         self._compiles: Counter[tuple[Shape, Ran | None]] = Counter()
 
-    def met(self, shape: Shape, ran: Ran | None = None, compiles: int = 0) -> None:
-        """One batch of this shape, which waited for so many compiles; without `ran` it is padded as the plan says."""
-        self._batches[shape, ran] += 1
+    def met(self, shape: Shape, ran: Ran | None = None, compiles: int = 0, batches: int = 1) -> None:
+        """One batch of this shape, which waited for so many compiles; without `ran` it is padded as the plan says.
+
+        `batches` is 0 if the batch was counted before its compile was seen.
+        """
+        self._batches[shape, ran] += batches
         self._compiles[shape, ran] += compiles
 
     def take(self) -> list[Row]:

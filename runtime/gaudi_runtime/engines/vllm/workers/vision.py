@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gaudi_runtime.contract.report import VisionBucket
+from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiled, Compiles
 
 MOST_KNOWN = 8192
 """Sizes of images that are remembered: requests choose them, and a worker serves for weeks."""
@@ -26,16 +27,16 @@ Row = list[Any]
 
 
 class VisionTower:
-    """Stands before the tower of one runner. `compiled` counts the graphs that torch.compile has made, as in Forwards.
+    """Stands before the tower of one runner. `compiled` reads what this process has compiled, as in Forwards.
 
     `runner` has planned already when `planned` is called.
     """
 
-    def __init__(self, runner: Any, compiled: Callable[[], int] | None = None) -> None:
+    def __init__(self, runner: Any, compiled: Compiles | None = None) -> None:
         self._runner, self._compiled = runner, compiled
         self._embed = runner.model.embed_multimodal
         self._known: set[str] = set()
-        self._own_compiles = 0
+        self._own = NOTHING
         self._batches: list[int] = []
         self._met: Counter[tuple[str, bool]] | None = None
         self._compiles: Counter[tuple[str, bool]] = Counter()
@@ -75,9 +76,9 @@ class VisionTower:
         batch = self._runner._get_mm_dummy_batch(bucket.modality, images[0], bucket.width, bucket.height, images[1])
         self._runner.model.embed_multimodal(**batch)
 
-    def compiles_beside(self) -> int:
-        """What this process has compiled, but for the tower: of that no bucket is to blame."""
-        return self._compiled() - self._own_compiles if self._compiled else 0
+    def compiled_without(self) -> Compiled:
+        """What this process has compiled, except for the tower."""
+        return self._read() - self._own
 
     def start_serving(self) -> None:
         """What is met from here on counts."""
@@ -90,6 +91,9 @@ class VisionTower:
             self._met, self._compiles = Counter(), Counter()
         return rows
 
+    def _read(self) -> Compiled:
+        return self._compiled() if self._compiled else NOTHING
+
     def _greedy_plan(self, divide: Callable[..., list[int]], *sizes: Any) -> list[int]:
         """The plugin divides the images of some models into batches of sizes that it knows."""
         batches = divide(*sizes)
@@ -98,12 +102,13 @@ class VisionTower:
 
     def _embed_multimodal(self, **inputs: Any) -> Any:
         met, self._batches = layout(inputs), []
-        before = self._compiled() if self._compiled else 0
+        before = self._read()
         embedded = self._embed(**inputs)
         ran = {f"batch of {each}" for each in self._batches} or {met}
         known = ran <= self._known
-        compiles = self._compiled() - before if self._compiled else int(not known)
-        self._own_compiles += compiles
+        took = self._read() - before
+        compiles = int(took.counts) if self._compiled else int(not known)
+        self._own += took
         if len(self._known) < MOST_KNOWN:
             self._known |= ran
         if self._met is not None:

@@ -13,20 +13,42 @@ from torch._dynamo import register_backend
 from torch.overrides import _pop_mode_temporarily
 
 from habana_frameworks.torch.device import PlayedByCpu
+from habana_frameworks.torch.hpu.metrics import HELPER, MODEL, compile_recipe
 from habana_frameworks.torch.internal.bridge_config import launched
 
 _compile = torch.compile
 
 
 @register_backend(name="hpu_backend")
-def hpu_backend(graph: torch.fx.GraphModule, inputs: list[Any], **_: Any) -> Callable[..., Any]:
-    """The traced graph, run as it is."""
+def hpu_backend(
+    graph: torch.fx.GraphModule, inputs: list[Any], options: dict[str, Any] | None = None, **_: Any
+) -> Callable[..., Any]:
+    """The traced graph, run as it is, with a recipe below it.
+
+    With `force_static_compile` there is a recipe for each concrete size, otherwise one for all sizes.
+    """
+    by_size = bool((options or {}).get("force_static_compile"))
+    kind = MODEL if any(map(_multiplies, graph.graph.nodes)) else HELPER
 
     def run(*args: Any) -> Any:
+        compile_recipe((id(graph), *map(_size, args)) if by_size else id(graph), kind)
         with PlayedByCpu():
             return launched(graph.forward(*args))
 
     return run
+
+
+_MULTIPLIES = {"linear", "matmul", "mm", "bmm", "scaled_dot_product_attention"}
+
+
+def _multiplies(node: torch.fx.Node) -> bool:
+    """Whether this operation multiplies matrices, as those with weights and attention do."""
+    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return node.op in ("call_function", "call_method") and target in _MULTIPLIES
+
+
+def _size(value: Any) -> Any:
+    return (tuple(map(int, value.shape)), value.dtype) if isinstance(value, torch.Tensor) else value
 
 
 def compiled(model: Any = None, **options: Any) -> Any:

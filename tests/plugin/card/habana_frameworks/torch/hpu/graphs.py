@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from habana_frameworks.torch.hpu.metrics import HELPER, MODEL, compile_recipe
 from habana_frameworks.torch.internal.bridge_config import launched
 from habana_frameworks.torch.memory import MEMORY, tensors
 
@@ -19,13 +20,16 @@ def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> A
     """Gives the module a forward that keeps a graph for every combination of inputs, and the memory of each."""
     compute, name = module.forward, type(module).__name__
     kept: set[int] = set()
+    kind = MODEL if any(True for _ in module.parameters()) else HELPER
 
     @wraps(compute)
     def forward(*args: Any, bypass_hpu_graphs: bool = False, warmup_mode: bool = False, **kwargs: Any) -> Any:
+        found = _key((args, kwargs))
+        # Recipes and graphs are two things: without a graph the same recipe runs.
+        compile_recipe((id(module), found), kind)
         if bypass_hpu_graphs:
             BYPASSES[name] += 1
             return launched(compute(*args, **kwargs))
-        found = _key((args, kwargs))
         if found in kept:
             REPLAYS[name] += 1
             return launched(compute(*args, **kwargs))

@@ -1,0 +1,67 @@
+"""What the bridge compiles for this worker: recipes and their compile time, and which of them count.
+
+Dynamo's graphs are not what a card compiles: the plugin compiles one graph with symbolic sizes, and the bridge makes a
+recipe of it for each concrete size. The bridge's metric `graph_compilation` counts those recipes, in every execution
+mode. A recipe that is read from disk is not compiled, so it does not count (docs/internals/vllm.md, Counts).
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gaudi_runtime.contract.report import COMPILE_BOUNDS, RECOMPILATION_SECONDS
+
+Row = list[Any]
+"""[stage, recipes, seconds, counts by COMPILE_BOUNDS], as JSON carries it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Recipes that the bridge has compiled in this process, and the seconds that this took."""
+
+    recipes: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: "Compiled") -> "Compiled":
+        return Compiled(self.recipes + other.recipes, self.seconds + other.seconds)
+
+    def __sub__(self, other: "Compiled") -> "Compiled":
+        return Compiled(self.recipes - other.recipes, self.seconds - other.seconds)
+
+    @property
+    def counts(self) -> bool:
+        """Whether this is a recompilation if a batch has waited for it."""
+        return self.seconds > RECOMPILATION_SECONDS
+
+
+NOTHING = Compiled()
+
+Compiles = Callable[[], Compiled]
+"""Everything that was compiled since the process started. Reading it waits for nothing."""
+
+
+@dataclass
+class _Stage:
+    total: Compiled = NOTHING
+    counts: list[int] = field(default_factory=lambda: [0] * (len(COMPILE_BOUNDS) + 1))
+
+
+class CompileTimes:
+    """The distribution of compile times by stage of warm-up and serving, from which the threshold can be corrected."""
+
+    def __init__(self) -> None:
+        self._stages: dict[str, _Stage] = defaultdict(_Stage)
+
+    def add(self, stage: str, compiled: Compiled) -> None:
+        """Count what one bucket or batch was compiled for. Nothing if it needed no recipe."""
+        if compiled.recipes:
+            found = self._stages[stage]
+            found.total += compiled
+            found.counts[bisect_left(COMPILE_BOUNDS, compiled.seconds)] += 1
+
+    def take(self) -> list[Row]:
+        """A row for each stage since the last look, in the order in which the stages began. The counts begin again."""
+        found, self._stages = self._stages, defaultdict(_Stage)
+        return [[stage, each.total.recipes, round(each.total.seconds, 6), each.counts] for stage, each in found.items()]

@@ -1,0 +1,38 @@
+"""What Dynamo traces is not what a card compiles: sizes that the bridge compiles recipes for, without vLLM."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.plugin.engine import forked
+
+WARM, COLD = ((1, 128), (1, 256), (2, 128), (2, 256), (4, 384)), ((8, 512), (16, 1024))
+
+
+def compiled() -> list[tuple[int, int]]:
+    """Graphs of Dynamo and recipes with the model's weights, for warm sizes and after cold ones."""
+    import habana_frameworks.torch
+    import torch
+    from habana_frameworks.torch.hpu import metrics
+    from torch._dynamo.utils import counters
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, tokens: Any) -> Any:
+            return torch.relu(self.linear(tokens))
+
+    assert habana_frameworks.torch  # registers the backend
+    layer = torch.compile(Layer(), backend="hpu_backend", options={"force_static_compile": True})
+    found = []
+    for sizes in (WARM, COLD):
+        for size, query in sizes:
+            layer(torch.zeros(size, query, 8))
+        found.append((counters["stats"]["unique_graphs"], metrics.RECIPES[metrics.MODEL]))
+    return found
+
+
+def test_cold_size_is_a_recipe_and_no_dynamo_graph(tmp_path: Path) -> None:
+    (graphs, recipes), (more_graphs, more_recipes) = forked(compiled, tmp_path)
+    assert (more_graphs - graphs, more_recipes - recipes) == (0, len(COLD))
