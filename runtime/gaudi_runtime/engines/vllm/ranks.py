@@ -112,6 +112,11 @@ class Ranks:
         self._note.remove()  # all have answered, so nobody waits
         return unwrapped(answers, verb)
 
+    @property
+    def note(self) -> str | None:
+        """What a rank has left since all answered the last time."""
+        return self._note.read()
+
     def _why_none(self) -> str:
         left = self._note.read()
         return f": {left}, and the other ranks wait for it" if left else ""
@@ -166,9 +171,13 @@ LIKELY = {
 }
 
 
-def died(engine: Any, when: str) -> EngineLost:
-    """The error for an `engine` (vLLM's AsyncLLM) that is dead; `when` says at what, such as "while it served"."""
-    return EngineLost(f"A process of vLLM died {when}: {_how(exit_codes(engine))}.")
+def died(engine: Any, when: str, note: str | None = None) -> EngineLost:
+    """The error for an `engine` (vLLM's AsyncLLM) that is dead; `when` says at what, such as "while it served".
+
+    `note` is what a rank has left before it ended.
+    """
+    why = f" ({note})" if note else ""
+    return EngineLost(f"A process of vLLM died {when}: {_how(exit_codes(engine))}{why}.")
 
 
 def died_here(executor: Any) -> EngineLost:

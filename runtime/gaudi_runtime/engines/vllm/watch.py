@@ -64,10 +64,13 @@ class Watch:
                 for first, *_ in asked.result():
                     self._take(first)
             except (EngineLost, RankFailed) as error:
-                return died(self._engine, "while it served") if self._engine.errored else EngineLost(str(error))
+                return self._died() if self._engine.errored else EngineLost(str(error))
             finally:
                 asked.cancel()
             await asyncio.sleep(self._pace.ask)
+
+    def _died(self) -> EngineLost:
+        return died(self._engine, "while it served", self._ranks.note)
 
     def _take(self, counts: Counts) -> None:
         try:
@@ -83,7 +86,7 @@ class Watch:
         while not asked.done():
             await asyncio.wait({asked}, timeout=self._pace.look)
             if self._engine.errored:
-                raise died(self._engine, "while it served")
+                raise self._died()
             if asked.done():
                 return
             # Only while an answer is late: a look takes milliseconds, which tokens would wait for. A step that compiles

@@ -1,12 +1,14 @@
 """Death and hang of vLLM while it serves, and the counts of its workers."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from itertools import chain, count, repeat
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gaudi_runtime.engines.vllm.ranks import Ranks, died
+from gaudi_runtime.engines.vllm.ranks import Note, Ranks, died
 from gaudi_runtime.engines.vllm.watch import Pace, Watch
 from tests.unit.runtime.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, never
 
@@ -27,9 +29,10 @@ async def lost(
     *,
     pulses: Iterator[int],
     moves: Callable[[], int] = never_moves,
+    note: Note | None = None,
 ) -> str:
     """The sentence of the end; a watch that never ends fails the test."""
-    ranks, pace = Ranks(engine, asyncio.get_running_loop()), Pace(ask=0.01, look=0.01, hang=0.1)
+    ranks, pace = Ranks(engine, asyncio.get_running_loop(), note=note), Pace(ask=0.01, look=0.01, hang=0.1)
     watching = Watch(engine, ranks, absorb, longest, moves, pace, lambda: next(pulses))
     return str(await asyncio.wait_for(watching.until_lost(), LONG))
 
@@ -54,6 +57,20 @@ async def test_a_death_while_it_is_asked_is_seen() -> None:
 
     engine = FakeVllm(reply)
     assert await lost(engine, pulses=count()) == DIED
+
+
+async def test_a_death_is_told_with_the_note_of_a_rank(tmp_path: Path) -> None:
+    note = Note(os.getpid(), str(tmp_path))
+
+    async def reply(verb: str) -> Answers:
+        note.leave(1, "prompt shape (1, 512, 4) was not warmed up")
+        engine.errored = True
+        return await never()
+
+    engine = FakeVllm(reply)
+    assert "(rank 1 says that prompt shape (1, 512, 4) was not warmed up)" in await lost(
+        engine, pulses=count(), note=note
+    )
 
 
 async def test_processes_that_neither_answer_nor_work_hang() -> None:

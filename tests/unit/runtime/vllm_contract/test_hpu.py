@@ -336,12 +336,14 @@ def test_compile_that_ends_late_counts_for_its_own_batch() -> None:
 def test_cold_shapes_are_refused_before_they_run(lazy: bool) -> None:
     card = Card(lazy=lazy)
     runner = plugin(card)
-    verbs = HpuVerbs(runner, bridge(card), fail_on_cold_shapes=True)
+    left: list[str] = []
+    verbs = HpuVerbs(runner, bridge(card), fail_on_cold_shapes=True, leave_note=left.append)
     verbs.plan([PROMPT], [DECODE])
     verbs.warm("prompt", PROMPT)
     compiled = card.recipes
     with pytest.raises(ColdShape, match=r"prompt shape \(32, 32, 0\) was not warmed up, and warmup.failOnColdShapes"):
         served(verbs, runner, ("prompt", (3, 5, 0)))
+    assert "prompt shape (32, 32, 0)" in left[0]
     assert served(verbs, runner, ("prompt", (2, 200, 0)))[0][-2:] == [1, 0]
     assert card.recipes == compiled
 

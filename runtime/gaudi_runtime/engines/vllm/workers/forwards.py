@@ -169,7 +169,7 @@ class Forwards:
         if self._refuses and not known and not warmup_mode:
             raise ColdShape(
                 f"{padded.phase} shape {tuple(bucket)} was not warmed up, and warmup.failOnColdShapes forbids "
-                "compiling it while serving."
+                "compiling it while serving"
             )
         self._now = _Forward(padded, known)
         self._known.add(padded)

@@ -28,7 +28,7 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     tower_losses,
 )
 from gaudi_runtime.engines.vllm.workers.compile_times import CompileTimes
-from gaudi_runtime.engines.vllm.workers.forwards import FixedBuckets, Forwards, GraphGate
+from gaudi_runtime.engines.vllm.workers.forwards import ColdShape, FixedBuckets, Forwards, GraphGate
 from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row
 from gaudi_runtime.engines.vllm.workers.speculative import decode_forwards, draft_tokens
 from gaudi_runtime.engines.vllm.workers.vision import VisionTower
@@ -235,7 +235,12 @@ class HpuVerbs:
         """Count what a step of serving ran, around its execution."""
         if self._met is None:
             return execute()
-        answer, batches = self._forwards.step(execute)
+        try:
+            answer, batches = self._forwards.step(execute)
+        except ColdShape as refused:
+            # vLLM ends for it, and says only that a process has died.
+            self._leave_note(str(refused))
+            raise
         for batch in batches:
             self._met.met(*batch)
         return answer
