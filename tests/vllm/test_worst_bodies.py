@@ -1,0 +1,48 @@
+"""The worst bodies that the bounds of the model port let through, on vLLM's own request models."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.http.openai_api.body import TOKEN_FIELDS
+from gaudi_runtime.http.openai_api.guard import GENERATING
+
+SECONDS, MIB = 5.0, 512
+"""Of one body: 16 MiB of token ids are parsed twice, in 1.5 s. Unbounded, 16 KB took 8 s and 2.4 GiB."""
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def measured() -> list[dict[str, Any]]:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.vllm.worst_bodies"],
+        cwd=REPOSITORY,
+        env={**os.environ, "VLLM_LOGGING_LEVEL": "ERROR"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, f"a body took more than all of them may: {run.stdout[-400:]} {run.stderr[-2000:]}"
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def test_every_path_that_generates_was_measured(measured: list[dict[str, Any]]) -> None:
+    assert {each["path"] for each in measured} == GENERATING
+    assert [each["path"] for each in measured if "missing" in each] == []
+
+
+def test_no_body_takes_the_event_loop_or_the_memory(measured: list[dict[str, Any]]) -> None:
+    assert [each for each in measured if each["seconds"] > SECONDS or each["mib"] > MIB] == []
+
+
+def test_no_body_breaks_the_application(measured: list[dict[str, Any]]) -> None:
+    assert [each for each in measured if each["status"] not in (200, 400, 413, 415, 422)] == []
+
+
+def test_bodies_at_the_bounds_reach_vllm(measured: list[dict[str, Any]]) -> None:
+    assert {each["path"] for each in measured if each["status"] == 200} >= {"/v1/chat/completions", *TOKEN_FIELDS}

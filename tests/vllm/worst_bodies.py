@@ -1,0 +1,179 @@
+"""Send the worst bodies that the bounds let through to vLLM's own request models, and report what each took.
+
+A process of its own, with limits of processor time and address space: python -m tests.vllm.worst_bodies
+"""
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp, Message
+
+from gaudi_runtime.engines.vllm.old_releases import installed_layout
+from gaudi_runtime.engines.vllm.release import parse_arguments
+from gaudi_runtime.http.metrics import RequestMetrics
+from gaudi_runtime.http.openai_api.body import FORMS, MOST_ITEMS, MOST_VALUES, RESPONSES
+from gaudi_runtime.http.openai_api.guard import GENERATING, MAX_BODY_BYTES, guarded
+from tests.unit.runtime.configs import sim_config
+
+CPU_SECONDS, MEMORY_BYTES = 240, 4 * 2**30
+"""Of all bodies together beyond what the imports took; without the bounds one body takes more."""
+TASKS = ("generate", "transcription", "embed", "classify")
+LISTS = ("input", "prompt", "tokens", "messages", "system", "tools", "queries", "documents", "texts", "inputs", "stop")
+JUNK = {"null": b"null", "one": b"1", "list": b"[]", "object": b"{}", "text": b'{"type":"text","text":0}'}
+
+
+def application() -> FastAPI:
+    """vLLM's application with all of its request models; its handlers answer without an engine."""
+    arguments = parse_arguments(["--model=unused"])
+    build_app = import_module(installed_layout().app).build_app
+    made = {}
+    for task in ("embed", "classify"):  # each has routes that the other has not
+        pooling = SimpleNamespace(get_pooling_task=lambda _, task=task: task, **_POOLING)
+        app: FastAPI = build_app(arguments, TASKS, pooling)
+        for route in app.routes:
+            made.setdefault(getattr(route, "path", ""), route)
+    for path, route in made.items():
+        if path in GENERATING:
+            route.dependant.call = _answer
+    app.router.routes[:] = list(made.values())
+    return app
+
+
+_POOLING = {"is_cross_encoder": True, "hf_config": SimpleNamespace(num_labels=1), "score_type": "cross-encoder"}
+
+
+async def _answer(**_: Any) -> dict[str, Any]:
+    return {}
+
+
+def bodies(path: str) -> Iterator[tuple[str, bytes, bytes]]:
+    """(name, content type, body) of what may cost most at the bounds of `path`."""
+    if path.startswith(FORMS):
+        yield from _forms()
+        return
+    for name in LISTS:
+        for kind, junk in JUNK.items():
+            most = MOST_VALUES // (1 + junk.count(b":")) - 10
+            items = b",".join([junk] * (MOST_ITEMS if (path, name) == (RESPONSES, "input") else most))
+            yield f"{name}: {kind}", *_json(f'"{name}":[%s]', items)
+    for name in ("input", "prompt", "tokens"):
+        ids = b",".join([b"1"] * (MAX_BODY_BYTES // 2 - 99))
+        yield f"{name}: token ids up to the bound", *_json(f'"{name}":[%s]', ids)
+        yield f"{name}: lists of token ids", *_json(f'"{name}":[%s]', b",".join([b"[1]"] * (MOST_VALUES - 10)))
+    for name in ("messages", "input", "queries", "documents", "inputs"):
+        for kind, junk in JUNK.items():
+            items = b",".join([junk] * (MOST_VALUES // (1 + junk.count(b":")) - 10))
+            yield f"content of {name}: {kind}", *_json(f'"{name}":[{{"role":"user","content":[%s]}}]', items)
+    for name in ("vllm_xargs", "logit_bias", "metadata", "unknown"):
+        for kind, junk in JUNK.items():
+            count = MOST_VALUES // (1 + junk.count(b":")) - 10
+            entries = b",".join(b'"%d":%s' % (at, junk) for at in range(count))
+            yield f"entries of {name}: {kind}", *_json(f'"{name}":{{%s}}', entries)
+    yield "many fields", *_json("%s", b",".join(b'"%d":0' % at for at in range(MOST_VALUES - 10)))
+    for depth in (500, 5_000):
+        yield f"{depth} lists deep", *_json('"input":%s', b"[" * depth + b"]" * depth)
+        yield f"{depth} objects deep", *_json('"input":[%s]', b'{"content":[' * depth + b"]}" * depth)
+
+
+def _json(form: str, inside: bytes) -> tuple[bytes, bytes]:
+    return b"application/json", b'{"model":"m",' + form.encode().replace(b"%s", inside) + b"}"
+
+
+def _forms() -> Iterator[tuple[str, bytes, bytes]]:
+    head = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    form = b"multipart/form-data; boundary=x"
+    field = head % (b"timestamp_granularities[]", b"1")
+    yield "as many fields as are read", form, field * 1000 + b"--x--\r\n"
+    yield "fields up to the bound", form, field * (MAX_BODY_BYTES // len(field) - 1) + b"--x--\r\n"
+    yield "a large field", form, head % (b"prompt", b"a" * (MAX_BODY_BYTES - 999)) + b"--x--\r\n"
+    yield "JSON", b"application/json", b'{"input":[' + b"1," * 4_000_000 + b"1]}"
+    yield "an encoded form", b"application/x-www-form-urlencoded", b"a=1&" * 4_000_000
+
+
+async def answer(app: ASGIApp, path: str, kind: bytes, body: bytes) -> int:
+    """The status of one request."""
+    told: list[int] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            told.append(message["status"])
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "http_version": "1.1",
+        "scheme": "http",
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8000),
+        "headers": [(b"content-type", kind), (b"host", b"pod")],
+    }
+    await app(scope, receive, send)
+    return told[0]
+
+
+def peak_bytes() -> int:
+    """The most resident memory since it was last asked for."""
+    status = Path("/proc/self/status").read_text()
+    peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
+    Path("/proc/self/clear_refs").write_text("5")
+    return int(peak) * 1024
+
+
+def write(measured: dict[str, Any]) -> None:
+    """A line of JSON, at once: a limit ends the process."""
+    sys.stdout.write(json.dumps(measured) + "\n")
+    sys.stdout.flush()
+
+
+async def measure(app: FastAPI) -> None:
+    """Write a line of JSON for each path that vLLM serves and each body."""
+    guard = guarded(app, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
+    for path in sorted(GENERATING):
+        if path not in {getattr(route, "path", "") for route in app.routes}:
+            write({"path": path, "missing": True})
+            continue
+        for name, kind, body in bodies(path):
+            peak_bytes()
+            before, begun = resident_bytes(), time.process_time()
+            status = await answer(guard, path, kind, body)
+            took = {"seconds": time.process_time() - begun, "mib": (peak_bytes() - before) // 2**20}
+            write({"path": path, "body": name, "bytes": len(body), "status": status, **took})
+
+
+def resident_bytes() -> int:
+    """The memory of this process that is resident now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def main() -> None:
+    """Measure within the limits."""
+    warnings.simplefilter("ignore")
+    app = application()
+    used = int(time.process_time()) + 1
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
+    resource.setrlimit(resource.RLIMIT_CPU, (used + CPU_SECONDS, used + CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES, size + MEMORY_BYTES))
+    asyncio.run(measure(app))
+
+
+if __name__ == "__main__":
+    main()
