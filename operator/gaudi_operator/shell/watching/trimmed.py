@@ -14,7 +14,7 @@ from msgspec.json import Decoder
 
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION
-from gaudi_operator.core.notation import digests
+from gaudi_operator.core.notation import digests, short_hash
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
@@ -137,6 +137,9 @@ _READ_ANNOTATIONS: Mapping[Kind, tuple[str, ...]] = {
 }
 """Beginnings of the annotations that the operator reads, of kinds to which others may add up to 256 KiB of them."""
 
+_OTHERS = "digest"
+"""Stands for the annotations of a resource that the operator does not read, so that a change of them shows."""
+
 _DEEPEST = 40
 """Levels of what is copied. Ours have fewer; what a stranger nests deeper stays as it is."""
 
@@ -169,6 +172,9 @@ def trimmed(kind: Kind, manifest: Manifest) -> dict[str, Any]:
         kept["data"] = digests(kept["data"])
     if kind in _READ_ANNOTATIONS and isinstance(annotations := kept["metadata"].get("annotations"), Mapping):
         read = {name: each for name, each in annotations.items() if name.startswith(_READ_ANNOTATIONS[kind])}
+        if kind is RESOURCE and len(read) < len(annotations):
+            # Whoever annotates a resource wants it to be looked at, whatever the annotation says.
+            read[_OTHERS] = short_hash(annotations)
         kept["metadata"] = {**kept["metadata"], "annotations": read}
     return {intern(name): _copied(kind, name)(each, _DEEPEST) for name, each in kept.items()}
 

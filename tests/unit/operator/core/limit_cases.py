@@ -67,8 +67,8 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         {"maxCards": 8},
-        {"replicas": 1, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 4, "data": 4}},
-        "spec.replicas 1 asks for 16 cards, above 8 ",
+        {"replicas": 2, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 2, "data": 4}},
+        "spec.replicas 2 asks for 16 cards, above 8 ",
     ),
 ]
 """Limits, what a spec says, and how the operator's sentence about it begins."""

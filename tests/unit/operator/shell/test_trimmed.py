@@ -138,6 +138,16 @@ def test_of_a_config_map_the_content_is_a_digest() -> None:
     assert len(found["data"]["other"]) == 64
 
 
+def test_annotation_of_a_resource_that_nothing_reads_shows_as_a_change() -> None:
+    kept = []
+    for value in ("now", "again"):
+        resource = read(RESOURCE)
+        resource["metadata"]["annotations"] = {"touched": value * 2**15}
+        kept.append(trimmed(RESOURCE, resource))
+    assert not same_but_for_version(*kept)
+    assert len(str(kept)) < 2**12
+
+
 def test_of_a_pod_only_annotations_are_kept_that_are_read() -> None:
     ours = {PLAN_HASH_ANNOTATION: "a", DELETION_COST_ANNOTATION: "1", GROUP_SIZE_ANNOTATION: "2"}
     pod = read(POD)
