@@ -11,6 +11,8 @@ from demo.install import Installed
 from demo.resource import Resource
 from tests.e2e.forwarding import port_forward
 from tests.e2e.host_address import address_that_pods_reach
+from tests.e2e.many_clients import cold_batches_of_many_clients
+from tests.e2e.specs import SIMULATED
 from tests.otlp_receiver import Receiver, otlp_receiver
 from tests.unit.runtime.runtime_process import wait_until
 
@@ -109,6 +111,18 @@ def test_stream_equals_the_whole_answer(client: openai.OpenAI, served: str) -> N
     whole = client.chat.completions.create(**question).choices[0].message.content
     pieces = [chunk.choices[0].delta.content or "" for chunk in client.chat.completions.create(**question, stream=True)]
     assert "".join(pieces) == whole
+
+
+def test_many_clients_at_once_meet_no_cold_shape(installed: Installed, namespace: str, served: str) -> None:
+    assert cold_batches_of_many_clients(installed, namespace, served, served, length=256) == (0, 0)
+
+
+def test_many_clients_of_a_simulation_meet_no_cold_shape(
+    installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
+) -> None:
+    apply("many", **SIMULATED)
+    wait_ready("many")
+    assert cold_batches_of_many_clients(installed, namespace, "many", "many", length=256) == (0, 0)
 
 
 def test_explain_knows_the_fields(installed: Installed) -> None:

@@ -15,6 +15,7 @@ from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
 from tests.e2e.forwarding import port_forward
 from tests.e2e.gates import GateRecorder
+from tests.e2e.many_clients import cold_batches_of_many_clients
 from tests.e2e.reports import wait_answered
 from tests.e2e.specs import TWO_PROMPT_BUCKETS
 from tests.weather_tool import WEATHER
@@ -92,6 +93,12 @@ def test_a_tool_is_called(client: openai.OpenAI) -> None:
     )
     calls: Any = answer.choices[0].message.tool_calls
     assert json.loads(calls[0].function.arguments)["city"] in ("Oslo", "Rome")
+
+
+def test_many_clients_at_once_meet_no_cold_shape(
+    installed: Installed, namespace: str, states: list[dict[str, Any]]
+) -> None:
+    assert cold_batches_of_many_clients(installed, namespace, NAME, "tiny", length=1024) == (0, 0)
 
 
 def test_an_upgrade_under_load_fails_nothing(

@@ -1,0 +1,30 @@
+"""Many clients at once on a model that serves, and what they met."""
+
+from demo.install import Installed
+from demo.reports import PERIOD_SECONDS, ReportRecorder
+from tests.concurrent_load import ask, counted, mixed
+from tests.e2e.forwarding import port_forward
+from tests.e2e.reports import wait_serving
+
+REQUESTS = 500
+
+
+def cold_batches_of_many_clients(
+    installed: Installed, namespace: str, name: str, model: str, length: int
+) -> tuple[int, int]:
+    """Return the batches without a warm graph and the recompilations of 500 requests from 12 clients at once.
+
+    Prompt and answer have `length` tokens together at most. Raises httpx.HTTPError for a request that fails.
+    """
+    requests = mixed(length, REQUESTS)
+    with (
+        ReportRecorder(str(installed.kubeconfig), namespace, name) as reports,
+        port_forward(installed, namespace, f"svc/{name}", 80) as port,
+    ):
+        before = sum(map(counted, wait_serving(reports)))
+        ask(f"http://127.0.0.1:{port}", model, requests)
+        # Reports follow the steps by up to two seconds.
+        computed = sum(each.tokens for each in requests)
+        while sum(map(counted, reports.last.values())) < before + computed:
+            reports.done.wait(PERIOD_SECONDS)
+    return reports.cold_requests(), reports.recompiles()
