@@ -114,7 +114,7 @@ ARGUMENTS = {
         "--enable-prefix-caching",
         "--enable-chunked-prefill",
     ),
-    "qwen2.5-vl-7b": ("--model=/fetched", '--limit-mm-per-prompt={"image": 2, "video": 0}'),
+    "qwen2.5-vl-7b": ("--model=/fetched", '--limit-mm-per-prompt={"audio": 1, "image": 2, "video": 0}'),
     "adapters": (
         "--enable-lora",
         "--max-loras=2",
