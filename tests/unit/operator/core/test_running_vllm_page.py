@@ -29,7 +29,7 @@ FLAGS = {
     "Long context": "--max-num-batched-tokens=4096",
     "Adapters": "sql=/adapters/0/sql",
     "Tools, reasoning, chat templates": "--reasoning-parser=deepseek_r1",
-    "Images in prompts": '--limit-mm-per-prompt={"image": 2, "video": 0}',
+    "Images in prompts": '--limit-mm-per-prompt={"audio": 1, "image": 2, "video": 0}',
 }
 
 
