@@ -69,6 +69,13 @@ def test_every_reason_of_stalled_has_a_runbook_and_no_other() -> None:
     assert rows(RUNBOOKS) == STALLED
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_every_test_that_a_page_names_is_there(page: Path) -> None:
+    named = set(re.findall(r"`((?:\w+/)*test_\w+\.py)`", page.read_text()))
+    tests = [f"/{path.relative_to(DOCS.parent).as_posix()}" for path in (DOCS.parent / "tests").rglob("test_*.py")]
+    assert [name for name in sorted(named) if not any(path.endswith(f"/{name}") for path in tests)] == []
+
+
 def built(folder: Path, **changes: str) -> Path:
     """The manual as pages, by the strict rules of `make lint`."""
     build(load_config(str(DOCS.parent / "mkdocs.yml"), site_dir=str(folder / "site"), **changes))
