@@ -138,7 +138,7 @@ def test_of_a_config_map_the_content_is_a_digest() -> None:
     assert len(found["data"]["other"]) == 64
 
 
-def test_annotation_of_a_resource_that_nothing_reads_shows_as_a_change() -> None:
+def test_resource_annotation_that_nothing_reads_shows_as_change() -> None:
     kept = []
     for value in ("now", "again"):
         resource = read(RESOURCE)
