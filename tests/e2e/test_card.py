@@ -24,7 +24,7 @@ SPEC: dict[str, Any] = {
         "source": {"ociImage": {"reference": install.MODEL_IMAGE}},
         "servedNames": ["tiny"],
         "dtype": "bfloat16",
-        "maxModelLen": 1024,
+        "maxModelLen": 512,
     },
     "accelerator": {"generation": "gaudi3"},
     "engine": {
@@ -32,7 +32,6 @@ SPEC: dict[str, Any] = {
         "image": image.TAG,
         "executionMode": "HpuGraphs",
         "maxNumSeqs": 2,
-        "maxNumBatchedTokens": 512,
         "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},  # an interpreter less
     },
     "bucketing": {
