@@ -129,7 +129,8 @@ def test_revision_with_too_few_graphs_rolls_back_until_fewer_do(
     resource, of = apply("short", replicas=1, bucketing=TWO_PROMPT_BUCKETS), pods("short")
     wait_ready("short")
     old = of.only()["metadata"]["name"]
-    resource.patch({"warmup": {"graphMemoryPercent": 1}})  # the first graph is always tried
+    # Room for weights, the KV blocks that four sequences can use, and two of the three graphs.
+    resource.patch({"accelerator": {"deviceMemory": "3650Ki"}})
     stalled = next(state for state in resource.states(PATIENCE) if is_stalled(state, "RolledBack"))
     assert "failed (CapturedBelowThreshold)" in condition(stalled, "Stalled")["message"]
     assert "1 of 2 prompt graphs (50 %) are captured, 100 %" in condition(stalled, "Stalled")["message"]
