@@ -17,13 +17,13 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from tests.plugin.engine import Facts, Run, in_own_process
 
 LENGTH = 1024
-REQUESTS, LARGEST_BURST, ANSWER = 300, 24, 12
+REQUESTS, LARGEST_BURST, ANSWER = 300, 24, 4
 ENGINES: dict[str, dict[str, Any]] = {
     "defaults": {},
-    "prefix caching": {"prefixCaching": True, "contiguousPagedAttention": False},
     "prompts split at a quarter": {"maxNumBatchedTokens": LENGTH // 4},
 }
 if os.environ.get("PLUGIN_MATRIX"):
+    ENGINES["prefix caching"] = {"prefixCaching": True, "contiguousPagedAttention": False}
     ENGINES["several prompts a batch"] = {"maxNumPrefillSeqs": 4}
     ENGINES["HPU graphs"] = {"executionMode": "HpuGraphs"}
 
@@ -39,7 +39,7 @@ def configured(engine: dict[str, Any], checkpoint: Path) -> RuntimeConfig:
             },
             "accelerator": {"generation": "gaudi3"},
             # So many sequences as the played card has room for.
-            "engine": {"maxNumSeqs": 16, "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}, **engine},
+            "engine": {"maxNumSeqs": 8, "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}, **engine},
         }
     )
     config = runtime_config(Inference(Identity("tiny", "models", "uid", 1, deleting=False, restarted_at=None), spec))
