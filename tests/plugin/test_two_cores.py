@@ -6,6 +6,7 @@ be that of both cores.
 
 import asyncio
 import os
+import re
 import signal
 from collections import Counter
 from functools import partial
@@ -126,4 +127,7 @@ def test_silent_core_is_a_lost_engine(facts: Facts) -> None:
 
 
 def test_dead_core_is_a_lost_engine_that_names_it(facts: Facts) -> None:
-    assert facts["killed"].startswith("A process of vLLM died while it served: EngineCore_DP1 was ended by SIGKILL")
+    # vLLM kills the other core too, sooner or later.
+    assert re.match(
+        "A process of vLLM died while it served: .*EngineCore_DP1 (was|were) ended by SIGKILL", facts["killed"]
+    )

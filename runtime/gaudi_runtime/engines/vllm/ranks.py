@@ -187,11 +187,14 @@ def died_here(executor: Any) -> EngineLost:
 
 
 def _how(codes: Mapping[str, int]) -> str:
-    # The first that failed: a core whose worker died ends by itself.
-    for name, code in codes.items():
-        if code < 0:
-            signal = Signals(-code)
-            return f"{name} was ended by {signal.name}, {LIKELY.get(signal, 'and its log says more')}"
-        if code > 0:
-            return f"{name} ended with exit code {code}, and its log says why"
+    # The first that failed: a core whose worker died ends by itself. With all that ended alike: when one of several
+    # cores dies, vLLM kills the others, and nothing says which was first.
+    code = next((code for code in codes.values() if code), 0)
+    names = " and ".join(name for name, each in codes.items() if each == code)
+    if code < 0:
+        signal = Signals(-code)
+        verb = "were" if " and " in names else "was"
+        return f"{names} {verb} ended by {signal.name}, {LIKELY.get(signal, 'and its log says more')}"
+    if code > 0:
+        return f"{names} ended with exit code {code}, and its log says why"
     return "its log says more"
