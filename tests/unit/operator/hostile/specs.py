@@ -12,6 +12,8 @@ LARGEST = {
     "maxNumPrefillSeqs": 5_000,
     "maxNumBatchedTokens": 16_777_216,
     "prefixCaching": True,
+    # Without it a card answers buckets of this size with NaN, and they are refused for that.
+    "settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"},
 }
 
 
@@ -21,7 +23,7 @@ def spec(bucketing: Spec, model: Spec | None = None, readiness: Spec | None = No
         "model": {"maxModelLen": 4_194_304, **(model or {})},
         "accelerator": {"generation": "gaudi2", "deviceMemory": None},
         "engine": {**LARGEST, **engine},
-        "bucketing": bucketing,
+        "bucketing": {**bucketing, "allowGaps": True},
         "readiness": readiness or {"onShortfall": "ServeAndWarn"},
     }
 
