@@ -78,7 +78,7 @@ WATCHED = (RESOURCE, *CHILDREN)
 OPTIONAL = (LEADER_WORKER_SET, CLASS)
 """What is watched only where it is installed: a watch of a kind that is not there would fail for ever."""
 OF_GROUPS = (STATEFUL_SET,)
-"""What the controller of LeaderWorkerSets makes between them and their pods: watched where those are."""
+"""The kind between a LeaderWorkerSet and its pods; watched only if LeaderWorkerSets are served."""
 KINDS = {(each.api_version, each.kind): each for each in (*WATCHED, *OPTIONAL, *OF_GROUPS)}
 
 

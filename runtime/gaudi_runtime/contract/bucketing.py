@@ -129,8 +129,8 @@ class Limits(Wire):
     )
     gapless: bool | None = Field(
         None,
-        description="Whether ranges are extended until every batch that the limits admit has a bucket. Left out, they"
-        " are those of the plugin's own planner, as far as bucketing says nothing else.",
+        description="Whether ranges are extended until every batch that the limits admit has a bucket. When left out,"
+        " the ranges are those of the plugin's own planner.",
     )
     steps_by_tokens: bool | None = Field(
         None,

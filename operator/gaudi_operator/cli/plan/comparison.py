@@ -119,7 +119,7 @@ def _print_facts(facts: dict[str, dict[str, float | None]], refused: dict[str, s
 
 @dataclass(frozen=True)
 class Budget:
-    """What strategy optimal may use: graphs per phase, or bytes, or seconds of both phases together.
+    """The budget of strategy Optimal: graphs per phase, or bytes or seconds of both phases together.
 
     Bytes and seconds are counted at the rates of HPU graphs, whatever the mode.
     """

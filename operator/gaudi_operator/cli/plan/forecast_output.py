@@ -28,7 +28,7 @@ GIB, MIB = 2**30, 2**20
 
 
 def answer(foreseen: Foreseen, *, sources: bool = False) -> Answer:
-    """As the command prints it; people see sources where they ask for them."""
+    """Return the answer that the command prints; sources are shown only if they are requested."""
     return Answer(data=_data(foreseen), rows=lambda: _rows(foreseen), show=lambda: _print(foreseen, sources))
 
 
@@ -121,7 +121,7 @@ def _print(foreseen: Foreseen, sources: bool) -> None:
 
 
 _STYLES = {0: "bold green", 3: "bold red", 4: "bold red", 5: "bold yellow"}
-"""Of the first line, by exit code."""
+"""The style of the first line, by exit code."""
 
 
 def _print_figures(console: "Console", foreseen: Foreseen, sources: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a forecast comes to: one verdict, why, and what to change. Pure.
+"""The verdict of a forecast, its reasons and its remedies. Pure.
 
 The order of the rules in `Foreseen.verdict` is their priority: a spec that the operator refuses is REFUSED, whatever
 fits. Thresholds are judged on what is known: figures of HPU graphs say nothing about another mode.
@@ -122,7 +122,7 @@ class Foreseen:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """What to change, each enough by itself, the first one first; empty where nothing needs a change."""
+        """The remedies, preferred one first. Each is enough by itself; empty if nothing needs a change."""
         if self.advice or self.problems:
             return tuple(change.text for change in self.advice)
         if self.forecast.model is None:
@@ -131,7 +131,7 @@ class Foreseen:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to read before deploying, as sentences: none of it keeps a pod out of traffic."""
+        """Sentences to read before deploying. None of them keeps a pod out of traffic."""
         gaps = self.coverage.sentences() if self.coverage else ()
         planned = self.forecast.plan.warnings if self.forecast.plan else ()
         short = tuple(each.message for each in self.shortfalls) if self.serves_anyway else ()

@@ -138,7 +138,7 @@ _PLACING = frozenset({"In", "Exists"})
 
 
 def is_unsafe_variable(name: str) -> bool:
-    """Whether a variable loads code into a process, or gives it cards that nobody has counted.
+    """Whether a variable loads code into a process, or gives it cards that are not counted.
 
     Intel's container runtime reads each variable that begins with HABANA_VISIBLE_DEVICES.
     """

@@ -155,7 +155,7 @@ def doubt(inference: Inference) -> str | None:
 
 
 def gate_outlook(inference: Inference) -> str | None:
-    """What opens the gate where no figure says how many graphs fit; None where one does, or where no graph is needed.
+    """Return what opens the gate if no figure says how many graphs fit; None if one does, or if no graph is needed.
 
     All published bytes of graphs are of HPU graphs, and nothing is known of those on a CPU.
     """

@@ -1,4 +1,4 @@
-"""How much memory the objects of one resource may take: whoever may make objects may give them our label.
+"""The memory that objects of one resource may take: any client that creates objects can set our label.
 
 What is kept is weighed as Python holds it. Objects whose owner does not exist share one share among them all, so that
 labels and owner references that name nothing cost no more than one resource does.

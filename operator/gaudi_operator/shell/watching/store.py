@@ -55,7 +55,7 @@ CLASSES = Key("", "")
 
 
 _UNLIMITED = frozenset({RESOURCE, CLASS})
-"""Of these the schema says how large they may be, and only who may use the operator may make them."""
+"""Kinds whose size is bounded by their schema, and that only users of the operator may create."""
 
 
 def key_of(manifest: Manifest) -> Key | None:
@@ -305,7 +305,7 @@ def _members(
     """The leaders and the other pods of LeaderWorkerSets, by name.
 
     A LeaderWorkerSet owns a StatefulSet of leaders, and each leader owns one of its workers. Labels prove nothing, and
-    references of pods are written by whoever makes them, so each step is resolved by UID.
+    references of a pod are written by its creator, so each step is resolved by UID.
     """
     labelled = [pod for pod in pods if WORKER_INDEX_LABEL in pod["metadata"]["labels"]]
     leaders = _owned((pod for pod in labelled if _leads(pod)), _uids(_owned(stateful_sets, _uids(groups))))

@@ -173,7 +173,7 @@ def trimmed(kind: Kind, manifest: Manifest) -> dict[str, Any]:
     if kind in _READ_ANNOTATIONS and isinstance(annotations := kept["metadata"].get("annotations"), Mapping):
         read = {name: each for name, each in annotations.items() if name.startswith(_READ_ANNOTATIONS[kind])}
         if kind is RESOURCE and len(read) < len(annotations):
-            # Whoever annotates a resource wants it to be looked at, whatever the annotation says.
+            # Any annotation of a resource triggers a reconcile, also one that the operator does not read.
             read[_OTHERS] = short_hash(annotations)
         kept["metadata"] = {**kept["metadata"], "annotations": read}
     return {intern(name): _copied(kind, name)(each, _DEEPEST) for name, each in kept.items()}

@@ -41,7 +41,7 @@ from gaudi_runtime.knobs.render import render
 from gaudi_runtime.tracing.collector import ENDPOINT_VARIABLE, PROTOCOL_VARIABLE
 
 CARDS_VARIABLE, NO_CARDS = "HABANA_VISIBLE_DEVICES", "none"
-"""By which Intel's container runtime chooses cards, and the value that chooses none."""
+"""The variable by which Intel's container runtime selects cards, and its value for none."""
 
 PROBE_TIMEOUT_SECONDS = 5
 """A status port that shares its machine with a running compile may be slow to answer."""
