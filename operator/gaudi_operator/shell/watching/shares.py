@@ -12,8 +12,8 @@ from typing import Any
 
 from gaudi_operator.shell.kinds import POD, Kind
 
-OBJECT_BYTES = 2**20
-"""Largest weight of one object: several times what the largest spec makes of one."""
+OBJECT_BYTES = 2 * 2**20
+"""Largest weight of one object: the largest spec makes a ControllerRevision of a little more than half of it."""
 
 SHARE_BYTES = 16 * 2**20
 """Largest weight of the objects of one resource without its pods: 100 revisions of a large spec fit."""
