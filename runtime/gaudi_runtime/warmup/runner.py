@@ -215,11 +215,10 @@ def _left_out(phase: BucketPhase, bucket: Bucket, reason: str) -> Skipped:
 
 
 def _give_up(job: Job, cold: list[Skipped]) -> Cold:
-    """No step of these buckets will come any more."""
+    """Return the buckets that stayed cold, after removing their compiles from the estimate."""
     buckets = frozenset((skipped.phase, Bucket(*skipped.bucket)) for skipped in cold)
+    # Their captures need no removal: capture counts what it still has to do after each graph (_capture).
     job.estimate.over((job.journal.recipes.kind(*bucket), *bucket) for bucket in buckets)
-    if job.engine.captures_graphs:
-        job.estimate.over((StepKind.CAPTURE, *bucket) for bucket in buckets)
     return buckets
 
 

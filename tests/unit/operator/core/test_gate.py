@@ -171,6 +171,15 @@ def test_restarted_warm_container_is_opened_with_a_new_record() -> None:
     assert action.message.endswith(f"Container c2, instance first, plan {PLAN}.")
 
 
+@pytest.mark.parametrize("other", [{"instance": "second"}, {"plan_hash": "q" * 64}])
+def test_warm_instance_or_plan_after_another_is_recorded(other: dict[str, str]) -> None:
+    warm = report(**other)
+    action = judge(view(pod(conditions=(OPEN,), plan_hash=warm.plan_hash), warm), STRICT)
+    assert action is not None
+    assert (action.open, action.reason) == (True, "WarmedUp")
+    assert action.message.endswith(f"Container c1, instance {warm.instance}, plan {warm.plan_hash}.")
+
+
 def test_another_instance_that_warms_up_closes() -> None:
     warming = report(Phase.COMPILING, instance="second")
     assert judge(view(pod(conditions=(OPEN,)), warming), STRICT) == gate(

@@ -76,8 +76,9 @@ async def test_load_counts_running_and_waiting(engine: TorchEngine) -> None:
     assert engine.load_now().running == 0
 
 
-async def test_same_seed_gives_the_same_answer(engine: TorchEngine) -> None:
-    sampling = SamplingParams(temperature=1.0, top_p=0.95, top_k=50, seed=11, max_tokens=30, ignore_eos=True)
+@pytest.mark.parametrize("seed", [0, 11])
+async def test_same_seed_gives_the_same_answer(engine: TorchEngine, seed: int) -> None:
+    sampling = SamplingParams(temperature=1.0, top_p=0.95, top_k=50, seed=seed, max_tokens=30, ignore_eos=True)
     _, alone, _ = await collect(engine, prompt_of(12), sampling)
     assert await answers(engine, [prompt_of(12), prompt_of(25), prompt_of(12)], sampling) == [
         alone,

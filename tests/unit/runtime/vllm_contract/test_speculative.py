@@ -1,10 +1,12 @@
 """Decode buckets of speculative decoding against the stand-in of the plugin: every way to meet one is run."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
@@ -25,11 +27,11 @@ LIMITS = Limits(
 PLAN = make_plan(POLICY, LIMITS, KV_BLOCKS)
 
 
-def drafting(card: Card) -> tuple[HpuVerbs, Any]:
-    plan, runner = PLAN, plugin(card, drafts=2)
+def drafting(card: Card, seeds: Sequence[Bucket] = PLAN.seeds) -> tuple[HpuVerbs, Any]:
+    runner = plugin(card, drafts=2)
     runner.max_model_len = 1024
     verbs = HpuVerbs(runner, bridge(card))
-    verbs.plan(plan.prompt, plan.decode, plan.seeds)
+    verbs.plan(PLAN.prompt, PLAN.decode, seeds)
     card.log.clear()
     return verbs, runner
 
@@ -79,6 +81,16 @@ def test_graph_of_single_tokens_is_none_of_drafts() -> None:
     verbs.capture("decode", [1, 1, 24])
     verbs.start_serving()
     verbs.step(lambda: step_of(runner, sequences=1, tokens=3, highest=20))
+    assert [each[2] for each in plain(verbs.counters())["met"]] == [[3, 1, 24, False]]
+
+
+def test_graph_of_drafts_is_none_of_single_tokens() -> None:
+    """With seeds of one sequence alone, a bucket of three rows is captured with drafts and in no other way."""
+    card = Card()
+    verbs, runner = drafting(card, [seed for seed in PLAN.seeds if seed[0] == 1])
+    verbs.capture("decode", [3, 1, 24])
+    verbs.start_serving()
+    verbs.step(lambda: step_of(runner, sequences=3, tokens=1, highest=20))
     assert [each[2] for each in plain(verbs.counters())["met"]] == [[3, 1, 24, False]]
 
 

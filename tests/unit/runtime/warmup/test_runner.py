@@ -146,6 +146,22 @@ async def test_compile_without_memory_leaves_its_bucket_cold_and_goes_on() -> No
     assert report.decode.captured == report.decode.planned
 
 
+async def test_cold_bucket_leaves_the_estimate_of_capture() -> None:
+    clock = VirtualClock()
+    board = ReportBoard("0" * 64, clock)
+    seen: list[float | None] = []
+
+    class Watched(SimEngine):
+        def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
+            seen.append(board.report().eta_seconds)
+            return super().capture(phase, bucket)
+
+    config = sim_config({"compileSeconds": 2, "captureSeconds": 1, "oomAtCompile": "prompt:2"})
+    start_engine(config, board, threading.Event(), lambda config: Watched(config, clock.sleep), clock)
+    assert len(seen) == 9
+    assert seen[-3:] == [3, 2, 1]
+
+
 async def test_restarted_container_knows_its_recipes_and_how_long_they_take(tmp_path: Path) -> None:
     script = {"compileSeconds": 6.6, "captureSeconds": 1}
     config = sim_config(script).model_copy(update={"recipe_cache_dir": str(tmp_path)})
