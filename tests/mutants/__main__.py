@@ -33,6 +33,8 @@ ROOMS = {
     "operator/gaudi_operator/core/pods": CORE,
     "operator/gaudi_operator/core/rollout": CORE,
     "operator/gaudi_operator/core/children": CORE,
+    "operator/gaudi_operator/core/admission": CORE,
+    "operator/gaudi_operator/shell/watching": SHELL,
     "operator/gaudi_operator/shell/writing/apply.py": SHELL,
     "operator/gaudi_operator/shell/lease.py": SHELL,
     "runtime/gaudi_runtime/buckets": ("tests/unit/runtime/buckets",),

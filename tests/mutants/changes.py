@@ -1,4 +1,4 @@
-"""What is changed: mutmut's operators over functions and methods, one change at a time.
+"""What is changed: mutmut's operators and ours for strings, over functions and methods, one change at a time.
 
 mutmut copies a function once for each change, which it cannot do with decorated ones: here the code of the function
 is exchanged in the running process, so that properties and validators are changed, too. What runs only once, at
@@ -16,10 +16,13 @@ from pathlib import Path
 from types import CodeType, FunctionType
 
 import libcst as cst
+import libcst.matchers as m
 from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation.file_mutation import Mutation, MutationVisitor, deep_replace
 from mutmut.mutation.mutators import mutation_operators, operator_arg_removal, operator_string
 from mutmut.mutation.pragma_handling import IgnoredCode
+
+from tests.mutants import texts
 
 
 def arguments(node: cst.Call) -> Iterator[cst.Call]:
@@ -41,7 +44,7 @@ INSTEAD = {
     # Other letters in a text tell no more than another text does.
     operator_string: lambda node: islice(operator_string(node), 1),
 }
-OPERATORS = [(kind, INSTEAD.get(operator, operator)) for kind, operator in mutation_operators]
+OPERATORS = [*((kind, INSTEAD.get(operator, operator)) for kind, operator in mutation_operators), *texts.OPERATORS]
 
 Key = tuple[Path, str, int]
 """Path of the module, qualified name of a function, its first line."""
@@ -78,6 +81,11 @@ class Mutant:
         return changed.code
 
     @property
+    def depends_on_strings(self) -> bool:
+        """Whether it makes a difference only where strings pass."""
+        return texts.depends_on_strings(self.mutation.mutated_node)
+
+    @property
     def key(self) -> Key:
         """Which function it is."""
         return self.path, self.function, self.line
@@ -112,9 +120,12 @@ def mutants(path: Path) -> Iterator[Mutant]:
     visitor = Visitor(OPERATORS, IgnoredCode(set(), set(), set()))
     wrapper.visit(visitor)
     positions, names = wrapper.resolve(PositionProvider), dict(_names(wrapper.module))
+    # A part of "one" f"{two}" can be another string only, and no call.
+    parts = {id(part) for each in m.findall(wrapper, m.ConcatenatedString()) for part in each.children}
     for mutation in visitor.mutations:
         node = mutation.contained_by_top_level_function
-        if isinstance(node, cst.FunctionDef):
+        possible = isinstance(mutation.mutated_node, cst.BaseString) or id(mutation.original_node) not in parts
+        if isinstance(node, cst.FunctionDef) and possible:
             line = positions[node].start.line
             # The first line of a code is that of the first decorator.
             key = max(key for key in codes if key[1] == names[node] and key[2] <= line)

@@ -27,6 +27,7 @@ from typing import TypedDict
 import pytest
 from hypothesis import Phase, settings
 
+from tests.mutants import texts
 from tests.mutants.changes import Key, Mutant, functions_by_key
 
 SLOWEST_TEST_SECONDS = 1.0
@@ -217,6 +218,7 @@ class Judge:
         except (SyntaxError, ValueError):
             _say(write, Verdict.IMPOSSIBLE)
             return
+        texts.install()
         for cache in self.caches:
             cache.cache_clear()
         for item, after in _with_next(tests):
@@ -224,7 +226,10 @@ class Judge:
             if self.failed:
                 _say(write, f"{Verdict.KILLED}\t{self.failed}")
                 return
-        _say(write, Verdict.ALIVE)
+            if mutant.depends_on_strings and texts.passed.no_strings:
+                break
+        is_none = mutant.depends_on_strings and not texts.passed.strings
+        _say(write, Verdict.IMPOSSIBLE if is_none else Verdict.ALIVE)
 
     def _fork(self, work: Callable[[int], None]) -> tuple[int, int]:
         """Do `work` in a process group of its own. Returns the end of a pipe to read from, and the process."""

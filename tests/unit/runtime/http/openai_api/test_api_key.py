@@ -42,7 +42,10 @@ async def test_key_never_stands_in_the_answer(locked: Served) -> None:
     assert "wrong" not in answer.text
 
 
-@pytest.mark.parametrize("header", ["", "Bearer", "Basic c2s=", f"Basic {KEY}", KEY])
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Basic c2s=", f"Basic {KEY}", KEY, f"Bear {KEY}", f"Bearers {KEY}", f"Bearex {KEY}"],
+)
 async def test_anything_but_a_bearer_token_is_refused(locked: Served, header: str) -> None:
     answer = await locked.http.get("/v1/models", headers={"authorization": header.encode()})
     assert answer.status_code == 401
