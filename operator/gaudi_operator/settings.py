@@ -83,6 +83,11 @@ class Settings(BaseSettings):
         description="Who may read the metrics of models' pods, in their network policies: a JSON list of peers as in"
         " `ingress[].from`. Empty: only the operator.",
     )
+    gateways_from: Annotated[tuple[Client, ...], Field(max_length=16)] = Field(
+        (),
+        description="Gateways and ingress controllers that may reach the models whose `networkAccess.clients` is left"
+        " out: a JSON list of peers as in `ingress[].from`. Empty: only pods of the model's namespace.",
+    )
     # Not decoded by the library: the chart says nothing where there is no collector.
     tracing: Annotated[Tracing | None, NoDecode] = Field(
         None,
@@ -184,6 +189,7 @@ class Settings(BaseSettings):
             allow_simulation=self.allow_simulation,
             operator_namespace=self.namespace,
             monitoring_from=self.monitoring_from,
+            gateways_from=self.gateways_from,
             tracing=self.tracing,
             controller=self.controller,
         )

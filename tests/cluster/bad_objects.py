@@ -246,7 +246,7 @@ ROLLOUTS = (
 
 def clients(*entries: Object) -> Object:
     """Only these may reach the model port."""
-    return {"networkAccess": {"allowAllClients": False, "clients": list(entries)}}
+    return {"networkAccess": {"clients": list(entries)}}
 
 
 NETWORKS = (
@@ -255,7 +255,12 @@ NETWORKS = (
     Bad(
         "clients_while_all_may",
         "clients has no effect",
-        {"networkAccess": {"clients": [{"podSelector": {"matchLabels": {"app": "a"}}}]}},
+        {"networkAccess": {"allowAllClients": True, "clients": [{"podSelector": {"matchLabels": {"app": "a"}}}]}},
+    ),
+    Bad(
+        "published_to_own_namespace_alone",
+        "spec.service.type other than ClusterIP needs networkAccess.clients",
+        {"service": {"type": "NodePort", "insecure": True}},
     ),
     Bad("client_that_names_nobody", "every entry needs podSelector", clients({})),
     Bad(

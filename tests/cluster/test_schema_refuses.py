@@ -109,9 +109,13 @@ def test_model_is_not_published_without_a_key(apply: Apply, kind: str) -> None:
 @pytest.mark.parametrize(
     "guard",
     [
-        {"service": {"type": "NodePort", "insecure": True}},
-        {"service": {"type": "NodePort"}, "networkAccess": {"allowAllClients": False}},
-        {"service": {"type": "NodePort"}, "engine": {"apiKeySecretRef": {"name": "a", "key": "b"}}},
+        {"service": {"type": "NodePort", "insecure": True}, "networkAccess": {"allowAllClients": True}},
+        {"service": {"type": "NodePort"}, "networkAccess": {"clients": []}},
+        {
+            "service": {"type": "NodePort"},
+            "networkAccess": {"allowAllClients": True},
+            "engine": {"apiKeySecretRef": {"name": "a", "key": "b"}},
+        },
     ],
 )
 def test_model_with_a_guard_is_published(apply: Apply, guard: dict[str, Any]) -> None:
@@ -155,12 +159,13 @@ def until_so(ask: Callable[[], object], refused: bool) -> None:
 def test_object_published_before_the_rule_stays_editable(
     apply: Apply, objects: Objects, kubectl: Kubectl, crd: str
 ) -> None:
-    published = gaudi_inference("published", service={"type": "NodePort"})
+    node_port = {"service": {"type": "NodePort"}, "networkAccess": {"allowAllClients": True}}
+    published = gaudi_inference("published", **node_port)
     with without_the_rule(kubectl, crd):
         until_so(lambda: apply(published), refused=False)
     numbers = itertools.count()
     # Each under a name of its own: one that came in before the rule was there again stays editable, too.
-    until_so(lambda: objects.put(gaudi_inference(f"other-{next(numbers)}", service={"type": "NodePort"})), refused=True)
+    until_so(lambda: objects.put(gaudi_inference(f"other-{next(numbers)}", **node_port)), refused=True)
     apply(merged(published, {"spec": {"engine": {"maxNumSeqs": 3}}}))
     apply(merged(published, {"spec": {"service": {"type": "ClusterIP"}}}))
     assert "publishes the model" in refusal(apply, published)

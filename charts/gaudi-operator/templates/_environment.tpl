@@ -28,6 +28,8 @@
   value: {{ join "," .Values.watchNamespaces | quote }}
 - name: GAUDI_OPERATOR_MONITORING_FROM
   value: {{ .Values.monitoring.from | toJson | quote }}
+- name: GAUDI_OPERATOR_GATEWAYS_FROM
+  value: {{ .Values.gateways.from | toJson | quote }}
 - name: GAUDI_OPERATOR_TRACING
   value: {{ with .Values.monitoring.tracing }}{{ if .endpoint }}{{ ternary . (omit . "protocol") (ne .protocol "") | toJson | quote }}{{ else }}""{{ end }}{{ end }}
 - name: GAUDI_OPERATOR_LEASE_NAME

@@ -139,5 +139,6 @@ class InstallationDefaults:
     allow_simulation: bool = False
     operator_namespace: str = "gaudi-system"
     monitoring_from: tuple[Client, ...] = ()
+    gateways_from: tuple[Client, ...] = ()
     tracing: Tracing | None = None
     controller: str = DEFAULT_CONTROLLER

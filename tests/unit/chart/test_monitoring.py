@@ -155,3 +155,9 @@ def test_operator_reads_who_may_scrape_as_the_chart_writes_it(monkeypatch: pytes
     tell(monkeypatch, monitoring={"from": PEERS})
     (peer,) = Settings().defaults().monitoring_from
     assert peer.model_dump(mode="json", by_alias=True, exclude_defaults=True) == PEERS[0]
+
+
+def test_operator_reads_gateways_as_the_chart_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    tell(monkeypatch, gateways={"from": PEERS})
+    (peer,) = Settings().defaults().gateways_from
+    assert peer.model_dump(mode="json", by_alias=True, exclude_defaults=True) == PEERS[0]

@@ -31,20 +31,27 @@ class Service(ApiModel):
 
 
 def _is_guarded(spec: str) -> str:
-    """Of an object or an optional one: asked through optionals, both read alike."""
+    """CEL: whether a key or a list of clients guards a published model. `spec` is an object or an optional one."""
     return (
         f"({spec}.?service.?type.orValue('ClusterIP') == 'ClusterIP' ||"
         f" {spec}.?service.?insecure.orValue(false) ||"
         f" {spec}.?engine.?apiKeySecretRef.hasValue() ||"
-        f" {spec}.?networkAccess.?enabled.orValue(true) && !{spec}.?networkAccess.?allowAllClients.orValue(true))"
+        f" {spec}.?networkAccess.?enabled.orValue(true) && !{spec}.?networkAccess.?allowAllClients.orValue(false)"
+        f" && {spec}.?networkAccess.?clients.hasValue())"
     )
 
 
 PUBLISHED = (
-    "spec.service.type other than ClusterIP publishes the model to everybody who reaches it: name a key in"
-    " engine.apiKeySecretRef, or the clients in networkAccess with allowAllClients false, or set service.insecure"
+    "spec.service.type other than ClusterIP publishes the model to everyone who reaches it: set engine.apiKeySecretRef,"
+    " list the clients in networkAccess.clients, or set service.insecure"
 )
 NOT_PUBLISHED = Rule(rule=f"{_is_guarded('self')} || !{_is_guarded('oldSelf')}", message=PUBLISHED, before=True)
+REACHED_FROM_OUTSIDE = Rule(
+    rule="self.service.type == 'ClusterIP' || !self.networkAccess.enabled || self.networkAccess.allowAllClients ||"
+    " has(self.networkAccess.clients)",
+    message="spec.service.type other than ClusterIP needs networkAccess.clients: when it is left out, only pods of this"
+    " namespace reach the model. List ipBlock ranges there, or set networkAccess.allowAllClients",
+)
 
 
 Cidr = Annotated[
@@ -95,7 +102,10 @@ class Client(ApiModel):
 
 
 class NetworkAccess(ApiModel):
-    """Ingress to the pods; the status port is open to the operator, and to monitoring as the installation says."""
+    """Who may reach the pods, as a NetworkPolicy for ingress.
+
+    The status port is open to the operator, and to the monitoring that the installation names.
+    """
 
     model_config = validated_by(
         Rule(
@@ -105,7 +115,12 @@ class NetworkAccess(ApiModel):
     )
 
     enabled: bool = Field(True, description="Whether a NetworkPolicy is made.")
-    allow_all_clients: bool = Field(True, description="Whether any pod of the cluster may reach the model port.")
-    clients: Annotated[tuple[Client, ...], Field(max_length=16)] = Field(
-        (), description="Who may reach the model port when allowAllClients is false."
+    allow_all_clients: bool = Field(
+        False,
+        description="Whether every namespace may reach the model port.",
+    )
+    clients: Annotated[tuple[Client, ...], Field(max_length=16)] | None = Field(
+        None,
+        description="Who may reach the model port. When left out: the pods of this namespace and the gateways that the"
+        " installation names. A list takes the place of both; an empty list allows no client.",
     )

@@ -10,7 +10,7 @@ from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
 from gaudi_operator.api.v1alpha1.bucketing import Bucketing
 from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Model
-from gaudi_operator.api.v1alpha1.network import NOT_PUBLISHED, NetworkAccess, Service
+from gaudi_operator.api.v1alpha1.network import NOT_PUBLISHED, REACHED_FROM_OUTSIDE, NetworkAccess, Service
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.renamed import not_beside_setting, with_present_names
 from gaudi_operator.api.v1alpha1.scaling import Autoscaling, Rollout
@@ -37,6 +37,7 @@ class GaudiInferenceSpec(ApiModel):
     model_config = validated_by(
         *map(not_beside_setting, FORMER),
         NOT_PUBLISHED,
+        REACHED_FROM_OUTSIDE,
         Rule(
             rule="self.accelerator.generation != 'none' || !has(self.engine.executionMode) ||"
             f" self.engine.name == 'sim' || {says('engine.executionMode', *_WITHOUT_A_CARD)}",

@@ -56,13 +56,13 @@ def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaul
 
 
 def anybody_may_ask(spec: GaudiInferenceSpec) -> Problem | None:
-    """The API server refuses this in a new object; one that was so before there was a rule goes on as it is.
+    """Refuse a new revision of a model that is published without a key or a list of clients.
 
-    Asked of a new revision only, for what serves must not stop.
+    The API server refuses this in a new object. An object that is older than the rule keeps its revision.
     """
     access = spec.network_access
-    open_to_all = access.allow_all_clients or not access.enabled
-    guarded = spec.engine.api_key_secret_ref or spec.service.insecure or not open_to_all
+    listed = access.enabled and not access.allow_all_clients and access.clients is not None
+    guarded = spec.engine.api_key_secret_ref or spec.service.insecure or listed
     if spec.service.type is ServiceType.CLUSTER_IP or guarded:
         return None
     return Problem("PublishedWithoutKey", f"{PUBLISHED} true.")

@@ -241,21 +241,20 @@ def test_simulation_is_refused_where_it_is_not_allowed() -> None:
         {"service": {"type": "ClusterIP"}},
         {"service": {"type": "NodePort", "insecure": True}},
         {"service": {"type": "NodePort"}, "engine": {"apiKeySecretRef": {"name": "a", "key": "b"}}},
-        {"service": {"type": "NodePort"}, "networkAccess": {"allowAllClients": False}},
+        {"service": {"type": "NodePort"}, "networkAccess": {"clients": []}},
     ],
 )
 def test_service_that_is_guarded_may_be_published(guard: dict[str, Any]) -> None:
     assert anybody_may_ask(inference(**guard).spec) is None
 
 
-@pytest.mark.parametrize("access", [{}, {"enabled": False, "allowAllClients": False}])
+@pytest.mark.parametrize("access", [{}, {"allowAllClients": True}, {"enabled": False, "clients": []}])
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
 def test_service_without_any_guard_may_not_be_published(kind: str, access: dict[str, Any]) -> None:
     assert anybody_may_ask(inference(service={"type": kind}, networkAccess=access).spec) == Problem(
         "PublishedWithoutKey",
-        "spec.service.type other than ClusterIP publishes the model to everybody who reaches it: name a key in "
-        "engine.apiKeySecretRef, or the clients in networkAccess with allowAllClients false, or set service.insecure "
-        "true.",
+        "spec.service.type other than ClusterIP publishes the model to everyone who reaches it: set "
+        "engine.apiKeySecretRef, list the clients in networkAccess.clients, or set service.insecure true.",
     )
 
 

@@ -166,7 +166,7 @@ def test_what_is_published_serves_on_and_gets_no_new_revision() -> None:
     cluster.change(engine={"maxNumSeqs": 3})
     cluster.settle()
     assert (pod_names(cluster), stalled(cluster)[0]) == (before, "PublishedWithoutKey")
-    cluster.change(networkAccess={"allowAllClients": False})
+    cluster.change(networkAccess={"clients": []})
     cluster.settle()
     assert pod_names(cluster) != before
 

@@ -32,17 +32,39 @@ def test_monitoring_reaches_the_status_port_where_the_installation_says_so() -> 
     assert found["from"][1:] == [{"namespaceSelector": {"matchLabels": {"team": "metrics"}}}]
 
 
-def test_all_clients_are_all_pods_of_the_cluster() -> None:
-    assert [rule["from"] for rule in clients()] == [[{"namespaceSelector": {}}]]
+def test_only_pods_of_the_own_namespace_are_clients_by_default() -> None:
+    assert [rule["from"] for rule in clients()] == [[{"podSelector": {}}]]
 
 
-def test_clients_from_outside_the_cluster_have_no_selector() -> None:
+def test_gateways_of_the_installation_are_clients_by_default() -> None:
+    gateway = {
+        "namespaceSelector": {"matchLabels": {"team": "edge"}},
+        "podSelector": {"matchLabels": {"app": "gateway"}},
+    }
+    defaults = replace(DEFAULTS, gateways_from=(Client.model_validate(gateway),))
+    rules = network_policy(inference(), defaults)["spec"]["ingress"]
+    assert rules[0]["from"] == [{"podSelector": {}}, gateway]
+    own_list = network_policy(inference(networkAccess={"clients": [{"podSelector": {}}]}), defaults)["spec"]["ingress"]
+    assert own_list[0]["from"] == [{"podSelector": {}}]
+
+
+def test_published_model_stays_closed_to_others_by_default() -> None:
     rules = network_policy(inference(service={"type": "LoadBalancer"}), DEFAULTS)["spec"]["ingress"]
+    assert rules[0]["from"] == [{"podSelector": {}}]
+
+
+def test_all_clients_are_all_pods_of_the_cluster() -> None:
+    assert [rule["from"] for rule in clients(allowAllClients=True)] == [[{"namespaceSelector": {}}]]
+
+
+def test_all_clients_of_a_published_model_come_from_anywhere() -> None:
+    everyone = inference(service={"type": "LoadBalancer"}, networkAccess={"allowAllClients": True})
+    rules = network_policy(everyone, DEFAULTS)["spec"]["ingress"]
     assert rules[0] == {"ports": [{"port": "http", "protocol": "TCP"}]}
 
 
-def test_no_client_named_means_none() -> None:
-    assert clients(allowAllClients=False) == []
+def test_empty_list_of_clients_allows_none() -> None:
+    assert clients(clients=[]) == []
 
 
 def test_named_clients_are_selected_by_namespace_and_pod() -> None:
@@ -51,17 +73,17 @@ def test_named_clients_are_selected_by_namespace_and_pod() -> None:
         {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}, "podSelector": {}},
         {"namespaceSelector": {}},
     ]
-    assert clients(allowAllClients=False, clients=named)[0]["from"] == named
+    assert clients(clients=named)[0]["from"] == named
 
 
 def test_clients_outside_are_named_by_their_addresses() -> None:
     named = [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]
-    assert clients(allowAllClients=False, clients=named)[0]["from"] == named
+    assert clients(clients=named)[0]["from"] == named
 
 
 def test_labels_of_the_first_release_are_selectors() -> None:
     named = [{"podLabels": {"app": "chat"}}, {"namespaceLabels": {"team": "a"}}]
-    assert clients(allowAllClients=False, clients=named)[0]["from"] == [
+    assert clients(clients=named)[0]["from"] == [
         {"podSelector": {"matchLabels": {"app": "chat"}}},
         {"namespaceSelector": {"matchLabels": {"team": "a"}}, "podSelector": {}},
     ]

@@ -1,7 +1,8 @@
 """How pods are reached: the Service in front of all ready ones, their ServiceAccount, and the NetworkPolicy.
 
-Clients reach the model port, only the operator and monitoring the status port, and pods of a group each other. The
-account is an identity without rights and without a mounted token.
+Clients reach the model port: the pods of the namespace and the gateways of the installation, unless the resource lists
+others. Only the operator and monitoring reach the status port, and pods of a group reach each other. The account is an
+identity without rights and without a mounted token.
 """
 
 from gaudi_operator.api.base import ApiModel
@@ -46,7 +47,7 @@ def network_policy(inference: Inference, defaults: InstallationDefaults) -> Obje
         "podSelector": {"matchLabels": selector_labels(owner)},
         # Egress would have to know hubs, stores and registries of everybody.
         "policyTypes": ["Ingress"],
-        "ingress": [*_client_rules(inference), _operator_rule(defaults), *_group_rules(inference)],
+        "ingress": [*_client_rules(inference, defaults), _operator_rule(defaults), *_group_rules(inference)],
     }
     return child("networking.k8s.io/v1", "NetworkPolicy", owner.name, owner, {"spec": spec})
 
@@ -66,17 +67,20 @@ def _group_rules(inference: Inference) -> list[Object]:
     return [{"from": [{"podSelector": {"matchLabels": selector_labels(inference.identity)}}]}]
 
 
-def _client_rules(inference: Inference) -> list[Object]:
-    """None when nobody may reach the model port: a rule without peers would let everybody in."""
+def _client_rules(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
+    """Return the rules for the model port: none where the list of clients is empty.
+
+    A rule without peers would let everyone in.
+    """
     ports = [_port(MODEL_PORT_NAME)]
     access = inference.spec.network_access
     if access.allow_all_clients:
         # Traffic from outside comes from addresses that no selector of pods matches.
         outside = inference.spec.service.type is not ServiceType.CLUSTER_IP
         return [{"ports": ports} if outside else {"from": [{"namespaceSelector": {}}], "ports": ports}]
-    if not access.clients:
-        return []
-    return [{"from": [_peer(each) for each in access.clients], "ports": ports}]
+    if access.clients is None:
+        return [{"from": [{"podSelector": {}}, *map(_peer, defaults.gateways_from)], "ports": ports}]
+    return [{"from": [_peer(each) for each in access.clients], "ports": ports}] if access.clients else []
 
 
 def _peer(client: Client) -> Object:
