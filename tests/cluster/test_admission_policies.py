@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.api.door import RULES
+from gaudi_operator.api.class_rules import RULES
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from localcluster import ControlPlane
 from tests.builders import Object, gaudi_inference

@@ -84,7 +84,7 @@ async def all_take_traffic(api: KubeApi, kubelet: Kubelet) -> bool:
 @pytest.fixture
 def lenient(objects: Objects, crd: str) -> Iterator[None]:
     """A platform that goes on allowing what releases up to 0.1 allowed to all, and this one to nobody unasked."""
-    spec = {"default": True, "limits": {"priorityClasses": ["system-node-critical"]}}
+    spec = {"default": True, "limits": {"priorityClasses": ["system-node-critical"], "allowAllClients": True}}
     manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "as-before"}, "spec": spec}
     objects.put(manifest)
     yield

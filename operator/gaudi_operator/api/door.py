@@ -2,195 +2,25 @@
 
 See docs/how-to/classes.md.
 
-Each limit that can be told from a spec is one row of RULES; all others, and what only the rendered pod shows, are the
-operator's alone (core/admission/class_limits.py), which judges again whatever passes here. So nothing is refused here
-that the operator would let run.
+Each limit that a spec shows is one row of RULES (class_rules.py). The operator judges again what passes here, and what
+only the rendered pod shows (core/admission/class_limits.py, spec_limits.py). The policies refuse nothing that the
+operator would allow.
 
 Every class is a parameter, and match conditions pick the one that counts for a resource. An update is judged by what it
 changes: a class that was made tighter refuses no edit of something else.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from gaudi_operator.api.class_rules import RULES, SPEC, Rule
 from gaudi_operator.api.v1alpha1 import inference_class, resource
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
-from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 
 Manifest = dict[str, Any]
 
 NAME, CONTROLLER, NAMESPACES = "NAME-OF-THE-CHART", "CONTROLLER-OF-THE-CHART", "NAMESPACES-OF-THE-CHART"
 """Stand in the manifests for what the chart's values say."""
-
-_SPEC = "SPEC"
-"""Stands in an expression for the spec, new or old."""
-
-_LIMIT = "LIMIT"
-"""Stands in an expression for the value of the class."""
-
-_SIDES = (
-    f"{_SPEC}.?pod.?sidecars.orValue([])",
-    f"{_SPEC}.?pod.?initContainers.orValue([])",
-)
-_ADAPTERS = f"{_SPEC}.?model.?adapters.orValue([])"
-
-
-def _listed(*paths: str) -> str:
-    """A list of the text at `paths` below the spec, without what is left out."""
-    return " + ".join(f"({_SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{_SPEC}.{path}] : [])" for path in paths)
-
-
-def _of_sides(what: str) -> str:
-    return " + ".join(f"{each}.{what}" for each in _SIDES)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One limit.
-
-    `asked` is a list of texts of SPEC that are to be judged, `allowed` says of one, x, whether it may be; both are CEL,
-    in which LIMIT is the value of the class. `on` says when the limit counts at all: where the class has it, when
-    empty. `field` and `wrong` make the sentence, around the text that is not allowed.
-    """
-
-    limit: str
-    field: str
-    asked: str
-    allowed: str = "x in LIMIT"
-    on: str = ""
-    wrong: str = ""
-
-    @property
-    def counts(self) -> str:
-        """CEL of when it counts."""
-        return self.of_class(self.on or "has(LIMIT)")
-
-    def of_class(self, expression: str) -> str:
-        """CEL of this limit for the class that is judged by."""
-        return expression.replace(_LIMIT, f"params.spec.limits.{self.limit}")
-
-
-_REST = "x.substring(p.size(), p.size() + 1)"
-_ODD = "matches('/[.]?/|/[.]$')"
-"""A path that is spelled in an odd way is left to the operator, which knows what it means."""
-_CARDS = (
-    f"({_SPEC}.?accelerator.?generation.orValue('none') == 'none' ? 0 : {_SPEC}.?parallelism.?tensor.orValue(1)"
-    f" * {_SPEC}.?parallelism.?pipeline.orValue(1) * {_SPEC}.?parallelism.?data.orValue(1))"
-)
-
-
-def _names(limit: str, field: str) -> Rule:
-    return Rule(limit, f"spec.pod.{field} ", _listed(f"pod.{field}"))
-
-
-def _counts(path: str) -> Iterator[Rule]:
-    asked = f"({_SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{_SPEC}.{path}%s] : [])"
-    yield Rule(
-        "maxReplicas",
-        f"spec.{path} ",
-        f"{asked % ''}.map(n, string(n))",
-        "int(x) <= LIMIT",
-        wrong="' is above ' + string(LIMIT) + ' (limits.maxReplicas)'",
-    )
-    yield Rule(
-        "maxCards",
-        f"spec.{path} asks for ",
-        f"{asked % f' * {_CARDS}'}.map(n, string(n))",
-        "int(x) <= LIMIT",
-        wrong="' cards, above ' + string(LIMIT) + ' (limits.maxCards)'",
-    )
-
-
-_SOURCES = ", ".join(f"'{kind[0].lower()}{kind[1:]}'" for kind in inference_class.SourceKind)
-RULES = (
-    Rule(
-        "images",
-        "spec: image ",
-        f"{_listed('engine.image', 'model.source.ociImage.reference', 'recipeCache.ociImage.reference')}"
-        f" + {_of_sides('map(c, c.image)')}"
-        f" + {_ADAPTERS}.filter(a, has(a.source.ociImage)).map(a, a.source.ociImage.reference)",
-        f"LIMIT.exists(p, x.startsWith(p) && (x == p || p.matches('[/:@]$') || {_REST}.matches('[/:@]')))",
-    ),
-    Rule(
-        "hostPaths",
-        "spec.model.source.hostPath ",
-        f"{_listed('model.source.hostPath.path')}"
-        f" + {_ADAPTERS}.filter(a, has(a.source.hostPath)).map(a, a.source.hostPath.path)",
-        f"x.{_ODD} || LIMIT.exists(p, p.{_ODD} || (x + '/').startsWith(p.endsWith('/') ? p : p + '/'))",
-    ),
-    _names("priorityClasses", "priorityClassName"),
-    _names("runtimeClasses", "runtimeClassName"),
-    Rule(
-        "serviceAccounts",
-        "spec.pod.serviceAccountName ",
-        _listed("pod.serviceAccountName"),
-        # That one is made by the operator, without rights.
-        "x == object.metadata.name || x in LIMIT",
-    ),
-    Rule(
-        "nodeSelector",
-        "spec.pod.nodeSelector ",
-        f"LIMIT.filter(k, ({_SPEC}.?pod.?nodeSelector.orValue({{}}).size() > 0 ? {_SPEC}.pod.nodeSelector :"
-        " params.spec.?defaults.?nodeSelector.orValue({}))[?k].orValue('') != LIMIT[k])",
-        "false",
-        wrong="' must be as the class says (limits.nodeSelector)'",
-    ),
-    Rule(
-        "tolerations",
-        "spec.pod.tolerations ",
-        f"{_SPEC}.?pod.?tolerations.orValue([]).map(t, t.?key.orValue('without a key'))",
-    ),
-    Rule(
-        "environmentVariables",
-        "variable ",
-        f"{_SPEC}.?engine.?env.orValue([]).map(e, e.name) + "
-        + " + ".join(
-            # At most four each, and one list of names: CEL of Kubernetes 1.31 cannot flatten lists.
-            f"({each}.size() > {number} ? {each}[{number}].?env.orValue([]).map(e, e.name) : [])"
-            for each in _SIDES
-            for number in range(4)
-        ),
-        "LIMIT.exists(p, p.endsWith('*') ? x.startsWith(p.substring(0, p.size() - 1)) : x == p)",
-    ),
-    Rule(
-        "annotationPrefixes",
-        "spec.pod.annotations ",
-        f"{_SPEC}.?pod.?annotations.orValue({{}}).map(k, k).filter(k, !k.startsWith('{GROUP}/'))",
-        "LIMIT.exists(p, x.startsWith(p))",
-    ),
-    Rule(
-        "extraArguments",
-        "spec.engine.extraArgs ",
-        f"{_SPEC}.?engine.?extraArgs.orValue([]).filter(a, a.startsWith('--')).map(a, a.split('=')[0])",
-    ),
-    Rule(
-        "trustRemoteCode",
-        "spec.engine.settings --trust-remote-code ",
-        f"{_SPEC}.?engine.?settings.orValue({{}}).filter(k, k == '--trust-remote-code')"
-        f".map(k, string({_SPEC}.engine.settings[k])).filter(v, v.lowerAscii() != 'false')",
-        "false",
-        on="!LIMIT",
-        wrong="' is not allowed (limits.trustRemoteCode)'",
-    ),
-    *_counts("replicas"),
-    *_counts("autoscaling.maxReplicas"),
-    Rule(
-        "modelSources",
-        "spec.model: source ",
-        f"[{_SOURCES}].filter(k, k in {_SPEC}.?model.?source.orValue({{}}) || {_ADAPTERS}.exists(a, k in a.source))",
-        "x.substring(0, 1).upperAscii() + x.substring(1) in LIMIT",
-    ),
-    Rule(
-        "apiKeyRequired",
-        "spec.engine.apiKeySecretRef",
-        f"({_SPEC}.?engine.?apiKeySecretRef.hasValue() ||"
-        f" {_SPEC}.?engine.?env.orValue([]).exists(e, e.name == '{API_KEY_VARIABLE}')) ? [] : ['']",
-        "false",
-        on="LIMIT",
-        wrong="' is needed (limits.apiKeyRequired)'",
-    ),
-)
 
 
 def policies(
@@ -238,9 +68,9 @@ def _variables(number: int, rule: Rule) -> Iterator[Manifest]:
     had, wrong = f"had{number}", f"wrong{number}"
     yield {
         "name": had,
-        "expression": f"variables.kept ? ({rule.of_class(rule.asked).replace(_SPEC, 'oldObject.spec')}) : []",
+        "expression": f"variables.kept ? ({rule.of_class(rule.asked).replace(SPEC, 'oldObject.spec')}) : []",
     }
-    asked = rule.of_class(rule.asked).replace(_SPEC, "object.spec")
+    asked = rule.of_class(rule.asked).replace(SPEC, "object.spec")
     new = f"({asked}).filter(x, !({rule.of_class(rule.allowed)}) && !(x in variables.{had}))"
     yield {"name": wrong, "expression": f"{rule.counts} ? {new} : []"}
 

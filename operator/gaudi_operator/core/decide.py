@@ -15,6 +15,7 @@ from gaudi_operator.core.admission.classes import filled, platform_of
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.review import estimated_violation, plan_has_gaps
+from gaudi_operator.core.admission.spec_limits import why_not_allowed
 from gaudi_operator.core.answers import AT_ONCE, Answers, Unanswered
 from gaudi_operator.core.children.desired import changes_what_is_there, child_actions
 from gaudi_operator.core.deadlines import Deadlines
@@ -204,6 +205,8 @@ def _admit(state: State, policy: PodPolicy) -> tuple[Problem | None, Revision | 
         return Problem("RevisionNotKept", lost), None
     if state.platform.problem:
         return state.platform.problem, None
+    if beyond := why_not_allowed(inference.spec, state.platform):
+        return beyond, None
     whole = filled(inference, state.platform)
     if found := first_violation(whole.inference, defaults) or groups_are_not_served(inference, state.observed):
         return _since(found, state.before, state.deadlines), None

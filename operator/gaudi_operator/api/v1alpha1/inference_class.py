@@ -16,8 +16,10 @@ from gaudi_operator.api.base import (
     list_map,
 )
 from gaudi_operator.api.v1alpha1.model import PullPolicy
+from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, ServiceType
 from gaudi_operator.api.v1alpha1.pods.pod import Resources, SecretName
 from gaudi_operator.api.v1alpha1.pods.scheduling import Toleration
+from gaudi_operator.api.v1alpha1.scaling import MAX_REPLICAS
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeObjectStore
@@ -92,11 +94,11 @@ _Names = Annotated[tuple[ObjectName, ...], Field(max_length=64)]
 
 
 class ClassLimits(ApiModel):
-    """What resources of the class may ask for. What is left out is not limited, but for what needs leave.
+    """What resources of the class may ask for. A limit that is not set does not apply, except to what needs permission.
 
     See docs/how-to/pods.md.
 
-    An empty list allows nothing. A list takes the place of that leave: what it names is allowed.
+    An empty list allows nothing. A list also gives permission: what it names is allowed.
     """
 
     images: Annotated[tuple[ImagePrefix, ...], Field(max_length=64)] | None = Field(
@@ -138,6 +140,30 @@ class ClassLimits(ApiModel):
         None, description="Where models and adapters may come from."
     )
     api_key_required: bool = Field(False, description="Whether every resource needs engine.apiKeySecretRef.")
+    allow_all_clients: bool = Field(
+        False,
+        description="Whether networkAccess may open the model port to every namespace: allowAllClients true, enabled"
+        " false, a client whose namespaceSelector has neither matchLabels nor an In expression, or an ipBlock larger"
+        f" than a /{SHORTEST_PREFIX}.",
+    )
+    service_types: Annotated[tuple[ServiceType, ...], Field(max_length=3)] | None = Field(
+        None, description="Types of Services; ClusterIP is always allowed."
+    )
+    service_annotation_prefixes: Annotated[tuple[AnnotationPrefix, ...], Field(max_length=64)] | None = Field(
+        None, description="How keys of annotations of Services may begin."
+    )
+    max_recipe_cache_size: Quantity | None = Field(
+        None, description="Largest recipeCache.size of a PVC that the operator makes."
+    )
+    max_surge: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] | None = Field(
+        None,
+        description="Largest rollout.maxSurge in pods. A percentage counts of spec.replicas or autoscaling.maxReplicas,"
+        " whichever is larger.",
+    )
+    max_stall_timeout_seconds: Annotated[int, Field(ge=1800, le=604_800)] | None = Field(
+        None,
+        description="Largest readiness.stallTimeoutSeconds, for which a pod without progress keeps its cards.",
+    )
 
 
 class GaudiInferenceClassSpec(ApiModel):

@@ -61,6 +61,10 @@ Cidr = Annotated[
 ]
 
 
+SHORTEST_PREFIX = 8
+"""Prefix length of the largest range that names clients; a larger range, such as 0.0.0.0/0, counts as all clients."""
+
+
 class IpBlock(ApiModel):
     """Addresses outside the cluster."""
 
@@ -114,10 +118,12 @@ class NetworkAccess(ApiModel):
         )
     )
 
-    enabled: bool = Field(True, description="Whether a NetworkPolicy is made.")
+    enabled: bool = Field(
+        True, description="Whether a NetworkPolicy is made. To set it to false a class must allow all clients."
+    )
     allow_all_clients: bool = Field(
         False,
-        description="Whether every namespace may reach the model port.",
+        description="Whether every namespace may reach the model port. A class must allow it (limits.allowAllClients).",
     )
     clients: Annotated[tuple[Client, ...], Field(max_length=16)] | None = Field(
         None,

@@ -10,6 +10,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.accelerator import Generation
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits, SourceKind
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.admission.pod_view import PodView, is_below
 from gaudi_operator.core.children.manifests.container import OWN_VARIABLES
 from gaudi_operator.core.names import CONTAINER
@@ -111,6 +112,12 @@ def _beyond_of_the_engine(inputs: Mapping[str, Any], limits: ClassLimits) -> Ite
     trusted = _section(engine, "settings").get("--trust-remote-code")
     if not limits.trust_remote_code and trusted is not None and str(trusted).lower() != "false":
         yield "spec.engine.settings --trust-remote-code", "is not allowed (limits.trustRemoteCode)"
+    stall = inputs.get("stallTimeoutSeconds", Readiness().stall_timeout_seconds)
+    if limits.max_stall_timeout_seconds is not None and stall > limits.max_stall_timeout_seconds:
+        yield (
+            f"spec.readiness.stallTimeoutSeconds {stall}",
+            f"is above {limits.max_stall_timeout_seconds} (limits.maxStallTimeoutSeconds)",
+        )
     sources = (("source", model), *(("adapters.source", each) for each in model.get("adapters") or ()))
     for where, holder in sources:
         for kind in _section(holder, "source"):

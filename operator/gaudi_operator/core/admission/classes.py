@@ -13,7 +13,12 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from gaudi_operator.api.base import ApiModel
-from gaudi_operator.api.v1alpha1.inference_class import ClassDefaults, GaudiInferenceClass, GaudiInferenceClassSpec
+from gaudi_operator.api.v1alpha1.inference_class import (
+    ClassDefaults,
+    ClassLimits,
+    GaudiInferenceClass,
+    GaudiInferenceClassSpec,
+)
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.selectors import LabelRequirement, LabelSelector, SelectorOperator
@@ -37,6 +42,11 @@ class Platform:
     says: GaudiInferenceClassSpec | None = None
     problem: Problem | None = None
     elsewhere: bool = False
+
+    @property
+    def limits(self) -> ClassLimits:
+        """The limits of the class; without a class, those of an empty one."""
+        return self.says.limits if self.says else ClassLimits()
 
 
 NO_CLASS = Platform()

@@ -5,11 +5,12 @@ mount. The PVC of recipes and the ConfigMap beside it are made separately: the P
 a revision that runs mounts it, and its writes come after all others.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.warmup import RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply, Delete
+from gaudi_operator.core.admission.spec_limits import within_limits
 from gaudi_operator.core.children.drift import has_drifted
 from gaudi_operator.core.children.garbage import delete, garbage, unread_config_maps
 from gaudi_operator.core.children.manifests.metadata import Object
@@ -34,9 +35,10 @@ from gaudi_operator.core.state import State
 
 def child_actions(state: State, scaling: Scaling) -> list[Action]:
     """What is to be done; where no revision is known, only what a back-off asks of workloads that are there."""
-    inference, observed, current = state.inference, state.observed, state.rollout.current
+    observed, current = state.observed, state.rollout.current
     if current is None:
         return _backed_off(state, scaling)
+    inference, beyond = within_limits(state.inference, state.platform.limits)
     limit = inference.spec.rollout.revision_history_limit
     over = garbage(observed, current.name, state.stored, limit, state.stable)
     running = running_revisions(current, state.stored, observed, over.in_use)
@@ -44,13 +46,22 @@ def child_actions(state: State, scaling: Scaling) -> list[Action]:
     kept = (each for each in state.revisions if each.name not in over.forgotten)
     readers = recipe_readers(inference, running, kept)
     needed = {*(each.config_map for each in running), *(each["metadata"]["name"] for each in readers)}
-    return [
-        *missing_writes([*readers, *_desired_children(state, running, scaling)], observed.children),
+    actions = [
+        *missing_writes([*readers, *_desired_children(inference, state, running, scaling)], observed.children),
         *over.deletes,
         *unread_config_maps(observed, needed),
         *recipe_pvc_actions(inference, running, observed.pvcs),
-        *_switched_off(state),
+        *_switched_off(inference, observed),
     ]
+    return [each for each in actions if not _changes_one_of(beyond, each, observed)]
+
+
+def _changes_one_of(kinds: Collection[str], action: Action, observed: Observed) -> bool:
+    """Whether a live child of these kinds becomes another by it."""
+    if not isinstance(action, Apply) or action.manifest["kind"] not in kinds:
+        return False
+    made = (action.manifest["kind"], action.manifest["metadata"]["name"])
+    return any((each["kind"], each["metadata"]["name"]) == made for each in (*observed.children, *observed.pvcs))
 
 
 def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
@@ -97,9 +108,11 @@ def _hash(manifest: Manifest) -> object:
     return (manifest["metadata"].get("annotations") or {}).get(APPLIED_HASH_ANNOTATION)
 
 
-def _desired_children(state: State, running: Sequence[Revision], scaling: Scaling) -> list[Object]:
-    """As complete manifests; `running` are the revisions whose pods must be able to start."""
-    inference, policy = state.inference, state.rollout.policy
+def _desired_children(
+    inference: Inference, state: State, running: Sequence[Revision], scaling: Scaling
+) -> list[Object]:
+    """Return complete manifests. `running` are the revisions whose pods must be able to start."""
+    policy = state.rollout.policy
     owner, autoscaling = inference.identity, inference.spec.autoscaling
     children = [
         *(
@@ -146,8 +159,8 @@ def _after_back_off(state: State, scaling: Scaling) -> dict[str, int]:
     return {name: scaling.desired[name] for name in lowered if name not in dropped}
 
 
-def _switched_off(state: State) -> list[Action]:
-    spec, observed = state.inference.spec, state.observed
+def _switched_off(inference: Inference, observed: Observed) -> list[Action]:
+    spec = inference.spec
     policies = () if spec.network_access.enabled else observed.network_policies
     autoscalers = () if spec.autoscaling else observed.autoscalers
     return [

@@ -12,6 +12,12 @@ KEY = {"apiKeySecretRef": {"name": "keys", "key": "api"}}
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
+DNS = "external-dns.alpha.kubernetes.io/hostname"
+LOAD_BALANCER = {"type": "LoadBalancer"}
+RANGE = {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
+_EXISTS = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "Exists"}]}
+_NAMED = {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}
+
 BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"images": ["registry.test/"]}, {"engine": {"image": "docker.io/x"}}, "spec.engine.image docker.io/x "),
     ({"images": ["runtime"]}, {"pod": {"sidecars": [SIDECAR]}}, "spec.pod.sidecars log: image docker.io/log:1 "),
@@ -70,6 +76,44 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"replicas": 2, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 2, "data": 4}},
         "spec.replicas 2 asks for 16 cards, above 8 ",
     ),
+    *(
+        ({"allowAllClients": False}, {"networkAccess": access}, f"spec.networkAccess.{field} ")
+        for field, access in (
+            ("allowAllClients true", {"allowAllClients": True}),
+            ("enabled false", {"enabled": False}),
+            ("clients", {"clients": [{"namespaceSelector": {}}]}),
+            ("clients", {"clients": [{"namespaceSelector": _EXISTS, "podSelector": {}}]}),
+            ("clients", {"clients": [{"podSelector": {}}, {"ipBlock": {"cidr": "128.0.0.0/1"}}]}),
+            ("clients", {"clients": [{"ipBlock": {"cidr": "::/0"}}]}),
+        )
+    ),
+    ({"serviceTypes": []}, {"service": LOAD_BALANCER, "networkAccess": RANGE}, "spec.service.type LoadBalancer "),
+    (
+        {"serviceAnnotationPrefixes": ["team/"]},
+        {"service": {"annotations": {"team/a": "b", DNS: "shop.example.com"}}},
+        f"spec.service.annotations {DNS} ",
+    ),
+    (
+        {"maxRecipeCacheSize": "100Gi"},
+        {"recipeCache": {"enabled": True, "size": "0.2Ti"}},
+        "spec.recipeCache.size 0.2Ti is above 100Gi ",
+    ),
+    ({"maxRecipeCacheSize": "1Gi"}, {"recipeCache": {"enabled": True}}, "spec.recipeCache.size 20Gi is above 1Gi "),
+    ({"maxSurge": 2}, {"rollout": {"maxSurge": 3}}, "spec.rollout.maxSurge 3 is above 2 "),
+    ({"maxSurge": 2}, {"replicas": 9, "rollout": {"maxSurge": "25%"}}, "spec.rollout.maxSurge 3 is above 2 "),
+    (
+        {"maxSurge": 2},
+        {
+            "rollout": {"maxSurge": "25%"},
+            "autoscaling": {"minReplicas": 1, "maxReplicas": 12, "targetRunningRequests": 8},
+        },
+        "spec.rollout.maxSurge 3 is above 2 ",
+    ),
+    (
+        {"maxStallTimeoutSeconds": 3600},
+        {"readiness": {"stallTimeoutSeconds": 604_800}},
+        "spec.readiness.stallTimeoutSeconds 604800 is above 3600 ",
+    ),
 ]
 """Limits, what a spec says, and how the operator's sentence about it begins."""
 
@@ -86,6 +130,17 @@ WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"trustRemoteCode": False}, {"engine": {**VLLM, "settings": {"--trust-remote-code": "false"}}}),
     ({"apiKeyRequired": True}, {"engine": KEY}),
     ({"maxCards": 0}, {"replicas": 3}),
+    ({"allowAllClients": False}, {"networkAccess": {"clients": [{"namespaceSelector": _NAMED}, *RANGE["clients"]]}}),
+    ({"allowAllClients": True}, {"networkAccess": {"allowAllClients": True}}),
+    ({"allowAllClients": True}, {"networkAccess": {"enabled": False}}),
+    ({"serviceTypes": []}, {"service": {"type": "ClusterIP"}}),
+    ({"serviceTypes": ["LoadBalancer"]}, {"service": LOAD_BALANCER, "networkAccess": RANGE}),
+    ({"serviceAnnotationPrefixes": ["external-dns."]}, {"service": {"annotations": {DNS: "shop.example.com"}}}),
+    ({"maxRecipeCacheSize": "20Gi"}, {"recipeCache": {"enabled": True, "size": "20480Mi"}}),
+    ({"maxRecipeCacheSize": "1Gi"}, {"recipeCache": {"size": "1Ti"}}),
+    ({"maxRecipeCacheSize": "1Gi"}, {"recipeCache": {"enabled": True, "existingClaim": "shared", "size": "1Ti"}}),
+    ({"maxSurge": 2}, {"replicas": 8, "rollout": {"maxSurge": "25%"}}),
+    ({"maxSurge": 1, "maxStallTimeoutSeconds": 1800}, {}),
     ({"maxReplicas": 3, "modelSources": ["PersistentVolumeClaim"]}, {"replicas": 3}),
 ]
 """Limits, and what a spec may say."""

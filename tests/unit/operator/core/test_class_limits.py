@@ -8,6 +8,7 @@ from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.core.admission.class_limits import starts_with
 from gaudi_operator.core.admission.classes import Platform
 from gaudi_operator.core.admission.pod_policy import PodPolicy
+from gaudi_operator.core.admission.spec_limits import why_not_allowed
 from gaudi_operator.core.rollout.inputs import revision_inputs, stored_form
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import gaudi_class
@@ -20,8 +21,10 @@ def found(limits: dict[str, Any], **spec: Any) -> Problem | None:
     """What a class with these limits has against the rendered pod of a small resource."""
     says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
     asked = inference(**spec)
-    policy = PodPolicy("models", ANY_HOST_PATH, Platform("gold", says), "tiny", asked.spec)
-    return policy.why_not([template(asked)], stored_form(revision_inputs(asked)))
+    platform = Platform("gold", says)
+    policy = PodPolicy("models", ANY_HOST_PATH, platform, "tiny", asked.spec)
+    refused = policy.why_not([template(asked)], stored_form(revision_inputs(asked)))
+    return refused or why_not_allowed(asked.spec, platform)
 
 
 def test_sentence_names_field_limit_and_class() -> None:

@@ -13,6 +13,7 @@ from gaudi_runtime.contract.report import Phase
 from tests.builders import copied
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.gaudi_classes import gaudi_class
 from tests.unit.operator.core.resources import DEFAULTS, resource
 from tests.unit.operator.core.stories import CHILDREN, condition, kinds, pod_names, revisions, served, status
 
@@ -217,6 +218,8 @@ def test_operator_that_starts_shows_no_loss_before_pods_speak() -> None:
 
 def test_network_policy_goes_when_it_is_switched_off() -> None:
     cluster = served()
+    cluster.classes = (gaudi_class(default=True, limits={"allowAllClients": True}),)
+    cluster.settle()
     cluster.change(networkAccess={"enabled": False})
     assert [action.reason for action in cluster.operate().actions] == ["spec.networkAccess is switched off"]
     cluster.settle()

@@ -1,0 +1,235 @@
+"""The limits of a GaudiInferenceClass that can be judged from a spec, each as one row of RULES, in CEL.
+
+door.py makes a ValidatingAdmissionPolicy of them. The operator judges the same limits over the rendered pod
+(core/admission/class_limits.py) and over the spec (core/admission/spec_limits.py).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gaudi_operator.api.v1alpha1 import inference_class
+from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX
+from gaudi_operator.api.v1alpha1.resource import GROUP
+from gaudi_runtime.contract.ports import API_KEY_VARIABLE
+
+SPEC = "SPEC"
+"""Stands in an expression for the spec, new or old."""
+
+_LIMIT = "LIMIT"
+"""Stands in an expression for the value of the class."""
+
+_SIDES = (
+    f"{SPEC}.?pod.?sidecars.orValue([])",
+    f"{SPEC}.?pod.?initContainers.orValue([])",
+)
+_ADAPTERS = f"{SPEC}.?model.?adapters.orValue([])"
+
+
+def _listed(*paths: str) -> str:
+    """A list of the text at `paths` below the spec, without what is left out."""
+    return " + ".join(f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}] : [])" for path in paths)
+
+
+def _of_sides(what: str) -> str:
+    return " + ".join(f"{each}.{what}" for each in _SIDES)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One limit.
+
+    `asked` is a list of texts of SPEC that are to be judged, `allowed` says of one, x, whether it may be; both are CEL,
+    in which LIMIT is the value of the class. `on` says when the limit counts at all: where the class has it, when
+    empty. `field` and `wrong` make the sentence, around the text that is not allowed.
+    """
+
+    limit: str
+    field: str
+    asked: str
+    allowed: str = "x in LIMIT"
+    on: str = ""
+    wrong: str = ""
+
+    @property
+    def counts(self) -> str:
+        """CEL of when it counts."""
+        return self.of_class(self.on or "has(LIMIT)")
+
+    def of_class(self, expression: str) -> str:
+        """CEL of this limit for the class that is judged by."""
+        return expression.replace(_LIMIT, f"params.spec.limits.{self.limit}")
+
+
+_REST = "x.substring(p.size(), p.size() + 1)"
+_ODD = "matches('/[.]?/|/[.]$')"
+"""A path that is spelled in an odd way is left to the operator, which knows what it means."""
+_CARDS = (
+    f"({SPEC}.?accelerator.?generation.orValue('none') == 'none' ? 0 : {SPEC}.?parallelism.?tensor.orValue(1)"
+    f" * {SPEC}.?parallelism.?pipeline.orValue(1) * {SPEC}.?parallelism.?data.orValue(1))"
+)
+_REPLICAS = (
+    f"({SPEC}.?replicas.orValue(1) > {SPEC}.?autoscaling.?maxReplicas.orValue(0) ? {SPEC}.?replicas.orValue(1) :"
+    f" {SPEC}.?autoscaling.?maxReplicas.orValue(0))"
+)
+_IS_EVERYONE = (
+    f"has(c.ipBlock) ? int(c.ipBlock.cidr.split('/')[1]) < {SHORTEST_PREFIX} : has(c.namespaceSelector) &&"
+    " c.namespaceSelector.?matchLabels.orValue({}).size() == 0 &&"
+    " !c.namespaceSelector.?matchExpressions.orValue([]).exists(e, e.operator == 'In')"
+)
+
+
+def _names(limit: str, field: str) -> Rule:
+    return Rule(limit, f"spec.pod.{field} ", _listed(f"pod.{field}"))
+
+
+def _counts(path: str) -> Iterator[Rule]:
+    asked = f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}%s] : [])"
+    yield Rule(
+        "maxReplicas",
+        f"spec.{path} ",
+        f"{asked % ''}.map(n, string(n))",
+        "int(x) <= LIMIT",
+        wrong="' is above ' + string(LIMIT) + ' (limits.maxReplicas)'",
+    )
+    yield Rule(
+        "maxCards",
+        f"spec.{path} asks for ",
+        f"{asked % f' * {_CARDS}'}.map(n, string(n))",
+        "int(x) <= LIMIT",
+        wrong="' cards, above ' + string(LIMIT) + ' (limits.maxCards)'",
+    )
+
+
+_SOURCES = ", ".join(f"'{kind[0].lower()}{kind[1:]}'" for kind in inference_class.SourceKind)
+RULES = (
+    Rule(
+        "images",
+        "spec: image ",
+        f"{_listed('engine.image', 'model.source.ociImage.reference', 'recipeCache.ociImage.reference')}"
+        f" + {_of_sides('map(c, c.image)')}"
+        f" + {_ADAPTERS}.filter(a, has(a.source.ociImage)).map(a, a.source.ociImage.reference)",
+        f"LIMIT.exists(p, x.startsWith(p) && (x == p || p.matches('[/:@]$') || {_REST}.matches('[/:@]')))",
+    ),
+    Rule(
+        "hostPaths",
+        "spec.model.source.hostPath ",
+        f"{_listed('model.source.hostPath.path')}"
+        f" + {_ADAPTERS}.filter(a, has(a.source.hostPath)).map(a, a.source.hostPath.path)",
+        f"x.{_ODD} || LIMIT.exists(p, p.{_ODD} || (x + '/').startsWith(p.endsWith('/') ? p : p + '/'))",
+    ),
+    _names("priorityClasses", "priorityClassName"),
+    _names("runtimeClasses", "runtimeClassName"),
+    Rule(
+        "serviceAccounts",
+        "spec.pod.serviceAccountName ",
+        _listed("pod.serviceAccountName"),
+        # That one is made by the operator, without rights.
+        "x == object.metadata.name || x in LIMIT",
+    ),
+    Rule(
+        "nodeSelector",
+        "spec.pod.nodeSelector ",
+        f"LIMIT.filter(k, ({SPEC}.?pod.?nodeSelector.orValue({{}}).size() > 0 ? {SPEC}.pod.nodeSelector :"
+        " params.spec.?defaults.?nodeSelector.orValue({}))[?k].orValue('') != LIMIT[k])",
+        "false",
+        wrong="' must be as the class says (limits.nodeSelector)'",
+    ),
+    Rule(
+        "tolerations",
+        "spec.pod.tolerations ",
+        f"{SPEC}.?pod.?tolerations.orValue([]).map(t, t.?key.orValue('without a key'))",
+    ),
+    Rule(
+        "environmentVariables",
+        "variable ",
+        f"{SPEC}.?engine.?env.orValue([]).map(e, e.name) + "
+        + " + ".join(
+            # At most four each, and one list of names: CEL of Kubernetes 1.31 cannot flatten lists.
+            f"({each}.size() > {number} ? {each}[{number}].?env.orValue([]).map(e, e.name) : [])"
+            for each in _SIDES
+            for number in range(4)
+        ),
+        "LIMIT.exists(p, p.endsWith('*') ? x.startsWith(p.substring(0, p.size() - 1)) : x == p)",
+    ),
+    Rule(
+        "annotationPrefixes",
+        "spec.pod.annotations ",
+        f"{SPEC}.?pod.?annotations.orValue({{}}).map(k, k).filter(k, !k.startsWith('{GROUP}/'))",
+        "LIMIT.exists(p, x.startsWith(p))",
+    ),
+    Rule(
+        "extraArguments",
+        "spec.engine.extraArgs ",
+        f"{SPEC}.?engine.?extraArgs.orValue([]).filter(a, a.startsWith('--')).map(a, a.split('=')[0])",
+    ),
+    Rule(
+        "trustRemoteCode",
+        "spec.engine.settings --trust-remote-code ",
+        f"{SPEC}.?engine.?settings.orValue({{}}).filter(k, k == '--trust-remote-code')"
+        f".map(k, string({SPEC}.engine.settings[k])).filter(v, v.lowerAscii() != 'false')",
+        "false",
+        on="!LIMIT",
+        wrong="' is not allowed (limits.trustRemoteCode)'",
+    ),
+    *_counts("replicas"),
+    *_counts("autoscaling.maxReplicas"),
+    Rule(
+        "modelSources",
+        "spec.model: source ",
+        f"[{_SOURCES}].filter(k, k in {SPEC}.?model.?source.orValue({{}}) || {_ADAPTERS}.exists(a, k in a.source))",
+        "x.substring(0, 1).upperAscii() + x.substring(1) in LIMIT",
+    ),
+    Rule(
+        "apiKeyRequired",
+        "spec.engine.apiKeySecretRef",
+        f"({SPEC}.?engine.?apiKeySecretRef.hasValue() ||"
+        f" {SPEC}.?engine.?env.orValue([]).exists(e, e.name == '{API_KEY_VARIABLE}')) ? [] : ['']",
+        "false",
+        on="LIMIT",
+        wrong="' is needed (limits.apiKeyRequired)'",
+    ),
+    Rule(
+        "allowAllClients",
+        "spec.networkAccess.",
+        f"({SPEC}.?networkAccess.?allowAllClients.orValue(false) ? ['allowAllClients true'] : [])"
+        f" + ({SPEC}.?networkAccess.?enabled.orValue(true) ? [] : ['enabled false'])"
+        f" + ({SPEC}.?networkAccess.?clients.orValue([]).exists(c, {_IS_EVERYONE}) ? ['clients'] : [])",
+        "false",
+        on="!LIMIT",
+        wrong="' lets every namespace reach the model port (limits.allowAllClients)'",
+    ),
+    Rule(
+        "serviceTypes",
+        "spec.service.type ",
+        f"{_listed('service.type')}.filter(t, t != 'ClusterIP')",
+    ),
+    Rule(
+        "serviceAnnotationPrefixes",
+        "spec.service.annotations ",
+        f"{SPEC}.?service.?annotations.orValue({{}}).map(k, k)",
+        "LIMIT.exists(p, x.startsWith(p))",
+    ),
+    Rule(
+        "maxRecipeCacheSize",
+        "spec.recipeCache.size ",
+        f"{SPEC}.?recipeCache.?enabled.orValue(false) && !{SPEC}.?recipeCache.?existingClaim.hasValue() ?"
+        f" [{SPEC}.?recipeCache.?size.orValue('20Gi')].map(s, string(s)) : []",
+        "quantity(x).compareTo(quantity(string(LIMIT))) <= 0",
+        wrong="' is above ' + string(LIMIT) + ' (limits.maxRecipeCacheSize)'",
+    ),
+    Rule(
+        "maxSurge",
+        "spec.rollout.maxSurge ",
+        f"[{SPEC}.?rollout.?maxSurge.orValue(1)].map(s, string(s)).map(s, !s.endsWith('%') ? int(s) :"
+        f" (int(s.substring(0, s.size() - 1)) * {_REPLICAS} + 99) / 100).map(n, string(n))",
+        "int(x) <= LIMIT",
+        wrong="' is above ' + string(LIMIT) + ' (limits.maxSurge)'",
+    ),
+    Rule(
+        "maxStallTimeoutSeconds",
+        "spec.readiness.stallTimeoutSeconds ",
+        f"{_listed('readiness.stallTimeoutSeconds')}.map(n, string(n))",
+        "int(x) <= LIMIT",
+        wrong="' is above ' + string(LIMIT) + ' (limits.maxStallTimeoutSeconds)'",
+    ),
+)
