@@ -234,13 +234,6 @@ def test_pod_of_helm_test_is_found_by_no_selector(defaults: list[Object]) -> Non
     assert test["spec"]["containers"][0]["image"] == container_of(defaults)["image"]
 
 
-def test_pod_of_helm_test_may_reach_the_operator() -> None:
-    objects = render(networkPolicy={"from": [{"namespaceSelector": {}}]})
-    _, tester = only(objects, "NetworkPolicy")["spec"]["ingress"][0]["from"]
-    selected = tester["podSelector"]["matchLabels"]
-    assert selected.items() <= only(objects, "Pod")["metadata"]["labels"].items()
-
-
 def test_example_in_the_notes_is_valid() -> None:
     example = yaml.safe_load((CHART / "files" / "first.yaml").read_text())
     understood = GaudiInference.model_validate(example).model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -211,15 +211,22 @@ def test_disruption_budget_lets_a_broken_pod_go(defaults: list[Object]) -> None:
     assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
-def test_network_policy_leaves_one_port_open(defaults: list[Object]) -> None:
+def test_network_policy_lets_only_the_chart_test_in(defaults: list[Object]) -> None:
     policy = only(defaults, "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress"]
-    assert policy["ingress"] == [{"ports": [{"port": "metrics", "protocol": "TCP"}]}]
+    (rule,) = policy["ingress"]
+    (tester,) = rule["from"]
+    assert rule["ports"] == [{"port": "metrics", "protocol": "TCP"}]
+    assert tester.keys() == {"podSelector"}
+    selected = tester["podSelector"]["matchLabels"]
+    assert selected
+    assert selected.items() <= only(defaults, "Pod")["metadata"]["labels"].items()
 
 
-def test_network_policy_names_who_may_reach_it() -> None:
+def test_monitoring_may_reach_the_operator() -> None:
     peer = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
-    assert only(render(networkPolicy={"from": [peer]}), "NetworkPolicy")["spec"]["ingress"][0]["from"][0] == peer
+    (rule,) = only(render(monitoring={"from": [peer]}), "NetworkPolicy")["spec"]["ingress"]
+    assert (len(rule["from"]), rule["from"][0]) == (2, peer)
 
 
 def test_service_monitor_finds_the_metrics_service() -> None:

@@ -1,0 +1,158 @@
+"""Models, clients and what our network policies promise them, for tests with whatever enforces the policies."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from demo import install
+from demo.install import OPERATOR_NAMESPACE, Installed
+from demo.resource import Resource
+from gaudi_operator.api.v1alpha1.inference_class import KIND
+from gaudi_operator.api.v1alpha1.resource import API_VERSION
+from gaudi_runtime.contract.config import ServingConfig
+from localcluster.errors import LocalClusterError
+from localcluster.node import Node
+from tests.e2e.pods import Pods
+from tests.e2e.specs import SIMULATED
+
+STATUS_PORT, MODEL_PORT, OPERATOR_PORT = ServingConfig().status_port, ServingConfig().model_port, 8080
+PROMISED = [
+    ("neighbour", "usual", MODEL_PORT, True),
+    ("neighbour", "usual", STATUS_PORT, False),
+    ("gateway", "usual", MODEL_PORT, True),
+    ("gateway", "usual", STATUS_PORT, False),
+    ("stranger", "usual", MODEL_PORT, False),
+    ("stranger", "usual", STATUS_PORT, False),
+    ("stranger", "open", MODEL_PORT, True),
+    ("stranger", "open", STATUS_PORT, False),
+    ("neighbour", "closed", MODEL_PORT, False),
+    ("gateway", "closed", MODEL_PORT, False),
+    ("client", "closed", MODEL_PORT, True),
+    ("client", "closed", STATUS_PORT, False),
+    ("prometheus", "closed", STATUS_PORT, True),
+    ("prometheus", "closed", MODEL_PORT, False),
+    ("operator", "closed", STATUS_PORT, True),
+    ("operator", "closed", MODEL_PORT, False),
+    ("prometheus", "operator", OPERATOR_PORT, True),
+    ("stranger", "operator", OPERATOR_PORT, False),
+    ("neighbour", "operator", OPERATOR_PORT, False),
+]
+"""(who connects, to what, at which port, whether the connection is made)."""
+
+NAMED_CLIENT = {"clients": [{"podSelector": {"matchLabels": {"app": "client"}}}]}
+Places = Mapping[str, tuple[str, str]]
+"""Who connects: (namespace, what `kubectl exec` takes), by name."""
+
+_FROM = "{}.from[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name={}"
+_CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).close()"
+_KEPT_OUT = ("ConnectionRefusedError", "TimeoutError")
+"""What a client sees of a filter that rejects packets, and of one that drops them."""
+
+
+def client_pod(name: str) -> dict[str, Any]:
+    """A pod with the label app=`name` that waits to be asked whom it reaches."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [
+                {
+                    "name": "python",
+                    "image": install.RUNTIME_IMAGE,
+                    "command": ["python3", "-c", "import signal; signal.pause()"],
+                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                }
+            ],
+        },
+    }
+
+
+def reaches(installed: Installed, who: tuple[str, str], address: str, port: int) -> bool:
+    """Whether a connection from this pod to the port is made."""
+    namespace, pod = who
+    command = ("exec", "--namespace", namespace, pod, "--", "python3", "-c", _CONNECT, address, str(port))
+    try:
+        installed.kubectl(*command)
+    except LocalClusterError as error:
+        if not any(each in str(error) for each in _KEPT_OUT):
+            raise
+        return False
+    return True
+
+
+def operator_addresses(installed: Installed) -> list[str]:
+    """Addresses of the operator's pods that stay."""
+    selected = ("--selector=app.kubernetes.io/name=gaudi-operator", "--output=json")
+    listed = json.loads(installed.kubectl("get", "pods", "--namespace", OPERATOR_NAMESPACE, *selected))["items"]
+    return [each["status"]["podIP"] for each in listed if "deletionTimestamp" not in each["metadata"]]
+
+
+@pytest.fixture(scope="module")
+def monitoring_namespace() -> str:
+    """The namespace that the chart names as that of Prometheus."""
+    return f"prometheus-{uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="module")
+def places(installed: Installed, namespace: str, monitoring_namespace: str) -> Iterator[Places]:
+    """Pods of the models' namespace and of three others, two of which the chart names."""
+    if not isinstance(installed.cluster, Node):
+        pytest.skip("a cluster that is given enforces policies, or does not, by itself")
+    others = {name: f"{name}-{uuid4().hex[:8]}" for name in ("gateway", "stranger")}
+    others["prometheus"] = monitoring_namespace
+    for name in others.values():
+        installed.make_namespace(name)
+    found = {name: (inside, f"pod/{name}") for name, inside in others.items()}
+    found |= {name: (namespace, f"pod/{name}") for name in ("client", "neighbour")}
+    for name, (inside, _) in found.items():
+        installed.kubectl("apply", "--namespace", inside, "-f", "-", stdin=yaml.safe_dump(client_pod(name)))
+    peers = {"monitoring": others["prometheus"], "gateways": others["gateway"]}
+    install.install_chart(installed, *(_FROM.format(section, name) for section, name in peers.items()))
+    for inside, pod in found.values():
+        installed.kubectl("wait", "--for=condition=Ready", "--timeout=120s", "--namespace", inside, pod)
+    yield {**found, "operator": (OPERATOR_NAMESPACE, "deployment/gaudi-operator")}
+    install.install_chart(installed)
+    for name in others.values():
+        installed.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def open_class(installed: Installed) -> Iterator[str]:
+    """A class that lets models be open to every namespace."""
+    name = f"open-{uuid4().hex[:8]}"
+    spec = {"limits": {"allowAllClients": True}}
+    manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
+    installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
+    yield name
+    installed.kubectl("delete", KIND, name)
+
+
+@pytest.fixture(scope="module")
+def addresses(
+    installed: Installed,
+    namespace: str,
+    places: Places,
+    open_class: str,
+    apply: Callable[..., Resource],
+    wait_ready: Callable[[str], None],
+) -> dict[str, str]:
+    """Addresses of three models that are Ready, and of an operator pod."""
+    models: dict[str, dict[str, Any]] = {
+        "usual": {},
+        "closed": {"networkAccess": NAMED_CLIENT},
+        "open": {"networkAccess": {"allowAllClients": True}, "className": open_class},
+    }
+    for name, spec in models.items():
+        apply(name, **{**SIMULATED, **spec})
+    for name in models:
+        wait_ready(name)
+    found = {name: Pods(installed, namespace, name).only()["status"]["podIP"] for name in models}
+    return {**found, "operator": operator_addresses(installed)[0]}
