@@ -139,6 +139,13 @@ async def test_application_reads_the_body_of_a_request(monkeypatch: pytest.Monke
     assert (await House(echo).client.post(path, content=b"abc", headers=headers)).text == "abc"
 
 
+async def test_application_reads_what_comes_for_a_page() -> None:
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse(await Request(scope, receive).body())(scope, receive, send)
+
+    assert (await House(echo).client.request("GET", "/v1/models", content=b"abc")).text == "abc"
+
+
 async def test_answer_without_headers_ends_its_connection_while_closing() -> None:
     async def bare(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 204})

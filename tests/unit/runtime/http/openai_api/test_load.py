@@ -48,6 +48,15 @@ async def test_full_queue_is_answered_with_429_and_when_to_retry() -> None:
         assert answer.choices[0].text == "a"
 
 
+async def test_choices_of_one_request_fill_the_server() -> None:
+    async with served(sim_config(SLOW, max_num_seqs=2, serving={"max_queued_requests": 0})) as api:
+        first = await api.openai.completions.create(model="echo", prompt="abc", n=2, stream=True, **ENDLESS)
+        await until(lambda: api.engine.load_now().running == 2)
+        with pytest.raises(openai.RateLimitError):
+            await api.openai.completions.create(model="echo", prompt="abc")
+        await first.close()
+
+
 async def test_closing_a_stream_frees_its_sequence_and_its_blocks() -> None:
     async with served(sim_config(SLOW)) as api:
         stream = await endless_stream(api)
