@@ -48,7 +48,8 @@ def cut_text(value: Any) -> Any:
 
 def same_start(left: Any, right: Any) -> bool:
     """Return True if one of two strings begins with the other, in place of `left == right`."""
-    if _are_strings(left, right) and type(left) is type(right):
+    # Single characters begin alike only if they are equal.
+    if type(left) is type(right) and len(str(left) + str(right)) > 2 and _are_strings(left, right):
         return bool(left.startswith(right) or right.startswith(left))
     return bool(left == right)
 

@@ -39,7 +39,11 @@ def kept(kind: Kind, manifest: Manifest) -> Manifest:
     counted = {name: each for name, each in manifest.items() if name != "data"} if kind is CONFIG_MAP else manifest
     if weight(counted) > OBJECT_BYTES:
         metadata = manifest["metadata"]
-        log.warning("%s %s is larger than any of ours, and left aside.", kind.kind, metadata.get("name"))
+        log.warning(
+            "%s %s is larger than any that the operator writes: its content is ignored.",
+            kind.kind,
+            metadata.get("name"),
+        )
         return _name_of(manifest)
     return manifest
 

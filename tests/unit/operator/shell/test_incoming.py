@@ -104,7 +104,29 @@ async def test_list_is_read_as_a_whole_reader_would(
     assert await read(json.dumps(whole, indent=indent, ensure_ascii=first).encode(), size) == whole
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"items": [', '{"items": [{]}', '{"items" 1}', "\xff"])
+@pytest.mark.parametrize("size", [1, 5, 1000])
+async def test_objects_of_a_list_are_read_one_by_one(size: int) -> None:
+    taken: list[Any] = []
+    reader = ListReader(
+        pieces(b' {"kind" :"L" , "items":[ {"a":[1,2]} ,{}, 12 ] ,"metadata":{"b": 1}}', size), taken.append
+    )
+    assert await reader.whole() == {"kind": "L", "items": [None, None, None], "metadata": {"b": 1}}
+    assert taken == [{"a": [1, 2]}, {}, 12]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"items": [',
+        '{"items": [{]}',
+        '{"items" 1}',
+        "\xff",
+        '["items": []}',
+        '{"items"=[]}',
+    ],
+)
 async def test_what_is_no_list_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         await read(text.encode("latin-1"), 3)

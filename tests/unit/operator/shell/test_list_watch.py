@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import aiohttp
@@ -13,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gaudi_operator.shell.kinds import POD, SERVICE, Kind
-from gaudi_operator.shell.watching.list_watch import ListWatch, lines
+from gaudi_operator.shell.watching.list_watch import Forever, ListWatch, lines
 
 Object = Mapping[str, Any]
 Pieces = list[bytes | int]
@@ -104,8 +105,21 @@ async def test_pages_are_one_list() -> None:
     async with following(Server([page("a", more="next"), page("b")], [EMPTY])) as server:
         await server.until(lambda: len(server.told) == 3)
     assert server.told == [("seen", "a"), ("seen", "b"), ("listed", (POD, "blue", ["uid-of-a", "uid-of-b"], 7))]
-    assert server.asked[1]["continue"] == "next"
-    assert {"limit", "labelSelector"} <= server.asked[0].keys()
+    assert [each.get("continue") for each in server.asked[:2]] == [None, "next"]
+    assert [each["limit"] for each in server.asked[:2]] == ["500", "500"]
+    assert "labelSelector" in server.asked[0]
+
+
+def test_attempts_become_rarer_and_never_end() -> None:
+    assert list(islice(Forever(), 6)) == [0.2, 0.5, 1.0, 2.0, 2.0, 2.0]
+
+
+async def test_watches_that_end_at_once_are_not_taken_up_at_once() -> None:
+    ended: Pieces = [event("BOOKMARK", "", 9)]
+    began = asyncio.get_running_loop().time()
+    async with following(Server([page()], [ended, ended, [event("ADDED", "a", 10)]])) as server:
+        await server.until(lambda: ("seen", "a") in server.told)
+        assert asyncio.get_running_loop().time() - began > 0.6
 
 
 async def test_watch_goes_on_from_the_list_and_tells_of_changes() -> None:
@@ -155,11 +169,21 @@ async def test_list_that_is_refused_is_tried_again(code: int) -> None:
 
 
 @pytest.mark.parametrize("strange", [{}, {"metadata": {"name": "b"}, "spec": {"containers": "none"}}])
-async def test_object_that_cannot_be_taken_in_is_passed_over(strange: Object) -> None:
+async def test_object_that_cannot_be_taken_in_is_passed_over(strange: Object, caplog: pytest.LogCaptureFixture) -> None:
     versioned = {**strange, "metadata": {**strange.get("metadata", {}), "resourceVersion": "8"}}
     line = json.dumps({"type": "ADDED", "object": versioned}).encode() + b"\n"
     async with following(Server([page()], [[line, event("ADDED", "a", 9)]])) as server:
         await server.until(lambda: ("seen", "a") in server.told)
+    # An object whose name can be read is kept by its name, without a message.
+    assert caplog.messages == ([] if strange else ["What a watch of pods has shown could not be taken in."])
+
+
+async def test_error_in_a_watch_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    error = json.dumps({"type": "ERROR", "object": {"code": 500, "message": "etcd is slow"}}).encode() + b"\n"
+    async with following(Server([page()], [[error], [event("ADDED", "a", 8)]])) as server:
+        await server.until(lambda: ("seen", "a") in server.told)
+    assert [each["resourceVersion"] for each in server.asked[1:]] == ["7", "7"]
+    assert caplog.messages == ["A watch of pods has ended: etcd is slow; it is tried again."]
 
 
 async def test_line_is_whole_however_it_comes() -> None:

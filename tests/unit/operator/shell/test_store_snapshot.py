@@ -1,0 +1,140 @@
+"""What a reconcile sees of a resource, and how objects and resources are found in the store."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.names import GATE, GROUP_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL
+from gaudi_operator.core.observed import Observed, PodReport
+from gaudi_operator.shell.kinds import (
+    AUTOSCALER,
+    CLASS,
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DISRUPTION_BUDGET,
+    LEADER_WORKER_SET,
+    NETWORK_POLICY,
+    POD,
+    PVC,
+    REPLICA_SET,
+    RESOURCE,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STATEFUL_SET,
+    Kind,
+)
+from gaudi_operator.shell.watching.store import Key, Store, gate_of, is_retained, key_of
+from tests.unit.operator.shell.test_store import KEY, NOW, manifest, store_of
+
+FIELDS = {
+    "revisions": CONTROLLER_REVISION,
+    "replica_sets": REPLICA_SET,
+    "leader_worker_sets": LEADER_WORKER_SET,
+    "services": SERVICE,
+    "config_maps": CONFIG_MAP,
+    "service_accounts": SERVICE_ACCOUNT,
+    "pvcs": PVC,
+    "pod_disruption_budgets": DISRUPTION_BUDGET,
+    "network_policies": NETWORK_POLICY,
+    "autoscalers": AUTOSCALER,
+}
+
+
+def observed(store: Store, reports: dict[str, PodReport] | None = None, **times: Any) -> Observed:
+    found = store.observe(KEY, reports or {}, NOW, **times)
+    assert found is not None
+    return found
+
+
+def uids(manifests: Any) -> list[str]:
+    return [each["metadata"]["uid"] for each in manifests]
+
+
+@pytest.mark.parametrize(("field", "kind"), FIELDS.items())
+def test_snapshot_has_what_the_resource_owns_by_name(field: str, kind: Kind) -> None:
+    owned = (manifest(kind, "b", 1, "r"), manifest(kind, "a", 1, "r"), manifest(kind, "c", 1, "another"))
+    found = observed(store_of(manifest(RESOURCE, "r", 1), *owned))
+    assert {name: uids(getattr(found, name)) for name in FIELDS} == {**{each: [] for each in FIELDS}, field: ["a", "b"]}
+
+
+def test_snapshot_has_classes_and_reports_of_its_pods() -> None:
+    replica_set = manifest(REPLICA_SET, "mine", 1, "r")
+    pods = (manifest(POD, "p", 1, "mine"), manifest(POD, "q", 1, "another"))
+    store = store_of(manifest(RESOURCE, "r", 1), replica_set, *pods, manifest(CLASS, "k", 1))
+    reports = {uid: PodReport(uid, NOW) for uid in ("p", "q", "x")}
+    found = observed(store, reports)
+    assert found.reports == {"p": reports["p"]}
+    assert uids(found.classes) == ["k"]
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_snapshot_has_its_times_and_says_whether_groups_exist(served: bool) -> None:
+    store, written = store_of(manifest(RESOURCE, "r", 1)), NOW - timedelta(seconds=3)
+    store.groups_served = served
+    found = observed(store, status_written=written)
+    assert (found.now, found.status_written, found.groups_served) == (NOW, written, served)
+    assert uids([found.resource]) == ["r"]
+
+
+def test_stateful_set_of_a_group_belongs_to_its_resource() -> None:
+    made = manifest(STATEFUL_SET, "s", 1)
+    made["metadata"]["labels"] = {GROUP_NAME_LABEL: "tiny-of-two-0123456789"}
+    assert key_of(made) == Key("ns", "tiny-of-two")
+    made["metadata"]["labels"] = {NAME_LABEL: "tiny"}
+    assert key_of(made) is None
+
+
+def test_objects_are_found_by_their_whole_name() -> None:
+    store = store_of(manifest(SERVICE, "t", 1, "r"), manifest(SERVICE, "s", 1, "r"), manifest(CONFIG_MAP, "s", 1, "r"))
+    found = store.get(KEY, SERVICE, "services-s")
+    assert found is not None
+    assert uids([found]) == ["s"]
+    assert store.get(KEY, SERVICE, "services-") is None
+    assert store.get(Key("ns", "tin"), SERVICE, "services-s") is None
+
+
+def test_resources_are_counted_and_listed_without_their_children() -> None:
+    other = manifest(RESOURCE, "o", 1, spec="other")
+    other["metadata"] |= {"name": "other", "namespace": "elsewhere"}
+    store = store_of(manifest(SERVICE, "s", 1, "r"), manifest(RESOURCE, "r", 1), other)
+    assert (store.resources(), uids(store.all_resources())) == (2, ["r", "o"])
+    assert store.served() == (KEY, Key("elsewhere", "other"))
+    assert store.any_resource(lambda each: each.get("spec") == "other")
+    assert not store.any_resource(lambda each: each.get("spec") == "none")
+    assert not store_of(manifest(SERVICE, "s", 1, "r")).any_resource(lambda _: True)
+
+
+@pytest.mark.parametrize(("status", "is_open"), [("True", True), ("False", False), (None, False)])
+def test_gate_is_open_as_the_condition_of_the_pod_says(status: str | None, is_open: bool) -> None:
+    others = [{"type": "Ready", "status": "True"}, {"type": f"{GATE}x", "status": "True"}]
+    conditions = [*others, *([{"type": GATE, "status": status}] if status else [])]
+    pod = manifest(POD, "p", 1, "mine", status={"conditions": conditions})
+    assert gate_of(pod) == status
+    store = store_of(pod)
+    assert store.gate_is_open(KEY, "p") is is_open
+    assert not store.gate_is_open(KEY, "q")
+    assert not store.gate_is_open(Key("ns", "other"), "p")
+
+
+def pvc(*references: dict[str, Any], managed_by: str = MANAGED_BY, kind: Kind = PVC) -> dict[str, Any]:
+    found = manifest(kind, "c", 1)
+    found["metadata"]["labels"][MANAGED_BY_LABEL] = managed_by
+    found["metadata"]["ownerReferences"] = list(references)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("claim", "retained"),
+    [
+        (pvc(), True),
+        (pvc({"uid": "x"}), True),
+        (pvc({"uid": "x", "controller": True}), False),
+        (pvc(managed_by=f"{MANAGED_BY}x"), False),
+        (pvc(managed_by=MANAGED_BY[:-1]), False),
+        (pvc(kind=CONFIG_MAP), False),
+    ],
+)
+def test_claim_outlives_its_resource_only_if_we_made_it(claim: dict[str, Any], retained: bool) -> None:
+    assert is_retained(claim) is retained
+    assert uids(observed(store_of(manifest(RESOURCE, "r", 1), claim)).pvcs) == (["c"] if retained else [])
