@@ -10,14 +10,16 @@ import resource
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry
+from pydantic import BaseModel
 from starlette.types import ASGIApp, Message
 
 from gaudi_runtime.engines.vllm.old_releases import installed_layout
@@ -58,33 +60,54 @@ async def _answer(**_: Any) -> dict[str, Any]:
     return {}
 
 
-def bodies(path: str) -> Iterator[tuple[str, bytes, bytes]]:
-    """(name, content type, body) of what may cost most at the bounds of `path`."""
+def fields(annotation: Any) -> set[str]:
+    """Return the names of all fields of the models in the type of a body, which may be a union of several."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        found = annotation.model_fields.items()
+        return {name for field, info in found for name in (field, info.alias) if name is not None}
+    return {name for each in get_args(annotation) for name in fields(each)}
+
+
+def fields_by_path(app: FastAPI) -> dict[str, set[str]]:
+    """The fields of the bodies of each path that takes JSON."""
+    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.path in GENERATING]
+    return {
+        route.path: {name for each in route.dependant.body_params for name in fields(each.field_info.annotation)}
+        for route in routes
+    }
+
+
+def bodies(path: str, known: Collection[str]) -> Iterator[tuple[str, bytes, bytes]]:
+    """(name, content type, body) of what may cost most at the bounds of `path`, whose models have the `known` fields.
+
+    Fields that no model of the path has cost alike, so that one of them stands for all.
+    """
     if path.startswith(FORMS):
         yield from _forms()
         return
-    for name in LISTS:
+    for name in (*(each for each in LISTS if each in known), "unknown"):
         for kind, junk in JUNK.items():
             most = MOST_VALUES // (1 + junk.count(b":")) - 10
             items = b",".join([junk] * (MOST_ITEMS if (path, name) == (RESPONSES, "input") else most))
             yield f"{name}: {kind}", *_json(f'"{name}":[%s]', items)
-    for name in ("input", "prompt", "tokens"):
+    for name in (*(each for each in ("input", "prompt", "tokens") if each in known), "unknown"):
         ids = b",".join([b"1"] * (MAX_BODY_BYTES // 2 - 99))
         yield f"{name}: token ids up to the bound", *_json(f'"{name}":[%s]', ids)
         yield f"{name}: lists of token ids", *_json(f'"{name}":[%s]', b",".join([b"[1]"] * (MOST_VALUES - 10)))
-    for name in ("messages", "input", "queries", "documents", "inputs"):
+    for name in (each for each in ("messages", "input", "queries", "documents", "inputs") if each in known):
         for kind, junk in JUNK.items():
             items = b",".join([junk] * (MOST_VALUES // (1 + junk.count(b":")) - 10))
             yield f"content of {name}: {kind}", *_json(f'"{name}":[{{"role":"user","content":[%s]}}]', items)
-    for name in ("vllm_xargs", "logit_bias", "metadata", "unknown"):
+    for name in (*(each for each in ("vllm_xargs", "logit_bias", "metadata") if each in known), "unknown"):
         for kind, junk in JUNK.items():
             count = MOST_VALUES // (1 + junk.count(b":")) - 10
             entries = b",".join(b'"%d":%s' % (at, junk) for at in range(count))
             yield f"entries of {name}: {kind}", *_json(f'"{name}":{{%s}}', entries)
     yield "many fields", *_json("%s", b",".join(b'"%d":0' % at for at in range(MOST_VALUES - 10)))
     for depth in (500, 5_000):
-        yield f"{depth} lists deep", *_json('"input":%s', b"[" * depth + b"]" * depth)
-        yield f"{depth} objects deep", *_json('"input":[%s]', b'{"content":[' * depth + b"]}" * depth)
+        for name in (*(each for each in ("messages", "input", "prompt") if each in known), "unknown"):
+            yield f"{name}: {depth} lists deep", *_json(f'"{name}":%s', b"[" * depth + b"]" * depth)
+            yield f"{name}: {depth} objects deep", *_json(f'"{name}":[%s]', b'{"content":[' * depth + b"]}" * depth)
 
 
 def _json(form: str, inside: bytes) -> tuple[bytes, bytes]:
@@ -147,11 +170,14 @@ def write(measured: dict[str, Any]) -> None:
 async def measure(app: FastAPI) -> None:
     """Write a line of JSON for each path that vLLM serves and each body."""
     guard = guarded(app, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
+    known = fields_by_path(app)
     for path in sorted(GENERATING):
-        if path not in {getattr(route, "path", "") for route in app.routes}:
+        found = known.get(path, set())
+        # A release whose models are typed in another way would otherwise get bodies of unknown fields only.
+        if path not in known or not (path.startswith(FORMS) or found & {*LISTS}):
             write({"path": path, "missing": True})
             continue
-        for name, kind, body in bodies(path):
+        for name, kind, body in bodies(path, found):
             peak_bytes()
             before, begun = resident_bytes(), time.process_time()
             status = await answer(guard, path, kind, body)
