@@ -13,6 +13,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,7 @@ def judge(tests: tuple[str, ...], found: Sequence[Mutant], count: Count, *, fres
         "ignore::pytest.PytestAssertRewriteWarning",
     ]
     console.print(f"{len(found)} changes; collecting {' '.join(tests)}")
-    memory = FOLDER / f"{'-'.join(tests).replace('/', '-')}.json"
+    memory = FOLDER / f"{sha256(' '.join(tests).encode()).hexdigest()[:16]}.json"  # TESTS may name many files
     paths = sorted({*(path for path, each in chosen([]) if each == tests), *(mutant.path for mutant in found)})
     jobs = int(os.environ.get("JOBS", os.cpu_count() or 2))
     code = pytest.main([*arguments, *tests], [Judge(paths, found, jobs, count.tell, memory, fresh)])
