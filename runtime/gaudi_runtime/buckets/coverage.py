@@ -214,6 +214,8 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
 
     Every sequence has at least one block of its own.
     """
+    if limits.contiguous_paged_attention:
+        return _contiguous_coverage(buckets, min(limits.max_num_seqs, kv_blocks), kv_blocks)
     shapes = missing = 0
     firsts = Firsts()
     # All levels at once: a row of queries of one token has a staircase of one step.
@@ -229,6 +231,34 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
     last = Bucket(largest, 1, most_decode_blocks(largest, limits, kv_blocks))
     gaps = tuple(Gap(first, last) for first in firsts.smallest)
     return PhaseCoverage(BucketPhase.DECODE, shapes, missing, firsts.count, gaps)
+
+
+def _contiguous_coverage(buckets: Sequence[Bucket], most: int, kv_blocks: int) -> PhaseCoverage:
+    """Return the decode batches of up to `most` sequences for which the two lookups of vllm-gaudi find no bucket.
+
+    It looks up the batch size by the blocks of the sequences, and then the blocks by the highest one in use. The second
+    lookup may answer a larger batch size, whose blocks are used all the same. So the buckets of the first batch size
+    that holds the sequences must hold the highest block as well.
+    """
+    rows = [(size, max(each.num_blocks for each in row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))]
+    shapes = missing = at = 0
+    gaps: list[Gap] = []
+    before: int | None = None
+    for size in range(1, most + 1):
+        # Sizes rise, so a row that is too small once is too small for all that follow.
+        while at < len(rows) and min(rows[at]) < size:
+            at += 1
+        held = rows[at][1] if at < len(rows) else 0
+        shapes += kv_blocks - size + 1
+        missing += max(0, kv_blocks - max(held, size - 1))
+        if held >= kv_blocks:
+            before = None
+        elif before == held:
+            gaps[-1] = Gap(gaps[-1].first, Bucket(size, 1, kv_blocks))
+        else:
+            gaps.append(Gap(Bucket(size, 1, max(held + 1, size)), Bucket(size, 1, kv_blocks)))
+            before = held
+    return PhaseCoverage(BucketPhase.DECODE, shapes, missing, len(gaps), tuple(gaps[:MAX_GAPS]))
 
 
 @dataclass(frozen=True)

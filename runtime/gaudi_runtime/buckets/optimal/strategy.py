@@ -140,6 +140,9 @@ class Optimizer:
 
     def __init__(self, traffic: Traffic, limits: Limits, kv_blocks: int, cost: Cost | None = None) -> None:
         self._cost = cost or token_cost(limits.block_size)
+        # With contiguous attention vllm-gaudi looks up the batch size by the blocks of the sequences, and then the
+        # blocks by the highest one in use. Both lookups meet the same bucket only if each batch size has all blocks.
+        self._only_rows = {BucketPhase.DECODE} if limits.contiguous_paged_attention else set()
         self._spaces: dict[BucketPhase, Space] = {
             BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.has_context),
             BucketPhase.DECODE: DecodeSpace(limits, kv_blocks),
@@ -165,7 +168,7 @@ class Optimizer:
             )
         buckets = _by_phase(found, phases)
         # Of a budget that both phases share, neither knows its part, so only a phase by itself is searched further.
-        if len(phases) == 1:
+        if len(phases) == 1 and phases[0] not in self._only_rows:
             buckets = {phase: self._bettered(phase, price, budget, plan) for phase, plan in buckets.items()}
         return Chosen(buckets, found.next_gain)
 

@@ -97,3 +97,10 @@ def test_exponential_leaves_a_gap_where_optimal_has_none() -> None:
     wanted = (BucketPhase.PROMPT, 2, 1820, 0)
     assert make_plan(BucketPolicy(), limits, kv_blocks=3000).find(*wanted) is None
     assert make_plan(policy(traffic), limits, kv_blocks=3000).find(*wanted) is not None
+
+
+def test_batch_sizes_of_contiguous_attention_hold_all_blocks() -> None:
+    limits = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512)
+    traffic = Traffic({Bucket(1, 90, 0): 5}, {Bucket(1, 1, 2): 5, Bucket(4, 1, 20): 5})
+    plan = make_plan(policy(traffic, decode_graphs=4), limits, kv_blocks=33)
+    assert uncovered(plan, limits, 33).sentence() is None
