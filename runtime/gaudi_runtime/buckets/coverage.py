@@ -240,7 +240,9 @@ def _contiguous_coverage(buckets: Sequence[Bucket], most: int, kv_blocks: int) -
     lookup may answer a larger batch size, whose blocks are used all the same. So the buckets of the first batch size
     that holds the sequences must hold the highest block as well.
     """
-    rows = [(size, max(each.num_blocks for each in row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))]
+    rows = [
+        (size, max(each.num_blocks for each in row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))
+    ]
     shapes = missing = at = 0
     gaps: list[Gap] = []
     before: int | None = None

@@ -22,13 +22,27 @@ MODULE = "gaudi_runtime.engines.vllm.workers.hpu_worker"
 SEED = 7
 CONFIG = {
     "vllm_config": SimpleNamespace(
-        model_config=SimpleNamespace(seed=SEED),
+        model_config=SimpleNamespace(seed=SEED, max_model_len=1024),
         parallel_config=SimpleNamespace(data_parallel_index=0, world_size=2),
+        cache_config=SimpleNamespace(enable_prefix_caching=False),
+        scheduler_config=SimpleNamespace(max_num_seqs=4),
     ),
     "local_rank": 0,
     "rank": 1,
     "distributed_init_method": "env://",
 }
+
+
+class FullAttentionSpec(NamedTuple):
+    """As vLLM names it."""
+
+    block_size: int = 128
+    page_size_bytes: int = 1000
+
+
+LAYERS = {"model.layers.0.attn": FullAttentionSpec(), "model.layers.1.attn": FullAttentionSpec()}
+FILLED = (4 * 8 + 1) * 1000 * 2
+"""Bytes that 4 sequences of 1024 tokens fill, and vLLM's own block."""
 
 
 class CompilationTimes(NamedTuple):
@@ -101,7 +115,8 @@ def plugin_worker(card: Card) -> type:
         None,
         init_device=record("init_device"),
         load_model=record("load_model"),
-        determine_available_memory=lambda self: 7,
+        determine_available_memory=lambda self: card.free,
+        get_kv_cache_spec=lambda self: LAYERS,
         initialize_from_config=initialize,
         sample_tokens=lambda self, grammar: serve(self.model_runner, ("prompt", (1, 5, 0))),
     )
@@ -163,8 +178,12 @@ def test_plugins_own_warm_up_is_never_reached(worker_class: Any, card: Card) -> 
     assert card.log[2:] == ["init_device", "load_model", "initialize_from_config"]
 
 
-def test_the_memory_that_the_plugin_measured_is_handed_on(worker_class: Any) -> None:
-    assert worker_class(**CONFIG).determine_available_memory() == 7
+@pytest.mark.parametrize(("measured", "reported"), [(FILLED - 1, FILLED - 1), (FILLED + 1, FILLED)])
+def test_measured_memory_is_reported_up_to_what_sequences_fill(
+    card: Card, worker_class: Any, measured: int, reported: int
+) -> None:
+    card.free = measured
+    assert worker_class(**CONFIG).determine_available_memory() == reported
 
 
 def test_a_step_before_any_verb_goes_straight_to_the_plugin(worker_class: Any) -> None:

@@ -1,5 +1,6 @@
 """The worker of vLLM's plugin for Gaudi, driven. Only vLLM's own processes import this module, by its name."""
 
+import logging
 from functools import partial
 from typing import Any
 
@@ -8,15 +9,30 @@ from vllm_gaudi.v1.worker.hpu_worker import HPUWorker
 
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.ranks import Note
+from gaudi_runtime.engines.vllm.start_errors import recorded
 from gaudi_runtime.engines.vllm.workers.capabilities import GUIDED, losses, open_bridge
 from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.guided import GuidedSampling
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
+from gaudi_runtime.engines.vllm.workers.kv_cache import useful_bytes
 from gaudi_runtime.engines.vllm.workers.speculative import even_drafts
+from gaudi_runtime.units import size
+
+log = logging.getLogger(__name__)
 
 
 class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
     """One rank on a Gaudi card."""
+
+    def determine_available_memory(self) -> int:
+        """Return what the plugin calculates, but no more than sequences can fill: the rest is for graphs."""
+        available = int(super().determine_available_memory())
+        with recorded(self.gaudi_orders.failures, "memory was measured"):
+            useful = useful_bytes(self.vllm_config, self.get_kv_cache_spec())
+        if useful is None or useful >= available:
+            return available
+        log.info("The KV cache gets %s of %s: sequences cannot fill more", size(useful), size(available))
+        return useful
 
     def sample_tokens(self, grammar_output: Any) -> Any:
         """As the plugin does, which runs a whole step here and not in `execute_model`; counted while serving."""

@@ -1,0 +1,61 @@
+"""The KV cache of a card holds what sequences can fill, and no more."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.engines.vllm.workers.kv_cache import useful_bytes
+
+
+@dataclass(frozen=True)
+class FullAttentionSpec:
+    """As vLLM names it."""
+
+    block_size: int = 128
+    page_size_bytes: int = 1000
+
+
+@dataclass(frozen=True)
+class SlidingWindowSpec:
+    """As vLLM names it."""
+
+    block_size: int = 128
+    page_size_bytes: int = 1000
+
+
+def vllm_config(*, caching: bool = False, watermark: float = 0.0, length: int = 1025, seqs: int = 4) -> Any:
+    return SimpleNamespace(
+        cache_config=SimpleNamespace(enable_prefix_caching=caching),
+        scheduler_config=SimpleNamespace(max_num_seqs=seqs, watermark=watermark),
+        model_config=SimpleNamespace(max_model_len=length),
+    )
+
+
+LAYERS = {"model.layers.0.attn": FullAttentionSpec(), "model.layers.1.attn": FullAttentionSpec()}
+
+
+def test_every_sequence_has_blocks_for_its_longest_length() -> None:
+    # 1025 tokens need 9 blocks of 128; one block is vLLM's own.
+    assert useful_bytes(vllm_config(), LAYERS) == (4 * 9 + 1) * 1000 * 2
+
+
+def test_last_block_of_a_length_is_full() -> None:
+    assert useful_bytes(vllm_config(length=1024), LAYERS) == (4 * 8 + 1) * 1000 * 2
+
+
+@pytest.mark.parametrize("config", [vllm_config(caching=True), vllm_config(watermark=0.01)])
+def test_cached_prefixes_and_watermark_use_any_number_of_blocks(config: Any) -> None:
+    assert useful_bytes(config, LAYERS) is None
+
+
+@pytest.mark.parametrize(
+    "other", [SlidingWindowSpec(), FullAttentionSpec(block_size=64), FullAttentionSpec(page_size_bytes=500)]
+)
+def test_layers_that_differ_are_not_bounded(other: Any) -> None:
+    assert useful_bytes(vllm_config(), {**LAYERS, "model.layers.2.attn": other}) is None
+
+
+def test_model_without_full_attention_is_not_bounded() -> None:
+    assert useful_bytes(vllm_config(), {"model.layers.0.attn": SlidingWindowSpec()}) is None
