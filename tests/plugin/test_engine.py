@@ -49,9 +49,10 @@ def test_every_bucket_is_captured_once(facts: Facts, case: Case) -> None:
 
 
 def test_kv_cache_holds_no_more_than_sequences_can_fill(facts: Facts, case: Case) -> None:
-    # 4 sequences of 1024 tokens in blocks of 128, and one block that is vLLM's own.
+    # 4 sequences of 1024 tokens in blocks of 128, and one block that is vLLM's own. The plugin switches prefix caching
+    # off with contiguous attention.
     blocks = facts["report"]["memory"]["kv_blocks"]
-    assert blocks > 33 if case.prefix_caching else blocks == 33
+    assert blocks > 33 if case.prefix_caching and not case.contiguous else blocks == 33
 
 
 def test_sampler_and_defragmenter_are_done(facts: Facts) -> None:
