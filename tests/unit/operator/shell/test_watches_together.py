@@ -1,0 +1,160 @@
+"""All kinds are watched together, on a server that answers as the API server does."""
+
+import asyncio
+import json
+import signal
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.aio.client import Configuration
+
+from gaudi_operator.shell.client import Connection
+from gaudi_operator.shell.kinds import CLASS, RESOURCE, SERVICE, Kind
+from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.watching.watches import WatchSession, watch
+
+
+def discovered(kind: str, plural: str, namespaced: bool) -> Mapping[str, Any]:
+    verbs = ["list", "watch", "patch"]
+    return {"resources": [{"name": plural, "singularName": "", "kind": kind, "namespaced": namespaced, "verbs": verbs}]}
+
+
+GROUP, VERSION = RESOURCE.group_version
+DISCOVERY: Mapping[str, Any] = {
+    "/api": {"versions": ["v1"]},
+    "/api/v1": discovered("Namespace", "namespaces", namespaced=False),
+    "/apis": {
+        "groups": [{"name": GROUP, "versions": [{"version": VERSION}], "preferredVersion": {"version": VERSION}}]
+    },
+    f"/apis/{RESOURCE.api_version}": discovered(RESOURCE.kind, RESOURCE.plural, namespaced=True),
+}
+"""kopf finds the kinds by these, and waits until it has found namespaces."""
+
+
+class Server:
+    """Each collection has its objects, and each watch of it the events that the test sends."""
+
+    def __init__(self) -> None:
+        """Nothing exists."""
+        self.lists: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        self.events: dict[str, asyncio.Queue[bytes]] = defaultdict(asyncio.Queue)
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.resources_may_be_listed = asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """One list or watch, or what kopf asks for to find a kind."""
+        if request.path in DISCOVERY:
+            return web.json_response(DISCOVERY[request.path])
+        self.asked.append((request.path, dict(request.query)))
+        if "watch" not in request.query:
+            if request.path.endswith(RESOURCE.plural):
+                await self.resources_may_be_listed.wait()
+            return web.json_response({"metadata": {"resourceVersion": "7"}, "items": self.lists[request.path]})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(await self.events[request.path].get())
+
+    def send(self, path: str, what: str, manifest: Mapping[str, Any]) -> None:
+        """An event of a watch."""
+        self.events[path].put_nowait(json.dumps({"type": what, "object": manifest}).encode() + b"\n")
+
+
+class Watching:
+    """What the watches have shown."""
+
+    def __init__(self, server: Server) -> None:
+        """Nothing was shown."""
+        self.server, self.news = server, asyncio.Event()
+        self.told: list[tuple[str, Any]] = []
+
+    def tell(self, what: str, value: Any) -> None:
+        """Note one call."""
+        self.told.append((what, value))
+        self.news.set()
+
+    async def until(self, *told: tuple[str, Any]) -> None:
+        """Wait until all of `told` was shown."""
+        async with asyncio.timeout(20):
+            while not all(each in self.told for each in told):
+                await self.news.wait()
+                self.news.clear()
+
+
+def named(manifest: Mapping[str, Any]) -> str:
+    return f"{manifest['kind']} {manifest['metadata']['name']} {manifest['metadata']['resourceVersion']}"
+
+
+@asynccontextmanager
+async def watching(server: Server, namespaces: Collection[str], kinds: Collection[Kind]) -> AsyncIterator[Watching]:
+    """`kinds` are watched meanwhile."""
+    shown, loop = Watching(server), asyncio.get_running_loop()
+
+    def call(what: str) -> Callable[[Mapping[str, Any]], None]:
+        return lambda manifest: shown.tell(what, named(manifest))
+
+    def started() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        shown.tell("started", None)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", server.answer)
+    async with TestServer(app) as http:
+        connection = Connection(Configuration(host=str(http.make_url("")).rstrip("/")))
+        session = WatchSession(
+            Metrics(), call("listed"), lambda kind, *rest: shown.tell("end", (kind, *rest)), namespaces
+        )
+        calls = call("seen"), call("deleted")
+        task = asyncio.create_task(watch(connection, namespaces, started, session, kinds, *calls))
+        try:
+            yield shown
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def some(kind: Kind, name: str, version: int, namespace: str = "blue") -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-of-{name}", "resourceVersion": str(version)}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+
+async def test_children_are_listed_after_resources_and_all_are_watched() -> None:
+    server, kinds = Server(), (RESOURCE, SERVICE, CLASS)
+    for kind, path in ((RESOURCE, RESOURCE.path("blue")), (SERVICE, SERVICE.path("blue")), (CLASS, CLASS.path(None))):
+        server.lists[path].append(some(kind, "tiny", 5))
+    async with watching(server, ("blue",), kinds) as shown:
+        await shown.until(("started", None))
+        async with asyncio.timeout(20):
+            while not server.asked:  # noqa: ASYNC110  # kopf has no event for it
+                await asyncio.sleep(0.01)
+        assert {path for path, _ in server.asked} == {RESOURCE.path("blue")}
+        server.resources_may_be_listed.set()
+        await shown.until(("listed", "GaudiInference tiny 5"), ("end", (RESOURCE, "blue", ["uid-of-tiny"], 7)))
+        ends = [("end", (SERVICE, "blue", {"uid-of-tiny"}, 7)), ("end", (CLASS, None, {"uid-of-tiny"}, 7))]
+        await shown.until(*ends, ("seen", "Service tiny 5"), ("seen", "GaudiInferenceClass tiny 5"))
+        server.send(RESOURCE.path("blue"), "MODIFIED", some(RESOURCE, "tiny", 8))
+        server.send(SERVICE.path("blue"), "ADDED", some(SERVICE, "new", 9))
+        await shown.until(("seen", "GaudiInference tiny 8"), ("seen", "Service new 9"))
+        server.send(RESOURCE.path("blue"), "DELETED", some(RESOURCE, "tiny", 10))
+        server.send(SERVICE.path("blue"), "DELETED", some(SERVICE, "new", 11))
+        await shown.until(("deleted", "GaudiInference tiny 10"), ("deleted", "Service new 11"))
+    watches = {path: query for path, query in server.asked if "watch" in query}
+    assert {path: query["resourceVersion"] for path, query in watches.items()} == {
+        RESOURCE.path("blue"): "7",
+        SERVICE.path("blue"): "7",
+        CLASS.path(None): "7",
+    }
+    assert {query["timeoutSeconds"] for query in watches.values()} == {"300"}
+
+
+async def test_without_namespaces_each_kind_is_watched_in_all() -> None:
+    server = Server()
+    server.resources_may_be_listed.set()
+    async with watching(server, (), (RESOURCE, SERVICE)) as shown:
+        await shown.until(("end", (RESOURCE, None, [], 7)), ("end", (SERVICE, None, set(), 7)))
+    assert {path for path, _ in server.asked} == {RESOURCE.path(None), SERVICE.path(None)}
