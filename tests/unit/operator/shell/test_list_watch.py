@@ -114,7 +114,7 @@ def test_attempts_become_rarer_and_never_end() -> None:
     assert list(islice(Forever(), 6)) == [0.2, 0.5, 1.0, 2.0, 2.0, 2.0]
 
 
-async def test_watches_that_end_at_once_are_not_taken_up_at_once() -> None:
+async def test_watches_that_end_at_once_are_taken_up_later() -> None:
     ended: Pieces = [event("BOOKMARK", "", 9)]
     began = asyncio.get_running_loop().time()
     async with following(Server([page()], [ended, ended, [event("ADDED", "a", 10)]])) as server:

@@ -43,7 +43,7 @@ class Server:
         self.lists: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         self.events: dict[str, asyncio.Queue[bytes]] = defaultdict(asyncio.Queue)
         self.asked: list[tuple[str, dict[str, str]]] = []
-        self.resources_may_be_listed = asyncio.Event()
+        self.resources_are_listed, self.resources_may_be_listed = asyncio.Event(), asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """One list or watch, or what kopf asks for to find a kind."""
@@ -52,6 +52,7 @@ class Server:
         self.asked.append((request.path, dict(request.query)))
         if "watch" not in request.query:
             if request.path.endswith(RESOURCE.plural):
+                self.resources_are_listed.set()
                 await self.resources_may_be_listed.wait()
             return web.json_response({"metadata": {"resourceVersion": "7"}, "items": self.lists[request.path]})
         response = web.StreamResponse()
@@ -130,8 +131,7 @@ async def test_children_are_listed_after_resources_and_all_are_watched() -> None
     async with watching(server, ("blue",), kinds) as shown:
         await shown.until(("started", None))
         async with asyncio.timeout(20):
-            while not server.asked:  # noqa: ASYNC110  # kopf has no event for it
-                await asyncio.sleep(0.01)
+            await server.resources_are_listed.wait()
         assert {path for path, _ in server.asked} == {RESOURCE.path("blue")}
         server.resources_may_be_listed.set()
         await shown.until(("listed", "GaudiInference tiny 5"), ("end", (RESOURCE, "blue", ["uid-of-tiny"], 7)))
