@@ -1,8 +1,8 @@
 """NetworkPolicies as rules of a packet filter: who may send what to which pod, as the cluster says it at one moment.
 
-Enough of the API for ingress: pod and namespace selectors, ranges of addresses, ports by number and by name. Nobody
-watches: whoever changes pods or policies has the rules made again. Enforcers that are published (kube-router,
-kube-network-policies) are not to be had everywhere as Go modules, and want ipset or nftables.
+Enough of the API for ingress: pod and namespace selectors, ranges of addresses, ports by number and by name. Nothing
+watches: the caller makes the rules again after pods or policies have changed. `make ecosystem` tries the same policies
+with kube-router, which watches.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -43,7 +43,10 @@ PROMISED = [
 ]
 """(who connects, to what, at which port, whether the connection is made)."""
 
-NAMED_CLIENT = {"clients": [{"podSelector": {"matchLabels": {"app": "client"}}}]}
+LABEL = "connects-as"
+"""Of pods that connect; their namespace may have a Service that selects by `app`."""
+
+NAMED_CLIENT = {"clients": [{"podSelector": {"matchLabels": {LABEL: "client"}}}]}
 Places = Mapping[str, tuple[str, str]]
 """Who connects: (namespace, what `kubectl exec` takes), by name."""
 
@@ -54,11 +57,11 @@ _KEPT_OUT = ("ConnectionRefusedError", "TimeoutError")
 
 
 def client_pod(name: str) -> dict[str, Any]:
-    """A pod with the label app=`name` that waits to be asked whom it reaches."""
+    """A pod that waits to be asked whom it reaches."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": name}},
+        "metadata": {"name": name, "labels": {LABEL: name}},
         "spec": {
             "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": False,

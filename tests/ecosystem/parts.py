@@ -7,6 +7,8 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 from zlib import crc32
 
 from demo.install import Installed
@@ -26,6 +28,7 @@ class Part:
     name: str
     seconds: float
     tags: str = ""
+    namespace: str = NAMESPACE
 
     @property
     def folder(self) -> Path:
@@ -48,7 +51,7 @@ class Part:
         installed.cluster.folder_image(self.build(), f"localhost/{self.name}:ecosystem")
         installed.kubectl("apply", "-f", str(self.folder / "manifests.yaml"))
         rollout = ("rollout", "status", f"deployment/{self.name}", "--timeout=120s")
-        installed.kubectl("--namespace", NAMESPACE, *rollout)
+        installed.kubectl("--namespace", self.namespace, *rollout)
 
 
 def config_map(installed: Installed, name: str, files: dict[str, str]) -> None:
@@ -68,6 +71,7 @@ ADAPTER = Part("prometheus-adapter", seconds=90)
 KREW = Part("krew", seconds=40)
 OPERATOR_VERIFY = Part("operator-verify", seconds=100)
 OLM = Part("olm", seconds=180)
+KUBE_ROUTER = Part("kube-router", seconds=120, namespace="kube-system")
 
 
 def install_prometheus(installed: Installed) -> None:
@@ -78,6 +82,14 @@ def install_prometheus(installed: Installed) -> None:
     PROMETHEUS.install(installed)
 
 
+def query_prometheus(installed: Installed, query: str) -> list[dict[str, Any]]:
+    """What the Prometheus of install_prometheus() answers."""
+    server = f"/api/v1/namespaces/{NAMESPACE}/services/prometheus:9090/proxy"
+    answer = json.loads(installed.kubectl("get", "--raw", f"{server}/api/v1/query?{urlencode({'query': query})}"))
+    found: list[dict[str, Any]] = answer["data"]["result"]
+    return found
+
+
 if __name__ == "__main__":
-    for part in (PROMETHEUS, ADAPTER, KREW, OPERATOR_VERIFY, OLM):
+    for part in (PROMETHEUS, ADAPTER, KREW, OPERATOR_VERIFY, OLM, KUBE_ROUTER):
         part.build()
