@@ -191,6 +191,12 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.warmup.graphMemoryPercent is 0, so no memory is kept for graphs, but spec.readiness asks for "
         "100 % of prompt and 100 % of decode graphs: raise it or lower the percentages.",
     ),
+    "no_memory_for_decode_graphs_alone": (
+        {"warmup": {"graphMemoryPercent": 0}, "readiness": {"minCapturedPromptPercent": 0}},
+        "ThresholdsUnreachable",
+        "spec.warmup.graphMemoryPercent is 0, so no memory is kept for graphs, but spec.readiness asks for "
+        "0 % of prompt and 100 % of decode graphs: raise it or lower the percentages.",
+    ),
     "graphs_larger_than_the_memory": (
         {"accelerator": {"deviceMemory": "2Ki"}},
         "ThresholdsUnreachable",

@@ -56,6 +56,32 @@ def test_what_is_within_the_limits_is_allowed(limits: dict[str, Any], spec: dict
     assert found(limits, **spec) is None
 
 
+def test_cards_of_all_pipeline_stages_are_counted() -> None:
+    ranks = {"tensor": 2, "pipeline": 4}
+    problem = found({"maxCards": 8}, replicas=2, engine={"name": "vllm"}, accelerator=CARD, parallelism=ranks)
+    assert problem is not None
+    assert problem.message.startswith("spec.replicas 2 asks for 16 cards, above 8 (limits.maxCards)")
+
+
+@pytest.mark.parametrize(
+    ("limit", "field"),
+    [
+        ("priorityClasses", "priorityClassName"),
+        ("runtimeClasses", "runtimeClassName"),
+        ("serviceAccounts", "serviceAccountName"),
+    ],
+)
+def test_sentence_names_the_list_of_allowed_names(limit: str, field: str) -> None:
+    problem = found({limit: ["a", "b"]}, pod={field: "c"})
+    assert problem is not None
+    assert problem.message.startswith(f"spec.pod.{field} c is not among what is allowed (limits.{limit}: a, b), ")
+
+
+def test_value_of_a_node_label_must_be_the_same() -> None:
+    assert found({"nodeSelector": {"pool": "a", "poo": "b"}}, pod={"nodeSelector": {"pool": "a", "poo": "b"}}) is None
+    assert found({"nodeSelector": {"pool": "a"}}, pod={"nodeSelector": {"pool": "ab"}}) is not None
+
+
 def test_class_without_a_list_keeps_what_needs_leave() -> None:
     assert found({}, pod={"annotations": {SAFE_TO_EVICT: "false"}}) == Problem(
         "ForbiddenByClass",
