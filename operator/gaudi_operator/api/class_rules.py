@@ -174,6 +174,14 @@ RULES = (
     *_counts("replicas"),
     *_counts("autoscaling.maxReplicas"),
     Rule(
+        "maxCards",
+        "spec.accelerator.resourceClaimTemplateName ",
+        _listed("accelerator.resourceClaimTemplateName"),
+        # A policy cannot read the ResourceClaimTemplate, which may request any number of devices.
+        "false",
+        wrong="' may ask for any number of cards, which limits.maxCards forbids'",
+    ),
+    Rule(
         "modelSources",
         "spec.model: source ",
         f"[{_SOURCES}].filter(k, k in {SPEC}.?model.?source.orValue({{}}) || {_ADAPTERS}.exists(a, k in a.source))",

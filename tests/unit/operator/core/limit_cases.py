@@ -114,6 +114,11 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"readiness": {"stallTimeoutSeconds": 604_800}},
         "spec.readiness.stallTimeoutSeconds 604800 is above 3600 ",
     ),
+    (
+        {"maxCards": 1},
+        {"engine": VLLM, "accelerator": {**CARD, "resourceClaimTemplateName": "eight-cards"}},
+        "spec.accelerator.resourceClaimTemplateName eight-cards may ask for any number of cards",
+    ),
 ]
 """Limits, what a spec says, and how the operator's sentence about it begins."""
 
@@ -141,6 +146,7 @@ WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"maxRecipeCacheSize": "1Gi"}, {"recipeCache": {"enabled": True, "existingClaim": "shared", "size": "1Ti"}}),
     ({"maxSurge": 2}, {"replicas": 8, "rollout": {"maxSurge": "25%"}}),
     ({"maxSurge": 1, "maxStallTimeoutSeconds": 1800}, {}),
+    ({"maxReplicas": 1}, {"engine": VLLM, "accelerator": {**CARD, "resourceClaimTemplateName": "eight-cards"}}),
     ({"maxReplicas": 3, "modelSources": ["PersistentVolumeClaim"]}, {"replicas": 3}),
 ]
 """Limits, and what a spec may say."""
