@@ -216,6 +216,6 @@ def _admit(state: State, policy: PodPolicy) -> tuple[Problem | None, Revision | 
         found = state.forbidden.get(desired.name)
     else:
         # These count until a revision exists: from then on its pods say what is so.
-        found = policy.why_not(desired.templates, desired.inputs) or anybody_may_ask(whole.inference.spec)
+        found = policy.why_not(desired) or anybody_may_ask(whole.inference.spec)
         found = found or plugin_violation(inference) or plan_has_gaps(inference) or estimated_violation(inference)
     return (found, None) if found else (None, desired)

@@ -77,7 +77,7 @@ def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: Ins
             "pods. Change the spec, or spec.rollout.revision where it is pinned, or have the operator installed with "
             "allowSimulation.",
         )
-    found = policy.why_not(revision.templates, revision.inputs)
+    found = policy.why_not(revision)
     if found is None:
         return None
     return replace(

@@ -1,19 +1,22 @@
 """The limits of a GaudiInferenceClass, judged over the rendered pod template and over what a revision was made from.
 
-Each rule tells (field of the spec, what is wrong with it); pod_policy.py makes sentences of it that name the class.
+Each rule yields (field of the spec, what is wrong with it), from which pod_policy.py makes sentences that name the
+class.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from math import prod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.accelerator import Generation
+from pydantic import Field, ValidationError
+
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits, SourceKind
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.admission.pod_view import PodView, is_below
 from gaudi_operator.core.children.manifests.container import OWN_VARIABLES
 from gaudi_operator.core.names import CONTAINER
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.knobs.table import knobs
 
@@ -63,7 +66,6 @@ def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits,
                 yield f"{where} {name}", _listed("environmentVariables", limits.environment_variables)
     if limits.api_key_required and not _has_key(view):
         yield "spec.engine.apiKeySecretRef", "is needed (limits.apiKeyRequired)"
-    yield from _beyond_of_the_engine(inputs, limits)
 
 
 def _listed(limit: str, allowed: Iterable[str]) -> str:
@@ -103,26 +105,75 @@ _SOURCES = {
 }
 
 
-def _beyond_of_the_engine(inputs: Mapping[str, Any], limits: ClassLimits) -> Iterator[Finding]:
-    engine, model = _section(inputs, "engine"), _section(inputs, "model")
-    for argument in engine.get("extraArgs") or ():
+def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: ClassLimits) -> Iterator[Finding]:
+    """What the engine of a revision is beyond the limits.
+
+    The inputs of a stored revision may be forged, so what its pods read and mount is judged as well.
+    """
+    try:
+        config = _Config.model_validate_json(revision.config) if revision.config else _Config()
+    except ValidationError:
+        yield "the configuration of the stored revision", "cannot be read"
+        return
+    engine = _section(revision.inputs, "engine")
+    for argument in (*(engine.get("extraArgs") or ()), *config.engine.extra_args):
         name = str(argument).partition("=")[0]
         if limits.extra_arguments is not None and name.startswith("--") and name not in limits.extra_arguments:
             yield f"spec.engine.extraArgs {name}", _listed("extraArguments", limits.extra_arguments)
-    trusted = _section(engine, "settings").get("--trust-remote-code")
-    if not limits.trust_remote_code and trusted is not None and str(trusted).lower() != "false":
-        yield "spec.engine.settings --trust-remote-code", "is not allowed (limits.trustRemoteCode)"
-    stall = inputs.get("stallTimeoutSeconds", Readiness().stall_timeout_seconds)
-    if limits.max_stall_timeout_seconds is not None and stall > limits.max_stall_timeout_seconds:
-        yield (
-            f"spec.readiness.stallTimeoutSeconds {stall}",
-            f"is above {limits.max_stall_timeout_seconds} (limits.maxStallTimeoutSeconds)",
-        )
-    sources = (("source", model), *(("adapters.source", each) for each in model.get("adapters") or ()))
-    for where, holder in sources:
-        for kind in _section(holder, "source"):
-            if limits.model_sources is not None and _SOURCES.get(kind) not in limits.model_sources:
-                yield f"spec.model.{where}.{kind}", _listed("modelSources", limits.model_sources)
+    for settings in (_section(engine, "settings"), config.engine.settings):
+        trusted = settings.get("--trust-remote-code")
+        if not limits.trust_remote_code and trusted is not None and str(trusted).lower() != "false":
+            yield "spec.engine.settings --trust-remote-code", "is not allowed (limits.trustRemoteCode)"
+    asked = revision.inputs.get("stallTimeoutSeconds", Readiness().stall_timeout_seconds)
+    for stall in (asked, config.serving.stall_timeout_seconds):
+        most = limits.max_stall_timeout_seconds
+        if most is not None and isinstance(stall, int) and stall > most:
+            yield (
+                f"spec.readiness.stallTimeoutSeconds {stall}",
+                f"is above {most} (limits.maxStallTimeoutSeconds)",
+            )
+    mounted = (each for view in views for each in view.sources)
+    for where, kind in (*_sources(_section(revision.inputs, "model")), *mounted, *config.model.fetched):
+        if limits.model_sources is not None and _SOURCES.get(kind) not in limits.model_sources:
+            yield f"spec.model.{where}.{kind}", _listed("modelSources", limits.model_sources)
+
+
+def _sources(model: Mapping[str, Any]) -> Iterator[Finding]:
+    """(field below spec.model, kind of source) of the model and its adapters, by the inputs of a revision."""
+    for where, holder in (("source", model), *(("adapters.source", each) for each in model.get("adapters") or ())):
+        yield from ((where, kind) for kind in _section(holder, "source"))
+
+
+class _Engine(Tolerant):
+    settings: dict[str, Any] = Field({})
+    extra_args: tuple[Any, ...] = ()
+
+
+class _Fetched(Tolerant):
+    hub: dict[str, Any] | None = None
+
+
+class _Model(_Fetched):
+    adapters: tuple[_Fetched, ...] = ()
+
+    @property
+    def fetched(self) -> Iterator[Finding]:
+        """(field below spec.model, kind of source) of what the runtime fetches by itself."""
+        if self.hub is not None:
+            yield "source", "huggingFace"
+        yield from (("adapters.source", "huggingFace") for each in self.adapters if each.hub is not None)
+
+
+class _Serving(Tolerant):
+    stall_timeout_seconds: int | None = None
+
+
+class _Config(Tolerant):
+    """The parts of a RuntimeConfig that a class limits."""
+
+    engine: _Engine = _Engine()
+    model: _Model = _Model()
+    serving: _Serving = _Serving()
 
 
 def _section(holder: object, name: str) -> Mapping[str, Any]:
@@ -130,23 +181,25 @@ def _section(holder: object, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _cards(inputs: Mapping[str, Any]) -> int:
-    """Cards of one replica: every rank has one."""
-    if _section(inputs, "accelerator").get("generation") == Generation.NONE:
-        return 0
-    ranks = _section(inputs, "parallelism")
-    return prod(each for name in ("tensor", "pipeline", "data") if isinstance(each := ranks.get(name, 1), int))
+def _cards(revision: Revision, views: Sequence[PodView]) -> int:
+    """Cards of one replica, as its pods ask for them."""
+    if revision.group is None:
+        return views[0].cards
+    leader, worker = views
+    return leader.cards + max(0, revision.group.size - 1) * worker.cards
 
 
-def beyond_counts(spec: GaudiInferenceSpec, inputs: Mapping[str, Any], limits: ClassLimits) -> Iterator[Finding]:
+def beyond_counts(
+    spec: GaudiInferenceSpec, revision: Revision, views: Sequence[PodView], limits: ClassLimits
+) -> Iterator[Finding]:
     """What a resource asks for in sum: replicas of a revision and their cards, those of its autoscaler too."""
-    cards = _cards(inputs)
-    template = _section(inputs, "accelerator").get("resourceClaimTemplateName")
-    if template and limits.max_cards is not None:
-        yield (
-            f"spec.accelerator.resourceClaimTemplateName {template}",
-            "may ask for any number of cards, which limits.maxCards forbids",
-        )
+    cards = _cards(revision, views)
+    for template in (each for view in views for each in view.claim_templates):
+        if limits.max_cards is not None:
+            yield (
+                f"spec.accelerator.resourceClaimTemplateName {template}",
+                "may ask for any number of cards, which limits.maxCards forbids",
+            )
     asked = [("spec.replicas", spec.replicas)]
     if spec.autoscaling:
         asked.append(("spec.autoscaling.maxReplicas", spec.autoscaling.max_replicas))
@@ -160,8 +213,13 @@ def beyond_counts(spec: GaudiInferenceSpec, inputs: Mapping[str, Any], limits: C
             )
 
 
-def most_replicas(inputs: Mapping[str, Any], limits: ClassLimits) -> int | None:
-    """Replicas that a resource of these inputs may have at most; None where nothing limits them."""
-    cards = _cards(inputs)
-    by_cards = limits.max_cards // cards if cards and limits.max_cards is not None else None
+def most_replicas(revision: Revision, limits: ClassLimits) -> int | None:
+    """Replicas that a resource may have at most of a revision; None where nothing limits them."""
+    if limits.max_cards is None:
+        return limits.max_replicas
+    try:
+        cards = _cards(revision, [PodView.model_validate(each) for each in revision.templates])
+    except ValidationError:
+        return 0  # pod_policy.py refuses its template
+    by_cards = limits.max_cards // cards if cards else None
     return min((each for each in (limits.max_replicas, by_cards) if each is not None), default=None)

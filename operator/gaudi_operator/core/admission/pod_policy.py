@@ -1,24 +1,26 @@
 """What the pods of a resource may be: rules over the rendered pod template, so that no field of a spec is forgotten.
 
-They judge the template of every revision that is about to run: new, pinned, rolled back to, or scaled up. What they
-find is named as a field of the spec. What reaches beyond a namespace needs leave: annotations that steer node agents,
-sandboxes and networks, the priorities of the cluster itself, the nodes of the control plane, and variables that load
-code or choose cards (docs/how-to/pods.md, What needs leave).
+They judge the template of every revision that is about to run: new, pinned, rolled back to, or scaled up. A template
+that the operator cannot have rendered is refused as a whole; every other finding is named as a field of the spec.
+A class must allow what reaches beyond a namespace: annotations that steer node agents, sandboxes and networks, the
+priorities of the cluster itself, the nodes of the control plane, and variables that load code or choose cards
+(docs/how-to/pods.md, What needs leave).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.admission.class_limits import beyond_counts, beyond_limits
+from gaudi_operator.core.admission.class_limits import beyond_counts, beyond_limits, beyond_of_the_engine
 from gaudi_operator.core.admission.classes import FORBIDDEN, NO_CLASS, Platform
+from gaudi_operator.core.admission.pod_fields import field_of_others
 from gaudi_operator.core.admission.pod_view import PodView, Security, is_below
 from gaudi_operator.core.observed import AllowedHostPath
+from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
 
 
@@ -35,38 +37,42 @@ class PodPolicy:
     account: str = ""
     spec: GaudiInferenceSpec | None = None
 
-    def why_not(
-        self, templates: Iterable[Mapping[str, Any]], inputs: Mapping[str, Any] | None = None
-    ) -> Problem | None:
-        """The first thing that pods of these templates may not be; `inputs` are what their revision was made from."""
+    def why_not(self, revision: Revision) -> Problem | None:
+        """Return the first thing that pods of a revision may not be; None if they are allowed."""
         if self.platform.problem:
             return self.platform.problem
-        for template in templates:
+        views = list[PodView]()
+        for template in revision.templates:
             try:
-                view = PodView.model_validate(template)
+                views.append(PodView.model_validate(template))
             except ValidationError:
+                return Problem(REFUSED_TEMPLATE, f"its pod template is not one of this operator. {_DELETE}")
+            if field := field_of_others(template):
                 return Problem(
-                    "PodTemplateUnreadable",
-                    "the pod template has a form that this operator did not write, so it is not known what its pods"
-                    " may do: change the spec, so that another revision is made.",
+                    REFUSED_TEMPLATE,
+                    f"its pod template has {field} as this operator does not write it. {_DELETE}",
                 )
-            if found := next(self._found(view, inputs or {}), None):
-                return found
-        return None
+        return next(self._found(revision, views), None)
 
-    def _found(self, view: PodView, inputs: Mapping[str, Any]) -> Iterator[Problem]:
-        yield from _wrong_host_paths(view, self)
+    def _found(self, revision: Revision, views: list[PodView]) -> Iterator[Problem]:
         says, name = self.platform.says, self.platform.name
         limits = says.limits if says else ClassLimits()
-        for where, why in _unsafe(view, limits):
-            if says:
-                advice = f"class {name} does not allow it. Leave it out, or use another class"
-                yield Problem(FORBIDDEN, f"{where} {why}, and {advice}.")
-            else:
-                yield Problem("NeedsClass", f"{where} {why}: leave it out, or use a class that allows it.")
-        counts = beyond_counts(self.spec, inputs, limits) if self.spec else ()
-        for where, why in (*counts, *beyond_limits(view, inputs, limits, self.account)):
+        for view in views:
+            yield from _wrong_host_paths(view, self)
+            for where, why in _unsafe(view, limits):
+                if says:
+                    advice = f"class {name} does not allow it. Leave it out, or use another class"
+                    yield Problem(FORBIDDEN, f"{where} {why}, and {advice}.")
+                else:
+                    yield Problem("NeedsClass", f"{where} {why}: leave it out, or use a class that allows it.")
+        counts = beyond_counts(self.spec, revision, views, limits) if self.spec else ()
+        pods = (each for view in views for each in beyond_limits(view, revision.inputs, limits, self.account))
+        for where, why in (*counts, *pods, *beyond_of_the_engine(revision, views, limits)):
             yield Problem(FORBIDDEN, f"{where} {why}, as class {name} says: change it, or use another class.")
+
+
+REFUSED_TEMPLATE = "PodTemplateNotAllowed"
+_DELETE = "Delete its ControllerRevision, so that it is rendered again."
 
 
 def _wrong_host_paths(view: PodView, policy: PodPolicy) -> Iterator[Problem]:

@@ -1,16 +1,23 @@
-"""What is judged of a rendered pod template, with the fields of the spec that it came from.
+"""The parts of a pod template that rules of the installation and limits of a class name, with their fields of the spec.
 
-A stored template may be of any release, and whoever may write ControllerRevisions may give them any content: what does
-not have this form is refused by whoever reads it.
+A stored template may be of any release, and any user who may write ControllerRevisions can store one: a template of
+another form is refused. pod_fields.py judges the fields that are not here.
 """
 
 from collections.abc import Iterator
 from posixpath import normpath
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from gaudi_operator.api.v1alpha1.resource import GROUP
+from gaudi_operator.core.admission.pod_fields import devices, is_device
 from gaudi_operator.core.children.manifests.container import CARDS_VARIABLE, NO_CARDS
 from gaudi_operator.core.names import CONTAINER
 from gaudi_runtime.contract.base import Tolerant
+
+_MOST_VARIABLES, _MOST_CONTAINERS = 1_000, 100
+"""Far more than any pod of ours has, and few enough to look at in every reconcile."""
 
 
 class _Variable(Tolerant):
@@ -18,11 +25,20 @@ class _Variable(Tolerant):
     value: str = ""
 
 
+class _Resources(Tolerant):
+    limits: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
+    requests: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
+
+
 class _Container(Tolerant):
     name: str
     image: str = ""
-    env: tuple[_Variable, ...] = ()
+    env: Annotated[tuple[_Variable, ...], Field(max_length=_MOST_VARIABLES)] = ()
     restart_policy: str | None = None
+    resources: _Resources = _Resources()
+
+
+_Containers = Annotated[tuple[_Container, ...], Field(max_length=_MOST_CONTAINERS)]
 
 
 class _Folder(Tolerant):
@@ -37,6 +53,7 @@ class _Volume(Tolerant):
     name: str
     image: _Image | None = None
     host_path: _Folder | None = None
+    persistent_volume_claim: dict[str, Any] | None = None
 
 
 class _Toleration(Tolerant):
@@ -88,8 +105,8 @@ class _Metadata(Tolerant):
 
 
 class _Spec(Tolerant):
-    containers: tuple[_Container, ...] = ()
-    init_containers: tuple[_Container, ...] = ()
+    containers: _Containers = ()
+    init_containers: _Containers = ()
     volumes: tuple[_Volume, ...] = ()
     node_selector: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it
     tolerations: tuple[_Toleration, ...] = ()
@@ -97,6 +114,7 @@ class _Spec(Tolerant):
     priority_class_name: str = ""
     runtime_class_name: str = ""
     service_account_name: str = ""
+    resource_claims: tuple[dict[str, Any], ...] = ()
     security_context: Security = Security()
 
 
@@ -142,6 +160,33 @@ class PodView(Tolerant):
         for each in self.spec.init_containers:
             where = f"spec.pod.{_kind(each)} {each.name}: env"
             yield from ((where, variable.name) for variable in each.env if not _keeps_cards_away(variable))
+
+    @property
+    def cards(self) -> int:
+        """Devices that a pod of this template asks for."""
+        containers = (each.resources for each in (*self.spec.containers, *self.spec.init_containers))
+        # A device has one amount: Kubernetes requires its limit to be its request.
+        amounts = ({**each.requests, **each.limits}.items() for each in containers)
+        return sum(devices(amount) or 0 for each in amounts for name, amount in each if is_device(name))
+
+    @property
+    def claim_templates(self) -> Iterator[str]:
+        """Names of the ResourceClaimTemplates, or ResourceClaims, that bring it devices."""
+        keys = ("resourceClaimTemplateName", "resourceClaimName")
+        return (str(each[key]) for each in self.spec.resource_claims for key in keys if key in each)
+
+    @property
+    def sources(self) -> Iterator[tuple[str, str]]:
+        """(field of the spec, kind of source) of every volume with a model or an adapter."""
+        for volume in self.spec.volumes:
+            where = "adapters.source" if volume.name.startswith("adapter-") else "source"
+            if volume.name == "model" or where == "adapters.source":
+                kinds = {
+                    "hostPath": volume.host_path,
+                    "ociImage": volume.image,
+                    "persistentVolumeClaim": volume.persistent_volume_claim,
+                }
+                yield from ((where, kind) for kind, found in kinds.items() if found is not None)
 
     @property
     def host_paths(self) -> Iterator[tuple[str, str]]:

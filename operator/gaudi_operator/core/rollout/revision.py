@@ -104,11 +104,12 @@ class _Class(Tolerant):
 
 
 class _Engine(Tolerant):
+    name: str | None = None
     execution_mode: ExecutionMode | None = None
 
 
-class _Modes(Tolerant):
-    """The part of a RuntimeConfig that says in which mode it runs."""
+class _Running(Tolerant):
+    """The part of a RuntimeConfig that says which engine runs, and in which mode."""
 
     engine: _Engine = _Engine()
 
@@ -174,9 +175,9 @@ class Revision:
 
     @property
     def simulated(self) -> bool:
-        """Whether its pods have the sim engine."""
+        """Whether its pods have the sim engine, by its inputs or by what its pods read."""
         engine = self.inputs.get("engine")
-        return isinstance(engine, dict) and engine.get("name") == EngineName.SIM
+        return EngineName.SIM in (engine.get("name") if isinstance(engine, dict) else None, self._engine.name)
 
     @property
     def stall_timeout_seconds(self) -> int | None:
@@ -187,10 +188,14 @@ class Revision:
     @property
     def mode(self) -> ExecutionMode | None:
         """What its pods run in; None where its configuration says none that is known."""
+        return self._engine.execution_mode
+
+    @property
+    def _engine(self) -> _Engine:
         try:
-            return _Modes.model_validate_json(self.config).engine.execution_mode
+            return _Running.model_validate_json(self.config).engine
         except ValidationError:
-            return None
+            return _Engine()
 
     def is_of(self, inference: Inference) -> bool:
         """Whether it runs what the resource asks for. To name the mode that it runs in asks for nothing else."""

@@ -161,7 +161,7 @@ def make_status(state: State) -> GaudiInferenceStatus:
 def _most_replicas(state: State) -> int | None:
     """What the API server holds the scale subresource to (api/door.py), which says nothing of the class."""
     says, current = state.platform.says, state.rollout.current
-    return most_replicas(current.inputs, says.limits) if says and current else None
+    return most_replicas(current, says.limits) if says and current else None
 
 
 def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from gaudi_operator.core.children.manifests.pod_template import pod_template
 from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.rollout.revision import Revision
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 HUB = {"source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}}
@@ -18,6 +19,11 @@ HUB_WITH_TOKEN = {
 def template(given: Inference | None = None, **overrides: Any) -> dict[str, Any]:
     """The pod template of `given`, or of the small resource with `overrides`."""
     return pod_template(given or inference(**overrides), "r1", "p" * 64, "tiny-config", DEFAULTS)
+
+
+def stored(rendered: dict[str, Any]) -> Revision:
+    """A stored revision with this pod template, and nothing else that is judged."""
+    return Revision("r1", 1, {}, rendered, "")
 
 
 def spec(**overrides: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from gaudi_operator.core.admission.pod_policy import PodPolicy, is_foreign
 from gaudi_operator.core.admission.pod_view import is_below
 from gaudi_operator.core.observed import AllowedHostPath
 from gaudi_runtime.errors import Problem
-from tests.unit.operator.core.rendered_pod import template
+from tests.unit.operator.core.rendered_pod import stored, template
 
 REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
 MODELS = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models/llama"}}}
@@ -16,7 +16,7 @@ MODELS = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/model
 
 def why_not(*paths: AllowedHostPath, **spec: Any) -> Problem | None:
     """What is found in the rendered pod of a small resource with `spec` in namespace models."""
-    return PodPolicy("models", paths).why_not([template(**spec)])
+    return PodPolicy("models", paths).why_not(stored(template(**spec)))
 
 
 def reason(*paths: AllowedHostPath, **spec: Any) -> str | None:
@@ -195,12 +195,12 @@ def test_groups_are_those_of_the_entry(pod: dict[str, Any], refused: str | None)
 def test_group_of_a_stored_rendering_is_judged(field: str, value: object) -> None:
     rendered = template(model=MODELS)
     rendered["spec"]["securityContext"][field] = value
-    found = PodPolicy("models", (AllowedHostPath("/"),)).why_not([rendered])
+    found = PodPolicy("models", (AllowedHostPath("/"),)).why_not(stored(rendered))
     assert found is not None
     assert found.message.partition(" is not allowed (spec.pod)")[0] in ("group 6", "supplementalGroups 6")
 
 
 def test_template_that_nobody_can_read_is_refused() -> None:
-    found = PodPolicy("models", ()).why_not([{"spec": {"containers": "all"}}])
+    found = PodPolicy("models", ()).why_not(stored({"spec": {"containers": "all"}}))
     assert found is not None
-    assert found.reason == "PodTemplateUnreadable"
+    assert found.reason == "PodTemplateNotAllowed"

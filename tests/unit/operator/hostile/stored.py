@@ -170,6 +170,13 @@ CONTENTS: tuple[Any, ...] = (
     {"inputs": {}, "template": {"spec": {"volumes": [{"hostPath": "text"}]}}, "config": ""},
     {"inputs": {}, "template": {"spec": {"volumes": [{"persistentVolumeClaim": None}]}}, "config": ""},
     {"inputs": {}, "template": {"spec": {"volumes": [{}] * 400_000}}, "config": ""},
+    {"inputs": {}, "template": {"spec": {"containers": [{"name": "a", "env": [{}] * 10_000}]}}, "config": ""},
+    {"inputs": {}, "template": {"spec": {str(number): 0 for number in range(10_000)}}, "config": ""},
+    {
+        "inputs": {},
+        "template": {"spec": {"containers": [{"name": "a", "volumeMounts": [[], {"name": []}]}]}},
+        "config": "",
+    },
     {"inputs": {}, "template": {}, "config": 7},
     {"inputs": {}, "template": {}, "config": "", "group": "text"},
     {"inputs": {}, "template": {}, "config": "", "group": {"size": 2}},

@@ -1,0 +1,200 @@
+"""Which pod templates this operator can have rendered, by their fields and by what their containers may do.
+
+Any user who may write ControllerRevisions can store a pod template in one. So a stored template is compared with what
+the manifests (core/children/manifests) write: fields that they never write are refused, and so is a security context
+that they never write. The API server adds some fields when it keeps a workload, from which a revision may be read back.
+
+The chart holds the operator's account to the same rules (charts/gaudi-operator/templates/operator-policy.yaml).
+"""
+
+from collections.abc import Iterator, Mapping
+from re import fullmatch
+from typing import Any
+
+from gaudi_operator.api.v1alpha1.pods.pod import Capability
+from gaudi_operator.core.names import CONTAINER
+from gaudi_operator.core.notation import whole_number
+
+Object = Mapping[str, Any]
+
+POD_FIELDS = frozenset(
+    {
+        "affinity",
+        "automountServiceAccountToken",
+        "containers",
+        "dnsPolicy",
+        "enableServiceLinks",
+        "imagePullSecrets",
+        "initContainers",
+        "nodeSelector",
+        "priorityClassName",
+        "readinessGates",
+        "resourceClaims",
+        "restartPolicy",
+        "runtimeClassName",
+        "schedulerName",
+        "securityContext",
+        "serviceAccount",
+        "serviceAccountName",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "topologySpreadConstraints",
+        "volumes",
+    }
+)
+CONTAINER_FIELDS = frozenset(
+    {
+        "args",
+        "command",
+        "env",
+        "image",
+        "imagePullPolicy",
+        "lifecycle",
+        "livenessProbe",
+        "name",
+        "ports",
+        "readinessProbe",
+        "resources",
+        "restartPolicy",
+        "securityContext",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "volumeMounts",
+        "workingDir",
+    }
+)
+POD_SECURITY_FIELDS = frozenset(
+    {
+        "fsGroup",
+        "fsGroupChangePolicy",
+        "runAsGroup",
+        "runAsNonRoot",
+        "runAsUser",
+        "seccompProfile",
+        "supplementalGroups",
+    }
+)
+RIGHTS_FIELDS = frozenset({"allowPrivilegeEscalation", "capabilities", "readOnlyRootFilesystem"})
+PORT_FIELDS = frozenset({"containerPort", "name", "protocol"})
+PROBE_FIELDS = frozenset({"failureThreshold", "httpGet", "periodSeconds", "successThreshold", "timeoutSeconds"})
+MOUNT_FIELDS = frozenset({"mountPath", "name", "readOnly", "subPath"})
+VOLUME_FIELDS = frozenset(
+    {
+        "configMap",
+        "csi",
+        "emptyDir",
+        "hostPath",
+        "image",
+        "name",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    }
+)
+PROJECTED_FIELDS = frozenset({"configMap", "downwardAPI", "secret"})
+
+
+def field_of_others(template: Object) -> str | None:
+    """Return the first field of a pod template that the operator never writes in this way; None for a rendered one.
+
+    Containers and volumes must be lists of objects, as in a PodView.
+    """
+    return next(_fields_of_others(template.get("spec") or {}), None)
+
+
+def _fields_of_others(spec: Object) -> Iterator[str]:
+    yield from _unknown("spec", spec, POD_FIELDS)
+    if spec.get("automountServiceAccountToken") is not False:
+        yield "spec.automountServiceAccountToken"
+    if not _is_unprivileged(_object(spec, "securityContext")):
+        yield "spec.securityContext"
+    folders = list[str]()
+    for volume in spec.get("volumes", ()):
+        yield from _unknown("spec.volumes", volume, VOLUME_FIELDS)
+        for source in _objects(_object(volume, "projected"), "sources"):
+            yield from _unknown("spec.volumes.projected", source, PROJECTED_FIELDS)
+        if "hostPath" in volume:
+            folders.append(volume["name"])
+        # With one the kubelet may create the folder.
+        if _object(volume, "hostPath").get("type"):
+            yield "spec.volumes.hostPath.type"
+    for where in ("containers", "initContainers"):
+        for each in spec.get(where, ()):
+            yield from _of_container(f"spec.{where}", each, folders)
+
+
+def _of_container(where: str, container: Object, folders: list[str]) -> Iterator[str]:
+    yield from _unknown(where, container, CONTAINER_FIELDS)
+    if not _has_rights_of_ours(_object(container, "securityContext"), container["name"]):
+        yield f"{where}.securityContext"
+    for port in _objects(container, "ports"):
+        yield from _unknown(f"{where}.ports", port, PORT_FIELDS)
+    for name in ("livenessProbe", "readinessProbe"):
+        yield from _unknown(f"{where}.{name}", _object(container, name), PROBE_FIELDS)
+        # The kubelet would send it to any host that the node reaches.
+        if "host" in _object(_object(container, name), "httpGet"):
+            yield f"{where}.{name}.httpGet.host"
+    hook = _object(container, "lifecycle")
+    yield from _unknown(f"{where}.lifecycle", hook, frozenset({"preStop"}))
+    yield from _unknown(f"{where}.lifecycle.preStop", _object(hook, "preStop"), frozenset({"exec"}))
+    for mount in _objects(container, "volumeMounts"):
+        yield from _unknown(f"{where}.volumeMounts", mount, MOUNT_FIELDS)
+        if mount.get("name") in folders and mount.get("readOnly") is not True:
+            yield f"{where}.volumeMounts.readOnly"
+    for amounts in ("limits", "requests"):
+        for name, amount in _object(_object(container, "resources"), amounts).items():
+            if is_device(name) and devices(amount) is None:
+                yield f"{where}.resources.{amounts}"
+
+
+def is_device(resource: str) -> bool:
+    """Whether a resource of a container is a device, as cards are: Kubernetes has names without a domain for others."""
+    return "/" in resource
+
+
+def devices(amount: object) -> int | None:
+    """The number of devices that an amount of a container says; None if it is no such number."""
+    number = whole_number(str(amount)) if isinstance(amount, int | str) else None
+    return None if number is None or number < 0 else number
+
+
+def _unknown(where: str, found: Object, known: frozenset[str]) -> Iterator[str]:
+    # Of a user's choice, so only words are repeated in a condition.
+    strange = (name if fullmatch("[A-Za-z]{1,64}", name) else "?" for name in found if name not in known)
+    return (f"{where}.{name}" for name in strange)
+
+
+def _is_unprivileged(security: Object) -> bool:
+    ids = [security[name] for name in ("fsGroup", "runAsGroup", "runAsUser") if name in security]
+    groups = security.get("supplementalGroups", [])
+    return (
+        security.keys() <= POD_SECURITY_FIELDS
+        and security.get("runAsNonRoot") is True
+        and security.get("seccompProfile") == {"type": "RuntimeDefault"}
+        and isinstance(groups, list)
+        and all(isinstance(each, int) and each > 0 for each in (*ids, *groups))
+    )
+
+
+def _has_rights_of_ours(security: Object, name: str) -> bool:
+    capabilities = _object(security, "capabilities")
+    may_add = [each.value for each in Capability] if name == CONTAINER else []
+    added = capabilities.get("add", [])
+    return (
+        security.keys() <= RIGHTS_FIELDS
+        and security.get("allowPrivilegeEscalation") is False
+        and security.get("readOnlyRootFilesystem") is True
+        and capabilities.get("drop") == ["ALL"]
+        and isinstance(added, list)
+        and all(each in may_add for each in added)
+    )
+
+
+def _object(holder: Object, name: str) -> Object:
+    found = holder.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _objects(holder: Object, name: str) -> list[Object]:
+    found = holder.get(name)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []

@@ -1,0 +1,196 @@
+"""Stored pod templates that the operator cannot have rendered (core/admission/pod_fields.py)."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.admission.pod_policy import PodPolicy
+from gaudi_operator.core.resource import read_inference
+from gaudi_operator.core.rollout.revision import Revision, desired_revision, stored_revisions
+from tests.builders import Object, copied
+from tests.examples import manifests
+from tests.unit.operator.core.limit_cases import BEYOND, WITHIN
+from tests.unit.operator.core.rendered_pod import stored, template
+from tests.unit.operator.core.resources import ANY_HOST_PATH, DEFAULTS, inference
+from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
+from tests.unit.operator.core.test_inputs import RECORDED, RELEASES
+
+POLICY = PodPolicy("models", ANY_HOST_PATH)
+Change = Callable[[Object], object]
+SIDE = {"name": "log", "image": "log:1"}
+FOLDER = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models"}}}
+PROBE = {"httpGet": {"path": "/", "port": 80, "host": "169.254.169.254"}}
+
+
+def runtime(spec: Object) -> Object:
+    found: Object = spec["containers"][0]
+    return found
+
+
+CHANGES: dict[str, tuple[Change, str]] = {
+    "hostPID": (lambda spec: spec.update(hostPID=True), "spec.hostPID"),
+    "host network": (lambda spec: spec.update(hostNetwork=True), "spec.hostNetwork"),
+    "node by name": (lambda spec: spec.update(nodeName="a"), "spec.nodeName"),
+    "token": (lambda spec: spec.update(automountServiceAccountToken=True), "spec.automountServiceAccountToken"),
+    "token left to the account": (
+        lambda spec: spec.pop("automountServiceAccountToken"),
+        "spec.automountServiceAccountToken",
+    ),
+    "root": (lambda spec: spec["securityContext"].update(runAsUser=0), "spec.securityContext"),
+    "user of the image": (lambda spec: spec["securityContext"].update(runAsNonRoot=False), "spec.securityContext"),
+    "no security context": (lambda spec: spec.pop("securityContext"), "spec.securityContext"),
+    "no seccomp": (
+        lambda spec: spec["securityContext"].update(seccompProfile={"type": "Unconfined"}),
+        "spec.securityContext",
+    ),
+    "SELinux": (lambda spec: spec["securityContext"].update(seLinuxOptions={}), "spec.securityContext"),
+    "privileged": (
+        lambda spec: runtime(spec)["securityContext"].update(privileged=True),
+        "spec.containers.securityContext",
+    ),
+    "SYS_ADMIN": (
+        lambda spec: runtime(spec)["securityContext"]["capabilities"].update(add=["SYS_ADMIN"]),
+        "spec.containers.securityContext",
+    ),
+    "SYS_NICE of a sidecar": (
+        lambda spec: spec["initContainers"][0]["securityContext"]["capabilities"].update(add=["SYS_NICE"]),
+        "spec.initContainers.securityContext",
+    ),
+    "escalation": (
+        lambda spec: runtime(spec)["securityContext"].pop("allowPrivilegeEscalation"),
+        "spec.containers.securityContext",
+    ),
+    "written root": (
+        lambda spec: runtime(spec)["securityContext"].update(readOnlyRootFilesystem=False),
+        "spec.containers.securityContext",
+    ),
+    "port of the node": (
+        lambda spec: runtime(spec)["ports"].append({"containerPort": 80, "hostPort": 80}),
+        "spec.containers.ports.hostPort",
+    ),
+    "probe of a host": (
+        lambda spec: runtime(spec).update(livenessProbe=PROBE),
+        "spec.containers.livenessProbe.httpGet.host",
+    ),
+    "hook": (
+        lambda spec: runtime(spec).update(lifecycle={"preStop": PROBE}),
+        "spec.containers.lifecycle.preStop.httpGet",
+    ),
+    "whole Secret": (lambda spec: runtime(spec).update(envFrom=[]), "spec.containers.envFrom"),
+    "projected token": (
+        lambda spec: spec["volumes"].append({"name": "t", "projected": {"sources": [{"serviceAccountToken": {}}]}}),
+        "spec.volumes.projected.serviceAccountToken",
+    ),
+    "NFS": (lambda spec: spec["volumes"].append({"name": "n", "nfs": {}}), "spec.volumes.nfs"),
+    "folder that is written to": (
+        lambda spec: [each.update(readOnly=False) for each in runtime(spec)["volumeMounts"]],
+        "spec.containers.volumeMounts.readOnly",
+    ),
+    "folder that is created": (
+        lambda spec: [each["hostPath"].update(type="Directory") for each in spec["volumes"] if "hostPath" in each],
+        "spec.volumes.hostPath.type",
+    ),
+    "cards without a number": (
+        lambda spec: runtime(spec)["resources"]["limits"].update({"habana.ai/gaudi": "8k"}),
+        "spec.containers.resources.limits",
+    ),
+    "name that is no word": (lambda spec: spec.update({"\ud800": 1}), "spec.?"),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_template_that_is_never_rendered_is_refused(case: str) -> None:
+    change, field = CHANGES[case]
+    rendered = template(model=FOLDER, pod={"sidecars": [SIDE], "resources": {"memory": "64Gi"}})
+    assert POLICY.why_not(stored(rendered)) is None
+    change(rendered["spec"])
+    found = POLICY.why_not(stored(rendered))
+    assert found is not None
+    assert found.reason == "PodTemplateNotAllowed"
+    assert found.message == (
+        f"its pod template has {field} as this operator does not write it. Delete its ControllerRevision, so that it"
+        " is rendered again."
+    )
+
+
+BY_OTHER_RULES = {None, "NeedsClass"}
+"""Templates with a wrong field are refused before the rules that a class may relax."""
+
+
+def refusal(revision: Revision) -> str | None:
+    found = POLICY.why_not(revision)
+    return found.reason if found else None
+
+
+@pytest.mark.parametrize("place", manifests())
+def test_every_example_is_rendered_as_the_rules_say(place: str) -> None:
+    manifest = manifests()[place]
+    metadata = {**manifest["metadata"], "namespace": "models", "uid": "u", "generation": 1}
+    asked = read_inference({**manifest, "metadata": metadata})
+    assert POLICY.why_not(desired_revision(asked, (), DEFAULTS)) is None
+
+
+@pytest.mark.parametrize("spec", [each[1] for each in (*BEYOND, *WITHIN)], ids=str)
+def test_specs_of_all_limits_are_rendered_as_rules_say(spec: dict[str, Any]) -> None:
+    assert refusal(desired_revision(inference(**spec), (), DEFAULTS)) in BY_OTHER_RULES
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_revisions_of_earlier_releases_are_allowed(release: str) -> None:
+    objects = json.loads((RECORDED / release / "objects.json").read_text())
+    kept = stored_revisions([each for each in objects if each["kind"] == "ControllerRevision"])
+    assert kept
+    assert {refusal(each) for each in kept} <= BY_OTHER_RULES
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_templates_that_the_api_server_completed_are_allowed(release: str) -> None:
+    objects = json.loads((RECORDED / release / "objects.json").read_text())
+    for each in (each for each in objects if each["kind"] == "ReplicaSet"):
+        completed = copied(each["spec"]["template"])
+        completed["metadata"]["creationTimestamp"] = None
+        completed["spec"] |= {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "serviceAccount": "default"}
+        runtime(completed["spec"])["terminationMessagePath"] = "/dev/termination-log"
+        assert refusal(stored(completed)) in BY_OTHER_RULES
+
+
+def test_forged_revision_gets_no_pods_and_harms_none() -> None:
+    cluster = served()
+    (first,) = revisions(cluster)
+    cluster.change(engine={"maxNumSeqs": 3})
+    cluster.settle()
+    before, running = pod_names(cluster), revisions(cluster)
+    cluster.objects["ControllerRevision", f"tiny-{first}"]["data"]["template"]["spec"]["hostPID"] = True
+    cluster.change(rollout={"revision": first})
+    cluster.settle()
+    assert (pod_names(cluster), revisions(cluster)) == (before, running)
+    assert condition(cluster, "Stalled") == ("True", "PodTemplateNotAllowed")
+    assert condition(cluster, "Available")[0] == "True"
+    (stalled,) = [each for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
+    assert stalled["message"].startswith(f"Revision {first} gets no more pods: its pod template has spec.hostPID as ")
+
+
+def test_forged_revision_that_serves_goes_on() -> None:
+    cluster = served()
+    (only,) = revisions(cluster)
+    before = pod_names(cluster)
+    cluster.objects["ControllerRevision", f"tiny-{only}"]["data"]["template"]["spec"]["hostPID"] = True
+    cluster.change(replicas=5)
+    cluster.settle()
+    assert pod_names(cluster) == before
+    assert condition(cluster, "Stalled") == ("True", "PodTemplateNotAllowed")
+    assert status(cluster)["availableReplicas"] == 2
+
+
+def test_deleted_forgery_is_rendered_again() -> None:
+    cluster = served()
+    (only,) = revisions(cluster)
+    cluster.objects["ControllerRevision", f"tiny-{only}"]["data"]["template"]["spec"]["hostPID"] = True
+    cluster.change(replicas=3)
+    cluster.settle()
+    del cluster.objects["ControllerRevision", f"tiny-{only}"]
+    cluster.settle()
+    assert len(pod_names(cluster)) == 3
+    assert condition(cluster, "Stalled")[0] == "False"
