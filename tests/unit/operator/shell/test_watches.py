@@ -1,9 +1,11 @@
 """Watches that nobody renews are noticed; lists tell what they hold."""
 
+import logging
 import time
 from typing import Any
 
 import aiohttp
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
@@ -38,6 +40,7 @@ def test_collection_of_one_namespace_is_known() -> None:
 
 def test_anything_else_is_no_collection() -> None:
     assert collection_of("/apis/apps/v1") is None
+    assert collection_of("/api/v1/podx") is None
     assert collection_of("/api/v1/namespaces/blue/pods/one") is None
 
 
@@ -53,6 +56,15 @@ async def test_refused_list_is_not_taken_and_its_kind_fails() -> None:
     assert await answered(watching, {"message": "forbidden"}, status=403) == {"message": "forbidden"}
     assert taken == []
     assert watching.failing == {POD}
+
+
+async def test_kind_that_is_listed_again_fails_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    watching, _ = listening()
+    await answered(watching, {}, status=403)
+    with caplog.at_level(logging.INFO, "gaudi_operator"):
+        await answered(watching, {"metadata": {"resourceVersion": "7"}, "items": []})
+    assert watching.failing == set()
+    assert "pods can be watched again." in caplog.messages
 
 
 def listening() -> tuple[WatchSession, list[tuple[Any, ...]]]:
