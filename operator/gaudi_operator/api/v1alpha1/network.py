@@ -1,9 +1,10 @@
 """spec.service and spec.networkAccess: how clients reach the replicas."""
 
 from enum import StrEnum
+from ipaddress import ip_network
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from gaudi_operator.api.base import Annotations, ApiModel, Labels, Rule, rules, validated_by
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
@@ -54,9 +55,16 @@ REACHED_FROM_OUTSIDE = Rule(
 )
 
 
+def _is_range(text: str) -> str:
+    """Return a range of addresses as it is. Raises ValueError for a text that is none."""
+    ip_network(text, strict=False)
+    return text
+
+
 Cidr = Annotated[
     str,
     StringConstraints(min_length=1, max_length=43),
+    AfterValidator(_is_range),
     Field(json_schema_extra=rules(Rule(rule="isCIDR(self)", message="must be a range like 10.0.0.0/8 or fd00::/8"))),
 ]
 

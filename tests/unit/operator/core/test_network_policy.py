@@ -3,9 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from gaudi_operator.api.v1alpha1.network import Client
 from gaudi_operator.core.children.manifests.network import network_policy
 from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.core.resource import SpecUnreadable
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 
@@ -79,6 +82,12 @@ def test_named_clients_are_selected_by_namespace_and_pod() -> None:
 def test_clients_outside_are_named_by_their_addresses() -> None:
     named = [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]
     assert clients(clients=named)[0]["from"] == named
+
+
+@pytest.mark.parametrize("text", ["/a/b", "10.0.0.0/33", "somewhere"])
+def test_text_that_is_no_range_of_addresses_is_refused(text: str) -> None:
+    with pytest.raises(SpecUnreadable, match="does not appear to be an IPv4 or IPv6 network"):
+        clients(clients=[{"ipBlock": {"cidr": text}}])
 
 
 def test_labels_of_the_first_release_are_selectors() -> None:
