@@ -81,7 +81,10 @@ def test_plan_with_drafts_is_the_plugins_own(facts: Facts) -> None:
 def test_all_that_is_warmed_is_planned_and_captured(facts: Facts) -> None:
     report = facts["report"]
     assert set(facts["before"]["warmed"]) <= set(planned(facts))
-    assert report["prompt"]["captured"] + report["decode"]["captured"] == len(planned(facts))
+    captured = report["prompt"]["captured"] + report["decode"]["captured"]
+    # The plugin itself leaves the longest pieces without a graph.
+    assert captured + len(report["skipped"]) == len(planned(facts))
+    assert all(each["reason"] == "vLLM runs this shape without a graph" for each in report["skipped"])
 
 
 def test_no_step_with_drafts_is_cold(facts: Facts) -> None:

@@ -127,7 +127,9 @@ def test_warm_images_capture_and_compile_nothing(facts: Facts, case: Seeing) -> 
 
 
 def test_cold_images_are_counted_and_named(facts: Facts, case: Seeing) -> None:
-    assert len(facts["cold"]) == facts["recompiles"] == bool(case.cold)
+    assert len(facts["cold"]) == bool(case.cold)
+    # Without torch.compile the played card has recipes of the language model alone.
+    assert facts["recompiles"] == (len(facts["cold"]) if case.mode is COMPILE else 0)
 
 
 def test_answers_to_images_are_those_of_transformers(
@@ -173,10 +175,11 @@ def test_full_card_leaves_larger_vision_buckets_out(short: Facts) -> None:
 
 def test_what_is_beside_a_tower_without_memory_is_warm(short: Facts) -> None:
     report = short["report"]
-    assert [report[each]["warmed"] for each in ("prompt", "decode")] == [8, 2]
+    assert [report[each]["warmed"] for each in ("prompt", "decode")] == [16, 4]
     # Of pieces above the plugin's own limit of graph tokens, with memory or without.
     rule = "vLLM runs this shape without a graph"
-    assert skipped(short) == dict.fromkeys((f"prompt 1x128x{blocks}" for blocks in (4, 5, 6, 8)), rule)
+    pieces = [*(f"1x128x{blocks}" for blocks in (4, 5, 6, 8)), *(f"1x512x{blocks}" for blocks in range(1, 8))]
+    assert skipped(short) == {f"prompt {each}": rule for each in pieces}
 
 
 def test_answers_after_the_failure_are_those_of_transformers(

@@ -209,6 +209,7 @@ class HpuVerbs:
         with self._timed("sampler"):
             done = self._optional(self._runner, "warmup_sampler")
         self._piece()
+        self._smaller_batches()
         return done
 
     def defragmenter(self) -> dict[str, bool]:
@@ -328,6 +329,16 @@ class HpuVerbs:
         for _ in range(size):
             self._runner._add_dummy_request(requests, scheduled, computed, computed + query, query, True)
         self._runner._execute_dummy_scenario(requests, scheduled)
+
+    def _smaller_batches(self) -> None:
+        """Run each number of prompts that no prompt bucket has: the plugin does not pad the rows of their logits."""
+        prompts = self._runner.bucketing_manager.prompt_buckets
+        sizes = {size for size, _, _ in prompts}
+        if self._lost or losses(self._runner, PIECES):
+            return
+        for count in sorted(set(range(1, max(sizes, default=0))) - sizes):
+            _, query, _ = min(each for each in prompts if each[0] > count)
+            self._prompts(count, query, 0)
 
     def _piece(self) -> None:
         """A piece of a prompt that more is to come of: it has no logits, and torch.compile makes code of its own."""
