@@ -6,7 +6,7 @@ Order, budget, progress and stop are decided here; an engine only does what one 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -150,6 +150,7 @@ def _warm_vision(job: Job) -> None:
     if not buckets:
         return
     job.board.update(phase=Phase.COMPILING)
+    warmed: list[VisionBucket] = []
     for position, bucket in enumerate(buckets, start=1):
         raise_if_stopped(job.stop)
         if job.time_budget.spent():
@@ -161,12 +162,26 @@ def _warm_vision(job: Job) -> None:
             with job.board.spans.vision_step(bucket, free) as figures:
                 figures["device_bytes"] = cast("SeesImages", job.engine).warm_vision(bucket)
             job.progress.warmed_vision(figures["device_bytes"])
+            warmed.append(bucket)
         except ShapeRefused as error:
             job.progress.skipped_vision([bucket], str(error))
         except DeviceOutOfMemory as error:
             # Most come smallest first, and one more failure in a forward is not worth another small one.
             job.progress.skipped_vision(buckets[position - 1 :], f"the device ran out of memory: {error}")
             return
+    if job.config.engine.execution_mode is ExecutionMode.TORCH_COMPILE:
+        _warm_vision_again(job, warmed)
+
+
+def _warm_vision_again(job: Job, buckets: Sequence[VisionBucket]) -> None:
+    """Run the vision tower a second time with each of these buckets.
+
+    torch.compile makes code for the sizes of the first bucket alone, and later code for all sizes. Requests run the
+    later code, for which the bridge has no recipe yet in the sizes of the first bucket.
+    """
+    for bucket in buckets:
+        job.moved()
+        cast("SeesImages", job.engine).warm_vision(bucket)
 
 
 def _compile_buckets(job: Job) -> Cold:
