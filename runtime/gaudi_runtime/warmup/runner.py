@@ -177,11 +177,15 @@ def _warm_vision_again(job: Job, buckets: Sequence[VisionBucket]) -> None:
     """Run the vision tower a second time with each of these buckets.
 
     torch.compile makes code for the sizes of the first bucket alone, and later code for all sizes. Requests run the
-    later code, for which the bridge has no recipe yet in the sizes of the first bucket.
+    later code, and the bridge has no recipe of it in the sizes of the first bucket.
     """
     for bucket in buckets:
         job.moved()
-        cast("SeesImages", job.engine).warm_vision(bucket)
+        try:
+            cast("SeesImages", job.engine).warm_vision(bucket)
+        except (ShapeRefused, DeviceOutOfMemory) as error:
+            log.warning("The vision tower did not run %s again, so a request may wait for it: %s", bucket, error)
+            return
 
 
 def _compile_buckets(job: Job) -> Cold:
