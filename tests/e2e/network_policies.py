@@ -44,7 +44,7 @@ PROMISED = [
 """(who connects, to what, at which port, whether the connection is made)."""
 
 LABEL = "connects-as"
-"""Of pods that connect; their namespace may have a Service that selects by `app`."""
+"""The label of pods that connect; their namespace may have a Service that selects by `app`."""
 
 NAMED_CLIENT = {"clients": [{"podSelector": {"matchLabels": {LABEL: "client"}}}]}
 Places = Mapping[str, tuple[str, str]]
@@ -53,7 +53,7 @@ Places = Mapping[str, tuple[str, str]]
 _FROM = "{}.from[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name={}"
 _CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).close()"
 _KEPT_OUT = ("ConnectionRefusedError", "TimeoutError")
-"""What a client sees of a filter that rejects packets, and of one that drops them."""
+"""The errors of a client if a filter rejects its packets, and if it drops them."""
 
 
 def client_pod(name: str) -> dict[str, Any]:

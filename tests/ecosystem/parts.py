@@ -83,7 +83,7 @@ def install_prometheus(installed: Installed) -> None:
 
 
 def query_prometheus(installed: Installed, query: str) -> list[dict[str, Any]]:
-    """What the Prometheus of install_prometheus() answers."""
+    """Return the answer of the Prometheus of install_prometheus()."""
     server = f"/api/v1/namespaces/{NAMESPACE}/services/prometheus:9090/proxy"
     answer = json.loads(installed.kubectl("get", "--raw", f"{server}/api/v1/query?{urlencode({'query': query})}"))
     found: list[dict[str, Any]] = answer["data"]["result"]

@@ -1,4 +1,4 @@
-"""What is changed: mutmut's operators and ours for strings, over functions and methods, one change at a time.
+"""The changes of the code: mutmut's operators and ours for strings, over functions and methods, one change at a time.
 
 mutmut copies a function once for each change, which it cannot do with decorated ones: here the code of the function
 is exchanged in the running process, so that properties and validators are changed, too. What runs only once, at

@@ -94,7 +94,7 @@ _Names = Annotated[tuple[ObjectName, ...], Field(max_length=64)]
 
 
 class ClassLimits(ApiModel):
-    """What resources of the class may ask for. A limit that is not set does not apply, except to what needs permission.
+    """The limits of resources of the class. A limit that is not set does not apply, except to what needs permission.
 
     See docs/how-to/pods.md.
 

@@ -106,7 +106,7 @@ _SOURCES = {
 
 
 def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: ClassLimits) -> Iterator[Finding]:
-    """What the engine of a revision is beyond the limits.
+    """Yield the settings of a revision's engine that are beyond the limits.
 
     The inputs of a stored revision may be forged, so what its pods read and mount is judged as well.
     """

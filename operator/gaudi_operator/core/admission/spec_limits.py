@@ -21,7 +21,7 @@ from gaudi_runtime.errors import Problem
 
 @dataclass(frozen=True)
 class Excess:
-    """What is beyond the limits: a field of the spec, why, and the kind of the child that it would change.
+    """A field of the spec that is beyond the limits, with the reason and the kind of the child that it would change.
 
     `permission` is whether a class must allow it, so that no resource without a class may have it.
     """
@@ -33,7 +33,7 @@ class Excess:
 
 
 def beyond_spec_limits(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[Excess]:
-    """What of the spec is beyond the limits."""
+    """Yield the fields of the spec that are beyond the limits."""
     yield from _clients(spec.network_access, limits)
     yield from _service(spec, limits)
     yield from _recipes(spec, limits)

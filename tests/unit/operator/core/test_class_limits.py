@@ -17,7 +17,7 @@ from tests.unit.operator.core.limit_cases import BEYOND, CONTROL_PLANE, FOLDER, 
 from tests.unit.operator.core.resources import ANY_HOST_PATH, CARD, DEFAULTS, inference
 
 HARMLESS = desired_revision(inference(), (), DEFAULTS).inputs
-"""What a forged revision says that it was made from."""
+"""The inputs of a forged revision."""
 
 
 def found(limits: dict[str, Any], **spec: Any) -> Problem | None:

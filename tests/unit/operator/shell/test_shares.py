@@ -1,4 +1,4 @@
-"""What the log says of objects that the store does not keep."""
+"""The log lines about objects that the store does not keep."""
 
 import logging
 

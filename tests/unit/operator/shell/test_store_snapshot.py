@@ -1,4 +1,4 @@
-"""What a reconcile sees of a resource, and how objects and resources are found in the store."""
+"""The snapshot of a resource for a reconcile, and how objects and resources are found in the store."""
 
 from datetime import timedelta
 from typing import Any

@@ -66,22 +66,22 @@ class Server:
 
 
 class Watching:
-    """What the watches have shown."""
+    """The events that the watches have delivered."""
 
     def __init__(self, server: Server) -> None:
         """Nothing was shown."""
         self.server, self.news = server, asyncio.Event()
-        self.told: list[tuple[str, Any]] = []
+        self.delivered: list[tuple[str, Any]] = []
 
     def tell(self, what: str, value: Any) -> None:
         """Note one call."""
-        self.told.append((what, value))
+        self.delivered.append((what, value))
         self.news.set()
 
-    async def until(self, *told: tuple[str, Any]) -> None:
-        """Wait until all of `told` was shown."""
+    async def until(self, *events: tuple[str, Any]) -> None:
+        """Wait until all `events` were delivered."""
         async with asyncio.timeout(20):
-            while not all(each in self.told for each in told):
+            while not all(each in self.delivered for each in events):
                 await self.news.wait()
                 self.news.clear()
 

@@ -32,8 +32,8 @@ def test_exit_code_is_told_with_what_to_do(code: int, told: str) -> None:
 
 
 def test_cores_that_ended_alike_are_named_together() -> None:
-    told = str(died(ended(Core_0=-9, Core_1=-9, Core_2=1), "while it served"))
-    assert "Core_0 and Core_1 were ended by SIGKILL" in told
+    message = str(died(ended(Core_0=-9, Core_1=-9, Core_2=1), "while it served"))
+    assert "Core_0 and Core_1 were ended by SIGKILL" in message
 
 
 def test_release_that_keeps_its_processes_elsewhere_is_no_error() -> None:

@@ -11,7 +11,7 @@ from gaudi_runtime.engines.vllm.workers.kv_cache import useful_bytes
 
 @dataclass(frozen=True)
 class FullAttentionSpec:
-    """As vLLM names it."""
+    """A stand-in with the name and fields of vLLM's spec."""
 
     block_size: int = 128
     page_size_bytes: int = 1000
@@ -19,7 +19,7 @@ class FullAttentionSpec:
 
 @dataclass(frozen=True)
 class SlidingWindowSpec:
-    """As vLLM names it."""
+    """A stand-in with the name and fields of vLLM's spec."""
 
     block_size: int = 128
     page_size_bytes: int = 1000

@@ -34,7 +34,7 @@ CONFIG = {
 
 
 class FullAttentionSpec(NamedTuple):
-    """As vLLM names it."""
+    """A stand-in with the name and fields of vLLM's spec."""
 
     block_size: int = 128
     page_size_bytes: int = 1000
