@@ -184,8 +184,9 @@ def test_another_release_takes_over_what_the_first_left(empty: ControlPlane, hel
 
 def test_helm_takes_the_definition_along_where_it_is_not_kept(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace", "--set", "crds.keep=false")
-    helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE, "--wait")
-    assert NAME not in empty.kubectl("get", "crd", "-o", "name")
+    # Helm's own --wait can end while the definition is still Terminating (helm/helm#31766).
+    helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE)
+    empty.wait(lambda: NAME not in empty.kubectl("get", "crd", "-o", "name"), "the definition to be deleted")
 
 
 def test_operator_may_do_its_work_and_no_more(empty: ControlPlane, helm: Helm) -> None:
