@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.contract.config import AdapterConfig
-from tests.plugin.cases import DEFAULT, PAIRWISE, Case, configured, in_matrix
+from tests.plugin.cases import DEFAULT, QUICK, Case, configured, in_matrix
 from tests.plugin.engine import Facts, Run, forked, in_own_process
 from tests.plugin.serving import PROMPTS, worst_gap
 from tests.vllm.adapter import RANK, make_adapter
@@ -56,7 +56,7 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> AdapterConfig:
     return AdapterConfig(name="other", path=str(folder / "other"))
 
 
-@pytest.fixture(scope="module", params=in_matrix(DEFAULT, PAIRWISE[0]), ids=lambda case: case.name)
+@pytest.fixture(scope="module", params=in_matrix(DEFAULT, QUICK[0]), ids=lambda case: case.name)
 def case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found

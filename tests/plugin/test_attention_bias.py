@@ -15,7 +15,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.knobs.attention import fused_attention
 from gaudi_runtime.knobs.render import render
-from tests.plugin.cases import PAIRWISE, configured
+from tests.plugin.cases import QUICK, configured
 from tests.plugin.engine import forked
 
 BLOCK = 128
@@ -23,7 +23,7 @@ BLOCK = 128
 
 @pytest.fixture(scope="module")
 def base(checkpoints: dict[str, Path]) -> RuntimeConfig:
-    return configured(PAIRWISE[0], checkpoints["llama"])
+    return configured(QUICK[0], checkpoints["llama"])
 
 
 def bias_of(bucket: Bucket, dtype: str = "bfloat16") -> list[int] | None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.contract.bucketing import Strategy
-from tests.plugin.cases import GRAPHS, MATRIX, PAIRWISE, Case, configured
+from tests.plugin.cases import GRAPHS, MATRIX, QUICK, Case, configured
 from tests.plugin.engine import Facts, forked, in_own_process
 from tests.plugin.serving import PROMPTS, planned, skipped, start_and_serve, worst_gap
 
-CASES = MATRIX if os.environ.get("PLUGIN_MATRIX") else PAIRWISE
+CASES = MATRIX if os.environ.get("PLUGIN_MATRIX") else QUICK
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)

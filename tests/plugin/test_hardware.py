@@ -10,7 +10,7 @@ import pytest
 
 from gaudi_runtime.hardware.names import names_found
 from gaudi_runtime.hardware.report import HardwareReport, Outcome
-from tests.plugin.cases import PAIRWISE, configured
+from tests.plugin.cases import QUICK, configured
 from tests.plugin.environment import source
 
 
@@ -20,7 +20,7 @@ def test_the_plugin_has_every_name_that_we_use() -> None:
 
 @pytest.mark.skipif(not os.environ.get("PLUGIN_MATRIX"), reason="takes minutes: in make plugin only")
 def test_trial_on_the_played_card_proves_everything(checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    case = PAIRWISE[0]
+    case = QUICK[0]
     config = configured(case, checkpoints[case.family]).model_dump(mode="json", by_alias=True)
     del config["engine"]["settings"]  # here vLLM's core is a process of its own, as in a pod
     (tmp_path / "config.json").write_text(json.dumps(config))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.cases import PAIRWISE, configured
+from tests.plugin.cases import QUICK, configured
 from tests.plugin.engine import Facts, Run, forked, in_own_process
 from tests.plugin.serving import PROMPTS, planned, skipped, start_and_serve, worst_gap
 
@@ -42,7 +42,7 @@ def case(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def facts(case: str, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    config, short = configured(PAIRWISE[0], checkpoints["llama"], pieces=False), SHORT[case]
+    config, short = configured(QUICK[0], checkpoints["llama"], pieces=False), SHORT[case]
     update = {
         "warmup": config.warmup.model_copy(update={"graph_memory_share": short.graph_memory_share}),
         "engine": config.engine.model_copy(update={"device_memory_utilization": short.device_memory_utilization}),

@@ -18,7 +18,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.knobs.render import render
-from tests.plugin.cases import PAIRWISE, configured
+from tests.plugin.cases import QUICK, configured
 from tests.plugin.engine import forked
 
 Shapes = set[tuple[int, int, int]]
@@ -46,7 +46,7 @@ FILE = "(1, [128, 256, 512], range(0, 4))\n(2, 128, 0)\n([1, 2, 4], 1, [8, 24, 6
 
 @pytest.fixture(scope="module")
 def base(checkpoints: dict[str, Path]) -> RuntimeConfig:
-    return configured(PAIRWISE[0], checkpoints["llama"])
+    return configured(QUICK[0], checkpoints["llama"])
 
 
 def theirs(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]:

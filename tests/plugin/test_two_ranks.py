@@ -13,7 +13,7 @@ from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from tests.plugin import test_speculative as speculative
 from tests.plugin import test_vision as images
 from tests.plugin import vision
-from tests.plugin.cases import DEFAULT, GRAPHS, PAIRWISE, Case, configured, in_matrix
+from tests.plugin.cases import DEFAULT, GRAPHS, QUICK, Case, configured, in_matrix
 from tests.plugin.engine import Facts, Run, forked, in_own_process
 from tests.plugin.serving import PROMPTS, planned, start_and_serve, worst_gap
 
@@ -25,7 +25,7 @@ def on_two_ranks(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path
         return in_own_process(work, config, folder)
 
 
-@pytest.fixture(scope="module", params=in_matrix(DEFAULT, PAIRWISE[0]), ids=lambda case: case.name)
+@pytest.fixture(scope="module", params=in_matrix(DEFAULT, QUICK[0]), ids=lambda case: case.name)
 def case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found
