@@ -67,6 +67,19 @@ async def test_object_of_a_stranger_is_safe(api: KubeApi, new_operator: NewOpera
     assert REFUSED in (await refusal(api, "PATCH", manifest, mine) or "")
 
 
+async def test_spec_of_an_own_pod_cannot_be_changed(api: KubeApi, new_operator: NewOperator) -> None:
+    workload = STRANGERS[0]
+    await api.create({**workload, "spec": {**workload["spec"], "replicas": 1}})
+    pod = {**await until(partial(only, api, "Pod"), "the pod of the ReplicaSet"), "kind": "Pod"}
+    refused = partial(refusal, api, "PATCH", pod)
+    said = await until(partial(refused, {"spec": {"activeDeadlineSeconds": 1}}), "its refusal")
+    assert "may not change the spec of a pod" in said
+    image = {"containers": [{**pod["spec"]["containers"][0], "image": "other"}]}
+    assert "may not change the spec of a pod" in (await refused({"spec": image}) or "")
+    cost = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "1"}}}
+    assert await refused(cost) is None
+
+
 def owner_of_nobody() -> Object:
     """A reference as the operator writes it."""
     return {
