@@ -193,7 +193,8 @@ class BucketPlan:
     """All buckets of a server, each list sorted and distinct, and what the planner has to say about them.
 
     `seeds` are those of `decode` by which the sequences of a step with drafts are padded (speculative.py); none without
-    speculative decoding.
+    speculative decoding. `most_blocks` are those of the largest decode bucket of the whole plan, if this is the warm
+    part of one (warmup/cover_first.py).
     """
 
     prompt: tuple[Bucket, ...]
@@ -201,6 +202,7 @@ class BucketPlan:
     warnings: tuple[str, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     seeds: tuple[Bucket, ...] = ()
+    most_blocks: int = 0
 
     def of(self, phase: BucketPhase) -> tuple[Bucket, ...]:
         """The buckets of one phase in plan order."""
@@ -220,7 +222,7 @@ class BucketPlan:
         # Rounding makes similar misses share one shape, so that each costs no compile of its own.
         most_blocks = most_context_blocks(limits)
         if phase is BucketPhase.DECODE:
-            most_blocks = max(bucket.num_blocks for bucket in self.decode)
+            most_blocks = self.most_blocks or max(bucket.num_blocks for bucket in self.decode)
         return Bucket(
             min(fallback(batch, base=2), limits.max_num_seqs),
             min(fallback(query, base=32), limits.max_num_batched_tokens),

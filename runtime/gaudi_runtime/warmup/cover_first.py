@@ -1,0 +1,248 @@
+"""CoverFirst: the order in which a warm-up that may end early compiles its buckets (docs/internals/warmup.md).
+
+The order of a phase starts with its covering set. Each later bucket is the one that saves most padded compute: the
+planned buckets stand for the traffic, each with the same weight, and each is padded to the smallest bucket before it in
+the order. Seconds do not decide: by the rates of the reference logs, every bucket of a phase takes as long.
+
+    order = cover_first(plan, phase, limits, kv_blocks)
+    order.buckets[: order.covering]     the covering set: every longer prefix covers what the plan covers
+    usable(plan, limits, cold)          what requests are padded to if these buckets stayed cold
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import groupby, pairwise
+from math import ceil
+from operator import attrgetter
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, context_room, most_context_of, most_decode_blocks
+from gaudi_runtime.buckets.optimal.cost import token_cost
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.warmup.covering import covering_set
+
+Key = tuple[BucketPhase, Bucket]
+
+MOST_SEARCHED = 5000
+"""Buckets of a phase up to which the order is searched. Above it, larger buckets come first after the covering set."""
+MOST_COMPARED = 24
+"""Buckets of one group that are compared for the next step; more are represented by evenly spaced ones."""
+
+Needs = Mapping[Bucket, Sequence[Bucket]]
+"""Buckets without which a bucket would open a gap: the plugin's lookup would find it, and then not find the next."""
+
+
+@dataclass(frozen=True)
+class CoverFirst:
+    """All buckets of a phase in the order of warm-up; the first `covering` of them are the covering set."""
+
+    buckets: tuple[Bucket, ...]
+    covering: int
+
+
+def cover_first(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> CoverFirst:
+    """Return the order of one phase, on a device with `kv_blocks` KV blocks. Equal plans have equal orders."""
+    search = _Search(phase, limits.block_size, _needs(plan, phase, limits, kv_blocks))
+    # Largest first: the peak of memory comes at once.
+    search.take_largest_first(covering_set(plan, phase, limits, kv_blocks))
+    covering = len(search.taken)
+    rest = [each for each in plan.of(phase) if each not in search.taken]
+    if len(rest) > MOST_SEARCHED:
+        search.take_largest_first(rest)
+    else:
+        search.take_by_saving({each: _largest_shape(phase, each, limits, kv_blocks) for each in rest})
+    return CoverFirst(tuple(search.taken), covering)
+
+
+def _largest_shape(phase: BucketPhase, bucket: Bucket, limits: Limits, kv_blocks: int) -> Bucket | None:
+    """The largest shape of a bucket that the limits admit; None if they admit none with its blocks."""
+    size, query, blocks = bucket
+    if phase is BucketPhase.DECODE:
+        size = size if limits.draft_tokens else min(size, limits.max_num_seqs)
+        most = blocks if limits.draft_tokens else most_decode_blocks(size, limits, kv_blocks)
+        return Bucket(size, query, min(blocks, most))
+    if blocks > most_context_of(limits, 1):
+        return None
+    return Bucket(size, min(query, limits.longest_query, context_room(limits) - blocks * limits.block_size), blocks)
+
+
+def _needs(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> Needs:
+    needs: dict[Bucket, list[Bucket]] = defaultdict(list)
+    if phase is BucketPhase.PROMPT:
+        return needs
+    rows = {size: list(row) for size, row in groupby(plan.decode, key=attrgetter("batch_size"))}
+    if limits.contiguous_paged_attention:
+        # The batch size is looked up first, and its buckets must then hold the highest block (buckets/coverage.py).
+        tops = [max(row, key=attrgetter("num_blocks")) for row in rows.values()]
+        for at, row in enumerate(rows.values()):
+            needs.update({each: [tops[at]] for each in row if each is not tops[at]})
+            needs[tops[at]] = _higher(tops[: at + 1], kv_blocks)
+    for seed in plan.seeds:
+        needs[seed] += _verifying(plan, seed, limits)
+    verifying = {seed.batch_size * _tokens(limits) for seed in plan.seeds}
+    for smaller, larger in pairwise(each for each in plan.decode if each.batch_size in verifying):
+        # No batch that verifies drafts is padded to `larger` while `smaller` is there, so it is not warmed for such
+        # batches (engines/vllm/workers/speculative.py).
+        if smaller.batch_size == larger.batch_size and _most_verified(larger, limits) <= smaller.num_blocks:
+            needs[larger].append(smaller)
+    return needs
+
+
+def _verifying(plan: BucketPlan, seed: Bucket, limits: Limits) -> list[Bucket]:
+    """The bucket in which the largest batch of a seed verifies its drafts, if there is one."""
+    rows = seed.batch_size * _tokens(limits)
+    blocks = _most_verified(Bucket(rows, 1, seed.num_blocks * _tokens(limits)), limits)
+    found = plan.find(BucketPhase.DECODE, rows, 1, blocks)
+    return [found] if found else []
+
+
+def _most_verified(bucket: Bucket, limits: Limits) -> int:
+    """The most blocks, once for each token, of a batch of full sequences whose drafts are verified in this bucket."""
+    tokens = _tokens(limits)
+    sequences = ceil((limits.max_model_len - tokens + 1) / limits.block_size) * (bucket.batch_size // tokens)
+    return min(bucket.num_blocks // tokens, sequences) * tokens
+
+
+def _tokens(limits: Limits) -> int:
+    """Tokens of each sequence in a step that verifies drafts."""
+    return 1 + (limits.draft_tokens or 0)
+
+
+def _higher(tops: Sequence[Bucket], kv_blocks: int) -> list[Bucket]:
+    """The buckets that hold more blocks than all after them; only bucket files have more blocks for fewer sequences."""
+    found: list[Bucket] = []
+    most = min(tops[-1].num_blocks, kv_blocks)
+    for each in reversed(tops[:-1]):
+        if min(each.num_blocks, kv_blocks) > most:
+            most = min(each.num_blocks, kv_blocks)
+            found.append(each)
+    return found
+
+
+class _Search:
+    """The buckets taken so far, and the others in groups by the taken bucket that each is padded to."""
+
+    def __init__(self, phase: BucketPhase, block_size: int, needs: Needs) -> None:
+        self.taken: dict[Bucket, None] = {}
+        self._splits = phase is BucketPhase.PROMPT
+        self._phase, self._cost, self._needs = phase, token_cost(block_size), needs
+        self._shapes: dict[Bucket, Bucket] = {}
+        self._padded: dict[Bucket, Bucket] = {}
+        self._groups: dict[Bucket, list[Bucket]] = {}
+        self._queue: list[tuple[float, Bucket, Bucket, int]] = []
+
+    def cost(self, bucket: Bucket) -> float:
+        """Tokens that a batch of this bucket computes and reads."""
+        return self._cost(self._phase, bucket)
+
+    def take(self, bucket: Bucket) -> None:
+        """Take a bucket, after those that it needs."""
+        waiting, begun = [bucket], {bucket}
+        while waiting:
+            missing = [
+                each for each in self._needs.get(waiting[-1], ()) if each not in self.taken and each not in begun
+            ]
+            if missing:
+                waiting.append(missing[0])
+                begun.add(missing[0])
+            elif (ready := waiting.pop()) not in self.taken:
+                self.taken[ready] = None
+                self._regroup(ready)
+
+    def take_largest_first(self, buckets: Iterable[Bucket]) -> None:
+        """Take all these buckets."""
+        for bucket in sorted(buckets, key=lambda each: (-self.cost(each), each)):
+            self.take(bucket)
+
+    def take_by_saving(self, shapes: Mapping[Bucket, Bucket | None]) -> None:
+        """Take all these buckets, next the one that saves most; each stands for batches of its shape.
+
+        Buckets without a shape that the covering set holds come last.
+        """
+        for bucket, shape in shapes.items():
+            paid = [(paid, each) for each in self.taken if shape and (paid := self._paid(shape, each, alone=True))]
+            if shape and paid:
+                self._shapes[bucket], self._padded[bucket] = shape, min(paid)[1]
+                self._groups.setdefault(self._padded[bucket], []).append(bucket)
+        for group in self._groups:
+            self._enqueue(group)
+        while self._queue:
+            _, bucket, group, size = heappop(self._queue)
+            # A group only shrinks, and each change enqueues it again: an entry of another size is out of date.
+            if size == len(self._groups[group]):
+                self.take(bucket)
+        self.take_largest_first(shapes)
+
+    def _regroup(self, taken: Bucket) -> None:
+        """Pad to this bucket what is cheaper there than in its group."""
+        group = self._padded.pop(taken, None)
+        if group is None:
+            return
+        self._groups[group].remove(taken)
+        moved = [each for each in self._groups[group] if self._saved(self._shapes[each], taken, group)]
+        self._padded.update(dict.fromkeys(moved, taken))
+        gone = set(moved)
+        self._groups[group] = [each for each in self._groups[group] if each not in gone]
+        self._groups[taken] = moved
+        self._enqueue(group)
+        self._enqueue(taken)
+
+    def _enqueue(self, group: Bucket) -> None:
+        """Queue the bucket of a group that saves most."""
+        members = self._groups[group]
+        if not members:
+            return
+        some = members[:: -(-len(members) // MOST_COMPARED)]
+        shapes, share = [self._shapes[each] for each in some], len(members) / len(some)
+        savings = ((share * sum(self._saved(shape, each, group) for shape in shapes), each) for each in some)
+        saved, bucket = max(savings, key=lambda each: (each[0], each[1]))
+        heappush(self._queue, (-saved, bucket, group, len(members)))
+
+    def _saved(self, shape: Bucket, bucket: Bucket, group: Bucket) -> float:
+        """What a batch of this shape pays less in `bucket` than in the bucket of its group; 0 if it stays there."""
+        alone = self._splits and shape.batch_size > group.batch_size
+        paid = self._paid(shape, bucket, alone=alone)
+        return max(0.0, (self._paid(shape, group, alone=alone) or 0.0) - paid) if paid else 0.0
+
+    def _paid(self, shape: Bucket, bucket: Bucket, *, alone: bool) -> float | None:
+        """The cost of a batch of this shape in `bucket`; None if it does not fit.
+
+        Prompts that no bucket holds together run one by one, if the others of the batch are `alone` as well.
+        """
+        if shape.query_len > bucket.query_len or shape.num_blocks > bucket.num_blocks:
+            return None
+        if shape.batch_size <= bucket.batch_size:
+            return self.cost(bucket)
+        return shape.batch_size * self.cost(bucket) if alone and self._splits else None
+
+
+def usable(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -> BucketPlan:
+    """Return the part of `plan` that requests are padded to if the buckets `cold` were not warmed.
+
+    A phase of which nothing is warm keeps its buckets.
+    """
+    prompt, decode = (
+        tuple(each for each in plan.of(phase) if (phase, each) not in cold) or plan.of(phase) for phase in BucketPhase
+    )
+    if limits.contiguous_paged_attention:
+        decode = _without_low_rows(plan.decode, set(decode))
+    warm = set(decode)
+    seeds = tuple(each for each in plan.seeds if {each, *_verifying(plan, each, limits)} <= warm)
+    most = max((each.num_blocks for each in plan.decode), default=0)
+    return replace(plan, prompt=prompt, decode=decode, seeds=seeds or plan.seeds, most_blocks=most)
+
+
+def _without_low_rows(decode: Sequence[Bucket], warm: Collection[Bucket]) -> tuple[Bucket, ...]:
+    """The warm buckets, without the batch sizes whose largest bucket is cold, if larger batch sizes hold more."""
+    # The plugin looks up the batch size first, and would not find the highest block in such a row.
+    kept: list[Bucket] = []
+    most = -1
+    for _, group in groupby(reversed(decode), key=attrgetter("batch_size")):
+        largest, *_ = row = list(group)
+        row = [each for each in row if each in warm]
+        if row and (largest in warm or row[0].num_blocks >= most):
+            most = row[0].num_blocks
+            kept += row
+    return tuple(reversed(kept))

@@ -1,0 +1,109 @@
+"""The smallest covering set of a plan: the fewest buckets of a phase that hold every shape that the plan holds.
+
+Only shapes that the limits admit count (docs/internals/bucketing.md, Coverage). The largest shapes of a phase form a
+chain, and each bucket holds a stretch of that chain. So the fewest stretches are found from one end to the other.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
+from operator import attrgetter
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, most_context_of, most_decode_blocks
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+
+
+def covering_set(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> tuple[Bucket, ...]:
+    """Return the covering set of a phase, on a device with `kv_blocks` KV blocks.
+
+    With drafts it covers the steps without drafts: the buckets that verify drafts follow from it (cover_first.py).
+    """
+    if phase is BucketPhase.PROMPT:
+        return tuple(_prompts(plan.prompt, limits))
+    decode = plan.seeds or plan.decode
+    if limits.contiguous_paged_attention:
+        return tuple(_rows(decode, limits, kv_blocks))
+    return tuple(_decodes(decode, limits, kv_blocks))
+
+
+def _prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket]:
+    """The fewest stretches of queries: a longer query leaves room for less context."""
+    rows: dict[int, list[Bucket]] = defaultdict(list)
+    for bucket in buckets:
+        rows[bucket.query_len].append(bucket)
+    queries = sorted(rows)
+    most = [max(each.num_blocks for each in rows[query]) for query in queries]
+    held = _most_from(most)
+    longest, query = min(limits.longest_query, max(queries, default=0)), 1
+    while query <= longest:
+        needed = min(most_context_of(limits, query), held[bisect_left(queries, query)])
+        row = rows[next(top for top, blocks in zip(reversed(queries), reversed(most), strict=True) if blocks >= needed)]
+        # Prompts are judged one by one, so the smallest batch size is enough.
+        bucket = min((each for each in row if each.num_blocks >= needed), key=lambda b: (b.batch_size, b.num_blocks))
+        yield bucket
+        query = bucket.query_len + 1
+
+
+def _decodes(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
+    """The fewest stretches of batch sizes, without contiguous attention."""
+    rows = _tops(buckets)
+    sizes, most = [row.batch_size for row in rows], [row.num_blocks for row in rows]
+    held = _most_from(most)
+    largest = min(limits.max_num_seqs, kv_blocks, sizes[-1] if sizes else 0)
+    needed = [
+        min(most_decode_blocks(size, limits, kv_blocks), held[bisect_left(sizes, size)])
+        for size in range(1, largest + 1)
+    ]
+    # Each sequence needs a block: with fewer blocks than sequences, the plan holds no batch of this size.
+    needed = [blocks if blocks >= size else 0 for size, blocks in enumerate(needed, start=1)]
+    size = 1
+    for peak in _peaks(needed):
+        if peak < size:
+            continue
+        blocks = needed[peak - 1]
+        top = next(row for row in reversed(rows) if row.num_blocks >= blocks)
+        yield next(each for each in buckets if each.batch_size == top.batch_size and each.num_blocks >= blocks)
+        size = top.batch_size + 1
+
+
+def _peaks(needed: Sequence[int]) -> list[int]:
+    """The batch sizes that need more blocks than every larger one, ascending."""
+    peaks: list[int] = []
+    most = 0
+    for size in range(len(needed), 0, -1):
+        if needed[size - 1] > most:
+            most = needed[size - 1]
+            peaks.append(size)
+    return peaks[::-1]
+
+
+def _rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
+    """The largest buckets of the fewest batch sizes, with contiguous attention.
+
+    The plugin looks up the batch size first: the buckets of that size must hold the highest block (coverage.py).
+    """
+    tops = _tops(buckets)
+    most, capacity, end, least = min(limits.max_num_seqs, kv_blocks), 0, len(tops), -1
+    rows: list[int] = []
+    for at, top in enumerate(tops):
+        # A row that holds no more sequences than a smaller one is never looked up.
+        if capacity < most and min(top.batch_size, top.num_blocks) > capacity:
+            capacity = min(top.batch_size, top.num_blocks)
+            rows.append(at)
+    for at in reversed(rows):
+        if min(tops[at].num_blocks, kv_blocks) > least:
+            end = max(range(at, end), key=lambda row: (min(tops[row].num_blocks, kv_blocks), -row))
+            least = min(tops[end].num_blocks, kv_blocks)
+            yield tops[end]
+
+
+def _tops(buckets: Sequence[Bucket]) -> list[Bucket]:
+    """The bucket with most blocks of each batch size of decode, ascending."""
+    return [max(row, key=attrgetter("num_blocks")) for _, row in groupby(buckets, key=attrgetter("batch_size"))]
+
+
+def _most_from(values: Sequence[int]) -> list[int]:
+    """At every position the largest value from there to the end."""
+    return list(accumulate(reversed(values), max))[::-1]
