@@ -77,8 +77,9 @@ class QuantizationMethod(StrEnum):
 
 
 class CaptureOrder(StrEnum):
-    """In which order graphs of a phase are captured (docs/internals/warmup.md, Capture order)."""
+    """The order of the buckets of a phase in warm-up (docs/internals/warmup.md, Compile order and Capture order)."""
 
+    COVER_FIRST = "coverFirst"
     MIN_TOKENS = "minTokens"
     MAX_BS = "maxBs"
     LARGEST_FIRST = "largestFirst"
@@ -182,8 +183,8 @@ class WarmupConfig(Wire):
     enabled: bool = True
     graph_memory_share: Share = Field(0.1, description="Share of usable memory kept for graphs.")
     prompt_ratio: Share = Field(0.3, description="Share of the graph pool offered to prompt graphs first.")
-    prompt_order: CaptureOrder = CaptureOrder.MIN_TOKENS
-    decode_order: CaptureOrder = CaptureOrder.MAX_BS
+    prompt_order: CaptureOrder = CaptureOrder.COVER_FIRST
+    decode_order: CaptureOrder = CaptureOrder.COVER_FIRST
     sampler: bool = True
     defragmenter: bool = True
     max_graph_tokens: GraphTokens | None = Field(
@@ -195,7 +196,9 @@ class WarmupConfig(Wire):
         " card (hpuGraphs, torchCompile) ends.",
     )
     time_budget_seconds: Annotated[int, Field(ge=1, le=604_800)] | None = Field(
-        None, description="No bucket is begun after this time; those left are reported and stay cold or without graph."
+        None,
+        description="No bucket is begun after this time, except those of the covering set of coverFirst; the others are"
+        " reported, and stay cold or without graph.",
     )
 
 

@@ -141,6 +141,9 @@ class Engine(Protocol):
         Raises DeviceOutOfMemory, ShapeRefused, or GraphRefused where the engine runs the shape without a graph.
         """
 
+    def use_warm(self, plan: BucketPlan) -> None:
+        """Pad requests to these buckets alone: the part of the plan that is warm, if some of it stayed cold."""
+
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Run the sampler's settings for one batch size."""
 

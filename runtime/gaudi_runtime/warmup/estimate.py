@@ -3,7 +3,7 @@
 Pure (docs/internals/warmup.md, Estimate).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -109,6 +109,12 @@ class Estimate:
         """From now on `count` steps of one kind are to come, of that weight together."""
         work = self._work[kind, phase]
         work.left, work.left_weight = count, weight
+
+    def seconds_of(self, kind: StepKind, steps: Mapping[BucketPhase, tuple[int, float]]) -> float:
+        """Seconds of so many steps of one kind with that weight together, by phase; 0 while nothing was measured."""
+        asked = (Work(self._work[kind, phase].done, *some) for phase, some in steps.items())
+        measured = (Work(work.done) for (other, _), work in self._work.items() if other is not kind)
+        return eta_seconds((*asked, *measured)) or 0.0
 
     def eta_seconds(self) -> float | None:
         """Seconds until all planned steps are over, None while nothing was measured."""

@@ -6,17 +6,18 @@ Order, budget, progress and stop are decided here; an engine only does what one 
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped, VisionBucket
 from gaudi_runtime.engines.protocol import Engine, SeesImages
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import raise_if_stopped
+from gaudi_runtime.warmup.cover_first import usable
 from gaudi_runtime.warmup.estimate import Estimate, Step, StepKind
 from gaudi_runtime.warmup.journal import Journal
 from gaudi_runtime.warmup.memory import Split, graph_pool
@@ -25,8 +26,9 @@ from gaudi_runtime.warmup.schedule import (
     MIN_BLOCKS,
     CaptureBudget,
     CaptureStep,
+    CompileStep,
     TimeBudget,
-    compile_order,
+    compile_steps,
     sampler_batch_sizes,
 )
 
@@ -34,6 +36,8 @@ log = logging.getLogger("gaudi_runtime.warmup")
 
 EAGER_MODES = (ExecutionMode.LAZY, ExecutionMode.EAGER)
 MAX_REASON = 2048
+
+COLD_ROW = "it is not used: a larger bucket of its batch size is cold, and lookups of contiguous blocks need that one"
 
 Cold = frozenset[tuple[BucketPhase, Bucket]]
 """Buckets that were not compiled: they get no graph either."""
@@ -108,11 +112,13 @@ def _stages(job: Job, split: Split, kv_blocks: int) -> None:
         return
     free = job.engine.memory().free
     _warm_vision(job)
-    cold = _compile_buckets(job)
+    settings, limits = job.config.warmup, job.config.limits
+    steps = compile_steps(job.plan, limits, kv_blocks, settings.prompt_order, settings.decode_order)
+    cold = _pad_to_warm(job, _compile_buckets(job, steps))
     _warm_sampler(job)
     _warm_defragmenter(job, kv_blocks)
     if job.engine.captures_graphs:
-        _capture_graphs(job, split.margin, cold)
+        _capture_graphs(job, split.margin, cold, {(each.phase, each.bucket) for each in steps if each.covering})
     log.info("%s", finished_line(job.time_budget.elapsed(), free - job.engine.memory().free))
 
 
@@ -188,24 +194,37 @@ def _warm_vision_again(job: Job, buckets: Sequence[VisionBucket]) -> None:
             return
 
 
-def _compile_buckets(job: Job) -> Cold:
-    """Compile every prompt bucket, then every decode bucket; those that stayed cold."""
+def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
+    """Compile the buckets in this order; those that stayed cold."""
     job.board.update(phase=Phase.COMPILING)
     cold: list[Skipped] = []
     late: list[Skipped] = []
-    for phase in BucketPhase:
-        for position, bucket in enumerate(compile_order(job.plan, phase), start=1):
-            raise_if_stopped(job.stop)
-            # Looked at between steps: a compile cannot be interrupted.
-            if job.time_budget.spent():
-                late.append(_left_out(phase, bucket, job.time_budget.reason))
-            elif skipped := _compile(job, phase, bucket, position):
-                cold.append(skipped)
-                job.progress.skipped([skipped])
+    to_capture = dict.fromkeys(BucketPhase, (0, 0.0))
+    for step in steps:
+        raise_if_stopped(job.stop)
+        # Looked at between steps: a compile cannot be interrupted.
+        if not step.covering and job.time_budget.spent(_reserved(job, to_capture)):
+            late.append(_left_out(step.phase, step.bucket, job.time_budget.reason))
+        elif skipped := _compile(job, step.phase, step.bucket, step.position):
+            cold.append(skipped)
+            job.progress.skipped([skipped])
+        else:
+            count, weighed = to_capture[step.phase]
+            more = weight(step.phase, step.bucket, job.config.limits.block_size)
+            to_capture[step.phase] = (count + 1, weighed + more)
     if late:
         # In one update, for these may be thousands, and each one wakes whoever polls.
         job.progress.skipped(late)
     return _give_up(job, [*cold, *late])
+
+
+def _reserved(job: Job, to_capture: Mapping[BucketPhase, tuple[int, float]]) -> float:
+    """Seconds of the time budget that the captures of compiled buckets will take; only CoverFirst reserves them."""
+    # Without it, a budget that ends while buckets are compiled would leave all of them without a graph.
+    orders = (job.config.warmup.prompt_order, job.config.warmup.decode_order)
+    if not job.engine.captures_graphs or CaptureOrder.COVER_FIRST not in orders:
+        return 0.0
+    return job.estimate.seconds_of(StepKind.CAPTURE, to_capture)
 
 
 def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Skipped | None:
@@ -218,7 +237,7 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
         with job.board.spans.step(step, forecast, free):
             job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
-        # The next one is tried all the same: buckets come largest first, and a smaller one may fit.
+        # The next one is tried all the same: a smaller one may fit.
         return _left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
     except ShapeRefused as error:
         return _left_out(phase, bucket, str(error))
@@ -239,6 +258,23 @@ def _give_up(job: Job, cold: list[Skipped]) -> Cold:
     # Their captures need no removal: capture counts what it still has to do after each graph (_capture).
     job.estimate.over((job.journal.recipes.kind(*bucket), *bucket) for bucket in buckets)
     return buckets
+
+
+def _pad_to_warm(job: Job, cold: Cold) -> Cold:
+    """Pad requests to warm buckets alone, if some stayed cold; all buckets that get no graph."""
+    if not cold:
+        return cold
+    warm = usable(job.plan, job.config.limits, cold)
+    job.engine.use_warm(warm)
+    buckets = ((phase, bucket) for phase in BucketPhase for bucket in job.plan.of(phase))
+    unused = [each for each in buckets if each not in cold and each[1] not in warm.of(each[0])]
+    job.progress.skipped([_left_out(*each, COLD_ROW) for each in unused])
+    log.warning(
+        "%d of %d buckets stayed cold. Requests are padded to larger ones, if a warm bucket holds them.",
+        len(cold),
+        len(job.plan.prompt) + len(job.plan.decode),
+    )
+    return cold.union(unused)
 
 
 def _warm_sampler(job: Job) -> None:
@@ -264,8 +300,11 @@ def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
     job.board.update(defragmenter_done=job.engine.warm_defragmenter(job.moved))
 
 
-def _capture_graphs(job: Job, margin: int, cold: Cold) -> None:
-    """Capture all that fits but the `cold` buckets; `margin` in bytes is what the memory split left unused."""
+def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tuple[BucketPhase, Bucket]]) -> None:
+    """Capture all that fits but the `cold` buckets; `margin` in bytes is what the memory split left unused.
+
+    Once the time budget is spent, only the `covering` buckets are captured.
+    """
     job.board.update(phase=Phase.CAPTURING)
     settings, free = job.config.warmup, job.engine.memory().free
     pool = graph_pool(free, margin, settings.prompt_ratio)
@@ -280,8 +319,8 @@ def _capture_graphs(job: Job, margin: int, cold: Cold) -> None:
     )
     while step := budget.next():
         raise_if_stopped(job.stop)
-        if job.time_budget.spent():
-            budget.end(job.time_budget.reason)
+        if job.time_budget.spent() and (step.phase, step.bucket) not in covering:
+            budget.end(job.time_budget.reason, but=covering)
         else:
             _capture(job, step, budget)
     for phase in BucketPhase:

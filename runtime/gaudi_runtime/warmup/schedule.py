@@ -22,22 +22,72 @@ from dataclasses import dataclass
 from itertools import product
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase, Skipped
 from gaudi_runtime.units import size
+from gaudi_runtime.warmup.cover_first import cover_first
 from gaudi_runtime.warmup.memory import GraphPool
 
 Order = tuple[Bucket, ...]
 
 
+@dataclass(frozen=True)
+class CompileStep:
+    """The bucket to compile now; `position` counts the buckets of the phase from 1.
+
+    A `covering` bucket is compiled and captured after the time budget as well.
+    """
+
+    phase: BucketPhase
+    bucket: Bucket
+    position: int
+    covering: bool
+
+
+def compile_steps(
+    plan: BucketPlan, limits: Limits, kv_blocks: int, prompt_order: CaptureOrder, decode_order: CaptureOrder
+) -> list[CompileStep]:
+    """Every bucket in the order of compiling, on a device with `kv_blocks` KV blocks.
+
+    The phases follow each other. If one of them is CoverFirst, covering sets come first, and then both phases take
+    turns in proportion to their buckets, so that a warm-up that ends early leaves as large a part of each.
+    """
+    orders = {BucketPhase.PROMPT: prompt_order, BucketPhase.DECODE: decode_order}
+    steps = {phase: _phase_steps(plan, phase, limits, kv_blocks, order) for phase, order in orders.items()}
+    prompt, decode = ([each for each in found if not each.covering] for found in steps.values())
+    if CaptureOrder.COVER_FIRST not in orders.values():
+        return [*prompt, *decode]
+    turns = [((2 * at + 1) / len(rest), each) for rest in (prompt, decode) for at, each in enumerate(rest)]
+    first = [each for found in steps.values() for each in found if each.covering]
+    return [*first, *(each for _, each in sorted(turns, key=lambda turn: turn[0]))]
+
+
+def _phase_steps(
+    plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int, order: CaptureOrder
+) -> list[CompileStep]:
+    covering, buckets = 0, compile_order(plan, phase)
+    if order is CaptureOrder.COVER_FIRST:
+        found = cover_first(plan, phase, limits, kv_blocks)
+        covering, buckets = found.covering, found.buckets
+    return [CompileStep(phase, each, at, covering=at <= covering) for at, each in enumerate(buckets, start=1)]
+
+
 def compile_order(plan: BucketPlan, phase: BucketPhase) -> Order:
-    """Largest first."""
+    """Largest first, which is the order of compiling of all but CoverFirst."""
     # The memory peak comes at once, and later shapes reuse its workspace.
     return _fewest_tokens_first(plan.of(phase), phase)[::-1]
 
 
+GRAPHS_FIRST = {BucketPhase.PROMPT: CaptureOrder.MIN_TOKENS, BucketPhase.DECODE: CaptureOrder.MAX_BS}
+"""How CoverFirst captures graphs. A bucket without a graph is compiled, so it leaves no gap: the graphs come first of
+which memory holds most."""
+
+
 def capture_order(plan: BucketPlan, phase: BucketPhase, order: CaptureOrder) -> Order:
     """The queue of one phase: those most worth a graph come first."""
+    if order is CaptureOrder.COVER_FIRST:
+        order = GRAPHS_FIRST[phase]
     if order is CaptureOrder.MIN_TOKENS:
         return _fewest_tokens_first(plan.of(phase), phase)
     if order is CaptureOrder.LARGEST_FIRST:
@@ -167,9 +217,16 @@ class PhaseBudget:
 
     def end(self, reason: str) -> None:
         """Leave every bucket that was not tried yet, for this reason."""
-        while self._queue:
-            self._leave(reason)
+        self.leave_all_but((), reason)
         self.over = True
+
+    def leave_all_but(self, buckets: Collection[Bucket], reason: str) -> None:
+        """Leave the buckets that were not tried yet, for this reason, except these."""
+        for _ in range(len(self._queue)):
+            if self._queue[0] in buckets:
+                self._queue.rotate(-1)
+            else:
+                self._leave(reason)
 
     def resume(self, share: int) -> None:
         """Try what was left once more, with another share."""
@@ -206,8 +263,8 @@ class CaptureBudget:
         pool: GraphPool,
         *,
         block_size: int,
-        prompt_order: CaptureOrder = CaptureOrder.MIN_TOKENS,
-        decode_order: CaptureOrder = CaptureOrder.MAX_BS,
+        prompt_order: CaptureOrder = CaptureOrder.COVER_FIRST,
+        decode_order: CaptureOrder = CaptureOrder.COVER_FIRST,
         cold: Collection[tuple[BucketPhase, Bucket]] = (),
     ) -> None:
         """`cold` buckets were not compiled and get no graph; who left them cold has named them."""
@@ -235,11 +292,10 @@ class CaptureBudget:
         """The budget of one phase, which is told how its step went."""
         return self._prompt if phase is BucketPhase.PROMPT else self._decode
 
-    def end(self, reason: str) -> None:
-        """No further bucket is tried, in any phase; those that were not are left for this reason."""
+    def end(self, reason: str, but: Collection[tuple[BucketPhase, Bucket]] = ()) -> None:
+        """Try no further bucket except those in `but`, and those only once; the others are left for this reason."""
         for budget in (self._prompt, self._decode):
-            budget.end(reason)
-        self._passes.clear()
+            budget.leave_all_but({bucket for phase, bucket in but if phase is budget.phase}, reason)
         self._second_pass.clear()
 
     def skipped(self) -> tuple[Skipped, ...]:
@@ -269,9 +325,9 @@ class TimeBudget:
     def __init__(self, seconds: float | None, clock: Callable[[], float]) -> None:
         self._seconds, self._clock, self._started = seconds, clock, clock()
 
-    def spent(self) -> bool:
-        """Whether no further bucket may be begun; one in work is finished."""
-        return self._seconds is not None and self.elapsed() >= self._seconds
+    def spent(self, reserved: float = 0.0) -> bool:
+        """Whether no further bucket may be begun; one in work is finished. `reserved` seconds are for later steps."""
+        return self._seconds is not None and self.elapsed() + reserved >= self._seconds
 
     def elapsed(self) -> float:
         """Seconds since warm-up began."""

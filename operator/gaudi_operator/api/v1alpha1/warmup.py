@@ -125,15 +125,18 @@ class Warmup(ApiModel):
     graph_memory_share: Share | None = Field(None, description=RENAMED.graph_memory_share.description)
     prompt_ratio: Share | None = Field(None, description=RENAMED.prompt_ratio.description)
     prompt_order: Order = Field(
-        CaptureOrder.MIN_TOKENS,
-        description="MinTokens captures prompt graphs from the fewest tokens up, MaxBs from the largest batch down,"
-        " LargestFirst the largest bucket first. MinTokens when left out.",
+        CaptureOrder.COVER_FIRST,
+        description="CoverFirst compiles the fewest prompt buckets that hold every prompt first, then those that save"
+        " most padding, so that a warm-up that ends early leaves no prompt without a warm bucket; graphs are captured"
+        " as with MinTokens. The other orders compile the largest bucket first: MinTokens captures prompt graphs from"
+        " the fewest tokens up, MaxBs from the largest batch down, LargestFirst the largest bucket first. CoverFirst"
+        " when left out.",
         json_schema_extra=meant_when_left_out,
     )
     decode_order: Order = Field(
-        CaptureOrder.MAX_BS,
-        description="MinTokens captures decode graphs from the fewest tokens up, MaxBs from the largest batch down,"
-        " LargestFirst the largest bucket first. MaxBs when left out.",
+        CaptureOrder.COVER_FIRST,
+        description="As promptOrder, for decode buckets; with CoverFirst, graphs are captured as with MaxBs. CoverFirst"
+        " when left out.",
         json_schema_extra=meant_when_left_out,
     )
     sampler: bool = Field(
@@ -167,8 +170,9 @@ class Warmup(ApiModel):
     )
     time_budget_seconds: Seconds | None = Field(
         None,
-        description="Warm-up begins no further bucket after this time; what is left is reported as left out, and"
-        " the thresholds of spec.readiness apply to the rest. No limit when left out.",
+        description="Warm-up begins no further bucket after this time, except the first ones of CoverFirst, which hold"
+        " every request. The others are reported as left out, and requests are padded to larger warm buckets instead."
+        " The thresholds of spec.readiness still count all planned buckets. No limit when left out.",
     )
 
 

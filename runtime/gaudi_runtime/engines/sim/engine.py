@@ -132,6 +132,10 @@ class SimEngine:
         self._clock.spend(self._card.cost(phase).capture_seconds)
         return graph_bytes
 
+    def use_warm(self, plan: BucketPlan) -> None:
+        """Pad requests to these buckets alone."""
+        self._plan = plan
+
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Nothing to sample from: only the runs are counted."""
         for _ in SAMPLER_RUNS:

@@ -100,6 +100,10 @@ class TorchEngine:
         """Capture the graph of this shape and return its bytes. Raises DeviceOutOfMemory."""
         return self._thread.call(lambda: self._runner.graphs.capture(phase, bucket))
 
+    def use_warm(self, plan: BucketPlan) -> None:
+        """Pad requests to these buckets alone."""
+        self.use_plan(plan)
+
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Run the sampler's settings for one batch size."""
         self._thread.call(lambda: self._runner.warm_sampler(batch_size, progress))

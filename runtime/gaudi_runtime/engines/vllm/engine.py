@@ -164,9 +164,7 @@ class VllmEngine(_Processes):
             raise PlanImpossible(why)
         self._shapes = WarmShapes(self.captures_graphs)
         self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
-        buckets = ([list(each) for each in plan.of(phase)] for phase in (BucketPhase.PROMPT, BucketPhase.DECODE))
-        seeds = [[list(each) for each in plan.seeds]] if plan.seeds else []
-        answers = self._ask("plan", *buckets, *seeds, deadline=self._step_seconds)
+        answers = self._ask("plan", *_lists(plan), deadline=self._step_seconds)
         # Alike in all ranks of all cores: they have one model and one environment.
         self._vision = tuple(VisionBucket(*each) for each in answers[0].get("vision", ()))
         self._degradations = tuple(dict.fromkeys((*self._degradations, *fold_sentences(answers))))
@@ -199,6 +197,13 @@ class VllmEngine(_Processes):
             raise GraphRefused("vLLM runs this shape without a graph")
         self._shapes.add(bucket)
         return outcome["bytes"]
+
+    def use_warm(self, plan: BucketPlan) -> None:
+        """Let the workers look up these buckets alone. On a CPU, vLLM knows nothing but compiled numbers of tokens."""
+        limits = self._memory.divided()[1].limits(self._config.limits)
+        self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
+        if self._config.engine.device != "cpu":
+            self._ask("use_warm", *_lists(plan))
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Run the sampler's settings: on a card for all sizes at once, on a CPU for one batch size."""
@@ -301,6 +306,12 @@ class VllmEngine(_Processes):
 
     def _ask(self, verb: str, *arguments: Any, deadline: float = ANSWER_SECONDS) -> list[Any]:
         return self._ranks.call(verb, *arguments, deadline=deadline)
+
+
+def _lists(plan: BucketPlan) -> list[list[list[int]]]:
+    """The buckets of prompt and decode, and the seeds if there are any, as JSON carries them."""
+    lists = [plan.prompt, plan.decode, *([plan.seeds] if plan.seeds else [])]
+    return [[list(each) for each in buckets] for buckets in lists]
 
 
 def _other_blocks(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:

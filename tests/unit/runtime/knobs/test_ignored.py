@@ -77,10 +77,12 @@ def test_field_that_only_a_card_reads_is_named() -> None:
     assert list(ignored_knobs(config)) == ["warmup.failOnColdShapes is ignored by device cpu: it needs hpu"]
 
 
-def test_order_of_captures_is_ignored_where_nothing_is_captured() -> None:
-    config = vllm_config(engine={"name": "sim", "executionMode": "eager"}, warmup={"promptOrder": "maxBs"})
+def test_share_of_graphs_is_ignored_where_nothing_is_captured() -> None:
+    config = vllm_config(
+        engine={"name": "sim", "executionMode": "eager"}, warmup={"promptRatio": 0.5, "promptOrder": "maxBs"}
+    )
     assert list(ignored_knobs(config)) == [
-        "warmup.promptOrder is ignored by execution mode Eager: it needs HpuGraphs or TorchCompile"
+        "warmup.promptGraphPercent is ignored by execution mode Eager: it needs HpuGraphs or TorchCompile"
     ]
 
 

@@ -1,6 +1,7 @@
 """The settings in the logs of logs 000 and 002, for the sim engine: Llama 3.1 8B on one described Gaudi 2."""
 
 from gaudi_runtime.contract.config import (
+    CaptureOrder,
     EngineConfig,
     EngineName,
     ExecutionMode,
@@ -9,6 +10,8 @@ from gaudi_runtime.contract.config import (
     WarmupConfig,
 )
 from tests.reference_logs import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
+
+LOGGED_ORDERS = {"prompt_order": CaptureOrder.MIN_TOKENS, "decode_order": CaptureOrder.MAX_BS}
 
 
 def reference_config(time_scale: float = 1.0, **warmup: float) -> RuntimeConfig:
@@ -23,5 +26,5 @@ def reference_config(time_scale: float = 1.0, **warmup: float) -> RuntimeConfig:
         ),
         limits=TWO_DIMENSIONAL_LIMITS,
         bucketing=TWO_DIMENSIONAL,
-        warmup=WarmupConfig(graph_memory_share=0.4, **{"prompt_ratio": 0.5, **warmup}),
+        warmup=WarmupConfig.model_validate({"graph_memory_share": 0.4, "prompt_ratio": 0.5, **LOGGED_ORDERS, **warmup}),
     )

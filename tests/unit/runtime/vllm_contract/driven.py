@@ -48,6 +48,10 @@ class DrivenEngine(SimEngine):
         told = plain(self.verbs.plan([list(each) for each in plan.prompt], [list(each) for each in plan.decode]))
         self.vision = tuple(VisionBucket(*each) for each in told.get("vision", ()))
 
+    def use_warm(self, plan: BucketPlan) -> None:
+        super().use_warm(plan)
+        plain(self.verbs.use_warm([list(each) for each in plan.prompt], [list(each) for each in plan.decode]))
+
     def vision_buckets(self) -> tuple[VisionBucket, ...]:
         return self.vision
 

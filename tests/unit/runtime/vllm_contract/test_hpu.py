@@ -178,6 +178,22 @@ def test_shape_without_a_bucket_never_becomes_one() -> None:
     assert runner.bucketing_manager.prompt_buckets == [(1, 128, 0)]
 
 
+def test_batches_are_padded_past_a_bucket_that_stayed_cold() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = HpuVerbs(runner, bridge(card))
+    verbs.plan([[1, 128, 0], [1, 256, 0]], [[2, 1, 64], [4, 1, 64], [4, 1, 96]])
+    verbs.capture("prompt", [1, 256, 0])
+    verbs.capture("decode", [4, 1, 64])
+    verbs.use_warm([[1, 256, 0]], [[4, 1, 64]])
+    assert served(verbs, runner, ("prompt", (1, 90, 0)), ("decode", (2, 1, 60))) == [
+        ["prompt", [1, 90, 0], [1, 256, 0, True], 1, 0],
+        ["decode", [2, 1, 60], [4, 1, 64, True], 1, 0],
+    ]
+    # Blocks of a larger batch are not cut to those of the warm buckets.
+    assert runner.bucketing_manager._fallback_max_ctx == 96
+
+
 def test_bucket_longer_than_any_sequence_is_warmed_all_the_same() -> None:
     """The plugin's own dummy would cut its context, and so run the bucket with less."""
     card = Card()

@@ -8,10 +8,10 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
+from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupConfig
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from tests.unit.runtime.configs import sim_config
-from tests.unit.runtime.sim.reference import reference_config
+from tests.unit.runtime.sim.reference import LOGGED_ORDERS, reference_config
 from tests.unit.runtime.vllm_contract.driven import drive, drive_plan
 from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin
 
@@ -46,7 +46,8 @@ async def test_seeds_001_and_003_call_the_plugin_for_every_context(snapshot: Sna
     prompt, decode = (LOGS[f"release_1_22_context_{phase}"] for phase in ("prompt", "decode"))
     plan = BucketPlan(tuple(Bucket(*each) for each in prompt), tuple(Bucket(*each) for each in decode))
     card = Card()
-    drive_plan(plan, sim_config(), HpuVerbs(plugin(card), bridge(card)), card)
+    config = sim_config(warmup=WarmupConfig(**LOGGED_ORDERS))
+    drive_plan(plan, config, HpuVerbs(plugin(card), bridge(card)), card)
     assert "\n".join(card.log) == snapshot
 
 

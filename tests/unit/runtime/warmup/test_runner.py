@@ -8,15 +8,16 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import RangeSettings
-from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupConfig
+from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, MAX_SKIPPED, BucketPhase, WarmupReport
-from gaudi_runtime.engines.protocol import Progress
+from gaudi_runtime.engines.protocol import Progress, SamplingParams
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.serve import start_engine
 from tests.unit.runtime.configs import GIB, linear, sim_config
+from tests.unit.runtime.sim.reference import LOGGED_ORDERS
 from tests.unit.runtime.warmup.virtual import VirtualClock, announced, virtual_start
 
 
@@ -110,13 +111,42 @@ async def test_log_lines_are_those_that_users_grep_for(caplog: pytest.LogCapture
     assert any(line.startswith("Warmup finished in 0 secs") for line in lines)
 
 
-def capped(seconds: int, **script: object) -> WarmupReport:
+def capped(seconds: int, orders: dict[str, CaptureOrder] = LOGGED_ORDERS, **script: object) -> WarmupReport:
     """A warm-up of a simulated second per compile and capture, ended by its time budget; no real time passes."""
     clock = VirtualClock()
-    config = sim_config(
-        {"compileSeconds": 1, "captureSeconds": 1, **script}, warmup=WarmupConfig(time_budget_seconds=seconds)
-    )
-    return virtual_start(config, clock)
+    warmup = WarmupConfig(time_budget_seconds=seconds, **orders)
+    return virtual_start(sim_config({"compileSeconds": 1, "captureSeconds": 1, **script}, warmup=warmup), clock)
+
+
+async def test_cover_first_leaves_compiled_buckets_time_for_their_graphs() -> None:
+    report = capped(12, {})
+    assert report.prompt.warmed + report.decode.warmed == 6
+    assert (report.prompt.captured, report.decode.captured) == (report.prompt.warmed, report.decode.warmed)
+
+
+async def test_covering_set_is_compiled_whatever_the_time_budget() -> None:
+    report = capped(1, {}, slowAtBucket="prompt:1", slowSeconds=100)
+    assert (report.prompt.warmed, report.decode.warmed) == (1, 1)
+    assert (report.prompt.captured, report.decode.captured) == (1, 1)
+    assert (1, 512, 0) not in {tuple(each.bucket) for each in report.skipped}
+
+
+async def test_both_phases_take_turns_after_their_covering_sets() -> None:
+    report = capped(10, {})
+    assert (report.prompt.warmed, report.decode.warmed) == (2, 3)
+
+
+@pytest.mark.parametrize("orders", [{}, LOGGED_ORDERS], ids=["cover first", "as logged"])
+async def test_requests_are_padded_past_cold_buckets(orders: dict[str, CaptureOrder]) -> None:
+    clock = VirtualClock()
+    warmup = WarmupConfig(time_budget_seconds=6, **orders)
+    engine = SimEngine(sim_config({"compileSeconds": 1}, warmup=warmup), clock.sleep)
+    virtual_start(sim_config({"compileSeconds": 1}, warmup=warmup), clock, engine)
+    engine.start_serving()
+    for tokens in (10, 130, 300, 500):
+        _ = [chunk async for chunk in engine.generate([65] * tokens, SamplingParams(max_tokens=2))]
+    assert engine.counters.tallies
+    assert all((each.misses, each.compiles) == (0, 0) for each in engine.counters.tallies.values())
 
 
 async def test_time_budget_spent_in_capture_leaves_the_rest_without_graphs() -> None:
@@ -142,7 +172,7 @@ async def test_a_bucket_in_work_when_the_budget_ends_is_finished() -> None:
 async def test_compile_without_memory_leaves_its_bucket_cold_and_goes_on() -> None:
     report = start(sim_config({"oomAtCompile": "prompt:2"}))
     assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 3, 3)
-    assert [skipped.bucket for skipped in report.skipped] == [(1, 384, 0)]
+    assert [skipped.bucket for skipped in report.skipped] == [(1, 256, 0)]
     assert report.decode.captured == report.decode.planned
 
 

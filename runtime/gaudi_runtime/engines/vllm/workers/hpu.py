@@ -142,9 +142,9 @@ class HpuVerbs:
         `seeds` are the decode buckets by which sequences with drafts are padded, none without speculative decoding.
         """
         manager = self._runner.bucketing_manager
-        prompts, decodes = (FixedBuckets(sorted((b, q, n) for b, q, n in each)) for each in (prompt, decode))
+        prompts, decodes = _fixed(prompt), _fixed(decode)
         if seeds:
-            self._seeds = manager.seed_decode_buckets = FixedBuckets(sorted((b, q, n) for b, q, n in seeds))
+            self._seeds = manager.seed_decode_buckets = _fixed(seeds)
         # In place of the plugin's own planner: it also derives Dynamo's limit from the length of these lists.
         manager.generate_prompt_buckets = partial(setattr, manager, "prompt_buckets", prompts)
         manager.generate_decode_buckets = partial(setattr, manager, "decode_buckets", decodes)
@@ -157,6 +157,17 @@ class HpuVerbs:
         lost = losses(self._runner, PREPARED) or losses(self._runner.defragmenter, DEFRAGMENTER)
         planned = {"prompt": len(prompts), "decode": len(decodes), "degradations": lost}
         return {**planned, **self._plan_vision(lost)} if self._tower else planned
+
+    def use_warm(
+        self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]] = ()
+    ) -> dict[str, object]:
+        """Let the plugin look up these buckets alone: the part of the plan that is warm."""
+        # `_fallback_max_ctx` stays that of the whole plan: the plugin would cut the blocks of a larger batch to it.
+        manager = self._runner.bucketing_manager
+        manager.prompt_buckets, manager.decode_buckets = _fixed(prompt), _fixed(decode)
+        if seeds:
+            self._seeds = manager.seed_decode_buckets = _fixed(seeds)
+        return {}
 
     def _plan_vision(self, lost: list[str]) -> dict[str, object]:
         unknown = losses(getattr(self._runner.get_model(), "vision_bucket_manager", None), VISION_BUCKETS)
@@ -385,6 +396,10 @@ class HpuVerbs:
         """Bytes of all layers. Layers of a hybrid model share storages: each counts once."""
         storages = (each.untyped_storage() for each in _tensors(getattr(self._runner, "kv_caches", None) or ()))
         return sum({each.data_ptr(): int(each.nbytes()) for each in storages}.values())
+
+
+def _fixed(buckets: Sequence[Sequence[int]]) -> FixedBuckets:
+    return FixedBuckets(sorted((b, q, n) for b, q, n in buckets))
 
 
 def _refused(reason: str) -> Outcome:
