@@ -8,14 +8,15 @@ from gaudi_runtime.catalog.cards import Card, assumed
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR
 from gaudi_runtime.catalog.models.shape import Attention, ModelShape
-from gaudi_runtime.contract.config import ExecutionMode, QuantizationMethod
+from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, QuantizationMethod
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.graphs import phase_forecasts, phase_rates
 from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.memory import divide, total_memory
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Phases, Reason
-from gaudi_runtime.units import gib
+from gaudi_runtime.units import gib, plural
+from gaudi_runtime.warmup.cover_first import cover_first
 
 
 def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Forecast:
@@ -40,7 +41,7 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
         warmup_seconds=_warmup_seconds(inputs, phases),
         captures=inputs.captures,
         problems=(*problems, *_room_problems(inputs, memory), *impossible),
-        notes=tuple(_notes(inputs, shape, card, blocks)),
+        notes=(*_notes(inputs, shape, card, blocks), *_time_budget(inputs, plan, int(blocks.value))),
     )
 
 
@@ -156,6 +157,25 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
         yield UNMEASURED
     if card.rates is None:
         yield f"Nothing is known of graphs and times on card {card.name!r}: they show when the first pod warms up."
-    budget = inputs.warmup.time_budget_seconds
-    if budget is not None:
-        yield f"Buckets that warmup.timeBudgetSeconds = {budget} would leave out are counted as warmed."
+
+
+def _time_budget(inputs: ForecastInputs, plan: BucketPlan | None, kv_blocks: int) -> Iterator[str]:
+    """What a time budget leaves out, and what it does not."""
+    warmup = inputs.warmup
+    budget = warmup.time_budget_seconds
+    if budget is None:
+        return
+    yield f"Buckets that warmup.timeBudgetSeconds = {budget} would leave out are counted as warmed."
+    if plan is None:
+        return
+    orders = {BucketPhase.PROMPT: warmup.prompt_order, BucketPhase.DECODE: warmup.decode_order}
+    covering = [
+        plural(cover_first(plan, phase, inputs.limits, kv_blocks).covering, f"{phase} bucket")
+        for phase, order in orders.items()
+        if order is CaptureOrder.COVER_FIRST
+    ]
+    if covering:
+        yield (
+            f"Whatever the budget, warm-up compiles {' and '.join(covering)} first, which hold every shape of the "
+            "plan. Requests are padded to warm buckets alone."
+        )

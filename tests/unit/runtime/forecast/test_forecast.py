@@ -8,7 +8,13 @@ from gaudi_runtime.catalog.cards import CARDS, GAUDI2, GAUDI3, NONE
 from gaudi_runtime.catalog.figure import Confidence, Figure
 from gaudi_runtime.catalog.models.known import known_models
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
-from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, ParallelismConfig, QuantizationMethod
+from gaudi_runtime.contract.config import (
+    CaptureOrder,
+    ExecutionMode,
+    KvCacheDtype,
+    ParallelismConfig,
+    QuantizationMethod,
+)
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Reason
@@ -209,6 +215,14 @@ def test_time_budget_is_named_as_left_out() -> None:
     assert any(
         "timeBudgetSeconds = 60" in note for note in forecast(logged_with(time_budget_seconds=60), LLAMA, GAUDI2).notes
     )
+
+
+def test_covering_set_is_named_next_to_a_time_budget() -> None:
+    orders = {"prompt_order": CaptureOrder.MIN_TOKENS, "decode_order": CaptureOrder.MAX_BS}
+    covered = "warm-up compiles 1 prompt bucket and 1 decode bucket first"
+    assert any(covered in note for note in forecast(logged_with(time_budget_seconds=60), LLAMA, GAUDI2).notes)
+    logged = forecast(logged_with(time_budget_seconds=60, **orders), LLAMA, GAUDI2).notes
+    assert not any("first, which hold every shape" in note for note in logged)
 
 
 @settings(max_examples=40, deadline=None)
