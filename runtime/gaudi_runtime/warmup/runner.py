@@ -266,14 +266,11 @@ def _pad_to_warm(job: Job, cold: Cold) -> Cold:
         return cold
     warm = usable(job.plan, job.config.limits, cold)
     job.engine.use_warm(warm)
-    buckets = ((phase, bucket) for phase in BucketPhase for bucket in job.plan.of(phase))
-    unused = [each for each in buckets if each not in cold and each[1] not in warm.of(each[0])]
+    planned, used = ([(phase, each) for phase in BucketPhase for each in of(phase)] for of in (job.plan.of, warm.of))
+    unused = sorted(set(planned) - cold - set(used))
     job.progress.skipped([_left_out(*each, COLD_ROW) for each in unused])
-    log.warning(
-        "%d of %d buckets stayed cold. Requests are padded to larger ones, if a warm bucket holds them.",
-        len(cold),
-        len(job.plan.prompt) + len(job.plan.decode),
-    )
+    padded = "Requests are padded to larger ones, if a warm bucket holds them."
+    log.warning("%d of %d buckets stayed cold. %s", len(cold), len(planned), padded)
     return cold.union(unused)
 
 
