@@ -220,13 +220,24 @@ class Peers:
             hello = Hello.model_validate_json(await asyncio.wait_for(reader.readline(), self._pace.silence))
         except (ValidationError, ValueError, OSError, TimeoutError):
             return None
-        if hello.rank < self._topology.size and hello.config == self._config:
-            if self._complete.is_set():
-                self._miss(hello.rank, "it has restarted")
-                return None
-            return hello.rank
-        refused = "its configuration is another one" if hello.config != self._config else "there is no such rank"
-        send(writer, Order(refused=f"Rank {hello.rank} may not join this group: {refused}."))
+        refused = self._refusal(hello, writer)
+        if refused:
+            send(writer, Order(refused=f"Rank {hello.rank} may not join this group: {refused}."))
+            return None
+        if self._complete.is_set():
+            self._miss(hello.rank, "it has restarted")
+            return None
+        return hello.rank
+
+    def _refusal(self, hello: Hello, writer: asyncio.StreamWriter) -> str | None:
+        if hello.config != self._config:
+            return "its configuration is another one"
+        if hello.rank >= self._topology.size:
+            return "there is no such rank"
+        # A rank that restarts keeps the address of its pod. If a pod is lost, its connection breaks or falls silent.
+        member = self._writers.get(hello.rank)
+        if self._complete.is_set() and member and _host(member) != _host(writer):
+            return "a pod at another address has this rank"
         return None
 
     async def _listen(self, rank: int, reader: asyncio.StreamReader) -> str:
@@ -274,6 +285,10 @@ class Peers:
             for writer in self._writers.values():
                 send(writer, Order())
             await asyncio.sleep(self._pace.beat)
+
+
+def _host(writer: asyncio.StreamWriter) -> str:
+    return str(writer.get_extra_info("peername")[0])
 
 
 def free_port() -> int:

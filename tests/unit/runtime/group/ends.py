@@ -66,9 +66,9 @@ class End:
 
 
 @asynccontextmanager
-async def rank_by_hand(port: int, hello: Hello | None = None) -> AsyncIterator[End]:
-    """A connection to a leader, which hears `hello`."""
-    reader, writer = await asyncio.open_connection(HOST, port, limit=MOST_LINE_BYTES)
+async def rank_by_hand(port: int, hello: Hello | None = None, source: str = HOST) -> AsyncIterator[End]:
+    """Connect to a leader from the address `source`, and send it `hello`."""
+    reader, writer = await asyncio.open_connection(HOST, port, limit=MOST_LINE_BYTES, local_addr=(source, 0))
     end = End(reader, writer)
     if hello:
         end.say(hello)
