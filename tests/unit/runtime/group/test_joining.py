@@ -90,7 +90,7 @@ async def test_rank_that_restarts_in_a_complete_group_is_lost() -> None:
         assert await again.hung_up()
 
 
-async def test_pod_at_another_address_takes_no_rank_of_a_complete_group() -> None:
+async def test_pod_at_another_address_takes_no_rank_of_others() -> None:
     async with group() as (lead, (rank,)):
         async with rank_by_hand(lead.port, Hello(rank=1, config=DIGEST), source="127.0.0.3") as stranger:
             why = "Rank 1 may not join this group: a pod at another address has this rank."
