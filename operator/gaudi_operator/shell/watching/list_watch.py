@@ -11,7 +11,7 @@ import itertools
 import json
 import logging
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,8 +77,8 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class ListWatch:
-    """`seen` is called with every listed or changed object, `deleted` with the last version of one, `listed` at the end
-    of a list.
+    """Call `seen` with every listed or changed object, `deleted` with the last version of one, `listed` at the end of a
+    list. `clock` returns monotonic seconds; `pause` waits between attempts.
     """
 
     http: aiohttp.ClientSession
@@ -88,6 +88,8 @@ class ListWatch:
     listed: Listed
     seen: Seen
     deleted: Seen
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def follow(self) -> None:
         """List and watch until cancelled. The session counts requests and notes what fails."""
@@ -96,14 +98,14 @@ class ListWatch:
             try:
                 if version is None:
                     version = await self._list()
-                began = time.monotonic()
+                began = self.clock()
                 version = await self._watch(version)
-                if time.monotonic() - began < _SHORT_SECONDS:
+                if self.clock() - began < _SHORT_SECONDS:
                     raise Failed(version)
                 delays = iter(Forever())
             except Failed as failed:
                 version = failed.version
-                await asyncio.sleep(next(delays))
+                await self.pause(next(delays))
 
     async def _list(self) -> str:
         """Read all objects, page by page, and return the version of the list. What changes between pages is not in

@@ -207,10 +207,11 @@ def _with_texts_once(value: Any, deepest: int) -> Any:
     return value
 
 
-class _Parts:
-    """Parts of objects that were met lately, each kept once. Nobody changes what is kept."""
+class Parts:
+    """Parts of recent objects, each kept once. Callers do not change what is kept."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
+        """Keep at most so many parts and bytes; start again with none when there would be more."""
         self._most, self._most_bytes = most, most_bytes
         self._known: dict[tuple[Any, ...], Any] = {}
         self._bytes = 0
@@ -245,4 +246,4 @@ def _identity(value: Any) -> Any:
     return (type(value), value) if isinstance(value, int | None) else id(value)
 
 
-_PARTS = _Parts(2048, 16 * 2**20)
+_PARTS = Parts(2048, 16 * 2**20)

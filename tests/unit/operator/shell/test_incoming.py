@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, PVC, REPLICA_SET, RESOURCE, Kind
 from gaudi_operator.shell.watching.incoming import ListReader, kept
-from gaudi_operator.shell.watching.shares import OBJECT_BYTES
+from gaudi_operator.shell.watching.shares import OBJECT_BYTES, weight
 from tests.builders import Object
 
 
@@ -50,7 +50,10 @@ def is_kept(kind: Kind, manifest: Object) -> bool:
         (CONTROLLER_REVISION, [], False),
         (CONTROLLER_REVISION, [owner(controller=False)], False),
         (CONTROLLER_REVISION, [owner("StatefulSet", "apps/v1")], False),
+        (CONTROLLER_REVISION, [owner("GaudiInferenceClass")], False),
+        (CONTROLLER_REVISION, [owner("GaudiInferencf")], False),
         (REPLICA_SET, [owner(version="inference.gaudi.dev.evil/v1")], False),
+        (POD, [owner("ReplicaSetGroup", "example.com/v1")], False),
         (POD, [owner("ReplicaSet", "apps/v1")], True),
         (POD, [owner("StatefulSet", "apps/v1")], True),
         (POD, [], False),
@@ -70,6 +73,15 @@ def test_larger_than_any_of_ours_is_a_name(data: Object) -> None:
     # Of its content only digests are kept, so that a changed one is known.
     assert is_kept(CONFIG_MAP, some(CONFIG_MAP, owner(), data=data))
     assert is_kept(RESOURCE, some(RESOURCE, spec=data))
+
+
+def test_object_of_just_the_largest_weight_is_kept() -> None:
+    def padded(size: int) -> Object:
+        return some(CONTROLLER_REVISION, owner(), data={"a": "x" * size})
+
+    largest = OBJECT_BYTES - weight(padded(0))
+    assert is_kept(CONTROLLER_REVISION, padded(largest))
+    assert not is_kept(CONTROLLER_REVISION, padded(largest + 1))
 
 
 async def pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
@@ -112,6 +124,40 @@ async def test_objects_of_a_list_are_read_one_by_one(size: int) -> None:
     )
     assert await reader.whole() == {"kind": "L", "items": [None, None, None], "metadata": {"b": 1}}
     assert taken == [{"a": [1, 2]}, {}, 12]
+
+
+async def test_object_is_taken_before_the_next_one_is_read() -> None:
+    each = json.dumps({"a": "x" * 100})
+    content, came, ahead = f'{{"items": [{", ".join([each] * 50)}]}}', 0, list[int]()
+
+    async def one_by_one() -> AsyncIterator[bytes]:
+        nonlocal came
+        async for piece in pieces(content.encode(), 1):
+            came += 1
+            yield piece
+
+    def take(_: Object) -> None:
+        end = content.index("{", 1) + len(ahead) * len(f"{each}, ") + len(each)
+        ahead.append(came - end)
+
+    await ListReader(one_by_one(), take).whole()
+    assert 0 < max(ahead) < len(each)
+
+
+@pytest.mark.parametrize("name", ["item", "itemz", "itemsOfOthers"])
+async def test_only_the_items_of_a_list_are_taken(name: str) -> None:
+    taken: list[Any] = []
+    await ListReader(pieces(json.dumps({name: [1], "items": [2]}).encode(), 1000), taken.append).whole()
+    assert taken == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [('{"items": [', "the list ends in the midst of it"), ('{"items" 1}', ": is missing in the list")],
+)
+async def test_fault_of_a_list_is_named(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        await read(text.encode(), 3)
 
 
 @pytest.mark.parametrize(

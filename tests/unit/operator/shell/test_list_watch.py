@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -28,6 +28,7 @@ class Server:
         self.pages, self.watches = pages, watches
         self.asked: list[dict[str, str]] = []
         self.told: list[tuple[str, Any]] = []
+        self.timeouts: list[aiohttp.ClientTimeout] = []
         self.news = asyncio.Condition()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -67,15 +68,29 @@ class Server:
             await self.news.wait_for(holds)
 
 
+class Client:
+    """A session that notes the timeout of each request."""
+
+    def __init__(self, session: aiohttp.ClientSession, timeouts: list[aiohttp.ClientTimeout]) -> None:
+        """`timeouts` receives them."""
+        self._session, self._timeouts = session, timeouts
+
+    def get(self, url: str, *, timeout: aiohttp.ClientTimeout, params: Object) -> Any:
+        """Send one request."""
+        self._timeouts.append(timeout)
+        return self._session.get(url, timeout=timeout, params=params)
+
+
 @asynccontextmanager
-async def following(server: Server, kind: Kind = POD) -> AsyncIterator[Server]:
-    """Objects of a kind are followed in a namespace meanwhile."""
+async def following(server: Server, kind: Kind = POD, **injected: Any) -> AsyncIterator[Server]:
+    """Follow the objects of a kind in a namespace. `injected` are the clock and the pause of the ListWatch."""
     app = web.Application()
     app.router.add_get(f"/api/v1/namespaces/blue/{kind.plural}", server.answer)
     async with TestServer(app) as http, aiohttp.ClientSession() as session:
         url = str(http.make_url("")).rstrip("/")
+        client = cast("aiohttp.ClientSession", Client(session, server.timeouts))
         calls = [partial(told, server, what) for what in ("seen", "gone")]
-        task = asyncio.create_task(ListWatch(session, url, kind, "blue", server.listed, *calls).follow())
+        task = asyncio.create_task(ListWatch(client, url, kind, "blue", server.listed, *calls, **injected).follow())
         yield server
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -120,6 +135,49 @@ async def test_watches_that_end_at_once_are_taken_up_later() -> None:
     async with following(Server([page()], [ended, ended, [event("ADDED", "a", 10)]])) as server:
         await server.until(lambda: ("seen", "a") in server.told)
         assert asyncio.get_running_loop().time() - began > 0.6
+
+
+async def test_delays_begin_again_after_a_watch_that_lasted() -> None:
+    ended: Pieces = [event("BOOKMARK", "", 9)]
+    # When each watch begins and ends: two end at once, one after a second, one at once, and the last stays open.
+    seconds = iter([0.0, 0.5, 10.0, 10.5, 20.0, 21.0, 30.0, 30.5, 40.0])
+    delays: list[float] = []
+
+    async def pause(delay: float) -> None:
+        delays.append(delay)
+
+    server = Server([page()], [ended, ended, ended, ended, [event("ADDED", "a", 10)]])
+    async with following(server, clock=lambda: next(seconds), pause=pause):
+        await server.until(lambda: ("seen", "a") in server.told)
+    first, second = islice(Forever(), 2)
+    assert delays == [first, second, first]
+
+
+async def test_list_and_its_connection_have_a_timeout() -> None:
+    async with following(Server([page()], [EMPTY])) as server:
+        await server.until(lambda: len(server.told) == 1)
+    timeout = server.timeouts[0]
+    assert timeout.total is not None
+    assert timeout.sock_connect is not None
+    assert 0 < timeout.sock_connect < timeout.total
+
+
+async def test_watch_times_out_after_the_server_has_ended_it() -> None:
+    async with following(Server([page()], [[event("ADDED", "a", 8)]])) as server:
+        await server.until(lambda: ("seen", "a") in server.told)
+    timeout, server_timeout = server.timeouts[1], int(server.asked[1]["timeoutSeconds"])
+    assert timeout.total is not None
+    assert server_timeout < timeout.total < 2 * server_timeout
+
+
+async def test_silent_watch_times_out_after_a_missed_bookmark() -> None:
+    async with following(Server([page()], [[event("ADDED", "a", 8)]])) as server:
+        await server.until(lambda: ("seen", "a") in server.told)
+    timeout, bookmarks = server.timeouts[1], 60
+    assert server.asked[1]["allowWatchBookmarks"] == "true"
+    assert timeout.sock_connect is not None
+    assert timeout.sock_read is not None
+    assert timeout.sock_connect < bookmarks < timeout.sock_read < 2 * bookmarks
 
 
 async def test_watch_goes_on_from_the_list_and_tells_of_changes() -> None:

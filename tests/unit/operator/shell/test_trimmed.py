@@ -1,6 +1,7 @@
 """What is kept of an object is what somebody reads, and equal texts are kept once."""
 
 import json
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -21,7 +22,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
-from gaudi_operator.shell.watching.trimmed import from_json, same_but_for_version, trimmed
+from gaudi_operator.shell.watching.trimmed import Parts, from_json, same_but_for_version, trimmed
 from tests.unit.operator.core.test_children_as_written import EXAMPLES, children
 
 _PROBE = {"name": "runtime", "ports": [{"name": "status"}], "image": "registry.test/runtime:1"}
@@ -87,6 +88,42 @@ def test_what_is_kept_of_a_template_is_what_came(one: Any, other: Any) -> None:
     for value in (one, other, one):
         kept = trimmed(CONTROLLER_REVISION, read(CONTROLLER_REVISION, data=value))
         assert json.dumps(kept["data"]) == json.dumps(value)
+
+
+def test_parts_are_kept_up_to_their_number() -> None:
+    parts = Parts(2, 2**20)
+    first, second = parts.once(["a"], 40), parts.once(["b"], 40)
+    assert parts.once(["a"], 40) is first
+    third = parts.once(["c"], 40)
+    assert parts.once(["c"], 40) is third
+    assert parts.once(["b"], 40) is not second
+
+
+@pytest.mark.parametrize(
+    ("part", "three_fit"),
+    [
+        (lambda name: [name * 1000], 4000),
+        (lambda name: {"a": name * 1000}, 5000),
+        (lambda name: [name, *range(125)], 7500),
+    ],
+)
+def test_parts_are_kept_up_to_their_bytes(part: Callable[[str], Any], three_fit: int) -> None:
+    parts = Parts(100, three_fit)
+
+    def keep(names: str) -> list[Any]:
+        return [parts.once(part(name), 40) for name in names]
+
+    def same(some: list[Any], others: list[Any]) -> bool:
+        return [id(each) for each in some] == [id(each) for each in others]
+
+    first = keep("abc")
+    assert same(keep("abc"), first)
+    # The fourth takes the place of the first three, and three more fit next to it.
+    second = keep("defg")
+    assert same(keep("defg"), second)
+    keep("h")
+    assert not same(keep("d"), second[:1])
+    assert not same(keep("a"), first[:1])
 
 
 def test_what_is_nested_deeper_than_anything_of_ours_stays() -> None:

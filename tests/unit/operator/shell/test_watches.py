@@ -67,6 +67,27 @@ async def test_kind_that_is_listed_again_fails_no_more(caplog: pytest.LogCapture
     assert "pods can be watched again." in caplog.messages
 
 
+def counted(watching: WatchSession, verb: str, code: int) -> float | None:
+    """How many requests for pods were counted with this verb and status code."""
+    labels = {"verb": verb, "resource": "pods", "code": str(code)}
+    return watching.metrics.registry.get_sample_value("gaudi_operator_api_requests_total", labels)
+
+
+@pytest.mark.parametrize("status", [200, 403])
+async def test_lists_are_counted_by_their_status(status: int) -> None:
+    watching = session()
+    await answered(watching, {"metadata": {"resourceVersion": "7"}, "items": []}, status)
+    assert counted(watching, "list", status) == 1
+
+
+async def test_watch_is_counted_as_such_and_not_read() -> None:
+    watching, taken = listening()
+    event = {"type": "ADDED", "object": {}}
+    assert await answered(watching, event, watch="true") == event
+    assert taken == []
+    assert counted(watching, "watch", 200) == 1
+
+
 def listening() -> tuple[WatchSession, list[tuple[Any, ...]]]:
     """A session, and its calls: each object of a list, and the end of the list."""
     taken: list[tuple[Any, ...]] = []
@@ -82,8 +103,10 @@ async def test_children_wait_for_the_resources_of_each_namespace() -> None:
     assert watching.resources_listed.is_set()
 
 
-async def answered(watching: WatchSession, body: object, status: int = 200, path: str = POD.path(None)) -> object:
-    """What kopf reads when it lists a kind and the API server answers with `body`."""
+async def answered(
+    watching: WatchSession, body: object, status: int = 200, path: str = POD.path(None), **query: str
+) -> object:
+    """Return what kopf reads when it requests a kind and the API server answers with `body`."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.json_response(body, status=status)
@@ -93,6 +116,6 @@ async def answered(watching: WatchSession, body: object, status: int = 200, path
     async with (
         TestServer(app) as server,
         aiohttp.ClientSession(middlewares=(watching,), response_class=Answer) as session,
-        session.get(server.make_url(path)) as response,
+        session.get(server.make_url(path), params=query) as response,
     ):
         return await response.json()
