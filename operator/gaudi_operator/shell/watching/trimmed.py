@@ -185,15 +185,13 @@ def _copied(kind: Kind, name: str) -> Callable[[Any, int], Any]:
 
 
 def same_but_for_version(one: Manifest, other: Manifest) -> bool:
-    """Whether two trimmed versions of an object say the same."""
-    return all(one.get(name) == other.get(name) for name in ("spec", "status", "data")) and _unversioned(
-        one
-    ) == _unversioned(other)
+    """Return True if two trimmed versions of an object differ in nothing but the version."""
+    return _unversioned(one) == _unversioned(other)
 
 
 def _unversioned(manifest: Manifest) -> dict[str, Any]:
-    rest = {name: each for name, each in manifest.items() if name not in ("spec", "status", "data", "metadata")}
-    return {**rest, **{name: each for name, each in manifest["metadata"].items() if name != "resourceVersion"}}
+    metadata = {name: each for name, each in manifest["metadata"].items() if name != "resourceVersion"}
+    return {**manifest, "metadata": metadata}
 
 
 def _with_texts_once(value: Any, deepest: int) -> Any:

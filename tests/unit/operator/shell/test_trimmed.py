@@ -126,11 +126,40 @@ def test_parts_are_kept_up_to_their_bytes(part: Callable[[str], Any], three_fit:
     assert not same(keep("a"), first[:1])
 
 
-def test_what_is_nested_deeper_than_anything_of_ours_stays() -> None:
-    deep: Any = "end"
-    for _ in range(800):
-        deep = [deep]
-    assert trimmed(RESOURCE, {"kind": "", "metadata": {}, "spec": deep})["spec"] == deep
+def test_equal_parts_of_two_specs_are_kept_once() -> None:
+    one, other = (trimmed(RESOURCE, read(RESOURCE, spec={"limits": {"maxModelLen": 4096}})) for _ in range(2))
+    assert one["spec"]["limits"] is other["spec"]["limits"]
+
+
+def test_numbers_and_truths_are_different_parts() -> None:
+    parts = Parts(100, 2**20)
+    kept = [parts.once(value, 40) for value in ([1], [True], [0], [False], [None])]
+    assert json.dumps(kept) == "[[1], [true], [0], [false], [null]]"
+
+
+def nested(value: Any, levels: int, kind: type) -> Any:
+    for _ in range(levels):
+        value = [value] if kind is list else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("kind", [list, dict])
+@pytest.mark.parametrize("field", ["spec", "status"])
+def test_what_is_nested_deeper_than_anything_of_ours_stays(field: str, kind: type) -> None:
+    deep = nested("end", 800, kind)
+    assert trimmed(RESOURCE, {"kind": "", "metadata": {}, field: deep})[field] == deep
+
+
+@pytest.mark.parametrize("kind", [list, dict])
+@pytest.mark.parametrize("field", ["spec", "status"])
+def test_texts_in_many_levels_are_kept_once(field: str, kind: type) -> None:
+    texts = []
+    for _ in range(2):
+        value = trimmed(RESOURCE, read(RESOURCE, **{field: nested("the end", 30, kind)}))[field]
+        for _ in range(30):
+            value = value[0] if kind is list else value["a"]
+        texts.append(value)
+    assert texts[0] is texts[1]
 
 
 def test_another_version_of_the_same_is_known() -> None:
@@ -141,20 +170,31 @@ def test_another_version_of_the_same_is_known() -> None:
     assert not same_but_for_version(two, three)
 
 
+@pytest.mark.parametrize("field", ["status", "data", "immutable"])
+def test_change_of_any_field_is_a_difference(field: str) -> None:
+    one, other = read(RESOURCE, 1, **{field: {"a": "b"}}), read(RESOURCE, 2, **{field: {"a": "c"}})
+    assert not same_but_for_version(trimmed(RESOURCE, one), trimmed(RESOURCE, other))
+
+
 def test_another_annotation_is_a_difference() -> None:
     one, two = read(RESOURCE, 1), read(RESOURCE, 2)
     two["metadata"]["annotations"] = {"a": "b"}
     assert not same_but_for_version(trimmed(RESOURCE, one), trimmed(RESOURCE, two))
 
 
+def as_sent(manifest: dict[str, Any]) -> bytes:
+    """The JSON of the API server, which has no blanks."""
+    return json.dumps(manifest, separators=(",", ":")).encode()
+
+
 def test_what_is_read_of_json_is_what_is_kept() -> None:
     pod = read(POD, spec={"containers": [_PROBE], "nodeName": "n"}, status={"phase": "Running"})
-    assert from_json(POD, json.dumps(pod).encode()) == trimmed(POD, pod)
+    assert from_json(POD, as_sent(pod)) == trimmed(POD, pod)
 
 
 def test_object_that_is_none_of_its_kind_stays() -> None:
     strange = read(POD, spec={"containers": "none"})
-    assert from_json(POD, json.dumps(strange).encode()) == trimmed(POD, strange) == strange
+    assert from_json(POD, as_sent(strange)) == trimmed(POD, strange) == strange
 
 
 @pytest.mark.parametrize("text", [b"{", b"5", b"\xff"])
@@ -183,6 +223,12 @@ def test_resource_annotation_that_nothing_reads_shows_as_change() -> None:
         kept.append(trimmed(RESOURCE, resource))
     assert not same_but_for_version(*kept)
     assert len(str(kept)) < 2**12
+
+
+def test_resource_annotations_that_are_read_are_kept_as_they_are() -> None:
+    resource = read(RESOURCE)
+    resource["metadata"]["annotations"] = {"inference.gaudi.dev/restarted": "now"}
+    assert trimmed(RESOURCE, resource)["metadata"]["annotations"] == {"inference.gaudi.dev/restarted": "now"}
 
 
 def test_of_a_pod_only_annotations_are_kept_that_are_read() -> None:
