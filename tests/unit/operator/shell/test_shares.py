@@ -1,15 +1,17 @@
-"""The log lines about objects that the store does not keep."""
+"""The memory that objects may take, and the log lines about those that the store does not keep."""
 
 import logging
+from typing import Any
 
 import pytest
 
-from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, SERVICE
+from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.watching.incoming import kept
 from gaudi_operator.shell.watching.shares import OBJECT_BYTES, PODS_BYTES, SHARE_BYTES, Shares
 from gaudi_operator.shell.watching.store import Key, Store
 from tests.unit.operator.shell.test_incoming import owner, some
-from tests.unit.operator.shell.test_store import manifest, store_of
+from tests.unit.operator.shell.test_store import NOW, manifest, store_of
 
 KEY = Key("ns", "tiny")
 
@@ -41,6 +43,12 @@ def test_pods_have_a_share_of_their_own(caplog: pytest.LogCaptureFixture) -> Non
     assert caplog.messages == [ignored("64", "Pod")]
 
 
+def test_object_that_is_not_held_gives_nothing_back() -> None:
+    shares = Shares()
+    shares.give_back(SERVICE, "unknown")
+    assert not shares.take(None, SERVICE, "a", SHARE_BYTES + 1)
+
+
 def test_object_that_is_too_large_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * OBJECT_BYTES}))
     assert caplog.messages == [
@@ -63,3 +71,74 @@ def test_deletions_of_ten_thousand_objects_are_remembered() -> None:
         store.remove(manifest(SERVICE, str(number), 2, "r"))
     assert store.put(manifest(SERVICE, "1", 1, "r")) is None
     assert store.put(manifest(SERVICE, "0", 1, "r")) == KEY
+
+
+def full(name: str, owner: str, version: int = 1) -> dict[str, Any]:
+    """A quarter of the share of a resource."""
+    return manifest(CONTROLLER_REVISION, name, version, owner, data={"x": "x" * (SHARE_BYTES // 4 - 5000)})
+
+
+def revisions(store: Store) -> set[str]:
+    observed = store.observe(KEY, {}, NOW)
+    assert observed is not None
+    return {each["metadata"]["uid"] for each in observed.revisions}
+
+
+def test_objects_beyond_the_share_of_a_resource_are_dropped() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "r") for name in "abcde"))
+    assert revisions(store) == set("abcd")
+    # Pods have a share of their own, and others theirs.
+    assert store.put(manifest(POD, "p", 1, "mine")) == KEY
+
+
+def test_object_that_outgrows_the_share_is_forgotten() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), manifest(CONTROLLER_REVISION, "a", 1, "r"))
+    store.put(manifest(CONTROLLER_REVISION, "a", 2, "r", data={"x": "x" * SHARE_BYTES}))
+    assert revisions(store) == set()
+
+
+def test_resource_that_comes_takes_its_objects_out_of_the_common_share() -> None:
+    store = store_of(*(full(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
+    stray = full("stray", "forged")
+    assert store.put(stray) == KEY
+    assert store.find(stray) is not None
+
+
+def test_object_takes_its_share_once_and_gives_it_back() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "r") for name in "abcd"), full("a", "r", 2))
+    assert revisions(store) == set("abcd")
+    store.remove(full("b", "r", 3))
+    store.put(full("e", "r"))
+    assert revisions(store) == set("acde")
+
+
+def test_objects_without_a_resource_share_one_share() -> None:
+    store = Store()
+    for number in range(8):
+        stray = full(str(number), "r")
+        stray["metadata"]["labels"][NAME_LABEL] = f"nothing-{number}"
+        assert bool(store.put(stray)) is (number < 4)
+
+
+def test_objects_that_name_another_owner_take_nothing_of_the_resource() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "forged") for name in "abcde"), full("mine", "r"))
+    assert revisions(store) == {"mine"}
+
+
+def test_object_that_came_before_its_resource_is_the_resources_own() -> None:
+    store = store_of(*(full(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
+    assert revisions(store) == set("abcd")
+    store.put(manifest(CONTROLLER_REVISION, "stray", 1, "forged"))
+    assert store.get(KEY, CONTROLLER_REVISION, "controllerrevisions-stray") is not None
+
+
+def test_objects_that_outlive_their_resources_share_one_share() -> None:
+    store = Store()
+    for name in "abc":
+        resource = manifest(RESOURCE, name, 1)
+        store.put(resource)
+        for number in range(4):
+            store.put(full(f"{name}{number}", name))
+        store.remove({**resource, "metadata": {**resource["metadata"], "resourceVersion": "2"}})
+    left = (store.find(full(f"{name}{number}", name)) for name in "abc" for number in range(4))
+    assert sum(each is not None for each in left) == 4

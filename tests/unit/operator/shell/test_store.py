@@ -7,7 +7,6 @@ import pytest
 
 from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL, WORKER_INDEX_LABEL
 from gaudi_operator.shell.kinds import (
-    CONTROLLER_REVISION,
     LEADER_WORKER_SET,
     POD,
     REPLICA_SET,
@@ -16,7 +15,6 @@ from gaudi_operator.shell.kinds import (
     STATEFUL_SET,
     Kind,
 )
-from gaudi_operator.shell.watching.shares import SHARE_BYTES
 from gaudi_operator.shell.watching.store import Key, Store
 from tests.unit.operator.shell.threads import BEFORE, counted_meanwhile
 
@@ -62,7 +60,7 @@ def test_newer_version_replaces_and_wakes() -> None:
 
 def test_same_and_older_versions_are_no_news() -> None:
     store = store_of(manifest(SERVICE, "s", 10, "r"))
-    assert store.put(manifest(SERVICE, "s", 10, "r")) is None
+    assert store.put(manifest(SERVICE, "s", 10, "r", spec="other")) is None
     assert store.put(manifest(SERVICE, "s", 9, "r", spec="old")) is None
 
 
@@ -206,6 +204,23 @@ def test_sweep_spares_what_was_made_after_the_list() -> None:
     assert store.sweep(POD, None, set(), version=10) == set()
 
 
+def test_sweep_forgets_what_vanished_with_the_version_of_the_list() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "p", 10, "mine"))
+    assert store.sweep(POD, None, set(), version=10) == {KEY}
+
+
+def test_list_of_one_namespace_forgets_what_vanished_there() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "p", 1, "mine"))
+    assert take_list(store, POD, "ns", [], version=10) == {KEY}
+    assert store.get(KEY, POD, "pods-p") is None
+
+
+def test_pods_that_a_list_no_longer_holds_are_no_doubt() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "p", 1, "mine"))
+    take_list(store, POD, None, [], version=10)
+    assert not store.doubted
+
+
 def test_sweep_of_one_namespace_spares_the_others() -> None:
     store = store_of(manifest(POD, "p", 1, "mine"))
     assert store.sweep(POD, "elsewhere", set(), version=10) == set()
@@ -293,61 +308,3 @@ def test_resources_are_counted_while_others_are_seen() -> None:
         store.put(manifest(RESOURCE, str(number), number))
 
     assert counted_meanwhile(store.resources, see) >= BEFORE
-
-
-def full(name: str, owner: str, version: int = 1) -> dict[str, Any]:
-    """A quarter of the share of a resource."""
-    return manifest(CONTROLLER_REVISION, name, version, owner, data={"x": "x" * (SHARE_BYTES // 4 - 5000)})
-
-
-def kept(store: Store) -> set[str]:
-    observed = store.observe(KEY, {}, NOW)
-    assert observed is not None
-    return {each["metadata"]["uid"] for each in observed.revisions}
-
-
-def test_objects_beyond_the_share_of_a_resource_are_dropped() -> None:
-    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "r") for name in "abcde"))
-    assert kept(store) == set("abcd")
-    # Pods have a share of their own, and others theirs.
-    assert store.put(manifest(POD, "p", 1, "mine")) == KEY
-
-
-def test_object_takes_its_share_once_and_gives_it_back() -> None:
-    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "r") for name in "abcd"), full("a", "r", 2))
-    assert kept(store) == set("abcd")
-    store.remove(full("b", "r", 3))
-    store.put(full("e", "r"))
-    assert kept(store) == set("acde")
-
-
-def test_objects_without_a_resource_share_one_share() -> None:
-    store = Store()
-    for number in range(8):
-        stray = full(str(number), "r")
-        stray["metadata"]["labels"][NAME_LABEL] = f"nothing-{number}"
-        assert bool(store.put(stray)) is (number < 4)
-
-
-def test_objects_that_name_another_owner_take_nothing_of_the_resource() -> None:
-    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "forged") for name in "abcde"), full("mine", "r"))
-    assert kept(store) == {"mine"}
-
-
-def test_object_that_came_before_its_resource_is_the_resources_own() -> None:
-    store = store_of(*(full(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
-    assert kept(store) == set("abcd")
-    store.put(manifest(CONTROLLER_REVISION, "stray", 1, "forged"))
-    assert store.get(KEY, CONTROLLER_REVISION, "controllerrevisions-stray") is not None
-
-
-def test_objects_that_outlive_their_resources_share_one_share() -> None:
-    store = Store()
-    for name in "abc":
-        resource = manifest(RESOURCE, name, 1)
-        store.put(resource)
-        for number in range(4):
-            store.put(full(f"{name}{number}", name))
-        store.remove({**resource, "metadata": {**resource["metadata"], "resourceVersion": "2"}})
-    left = (store.find(full(f"{name}{number}", name)) for name in "abc" for number in range(4))
-    assert sum(each is not None for each in left) == 4
