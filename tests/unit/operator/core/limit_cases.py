@@ -29,6 +29,7 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"hostPaths": ["/data"]}, {"model": FOLDER}, "spec.model.source.hostPath /models/a "),
     ({"runtimeClasses": []}, {"pod": {"runtimeClassName": "kata"}}, "spec.pod.runtimeClassName kata "),
     ({"serviceAccounts": ["a"]}, {"pod": {"serviceAccountName": "b"}}, "spec.pod.serviceAccountName b "),
+    ({"serviceAccounts": ["team"]}, {"pod": {"serviceAccountName": "team-b"}}, "spec.pod.serviceAccountName team-b "),
     ({"nodeSelector": {"pool": "a"}}, {"pod": {"nodeSelector": {"pool": "b"}}}, "spec.pod.nodeSelector pool "),
     ({"nodeSelector": {"pool": "a"}}, {}, "spec.pod.nodeSelector pool "),
     (
@@ -37,6 +38,7 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "spec.pod.tolerations gpu ",
     ),
     ({"environmentVariables": ["HF_*"]}, {"engine": {"env": [{"name": "A", "value": "b"}]}}, "spec.engine.env A "),
+    ({"environmentVariables": ["AB"]}, {"engine": {"env": [{"name": "ABC", "value": "b"}]}}, "spec.engine.env ABC "),
     (
         {"environmentVariables": ["HF_*"]},
         {"engine": {"env": [{"name": "HOME", "value": "/x"}]}},
@@ -130,6 +132,7 @@ WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"tolerations": [CONTROL_PLANE]}, {"pod": {"tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}]}}),
     ({"annotationPrefixes": [SAFE_TO_EVICT]}, {"pod": {"annotations": {SAFE_TO_EVICT: "false"}}}),
     ({"environmentVariables": ["PYTHON*"]}, {"engine": {"env": [{"name": "PYTHONHASHSEED", "value": "0"}]}}),
+    ({"environmentVariables": ["AB"]}, {"engine": {"env": [{"name": "AB", "value": "0"}]}}),
     ({"environmentVariables": []}, {"engine": {**VLLM, "settings": {"OMP_NUM_THREADS": "2"}}}),
     ({"extraArguments": ["--of-a-plugin"]}, {"engine": {**VLLM, "extraArgs": ["--of-a-plugin=1"]}}),
     ({"trustRemoteCode": False}, {"engine": {**VLLM, "settings": {"--trust-remote-code": "false"}}}),

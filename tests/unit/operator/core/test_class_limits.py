@@ -170,6 +170,31 @@ def test_forged_inputs_hide_nothing(limits: dict[str, Any], spec: dict[str, Any]
     assert problem.message.startswith(field)
 
 
+@pytest.mark.parametrize(
+    ("limits", "forged_inputs", "field"),
+    [
+        (
+            {"trustRemoteCode": False},
+            {"engine": {"settings": {"--trust-remote-code": "true"}}},
+            "spec.engine.settings --trust-remote-code ",
+        ),
+        (
+            {"maxStallTimeoutSeconds": 3600},
+            {"stallTimeoutSeconds": 7200},
+            "spec.readiness.stallTimeoutSeconds 7200 ",
+        ),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_inputs_of_a_revision_are_limited_too(
+    limits: dict[str, Any], forged_inputs: dict[str, Any], field: str
+) -> None:
+    revision = desired_revision(inference(), (), DEFAULTS)
+    problem = judged(limits, replace(revision, inputs={**revision.inputs, **forged_inputs}))
+    assert problem is not None
+    assert problem.message.startswith(field)
+
+
 def test_unreadable_configuration_is_refused_where_a_class_limits() -> None:
     forged = replace(desired_revision(inference(), (), DEFAULTS), config='{"engine": {"settings": 7}}')
     problem = judged({}, forged)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
-from gaudi_operator.core.admission.classes import Platform, filled, platform_of, selects
+from gaudi_operator.core.admission.classes import Platform, asks_for_labels, filled, platform_of, selects
 from gaudi_operator.core.observed import Observed
 from tests.builders import Object
 from tests.unit.operator.core.gaudi_classes import gaudi_class
@@ -78,12 +78,33 @@ def test_class_of_another_controller_is_served_elsewhere() -> None:
 
 
 def test_class_of_a_newer_release_is_not_guessed_at() -> None:
-    assert reason(gaudi_class(limits={"maxReplicas": "few"}), className="gold") == "ClassUnreadable"
+    found = platform(gaudi_class(limits={"maxReplicas": "few"}), className="gold").problem
+    assert found is not None
+    assert found.reason == "ClassUnreadable"
+    assert found.message.startswith("Class gold has fields or values that this operator does not know")
+
+
+def test_class_that_is_refused_is_still_named_with_its_limits() -> None:
+    found = platform(FOR_CHAT, labels={"team": "search"}, className="chat")
+    assert found.name == "chat"
+    assert found.says is not None
+
+
+@pytest.mark.parametrize(("classes", "asks"), [((), False), ((DEFAULT,), False), ((DEFAULT, FOR_CHAT), True)])
+def test_labels_of_namespaces_are_read_if_a_class_selects(classes: tuple[Object, ...], asks: bool) -> None:
+    assert asks_for_labels(Observed(resource(), classes=classes)) is asks
 
 
 @pytest.mark.parametrize(
     ("operator", "values", "holds"),
-    [("In", ["chat"], True), ("NotIn", ["chat"], False), ("Exists", [], True), ("DoesNotExist", [], False)],
+    [
+        ("In", ["chat"], True),
+        ("In", ["chats", "cha"], False),
+        ("NotIn", ["chat"], False),
+        ("NotIn", ["chats", "cha"], True),
+        ("Exists", [], True),
+        ("DoesNotExist", [], False),
+    ],
 )
 def test_namespaces_are_selected_as_kubernetes_does(operator: str, values: list[str], holds: bool) -> None:
     said = {"matchExpressions": [{"key": "team", "operator": operator, "values": values}]}
@@ -145,6 +166,13 @@ def test_what_is_left_out_is_filled_in() -> None:
 )
 def test_what_the_spec_says_or_has_no_use_for_stays(spec: dict[str, Any], path: str) -> None:
     assert path not in given(**spec)
+
+
+def test_user_of_the_cluster_is_filled_in() -> None:
+    says = platform(gaudi_class(default=True, defaults={"userFromCluster": True}))
+    found = filled(inference(), says)
+    assert found.values == {"pod.userFromCluster": True}
+    assert found.inference.spec.pod.user_from_cluster
 
 
 def test_filled_spec_has_the_values() -> None:
