@@ -122,6 +122,13 @@ async def test_answer_that_breaks_off_is_counted_once() -> None:
     assert (house.answered(GENERATING, 200), house.answered(GENERATING, 500)) == (1, None)
 
 
+async def test_other_method_is_refused_with_the_right_one() -> None:
+    answer = await House(theirs).client.get(GENERATING)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    error = answer.json()["error"]
+    assert (error["message"], error["type"]) == ("/v1/completions is asked by POST.", "invalid_request_error")
+
+
 async def test_paths_that_nobody_knows_are_counted_together() -> None:
     house = House(theirs)
     for path in ("/a", "/b"):

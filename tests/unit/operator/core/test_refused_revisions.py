@@ -1,0 +1,67 @@
+"""What an installation or a class refuses after it was allowed, with the exact sentences."""
+
+from dataclasses import replace
+
+from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
+from gaudi_operator.core.admission.checks import first_violation, groups_are_not_served, revision_is_not_allowed
+from gaudi_operator.core.admission.classes import NO_CLASS, Platform
+from gaudi_operator.core.admission.pod_policy import PodPolicy
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.rollout.revision import desired_revision
+from gaudi_runtime.errors import Problem
+from tests.unit.operator.core.gaudi_classes import gaudi_class
+from tests.unit.operator.core.resources import ANY_HOST_PATH, DEFAULTS, inference, resource
+
+WITHOUT_SIMULATION = replace(DEFAULTS, allow_simulation=False)
+SIMULATED = inference(engine={"name": "sim"})
+
+
+def policy(platform: Platform) -> PodPolicy:
+    return PodPolicy("models", ANY_HOST_PATH, platform, "tiny", SIMULATED.spec)
+
+
+def test_simulated_revision_is_refused_once_simulation_is_not_allowed() -> None:
+    revision = desired_revision(SIMULATED, (), DEFAULTS)
+    assert revision_is_not_allowed(revision, policy(NO_CLASS), WITHOUT_SIMULATION) == Problem(
+        "SimulationNotAllowed",
+        f"Revision {revision.name} has the sim engine, which this installation does not allow: it gets no more pods. "
+        "Change the spec, or spec.rollout.revision where it is pinned, or have the operator installed with "
+        "allowSimulation.",
+    )
+
+
+def test_revision_that_a_class_forbids_says_what_to_change() -> None:
+    revision = desired_revision(SIMULATED, (), DEFAULTS)
+    gold = Platform("gold", GaudiInferenceClass.model_validate(gaudi_class(limits={"images": ["other.test/"]})).spec)
+    found, cause = revision_is_not_allowed(revision, policy(gold), DEFAULTS), policy(gold).why_not(revision)
+    assert cause is not None
+    assert found == Problem(
+        cause.reason,
+        f"Revision {revision.name} gets no more pods: {cause.message} Change the spec, or spec.rollout.revision where "
+        "it is pinned.",
+    )
+
+
+def test_group_without_its_controller_names_what_to_install() -> None:
+    spec = {"parallelism": {"tensor": 8, "nodes": 2}}
+    observed = Observed(resource(**spec), groups_served=False)
+    assert groups_are_not_served(inference(**spec), observed) == Problem(
+        "LeaderWorkerSetMissing",
+        "spec.parallelism.nodes is 2, and this cluster has no LeaderWorkerSets: install the LeaderWorkerSet controller "
+        "(lws.sigs.k8s.io) in version 0.9 or newer. It is seen within seconds.",
+    )
+
+
+def test_group_on_a_cluster_with_its_controller_is_served() -> None:
+    spec = {"parallelism": {"tensor": 8, "nodes": 2}}
+    assert groups_are_not_served(inference(**spec), Observed(resource(**spec), groups_served=True)) is None
+
+
+def test_spec_is_judged_again_for_another_installation() -> None:
+    asked = inference(engine={"name": "sim"})
+    assert first_violation(asked, DEFAULTS) is None
+    assert first_violation(asked, WITHOUT_SIMULATION) == Problem(
+        "SimulationNotAllowed",
+        "spec.engine.name is sim, which answers without a model, and this installation does not allow that: use vllm "
+        "or torch, or have the operator installed with allowSimulation.",
+    )
