@@ -97,7 +97,7 @@ def test_object_that_outgrows_the_share_is_forgotten() -> None:
     assert revisions(store) == set()
 
 
-def test_resource_that_comes_takes_its_objects_out_of_the_common_share() -> None:
+def test_resource_takes_its_objects_out_of_the_common_share() -> None:
     store = store_of(*(full(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
     stray = full("stray", "forged")
     assert store.put(stray) == KEY
