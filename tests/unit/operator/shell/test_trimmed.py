@@ -63,7 +63,8 @@ def test_what_an_autoscaler_asks_for_is_kept() -> None:
 
 
 def test_status_of_a_resource_is_kept_whole() -> None:
-    assert trimmed(RESOURCE, read(RESOURCE, status={"phase": "Serving", "other": 1}))["status"]["other"] == 1
+    status = {"phase": "Serving", "other": 1, "texts": ["one", {"two": "three"}]}
+    assert trimmed(RESOURCE, read(RESOURCE, status=status))["status"] == status
 
 
 def test_equal_texts_are_kept_once() -> None:
