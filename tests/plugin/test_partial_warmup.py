@@ -1,0 +1,38 @@
+"""A warm-up that its time budget ends early, on the plugin's own code: no request meets a shape that did not run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.contract.bucketing import Strategy
+from gaudi_runtime.contract.config import WarmupConfig
+from tests.plugin.cases import COMPILE, Case, configured
+from tests.plugin.engine import Facts, in_own_process
+from tests.plugin.serving import planned, start_and_serve
+
+CASE = Case(Strategy.LINEAR, False, True, "llama", COMPILE)
+"""Contiguous attention looks up a decode batch twice, by different blocks."""
+
+
+@pytest.fixture(scope="module")
+def facts(checkpoints: dict[str, Path], tmp_path_factory: Any) -> Facts:
+    warmup = WarmupConfig(time_budget_seconds=1)
+    config = configured(CASE, checkpoints[CASE.family]).model_copy(update={"warmup": warmup})
+    return in_own_process(start_and_serve, config, tmp_path_factory.mktemp(CASE.name))
+
+
+def test_budget_leaves_buckets_cold_that_plugin_does_not_hold(facts: Facts) -> None:
+    (rank,) = facts["before"]
+    warmed = facts["report"]["prompt"]["warmed"] + facts["report"]["decode"]["warmed"]
+    held = [each for buckets in rank["held"].values() for each in buckets]
+    assert 0 < len(held) <= warmed < len(planned(facts))
+
+
+def test_requests_meet_no_cold_shape(facts: Facts) -> None:
+    assert facts["hits"] > 0
+    assert facts["cold"] == {}
+    assert facts["recompiles"] == 0
+    # By the record of the runner's forwards, next to our own counts.
+    (rank,) = facts["after"]
+    assert set(rank["served"]) <= set(rank["warmed"])
