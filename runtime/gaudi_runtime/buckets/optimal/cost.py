@@ -34,6 +34,35 @@ def token_cost(block_size: int) -> Cost:
     return cost
 
 
+# In units of reading one token of the KV cache: 35 ns for Llama 3.1 8B in bfloat16 on a Gaudi 3 (131,072 bytes at
+# 3.7 TB/s). From the data sheets, for Llama 3.1 8B and 70B on Gaudi 3 and for 8B on Gaudi 2:
+WEIGHTS_READS = 131_072
+"""Reading all weights once for a forward pass: 123,000, 431,000 and 123,000 units."""
+TOKEN_READS = 512
+"""Multiplying one token with all weights: 250, 870 and 700 units."""
+SEEN_TOKENS = 64
+"""Earlier tokens that one token attends to for the cost of one unit: 124, 62 and 44."""
+
+
+def typical_cost(block_size: int) -> Cost:
+    """Cost of a forward pass of a typical dense model: reading its weights and the KV cache, and its arithmetic.
+
+    The unit is the time in which one token of the KV cache is read. The constants are rounded from the data sheets of
+    two cards and the shapes of two models; with a model and a card that are described, a Roofline is more exact.
+    """
+
+    def cost(phase: BucketPhase, shape: Bucket) -> float:
+        tokens = shape.batch_size * shape.query_len
+        blocks = shape.num_blocks if phase is BucketPhase.DECODE else shape.batch_size * shape.num_blocks
+        cached = blocks * block_size
+        # Each new token attends to the cached ones of its sequence and, since a graph masks and skips nothing, to all
+        # new ones.
+        seen = cached * shape.query_len + tokens * shape.query_len
+        return WEIGHTS_READS + TOKEN_READS * tokens + seen / SEEN_TOKENS + cached
+
+    return cost
+
+
 @dataclass(frozen=True)
 class Roofline:
     """Seconds of a forward pass: the longer of its arithmetic and its memory traffic.
