@@ -14,9 +14,9 @@ from operator import le
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.optimal.cost import token_cost
 from gaudi_runtime.buckets.optimal.exchange import Market, exchanged, grown
+from gaudi_runtime.buckets.optimal.optimizer import fit
 from gaudi_runtime.buckets.optimal.rows import Search
 from gaudi_runtime.buckets.optimal.space import DecodeSpace, PromptSpace, Space, choose_axes
-from gaudi_runtime.buckets.optimal.strategy import fit
 from gaudi_runtime.contract.bucketing import Limits
 
 BLOCK = 2

@@ -14,7 +14,7 @@ from functools import cache
 
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.optimal.cost import one_graph, score, token_cost
-from gaudi_runtime.buckets.optimal.strategy import Optimizer
+from gaudi_runtime.buckets.optimal.optimizer import Optimizer
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
@@ -70,7 +70,7 @@ _BUDGETS = {"as many": 1.0, "3/4 of them": 0.75, "half of them": 0.5}
 
 
 def _optimal(tokens: int, rival: BucketPlan, share: float) -> BucketPlan:
-    optimizer = Optimizer(_traffic(tokens)[0], _limits(tokens), KV_BLOCKS)
+    optimizer = Optimizer(_traffic(tokens)[0], _limits(tokens), KV_BLOCKS, token_cost(128))
     chosen = []
     for phase in BucketPhase:
         graphs = -(-len(rival.of(phase)) * share // 1)

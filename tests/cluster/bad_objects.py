@@ -90,7 +90,20 @@ BUCKETS = (
     Bad(
         "file_of_another_strategy", "spec.bucketing.file or fileFrom belongs to", {"bucketing": {"file": "(1, 128, 0)"}}
     ),
-    Bad("optimal_without_traffic", "spec.bucketing.optimal belongs to", {"bucketing": {"strategy": "Optimal"}}),
+    Bad("budget_of_another_strategy", "spec.bucketing.optimal belongs to", {"bucketing": {"optimal": {}}}),
+    Bad(
+        "traffic_twice",
+        "spec.bucketing.optimal must name at most one of",
+        {
+            "bucketing": {
+                "strategy": "Optimal",
+                "optimal": {
+                    "traffic": "prompt 1 9 0 1",
+                    "trafficFrom": {"configMapKeyRef": {"name": "traffic", "key": "text"}},
+                },
+            }
+        },
+    ),
     Bad(
         "optimal_with_two_budgets",
         "spec.bucketing.optimal takes",

@@ -61,13 +61,15 @@ class OptimalSettings(Wire):
     """Traffic and a budget: strategy optimal pads this traffic least within it (docs/how-to/buckets.md).
 
     At most one kind of budget: graphs per phase, or bytes or seconds of both phases together. Without one, each phase
-    gets as many graphs as strategy exponential would have.
+    gets the fewest graphs that pad the traffic no more than strategy exponential does.
     """
 
     # An empty one is for the planner to refuse, in a sentence.
-    traffic: Annotated[str, Field(max_length=MOST_TEXT)] = Field(
+    traffic: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(
+        None,
         description="What the server meets, one shape per line: phase, batch size, query, blocks and weight, such as "
-        "'prompt 1 412 0 17'. `gaudi-plan trace --save-traffic` makes it from a trace.",
+        "'prompt 1 412 0 17'. `gaudi-plan trace --save-traffic` makes it from a trace. If left out, all sizes of "
+        "prompts and steps count the same.",
     )
     prompt_graphs: GraphCount | None = Field(None, description="Most prompt buckets.")
     decode_graphs: GraphCount | None = Field(None, description="Most decode buckets.")

@@ -79,15 +79,10 @@ class OptimalSettings(contract.OptimalSettings):
                 "or warmupSeconds",
             ),
             Rule(
-                rule="has(self.traffic) != has(self.trafficFrom)",
-                message="spec.bucketing.optimal needs traffic or trafficFrom, and not both",
+                rule="!(has(self.traffic) && has(self.trafficFrom))",
+                message="spec.bucketing.optimal must name at most one of traffic and trafficFrom",
             ),
         ),
-    )
-    traffic: Annotated[str, Field(max_length=contract.MOST_TEXT)] = Field(
-        "",
-        description=contract.OptimalSettings.model_fields["traffic"].description,
-        json_schema_extra=meant_when_left_out,
     )
     traffic_from: TextSource | None = Field(None, description="A ConfigMap that has the traffic.")
 
@@ -107,8 +102,8 @@ class Bucketing(contract.BucketPolicy):
                 message="spec.bucketing must name one of file and fileFrom",
             ),
             Rule(
-                rule=f"{says('strategy', Strategy.OPTIMAL)} == has(self.optimal)",
-                message="spec.bucketing.optimal belongs to strategy Optimal: give both or neither",
+                rule=f"!has(self.optimal) || {says('strategy', Strategy.OPTIMAL)}",
+                message="spec.bucketing.optimal belongs to strategy Optimal: remove it, or choose that strategy",
             ),
             Rule(
                 rule=f"{says('strategy', Strategy.PADDING_AWARE)} || {_nowhere('padMax', 'padPercent')}",

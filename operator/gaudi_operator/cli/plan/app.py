@@ -211,7 +211,7 @@ def trace(
         float, typer.Option(min=1, help="Prompt tokens per second of the simulated server.")
     ] = 15_000,
     step_seconds: Annotated[float, typer.Option(min=0.0001, help="Seconds of its decode step.")] = 0.025,
-    cost: Annotated[CostModel, typer.Option("--cost", help="What padding is counted in.")] = CostModel.TOKENS,
+    cost: Annotated[CostModel, typer.Option("--cost", help="What padding is counted in.")] = CostModel.TYPICAL,
     card: Annotated[str | None, typer.Option(help="Card of the roofline: gaudi2 or gaudi3.")] = None,
     model: Annotated[str | None, typer.Option(help="Model of the roofline, as for forecast.")] = None,
     output: OutputOption = Output.TABLE,

@@ -12,7 +12,8 @@ from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.buckets.optimal.cost import Cost, Score, graph_bytes, one_graph, score, warmup_seconds
-from gaudi_runtime.buckets.optimal.strategy import BOTH, Chosen, Optimizer
+from gaudi_runtime.buckets.optimal.fewest import Rival, fewest
+from gaudi_runtime.buckets.optimal.optimizer import BOTH, Chosen, Optimizer
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
@@ -28,9 +29,9 @@ PlanOrRefusal = BucketPlan | str
 
 
 def candidate_plans(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Mapping[Strategy, PlanOrRefusal]:
-    """A plan of each strategy that needs no traffic, or the sentence that says why it has none.
+    """Return a plan of each strategy without traffic, or the sentence that says why it has none.
 
-    Strategy file takes part where the policy has a bucket file; ranges of the policy count where a strategy reads them.
+    Strategy File takes part if the policy has a bucket file; ranges of the policy count where a strategy reads them.
     """
     strategies = [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE]
     if policy.file is not None:
@@ -49,9 +50,8 @@ def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal
 def compare(question: PlanQuestion) -> Answer:
     """What each strategy would prepare: graphs, memory, warm-up, and batches left without a bucket."""
     plans = dict(candidate_plans(question.policy, question.limits, question.blocks))
-    if question.policy.optimal:
-        optimal = question.policy.model_copy(update={"strategy": Strategy.OPTIMAL})
-        plans[Strategy.OPTIMAL] = _plan(optimal, question.limits, question.blocks)
+    optimal = question.policy.model_copy(update={"strategy": Strategy.OPTIMAL})
+    plans[Strategy.OPTIMAL] = _plan(optimal, question.limits, question.blocks)
     unmeasured = _graphs_unmeasured(question)
     facts = {
         as_in_spec(name): _facts(question, plan, unmeasured)
@@ -227,7 +227,7 @@ def _optimal(
     question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
 ) -> dict[BucketPhase, Judged]:
     optimizer = Optimizer(learned, question.limits, question.blocks, cost)
-    chosen = _choose(question, optimizer, budget, learned)
+    chosen = _choose(question, optimizer, budget, learned, cost)
     prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
     # One plan of both: a budget of bytes or seconds is shared by the phases.
     plan = BucketPlan(prompt, decode)
@@ -242,7 +242,7 @@ def _optimal(
 
 
 def _choose(
-    question: PlanQuestion, optimizer: Optimizer, budget: Budget, learned: Traffic
+    question: PlanQuestion, optimizer: Optimizer, budget: Budget, learned: Traffic, cost: Cost
 ) -> Mapping[BucketPhase, Chosen]:
     phases = tuple(phase for phase in BOTH if learned.of(phase))
     if budget.graph_bytes:
@@ -256,11 +256,13 @@ def _choose(
         BucketPhase.DECODE: (budget.decode_graphs, "--decode-graphs"),
     }
     chosen, exponential = {}, make_plan(BucketPolicy(), question.limits, question.blocks)
+    rival = Rival(exponential, question.limits, cost)
     for phase in phases:
         wanted, flag = asked[phase]
-        chosen[phase] = optimizer.choose(
-            (phase,), one_graph, wanted or optimizer.default_graphs(phase, exponential), flag
-        )
+        if wanted:
+            chosen[phase] = optimizer.choose((phase,), one_graph, wanted, flag)
+        else:
+            chosen[phase] = fewest(phase, optimizer.kinds(phase), question.blocks, rival)
     return chosen
 
 

@@ -14,7 +14,7 @@ from gaudi_operator.cli.plan.options import Form
 from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.optimal.cost import Score, score, token_cost
+from gaudi_runtime.buckets.optimal.cost import Score, score, typical_cost
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, OptimalSettings, Strategy
@@ -74,7 +74,7 @@ def learn(
         raise ConfigError("the traffic has no shapes: nothing was served yet")
     policy = _policy(question.policy, traffic, budget)
     plan = make_plan(policy, question.limits, question.blocks)
-    cost = token_cost(question.limits.block_size)
+    cost = typical_cost(question.limits.block_size)
     return Learned(
         patch={"spec": {"bucketing": _bucketing(policy, plan, form, most_file_bytes)}},
         now={phase: score(question.plan(), phase, traffic, cost) for phase in BucketPhase},

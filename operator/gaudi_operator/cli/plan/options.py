@@ -48,6 +48,7 @@ class Heat(StrEnum):
 class CostModel(StrEnum):
     """What the cost of a batch is counted in."""
 
+    TYPICAL = "typical"
     TOKENS = "tokens"
     ROOFLINE = "roofline"
 

@@ -13,7 +13,7 @@ from gaudi_operator.cli.plan.options import CostModel
 from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.coverage import uncovered
-from gaudi_runtime.buckets.optimal.cost import Cost, roofline_of, token_cost
+from gaudi_runtime.buckets.optimal.cost import Cost, roofline_of, token_cost, typical_cost
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import ConfigError, PlanImpossible, TraceUnreadable
 from gaudi_runtime.forecast.inputs import spread_of
@@ -136,17 +136,19 @@ def _save(path: Path, learned: Traffic) -> None:
 
 
 def cost_of(question: PlanQuestion, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
-    """What padding is counted in, tokens or the seconds of a roofline, and a sentence on it.
-
-    See docs/how-to/buckets.md, Cost.
+    """Return what padding is counted in, and a sentence on it (docs/how-to/buckets.md, Cost).
 
     Raises ConfigError for a roofline of what is unknown.
     """
     block = question.limits.block_size
-    if wanted is CostModel.TOKENS:
+    if wanted is not CostModel.ROOFLINE:
         if card or model:
-            raise ConfigError("--card and --model are read with --cost roofline alone; tokens depend on neither")
-        return token_cost(block), "padding is counted in tokens"
+            raise ConfigError(
+                f"--card and --model are read with --cost roofline alone; {wanted} depends on neither of them"
+            )
+        if wanted is CostModel.TOKENS:
+            return token_cost(block), "padding is counted in tokens"
+        return typical_cost(block), "padding is counted in the compute of a typical dense model"
     shape, described = asked_shape(question, model), asked_card(question, card)
     if shape is None:
         raise ConfigError("--cost roofline needs the model: name a public repository or a config.json with --model")

@@ -230,12 +230,22 @@ NEGLIGIBLE = 1e-4
 
 def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
     """Traffic on the values of `axes` with a share of its weight spread; the total stays."""
-    spread = {cell: weight * SPREAD_SHARE for cell, weight in traffic.items()}
-    for dimension, axis in enumerate(axes):
-        spread = _spread_along(spread, dimension, tuple(axis))
+    spread = _spread({cell: weight * SPREAD_SHARE for cell, weight in traffic.items()}, axes)
     for cell, weight in traffic.items():
         spread[cell] = spread.get(cell, 0.0) + weight * (1 - SPREAD_SHARE)
     return spread
+
+
+def similar(space: Space, traffic: Weights) -> dict[Bucket, float]:
+    """Return admissible traffic of about the same sizes as `traffic`, all of whose weight is spread."""
+    axes = choose_axes(space, traffic)
+    return {cell: weight for cell, weight in _spread(to_axes(traffic, axes), axes).items() if space.admits(cell)}
+
+
+def _spread(traffic: dict[Bucket, float], axes: Axes) -> dict[Bucket, float]:
+    for dimension, axis in enumerate(axes):
+        traffic = _spread_along(traffic, dimension, tuple(axis))
+    return traffic
 
 
 def _spread_along(traffic: Mapping[Bucket, float], dimension: int, axis: tuple[int, ...]) -> dict[Bucket, float]:

@@ -1,245 +1,64 @@
 """Strategy optimal: traffic and a budget in, buckets out (docs/how-to/buckets.md).
 
-Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are. A policy asks for
-it with traffic as text and one kind of budget (docs/how-to/buckets.md, In a policy).
+Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are. Without traffic
+the prior stands in (prior.py), and without a budget there are the fewest graphs that pad no more than those of strategy
+exponential (fewest.py).
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.optimal.cost import Cost, Price, graph_bytes, one_graph, token_cost, warmup_seconds
-from gaudi_runtime.buckets.optimal.exchange import Buckets, bettered
-from gaudi_runtime.buckets.optimal.ladder import cheapest_within
-from gaudi_runtime.buckets.optimal.rows import Choice, Kept, Selection, Worth, all_of, choice_of
-from gaudi_runtime.buckets.optimal.space import DecodeSpace, PromptSpace, Space
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.optimal.cost import Price, graph_bytes, one_graph, typical_cost, warmup_seconds
+from gaudi_runtime.buckets.optimal.exchange import Buckets
+from gaudi_runtime.buckets.optimal.fewest import Rival, fewest, together
+from gaudi_runtime.buckets.optimal.optimizer import BOTH, Optimizer
+from gaudi_runtime.buckets.optimal.prior import prior
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic, total
-
-EPSILON = 1e-12
-
-
-@dataclass(frozen=True)
-class Fit:
-    """A selection within the budget, and by how much one more graph would lower its cost (0: it would not)."""
-
-    selection: Selection
-    next_gain: float
-
-
-def fit(choice: Choice, budget: float) -> Fit | None:
-    """The cheapest selection whose price is at most `budget`; None when even the least takes more.
-
-    Raising the rate finds the last selection within the budget and the first beyond it that are cheapest for some rate.
-    The first is filled up graph by graph, the other thinned out until it fits, and where graphs differ in price what is
-    left goes to one ladder first; the cheapest of all is taken. With one ladder and a budget of graphs that is exact.
-    """
-    within, beyond, rate = _around(choice, budget)
-    if within is None:
-        return None
-    steps = _Steps(rate)
-    thinned = steps.thinned(beyond, budget) if beyond else None
-    starts = [within, *_slack_to_one(within, budget), *([thinned] if thinned else [])]
-    found = min((steps.filled(each, budget) for each in starts), key=lambda selection: selection.cost)
-    more = steps.best(found, float("inf"))
-    return Fit(found, found.cost - more.cost if more else 0.0)
-
-
-def _slack_to_one(selection: Selection, budget: float) -> Iterator[Selection]:
-    """What is left of the budget given to a single ladder, where its rungs differ in price."""
-    slack = budget - selection.price
-    for at, kept in enumerate(selection.ladders):
-        if len({rung.price for rung in kept.ladder.rungs}) > 1:
-            rungs = cheapest_within(kept.ladder, kept.price + slack)
-            if rungs:
-                yield _replaced(selection, at, Kept(kept.ladder, rungs))
-
-
-def _around(choice: Choice, budget: float) -> tuple[Selection | None, Selection | None, float]:
-    """The last selection within the budget and the first beyond it, of those on the convex hull of (price, cost).
-
-    With them the rate between both.
-    """
-    rate = 0.0
-    high = choice(rate)
-    if high.price <= budget:
-        return high, None, rate
-    # At this rate a unit of price outweighs the whole cost.
-    low = choice(1e9 * max(high.cost, 1.0))
-    if low.price > budget:
-        return None, high, rate
-    while low.cost > high.cost and high.price > low.price:
-        rate = (low.cost - high.cost) / (high.price - low.price)
-        middle = choice(rate)
-        if middle.total(rate) >= low.total(rate) * (1 - 1e-12):
-            break
-        low, high = (middle, high) if middle.price <= budget else (low, middle)
-    return low, high, rate
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """Changes of a selection by one rung in one of its ladders, whose rungs are then chosen again at a rate."""
-
-    rate: float
-
-    def filled(self, selection: Selection, budget: float) -> Selection:
-        """With the steps that gain most for their price, as long as they fit."""
-        while step := self.best(selection, budget):
-            selection = step
-        return selection
-
-    def thinned(self, selection: Selection, budget: float) -> Selection | None:
-        """Without what is missed least for its price; None when what must stay takes too much."""
-        while selection.price > budget:
-            before = selection
-            cheaper = [each for each in self._changed(before, -1) if each.price < before.price]
-            if not cheaper:
-                return None
-            selection = min(cheaper, key=lambda each: (each.cost - before.cost) / (before.price - each.price))
-        return selection
-
-    def best(self, selection: Selection, budget: float) -> Selection | None:
-        """The rung more that lowers the cost most for its price."""
-        longer = self._changed(selection, +1)
-        better = [each for each in longer if each.price <= budget and each.cost < selection.cost - EPSILON]
-        if not better:
-            return None
-        return max(better, key=lambda each: (selection.cost - each.cost) / max(each.price - selection.price, EPSILON))
-
-    def _changed(self, selection: Selection, more: int) -> Iterator[Selection]:
-        """The selection with so many rungs more in one ladder."""
-        for at, kept in enumerate(selection.ladders):
-            count = len(kept.rungs) + more
-            if 1 <= count <= len(kept.ladder.rungs):
-                yield _replaced(selection, at, Kept(kept.ladder, kept.ladder.exactly(count, self.rate)))
-
-
-def _replaced(selection: Selection, at: int, kept: Kept) -> Selection:
-    old = selection.ladders[at]
-    ladders = (*selection.ladders[:at], kept, *selection.ladders[at + 1 :])
-    return Selection(ladders, selection.cost - old.cost + kept.cost, selection.price - old.price + kept.price)
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Buckets of some phases, sorted, and what one more graph would take off the sum of their paddings."""
-
-    buckets: Mapping[BucketPhase, Buckets]
-    next_gain: float
-
-
-class Optimizer:
-    """Chooses buckets for one traffic under one set of limits.
-
-    `kv_blocks` of the device; `cost` of a batch (tokens when left out).
-    """
-
-    def __init__(self, traffic: Traffic, limits: Limits, kv_blocks: int, cost: Cost | None = None) -> None:
-        self._cost = cost or token_cost(limits.block_size)
-        # With contiguous attention vllm-gaudi looks up the batch size by the blocks of the sequences, and then the
-        # blocks by the highest one in use. Both lookups meet the same bucket only if each batch size has all blocks.
-        self._only_rows = {BucketPhase.DECODE} if limits.contiguous_paged_attention else set()
-        self._spaces: dict[BucketPhase, Space] = {
-            BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.has_context),
-            BucketPhase.DECODE: DecodeSpace(limits, kv_blocks),
-        }
-        self._traffic: dict[BucketPhase, Weights] = {
-            phase: {shape: weight for shape, weight in traffic.of(phase).items() if space.admits(shape)}
-            for phase, space in self._spaces.items()
-        }
-
-    def choose(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, asked: str) -> Chosen:
-        """The buckets of `phases` that pad least within `budget`, in the unit of `price`.
-
-        With several phases the sum of their paddings counts. Raises PlanImpossible for a phase without traffic that
-        the limits admit, and, beginning with the setting `asked`, when the budget does not hold even the buckets that
-        every plan needs.
-        """
-        found = fit(all_of([self._choice(phase, price) for phase in phases]), budget)
-        if found is None:
-            least = sum(self.least(phase, price) for phase in phases)
-            raise PlanImpossible(
-                f"{budget:g} is too little; a bucket for every admissible {' and '.join(phases)} batch takes {least:g}",
-                asked,
-            )
-        buckets = _by_phase(found, phases)
-        # Of a budget that both phases share, neither knows its part, so only a phase by itself is searched further.
-        if len(phases) == 1 and phases[0] not in self._only_rows:
-            buckets = {phase: self._bettered(phase, price, budget, plan) for phase, plan in buckets.items()}
-        return Chosen(buckets, found.next_gain)
-
-    def beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
-        """Share of the phase's traffic that the limits do not admit."""
-        everything = total(traffic.of(phase))
-        return 1 - total(self._traffic[phase]) / everything if everything else 0.0
-
-    def default_graphs(self, phase: BucketPhase, exponential: BucketPlan) -> int:
-        """As many as strategy exponential has, or more where a bucket for everything takes more."""
-        return max(len(exponential.of(phase)), round(self.least(phase, one_graph)))
-
-    def least(self, phase: BucketPhase, price: Price) -> float:
-        """What the buckets take that every admissible shape needs at the very least."""
-        return sum(price(phase, corner) for corner in self._spaces[phase].corners())
-
-    def _choice(self, phase: BucketPhase, price: Price) -> Choice:
-        if not self._traffic[phase]:
-            raise PlanImpossible(
-                f"the traffic of strategy Optimal has no {phase} shape within the limits; "
-                "learn from the traffic of this model, or raise the limits"
-            )
-        return choice_of(self._spaces[phase], self._traffic[phase], self._share(phase), partial(price, phase))
-
-    def _bettered(self, phase: BucketPhase, price: Price, budget: float, plan: Buckets) -> Buckets:
-        space, traffic = self._spaces[phase], self._traffic[phase]
-        return bettered(space, traffic, self._share(phase), partial(price, phase), budget, plan)
-
-    def _share(self, phase: BucketPhase) -> Worth:
-        """Cost of a batch as a share of the real cost of all the phase's traffic: so paddings of phases add up."""
-        real = sum(weight * self._cost(phase, shape) for shape, weight in self._traffic[phase].items())
-        return lambda bucket: self._cost(phase, bucket) / real
-
-
-def _by_phase(found: Fit, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, Buckets]:
-    buckets: dict[BucketPhase, set[Bucket]] = {phase: set() for phase in phases}
-    for kept in found.selection.ladders:
-        buckets[kept.ladder.phase].update(kept.buckets())
-    return {phase: tuple(sorted(each)) for phase, each in buckets.items()}
-
+from gaudi_runtime.traffic.histogram import Traffic, read_traffic
 
 PhaseBuckets = dict[BucketPhase, Buckets]
-BOTH = (BucketPhase.PROMPT, BucketPhase.DECODE)
 
 
 def optimal_buckets(
     policy: BucketPolicy, limits: Limits, kv_blocks: int, exponential: Callable[[], BucketPlan]
 ) -> tuple[PhaseBuckets, list[str]]:
-    """Buckets per phase and warnings; `exponential` makes the plan of that strategy, where no budget is given.
+    """Return buckets per phase and warnings; `exponential` makes the plan of that strategy, if no budget is given.
 
     Raises PlanImpossible that names the setting at fault.
     """
-    settings = _settings(policy)
-    traffic = read_traffic(settings.traffic)
-    optimizer = Optimizer(traffic, limits, kv_blocks)
+    settings = policy.optimal or OptimalSettings()
+    _check_budget(settings)
+    cost = typical_cost(limits.block_size)
+    assumed = {phase: prior(phase, limits, kv_blocks, cost) for phase in BOTH} if settings.traffic is None else {}
+    traffic = (
+        Traffic(*(together(assumed[phase]) for phase in BOTH))
+        if settings.traffic is None
+        else read_traffic(settings.traffic)
+    )
+    optimizer = Optimizer(traffic, limits, kv_blocks, cost)
     warnings = [
         f"bucketing.optimal.traffic: {share:.2%} of the {phase} weight is beyond the limits and was left out"
         for phase in BOTH
         if (share := optimizer.beyond_limits(phase, traffic)) > 0
     ]
-    return _within(settings, optimizer, limits, exponential), warnings
+    for name, budget, price in _shared_budgets(settings, limits):
+        if budget:
+            return dict(optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}").buckets), warnings
+    asked = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
+    buckets: PhaseBuckets = {}
+    for phase, graphs in asked.items():
+        if graphs:
+            chosen = optimizer.choose((phase,), one_graph, graphs, f"bucketing.optimal.{phase}Graphs")
+        else:
+            kinds = assumed.get(phase) or optimizer.kinds(phase)
+            chosen = fewest(phase, kinds, kv_blocks, Rival(exponential(), limits, cost))
+        buckets.update(chosen.buckets)
+    return buckets, warnings
 
 
-def _settings(policy: BucketPolicy) -> OptimalSettings:
-    settings = policy.optimal
-    if settings is None:
-        raise PlanImpossible(
-            "Optimal needs the traffic that it is to pad least; give bucketing.optimal.traffic "
-            "(`gaudi-plan trace --save-traffic` makes it from a trace) or choose Exponential, Linear or PaddingAware",
-            "bucketing.strategy",
-        )
+def _check_budget(settings: OptimalSettings) -> None:
     kinds = {
         "promptGraphs or decodeGraphs": settings.prompt_graphs or settings.decode_graphs,
         "graphBytes": settings.graph_bytes,
@@ -250,23 +69,11 @@ def _settings(policy: BucketPolicy) -> OptimalSettings:
         raise PlanImpossible(
             f"{' and '.join(given)} are different kinds of budget; give one of them", "bucketing.optimal"
         )
-    return settings
 
 
-def _within(
-    settings: OptimalSettings, optimizer: Optimizer, limits: Limits, exponential: Callable[[], BucketPlan]
-) -> PhaseBuckets:
-    kinds: tuple[tuple[str, int | None, Price], ...] = (
+def _shared_budgets(settings: OptimalSettings, limits: Limits) -> tuple[tuple[str, int | None, Price], ...]:
+    """The budgets that both phases share: name, amount and the price of a bucket in its unit."""
+    return (
         ("graphBytes", settings.graph_bytes, graph_bytes(limits.block_size)),
         ("warmupSeconds", settings.warmup_seconds, warmup_seconds),
     )
-    for name, budget, price in kinds:
-        if budget:
-            return dict(optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}").buckets)
-    asked = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
-    buckets: PhaseBuckets = {}
-    for phase in BOTH:
-        graphs = asked[phase] or optimizer.default_graphs(phase, exponential())
-        chosen = optimizer.choose((phase,), one_graph, graphs, f"bucketing.optimal.{phase}Graphs")
-        buckets.update(chosen.buckets)
-    return buckets

@@ -22,7 +22,6 @@ from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
         ({"max_num_seqs": True}, "max_num_seqs: Input should be a valid integer"),
         ({"max_num_sequences": 4}, "max_num_sequences: Extra inputs are not permitted"),
         ({"strategy": "guess"}, "strategy: Input should be 'exponential'"),
-        ({"strategy": "optimal"}, "bucketing.strategy: Optimal"),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 0}}, "VLLM_PROMPT_QUERY_BUCKET_STEP: Input should be"),
         ({"env": {"HOME": 1}}, "gaudi-plan: HOME "),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}, "bucketing.prompt.query: min 4096 "),

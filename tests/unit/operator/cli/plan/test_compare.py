@@ -5,7 +5,7 @@ LIMITS = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 20
 
 def test_strategies_stand_side_by_side_with_what_they_take() -> None:
     result = answer(LIMITS, command="compare")
-    assert list(result["strategies"]) == ["Exponential", "Linear", "PaddingAware"]
+    assert list(result["strategies"]) == ["Exponential", "Linear", "PaddingAware", "Optimal"]
     exponential = result["strategies"]["Exponential"]
     assert exponential["prompt_graphs"] == len(answer(LIMITS)["prompt"])
     assert exponential["warmup_seconds"] > 0
@@ -28,7 +28,7 @@ def test_estimates_are_called_estimates() -> None:
 
 def test_table_shows_all_strategies() -> None:
     shown = plan(LIMITS, command="compare").stdout
-    assert all(name in shown for name in ("Exponential", "Linear", "PaddingAware"))
+    assert all(name in shown for name in ("Exponential", "Linear", "PaddingAware", "Optimal"))
 
 
 def test_graph_bytes_of_the_default_mode_are_unknown() -> None:

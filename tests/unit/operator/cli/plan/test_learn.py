@@ -77,12 +77,14 @@ def test_yaml_is_the_same_patch_with_its_warnings_beside_it(met: Path) -> None:
     assert yaml.safe_load(result.stdout)["spec"]["bucketing"] == patch(met)
 
 
-def test_learned_plan_pads_less_than_that_of_now(met: Path) -> None:
+def test_learned_plan_has_fewer_graphs_and_pads_no_more(met: Path) -> None:
     result = plan(inference(), "--traffic", str(met), "-o", "csv", command="learn")
     rows = [line.split(",") for line in result.stdout.splitlines()[1:]]
+    graphs = {(row[0], row[1]): int(row[2]) for row in rows}
     padding = {(row[0], row[1]): float(row[3]) for row in rows}
     for phase in ("prompt", "decode"):
-        assert padding[phase, "learned"] < padding[phase, "now"]
+        assert padding[phase, "learned"] <= padding[phase, "now"]
+    assert graphs["prompt", "learned"] + graphs["decode", "learned"] < graphs["prompt", "now"] + graphs["decode", "now"]
 
 
 def test_table_shows_both_plans(met: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.optimal.cost import one_graph, score, token_cost
-from gaudi_runtime.buckets.optimal.strategy import Optimizer
+from gaudi_runtime.buckets.optimal.optimizer import Optimizer
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
@@ -42,7 +42,7 @@ def padding(plan: BucketPlan) -> float:
 
 
 def optimal(tokens: int, graphs: int) -> BucketPlan:
-    optimizer = Optimizer(learned_and_judged()[0], limits(tokens), 3000)
+    optimizer = Optimizer(learned_and_judged()[0], limits(tokens), 3000, COST)
     prompt = optimizer.choose((PROMPT,), one_graph, graphs, "graphs").buckets[PROMPT]
     assert len(prompt) == graphs
     return BucketPlan(prompt, ())

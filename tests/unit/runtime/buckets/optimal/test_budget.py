@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.optimal import cost
 from gaudi_runtime.buckets.optimal.cost import Price
-from gaudi_runtime.buckets.optimal.strategy import Optimizer
+from gaudi_runtime.buckets.optimal.fewest import TOLERANCE
+from gaudi_runtime.buckets.optimal.optimizer import Optimizer
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
@@ -37,9 +38,21 @@ def test_graphs_per_phase_are_used_up() -> None:
     assert (len(chosen.prompt), len(chosen.decode)) == (5, 9)
 
 
-def test_without_budget_there_are_as_many_graphs_as_exponential_has() -> None:
+def test_without_budget_there_are_fewer_graphs_than_exponential_has() -> None:
     chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
-    assert (len(chosen.prompt), len(chosen.decode)) == (len(rival.prompt), len(rival.decode))
+    assert len(chosen.prompt) < len(rival.prompt)
+    assert len(chosen.decode) < len(rival.decode)
+
+
+def test_without_budget_traffic_is_padded_no_more_than_by_exponential() -> None:
+    chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
+    traffic, cost_of = read_traffic(TRAFFIC), cost.typical_cost(128)
+    for phase in BucketPhase:
+        padding = cost.score(chosen, phase, traffic, cost_of).padding
+        bound = cost.score(rival, phase, traffic, cost_of).padding
+        assert padding is not None
+        assert bound is not None
+        assert padding <= bound * (1 + TOLERANCE)
 
 
 @settings(max_examples=8)
@@ -94,11 +107,6 @@ def test_more_seconds_buy_more_graphs() -> None:
             lambda: plan(decode_graphs=3, graph_bytes=9 * GIB, warmup_seconds=9),
             "bucketing.optimal: promptGraphs or decodeGraphs and graphBytes and warmupSeconds are different kinds of "
             "budget; give one of them",
-        ),
-        (
-            lambda: make_plan(BucketPolicy(strategy=Strategy.OPTIMAL), LIMITS, 100),
-            "bucketing.strategy: Optimal needs the traffic that it is to pad least; give bucketing.optimal.traffic "
-            "(`gaudi-plan trace --save-traffic` makes it from a trace) or choose Exponential, Linear or PaddingAware",
         ),
     ],
 )

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.optimal.ladder import UNITS, Ladder, Rung
+from gaudi_runtime.buckets.optimal.optimizer import Fit, fit
 from gaudi_runtime.buckets.optimal.rows import all_of, cheaper_of, choice_of_rungs
-from gaudi_runtime.buckets.optimal.strategy import Fit, fit
 from gaudi_runtime.contract.report import BucketPhase
 
 WEIGHTS = st.lists(st.integers(0, 50), min_size=1, max_size=6)

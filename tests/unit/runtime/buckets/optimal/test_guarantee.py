@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.buckets.optimal.cost import one_graph
-from gaudi_runtime.buckets.optimal.strategy import Optimizer
+from gaudi_runtime.buckets.optimal.optimizer import Optimizer
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
@@ -56,6 +56,14 @@ def test_every_admissible_batch_has_a_bucket(
         assert len(chosen[phase]) <= budget
         assert list(chosen[phase]) == sorted(set(chosen[phase]))
     plan = BucketPlan(chosen[BucketPhase.PROMPT], chosen[BucketPhase.DECODE])
+    assert uncovered(plan, limits, kv_blocks).sentence() is None
+
+
+@settings(max_examples=25)
+@given(limits(), st.integers(1, 200))
+def test_every_admissible_batch_has_a_bucket_without_traffic(limits: Limits, kv_blocks: int) -> None:
+    limits = limits.model_copy(update={"gapless": True})
+    plan = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL), limits, kv_blocks)
     assert uncovered(plan, limits, kv_blocks).sentence() is None
 
 

@@ -19,7 +19,7 @@ PLANS = json.loads((DATA / "optimal_plans.json").read_text())
 
 @pytest.mark.parametrize("plan", PLANS, ids=[plan["name"] for plan in PLANS])
 def test_policy_has_the_plan_that_was_recorded(plan: dict[str, Any]) -> None:
-    settings = OptimalSettings(traffic="\n".join(plan["traffic"]), **plan["budget"])
+    settings = OptimalSettings(traffic="\n".join(plan["traffic"]) or None, **plan["budget"])
     policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
     made = make_plan(policy, Limits(**plan["limits"]), plan["kv_blocks"])
     for phase in BucketPhase:
