@@ -8,6 +8,7 @@ import sys
 BENCHMARKS = (
     "planner",
     "traffic",
+    "graph_counts",
     "torch_engine",
     "recipe_cache",
     "vllm_engine",

@@ -99,7 +99,7 @@ def _planning(tokens: int) -> Figure:
     )
     started = time.process_time()
     make_plan(policy, _limits(tokens), KV_BLOCKS)
-    return Figure(f"optimal plan from a policy, T {tokens}", time.process_time() - started, "s", 0.8)
+    return Figure(f"optimal plan from a policy, T {tokens}", time.process_time() - started, "s", 5)
 
 
 def _ten_million_rows() -> Iterator[Figure]:

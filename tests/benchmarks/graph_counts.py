@@ -1,0 +1,140 @@
+"""How many graphs each strategy needs on traces, and what padding is left.
+
+    python -m tests.benchmarks.graph_counts
+    TRACES=folder/with/csv/files python -m tests.benchmarks.graph_counts
+
+For the 8B, 70B and 128k examples on their described cards. Traces are those of TRACES and the one in tests/data, at one
+and three times their recorded rate. Every plan is judged on the later half of a trace. Padding is padded over real
+compute (typical_cost); seconds are the estimate for all graphs of a plan. Ends with exit code 1 if a limit is missed.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+
+from gaudi_operator.cli.plan.question import PlanQuestion, parse, read_question
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.coverage import uncovered
+from gaudi_runtime.buckets.optimal.cost import score, typical_cost, warmup_seconds
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.traffic.batching import traffic_of
+from gaudi_runtime.traffic.histogram import Traffic, write_traffic
+from gaudi_runtime.traffic.trace import Request, in_order, read_trace
+from tests.azure_trace import requests
+from tests.benchmarks.figures import Figure, table
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "vllm"
+MODELS = {"8B": "llama-3.1-8b.yaml", "70B": "tensor-parallel-8.yaml", "128k": "long-context.yaml"}
+RIVALS = (Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE)
+RATES = (1, 3)
+NOTHING_KNOWN, LEARNED = "Optimal, nothing known", "Optimal, learned"
+MOST_SHARES = {NOTHING_KNOWN: 0.5, LEARNED: 0.2}
+"""Most graphs, as a share of those of Exponential."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """The earlier and the later half of a trace, at a multiple of its recorded rate."""
+
+    name: str
+    earlier: Traffic
+    later: Traffic
+
+
+def main() -> int:
+    """Print a table for each model; 1 if a limit was missed."""
+    figures = [figure for model in MODELS for figure in _figures(model)]
+    sys.stdout.write(f"\n{table(figures)}\n")
+    return int(any(figure.missed for figure in figures))
+
+
+def _figures(model: str) -> Iterator[Figure]:
+    question = read_question(parse((EXAMPLES / MODELS[model]).read_text()))
+    loads = [_load(question, name, trace, rate) for name, trace in _traces().items() for rate in RATES]
+    known = {each.value: _plan(question, BucketPolicy(strategy=each)) for each in RIVALS}
+    known[NOTHING_KNOWN] = _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL))
+    rival = known["exponential"]
+    sys.stdout.write(f"\n{model}: {MODELS[model]}, {question.blocks} KV blocks\n")
+    heads = ("trace", "strategy", "prompt graphs", "decode graphs", "warm-up s", "prompt padding", "decode padding")
+    sys.stdout.write("{:20}{:26}{:>15}{:>15}{:>11}{:>16}{:>16}\n".format(*heads))
+    for load, other in zip(loads, islice(cycle(loads), len(RATES), None), strict=False):
+        learned = _plan(question, _learned(load.earlier))
+        plans = {**known, LEARNED: learned, "Optimal, best in hindsight": _hindsight(question, load, learned)}
+        if len(loads) > len(RATES):
+            plans[f"Optimal, of {other.name}"] = _plan(question, _learned(other.earlier))
+        for name, plan in plans.items():
+            _print_row(load, name, plan)
+        for name, share in MOST_SHARES.items():
+            yield from _compared(f"{model}, {load.name}, {name}", plans[name], rival, load, share)
+
+
+def _traces() -> dict[str, list[Request]]:
+    folder = os.environ.get("TRACES")
+    found = {} if folder is None else {path.stem: _read(path) for path in sorted(Path(folder).glob("*.csv"))}
+    return {"azure_conv": requests(), **found}
+
+
+def _read(path: Path) -> list[Request]:
+    with path.open("rb") as lines:
+        return list(in_order(read_trace(lines)))
+
+
+def _load(question: PlanQuestion, name: str, trace: list[Request], rate: int) -> Load:
+    # A trace does not say which prompts share a prefix, and its prompts are computed as a whole.
+    limits = question.limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
+    faster = [each._replace(arrival=each.arrival / rate) for each in trace]
+    middle = len(faster) // 2
+    halves = (traffic_of(half, limits, question.blocks) for half in (faster[:middle], faster[middle:]))
+    return Load(f"{name} x{rate}", *halves)
+
+
+def _learned(traffic: Traffic) -> BucketPolicy:
+    return BucketPolicy(strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic=write_traffic(traffic)))
+
+
+def _hindsight(question: PlanQuestion, load: Load, learned: BucketPlan) -> BucketPlan:
+    """What traffic that is known exactly would get, with as many graphs as were learned."""
+    settings = OptimalSettings(
+        traffic=write_traffic(load.later), prompt_graphs=len(learned.prompt), decode_graphs=len(learned.decode)
+    )
+    return _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings))
+
+
+def _plan(question: PlanQuestion, policy: BucketPolicy) -> BucketPlan:
+    """Make a plan that covers every admissible shape, whatever the traffic."""
+    plan = make_plan(policy, question.limits, question.blocks)
+    gaps = uncovered(plan, question.limits, question.blocks).sentence()
+    if gaps and policy.strategy is Strategy.OPTIMAL:
+        raise AssertionError(gaps)
+    return plan
+
+
+def _paddings(plan: BucketPlan, load: Load) -> list[float]:
+    found = []
+    for phase in BucketPhase:
+        judged = score(plan, phase, load.later, typical_cost(128))
+        found.append(judged.padding if judged.padding is not None and judged.coverage == 1.0 else float("nan"))
+    return found
+
+
+def _print_row(load: Load, name: str, plan: BucketPlan) -> None:
+    seconds = sum(warmup_seconds(phase, bucket) for phase in BucketPhase for bucket in plan.of(phase))
+    prompt, decode = _paddings(plan, load)
+    counts = f"{len(plan.prompt):15}{len(plan.decode):15}"
+    sys.stdout.write(f"{load.name:20.19}{name:26.25}{counts}{seconds:11.0f}{prompt:16.3f}{decode:16.3f}\n")
+
+
+def _compared(name: str, plan: BucketPlan, rival: BucketPlan, load: Load, share: float) -> Iterator[Figure]:
+    graphs = (len(plan.prompt) + len(plan.decode)) / (len(rival.prompt) + len(rival.decode))
+    yield Figure(f"{name}: graphs", graphs, "of Exponent.", share)
+    for phase, ours, theirs in zip(BucketPhase, _paddings(plan, load), _paddings(rival, load), strict=True):
+        yield Figure(f"{name}: {phase} compute", ours / theirs, "of Exponent.", 1.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
