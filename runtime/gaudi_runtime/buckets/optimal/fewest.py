@@ -37,7 +37,7 @@ class Rival:
 
 
 def fewest(phase: BucketPhase, kinds: tuple[Kind, ...], kv_blocks: int, rival: Rival) -> Chosen:
-    """Return the fewest buckets of a phase with which no kind of traffic takes more padded compute than the rival's.
+    """Return the fewest buckets of a phase that pad each kind of traffic as little as it asks.
 
     At most as many as the rival has, unless the buckets that every admissible shape needs are more. Raises
     PlanImpossible if there is no traffic.
@@ -46,7 +46,7 @@ def fewest(phase: BucketPhase, kinds: tuple[Kind, ...], kv_blocks: int, rival: R
 
     def is_enough(buckets: Buckets) -> bool:
         return all(
-            _compute(phase, buckets, kind, rival.cost) <= compute * (1 + TOLERANCE)
+            _compute(phase, buckets, kind, rival.cost) <= compute * (kind.most + TOLERANCE)
             for kind, compute in zip(kinds, computes, strict=True)
         )
 
@@ -69,7 +69,7 @@ def _weightings(
         real = (sum(weight * cost(phase, shape) for shape, weight in kind.weights.items()) for kind in kinds)
         paddings = (max(compute / each - 1, LEAST_PADDING) for compute, each in zip(computes, real, strict=True))
         yield tuple(
-            Kind(kind.name, {shape: weight / padding for shape, weight in kind.weights.items()})
+            Kind(kind.name, {shape: weight / padding for shape, weight in kind.weights.items()}, kind.most)
             for kind, padding in zip(kinds, paddings, strict=True)
         )
 

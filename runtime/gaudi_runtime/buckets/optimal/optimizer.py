@@ -8,9 +8,9 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.optimal.cost import Cost, Price, one_graph, typical_cost
 from gaudi_runtime.buckets.optimal.exchange import Buckets, bettered
 from gaudi_runtime.buckets.optimal.ladder import cheapest_within
-from gaudi_runtime.buckets.optimal.prior import Kind
-from gaudi_runtime.buckets.optimal.rows import Choice, Kept, Selection, Worth, all_of, choice_of
-from gaudi_runtime.buckets.optimal.space import DecodeSpace, PromptSpace, Space, similar
+from gaudi_runtime.buckets.optimal.prior import Kind, prior
+from gaudi_runtime.buckets.optimal.rows import Choice, Kept, Selection, Worth, all_of, check_rungs, choice_of
+from gaudi_runtime.buckets.optimal.space import DecodeSpace, PromptSpace, Space, choose_axes, similar
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
@@ -122,6 +122,13 @@ def _replaced(selection: Selection, at: int, kept: Kept) -> Selection:
     return Selection(ladders, selection.cost - old.cost + kept.cost, selection.price - old.price + kept.price)
 
 
+UNMET_SHARE = 0.1
+"""Compute of traffic that was never met, as a share of that of learned traffic."""
+
+UNMET_MOST = 1.25
+"""Most padded compute of it, as a multiple of that with strategy exponential: services change."""
+
+
 @dataclass(frozen=True)
 class Chosen:
     """Buckets of some phases, sorted, and what one more graph would take off the sum of their paddings."""
@@ -137,6 +144,7 @@ class Optimizer:
     """
 
     def __init__(self, traffic: Traffic, limits: Limits, kv_blocks: int, cost: Cost | None = None) -> None:
+        self._limits, self._kv_blocks = limits, kv_blocks
         self._cost = cost or typical_cost(limits.block_size)
         # With contiguous attention vllm-gaudi looks up the batch size by the blocks of the sequences, and then the
         # blocks by the highest one in use. Both lookups meet the same bucket only if each batch size has all blocks.
@@ -171,13 +179,24 @@ class Optimizer:
         return Chosen(buckets, found.next_gain)
 
     def kinds(self, phase: BucketPhase) -> tuple[Kind, ...]:
-        """Return the traffic of the phase that the limits admit, and traffic that is like it.
+        """Return the traffic of the phase that the limits admit, traffic that is like it, and what was never met.
 
         That of tomorrow is not that of today, so buckets that fit only what was met are not enough. Raises
-        PlanImpossible if there is none.
+        PlanImpossible if there is no traffic.
         """
         traffic = self._admitted(phase)
-        return Kind("traffic", traffic), Kind("similar traffic", similar(self._spaces[phase], traffic))
+        # Before it is spread over as many cells.
+        check_rungs(self._spaces[phase], choose_axes(self._spaces[phase], traffic))
+        unmet = prior(phase, self._limits, self._kv_blocks, self._cost)
+        share = UNMET_SHARE * self._compute(phase, traffic) / sum(self._compute(phase, each.weights) for each in unmet)
+        return (
+            Kind("traffic", traffic),
+            Kind("similar traffic", similar(self._spaces[phase], traffic)),
+            *(
+                Kind(each.name, {shape: share * weight for shape, weight in each.weights.items()}, UNMET_MOST)
+                for each in unmet
+            ),
+        )
 
     def beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
         """Share of the phase's traffic that the limits do not admit."""
@@ -232,9 +251,12 @@ class Optimizer:
         space, traffic = self._spaces[phase], self._traffic[phase]
         return bettered(space, traffic, self._share(phase), partial(price, phase), budget, plan)
 
+    def _compute(self, phase: BucketPhase, traffic: Weights) -> float:
+        return sum(weight * self._cost(phase, shape) for shape, weight in traffic.items())
+
     def _share(self, phase: BucketPhase) -> Worth:
         """Cost of a batch as a share of the real cost of all the phase's traffic: so paddings of phases add up."""
-        real = sum(weight * self._cost(phase, shape) for shape, weight in self._traffic[phase].items())
+        real = self._compute(phase, self._traffic[phase])
         return lambda bucket: self._cost(phase, bucket) / real
 
 

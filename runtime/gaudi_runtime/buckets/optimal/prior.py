@@ -34,10 +34,11 @@ CONTEXT_POINTS = 4
 
 @dataclass(frozen=True)
 class Kind:
-    """Traffic of one kind: a plan should pad none of them more than strategy Exponential does."""
+    """Traffic of one kind, and the most compute that it may be padded to, as a multiple of that of a rival's plan."""
 
     name: str
     weights: Weights
+    most: float = 1.0
 
 
 def prior(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[Kind, ...]:

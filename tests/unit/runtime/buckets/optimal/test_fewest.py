@@ -7,9 +7,10 @@ import pytest
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.optimal.cost import score, typical_cost
 from gaudi_runtime.buckets.optimal.fewest import TOLERANCE, Rival, fewest
+from gaudi_runtime.buckets.optimal.optimizer import UNMET_MOST
 from gaudi_runtime.buckets.optimal.prior import Kind, prior
 from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.traffic.histogram import Traffic
@@ -61,6 +62,15 @@ def test_traffic_of_a_single_shape_needs_three_graphs() -> None:
     # One row for the shape, which with contiguous attention holds all blocks, and the largest bucket.
     assert [bucket.num_blocks for bucket in buckets] == [100, 1200, 1200]
     assert buckets[-1] == Bucket(32, 1, 1200)
+
+
+@pytest.mark.parametrize("phase", list(BucketPhase))
+def test_traffic_that_was_never_met_is_padded_within_bounds(phase: BucketPhase) -> None:
+    learned = OptimalSettings(traffic="prompt 1 700 0 1\ndecode 2 1 9 1")
+    plan = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=learned), LIMITS, KV_BLOCKS)
+    rival = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
+    for kind in prior(phase, LIMITS, KV_BLOCKS, COST):
+        assert padding(plan, phase, kind) <= padding(rival, phase, kind) * (UNMET_MOST + TOLERANCE), kind.name
 
 
 def test_gap_of_the_rival_costs_what_its_fallback_takes() -> None:
