@@ -28,6 +28,7 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     tower_losses,
 )
 from gaudi_runtime.engines.vllm.workers.compile_times import CompileTimes
+from gaudi_runtime.engines.vllm.workers.dummy_prompts import smallest_prompt
 from gaudi_runtime.engines.vllm.workers.forwards import ColdShape, FixedBuckets, Forwards, GraphGate
 from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row
 from gaudi_runtime.engines.vllm.workers.speculative import decode_forwards, draft_tokens
@@ -325,13 +326,9 @@ class HpuVerbs:
         block, longest = int(self._runner.block_size), int(self._runner.max_model_len)
         if query + blocks * block <= longest or losses(self._runner, PIECES):
             return partial(self._runner._prepare_dummy_scenario, shape, None)
-        # The plugin would cut its context, and so run another bucket. The smallest batch that is padded to this one:
-        # a token more than the shorter queries hold, and one more than the smaller contexts.
-        known = self._runner.bucketing_manager.prompt_buckets
-        shorter = max((each[1] for each in known if each[1] < query), default=0)
-        fewer = max((each[2] for each in known if each[2] < blocks), default=0)
-        computed = fewer * block + 1
-        return partial(self._prompts, size, shorter + 1, computed) if shorter + 1 + computed <= longest else None
+        # The plugin would cut its context, and so run another bucket.
+        found = smallest_prompt(shape, self._runner.bucketing_manager.prompt_buckets, block, longest)
+        return None if found is None else partial(self._prompts, size, *found)
 
     def _prompts(self, size: int, query: int, computed: int) -> None:
         """A dummy batch of prompts with so many tokens, after so many that are in the cache already."""
