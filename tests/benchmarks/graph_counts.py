@@ -98,7 +98,7 @@ def _learned(traffic: Traffic) -> BucketPolicy:
 
 
 def _hindsight(question: PlanQuestion, load: Load, learned: BucketPlan) -> BucketPlan:
-    """What traffic that is known exactly would get, with as many graphs as were learned."""
+    """Return the plan for exactly known traffic, with as many graphs as were learned."""
     settings = OptimalSettings(
         traffic=write_traffic(load.later), prompt_graphs=len(learned.prompt), decode_graphs=len(learned.decode)
     )

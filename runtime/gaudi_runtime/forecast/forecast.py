@@ -160,7 +160,7 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
 
 
 def _time_budget(inputs: ForecastInputs, plan: BucketPlan | None, kv_blocks: int) -> Iterator[str]:
-    """What a time budget leaves out, and what it does not."""
+    """Yield notes on what a time budget leaves out, and what it does not."""
     warmup = inputs.warmup
     budget = warmup.time_budget_seconds
     if budget is None:

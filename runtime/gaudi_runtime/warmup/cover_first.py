@@ -201,7 +201,7 @@ class _Search:
         heappush(self._queue, (-saved, bucket, group, len(members)))
 
     def _saved(self, shape: Bucket, bucket: Bucket, group: Bucket) -> float:
-        """What a batch of this shape pays less in `bucket` than in the bucket of its group; 0 if it stays there."""
+        """Return what a batch of this shape saves in `bucket` over the bucket of its group; 0 if it stays there."""
         alone = self._splits and shape.batch_size > group.batch_size
         paid = self._paid(shape, bucket, alone=alone)
         return max(0.0, (self._paid(shape, group, alone=alone) or 0.0) - paid) if paid else 0.0

@@ -1,6 +1,8 @@
 """The optimal strategy: the buckets that pad a known traffic least within a budget (docs/how-to/buckets.md).
 
-strategy  traffic and a budget in, buckets out: the price per graph at which the choice fits
+strategy  traffic and a budget in, buckets out
+optimizer the cheapest buckets within a budget: the price per graph at which the choice fits
+fewest    how many graphs, if no budget is given; prior: traffic, if none is known
 space     the admissible shapes of a phase, the values that may become rungs, and traffic smoothed over them
 ladder    one dimension, exactly: which rungs to keep; rows: several dimensions, cut into rows of ladders
 exchange  what few graphs gain beyond rows

@@ -16,7 +16,7 @@ TOLERANCE = 0.005
 """Share by which the padded compute of a kind may be above the rival's: less than the model of the cost can tell."""
 
 LEAST_PADDING = 0.01
-"""Padding of the rival, as a share, below which kinds are not told apart."""
+"""Padding of the rival, as a share, below which all kinds get the same weight."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def prior(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tup
     """Return the prior of a phase, in batches, for a device with `kv_blocks` KV blocks.
 
     Single prompts without context, single prompts with it, and batches of several prompts are a kind each. So are
-    decode steps for every doubling of their sequences, since nobody knows how busy a server will be.
+    decode steps for every doubling of their sequences, since it is not known how busy a server will be.
     """
     kinds = _prompts(limits) if phase is BucketPhase.PROMPT else _decodes(limits, kv_blocks)
     names: dict[str, dict[Bucket, float]] = {}
@@ -57,7 +57,7 @@ def prior(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tup
 
 
 def _prompts(limits: Limits) -> Iterator[tuple[str, Bucket, float]]:
-    """Several prompts of a batch have no context: engines merge only prompts without it."""
+    """Yield kind, shape and share of the compute. Engines merge only prompts without context into one batch."""
     for query in sizes(min(LEAST_PROMPT, limits.longest_query), limits.longest_query, POINTS):
         yield "one prompt", Bucket(1, query, 0), 1.0
         together = min(limits.max_num_prefill_seqs, limits.max_num_batched_tokens // query)
