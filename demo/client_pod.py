@@ -14,7 +14,7 @@ TIMEOUT = "--timeout=120s"
 class ClientPod:
     """`script` runs in `image`, which needs a python3 and nothing else; pod and ConfigMap have the same `name`.
 
-    `kubectl(*arguments, stdin=None)` returns the output of kubectl.
+    `kubectl(*arguments, stdin=None)` returns the output of kubectl. `cpu` is what the pod requests.
     """
 
     kubectl: Kubectl
@@ -22,6 +22,7 @@ class ClientPod:
     name: str
     image: str
     script: Path
+    cpu: str = "0"
 
     def start(self, *arguments: str) -> None:
         """Create it; it starts when the kubelet has it."""
@@ -57,6 +58,7 @@ class ClientPod:
             "imagePullPolicy": "IfNotPresent",
             "command": ["python3", "-u", f"/script/{self.script.name}", *arguments],
             "volumeMounts": [{"name": "script", "mountPath": "/script"}],
+            "resources": {"requests": {"cpu": self.cpu}},
             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         }
         spec = {

@@ -10,7 +10,6 @@ import resource
 import sys
 import time
 import warnings
-from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,22 +24,21 @@ from starlette.types import ASGIApp, Message
 from gaudi_runtime.engines.vllm.old_releases import installed_layout
 from gaudi_runtime.engines.vllm.release import parse_arguments
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.body import FORMS, MOST_ITEMS, MOST_VALUES, RESPONSES
-from gaudi_runtime.http.openai_api.guard import GENERATING, MAX_BODY_BYTES, guarded
+from gaudi_runtime.http.openai_api.body import FORMS
+from gaudi_runtime.http.openai_api.guard import GENERATING, guarded
 from tests.unit.runtime.configs import sim_config
+from tests.vllm.bodies import LISTS, bodies
 
 CPU_SECONDS, MEMORY_BYTES = 240, 4 * 2**30
 """Of all bodies together beyond what the imports took; without the bounds one body takes more."""
 TASKS = ("generate", "transcription", "embed", "classify")
-LISTS = ("input", "prompt", "tokens", "messages", "system", "tools", "queries", "documents", "texts", "inputs", "stop")
-JUNK = {"null": b"null", "one": b"1", "list": b"[]", "object": b"{}", "text": b'{"type":"text","text":0}'}
 
 
 def application() -> FastAPI:
     """vLLM's application with all of its request models; its handlers answer without an engine."""
     arguments = parse_arguments(["--model=unused"])
     build_app = import_module(installed_layout().app).build_app
-    made = {}
+    made: dict[str, Any] = {}
     for task in ("embed", "classify"):  # each has routes that the other has not
         pooling = SimpleNamespace(get_pooling_task=lambda _, task=task: task, **_POOLING)
         app: FastAPI = build_app(arguments, TASKS, pooling)
@@ -75,54 +73,6 @@ def fields_by_path(app: FastAPI) -> dict[str, set[str]]:
         route.path: {name for each in route.dependant.body_params for name in fields(each.field_info.annotation)}
         for route in routes
     }
-
-
-def bodies(path: str, known: Collection[str]) -> Iterator[tuple[str, bytes, bytes]]:
-    """(name, content type, body) of what may cost most at the bounds of `path`, whose models have the `known` fields.
-
-    Fields that no model of the path has cost alike, so that one of them stands for all.
-    """
-    if path.startswith(FORMS):
-        yield from _forms()
-        return
-    for name in (*(each for each in LISTS if each in known), "unknown"):
-        for kind, junk in JUNK.items():
-            most = MOST_VALUES // (1 + junk.count(b":")) - 10
-            items = b",".join([junk] * (MOST_ITEMS if (path, name) == (RESPONSES, "input") else most))
-            yield f"{name}: {kind}", *_json(f'"{name}":[%s]', items)
-    for name in (*(each for each in ("input", "prompt", "tokens") if each in known), "unknown"):
-        ids = b",".join([b"1"] * (MAX_BODY_BYTES // 2 - 99))
-        yield f"{name}: token ids up to the bound", *_json(f'"{name}":[%s]', ids)
-        yield f"{name}: lists of token ids", *_json(f'"{name}":[%s]', b",".join([b"[1]"] * (MOST_VALUES - 10)))
-    for name in (each for each in ("messages", "input", "queries", "documents", "inputs") if each in known):
-        for kind, junk in JUNK.items():
-            items = b",".join([junk] * (MOST_VALUES // (1 + junk.count(b":")) - 10))
-            yield f"content of {name}: {kind}", *_json(f'"{name}":[{{"role":"user","content":[%s]}}]', items)
-    for name in (*(each for each in ("vllm_xargs", "logit_bias", "metadata") if each in known), "unknown"):
-        for kind, junk in JUNK.items():
-            count = MOST_VALUES // (1 + junk.count(b":")) - 10
-            entries = b",".join(b'"%d":%s' % (at, junk) for at in range(count))
-            yield f"entries of {name}: {kind}", *_json(f'"{name}":{{%s}}', entries)
-    yield "many fields", *_json("%s", b",".join(b'"%d":0' % at for at in range(MOST_VALUES - 10)))
-    for depth in (500, 5_000):
-        for name in (*(each for each in ("messages", "input", "prompt") if each in known), "unknown"):
-            yield f"{name}: {depth} lists deep", *_json(f'"{name}":%s', b"[" * depth + b"]" * depth)
-            yield f"{name}: {depth} objects deep", *_json(f'"{name}":[%s]', b'{"content":[' * depth + b"]}" * depth)
-
-
-def _json(form: str, inside: bytes) -> tuple[bytes, bytes]:
-    return b"application/json", b'{"model":"m",' + form.encode().replace(b"%s", inside) + b"}"
-
-
-def _forms() -> Iterator[tuple[str, bytes, bytes]]:
-    head = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
-    form = b"multipart/form-data; boundary=x"
-    field = head % (b"timestamp_granularities[]", b"1")
-    yield "as many fields as are read", form, field * 1000 + b"--x--\r\n"
-    yield "fields up to the bound", form, field * (MAX_BODY_BYTES // len(field) - 1) + b"--x--\r\n"
-    yield "a large field", form, head % (b"prompt", b"a" * (MAX_BODY_BYTES - 999)) + b"--x--\r\n"
-    yield "JSON", b"application/json", b'{"input":[' + b"1," * 4_000_000 + b"1]}"
-    yield "an encoded form", b"application/x-www-form-urlencoded", b"a=1&" * 4_000_000
 
 
 async def answer(app: ASGIApp, path: str, kind: bytes, body: bytes) -> int:
