@@ -8,9 +8,19 @@ from demo import install
 from demo.install import Installed
 from localcluster import remove_cluster
 from localcluster.debian import require
+from localcluster.errors import LocalClusterError
 from localcluster.processes import wait_until
 from tests.e2e.conftest import cluster_name
-from tests.e2e.network_policies import PROMISED, Places, addresses, open_class, places, reaches
+from tests.e2e.network_policies import (
+    OPERATOR_PORT,
+    PROMISED,
+    Places,
+    addresses,
+    open_class,
+    operator_addresses,
+    places,
+    reaches,
+)
 from tests.ecosystem.parts import KUBE_ROUTER, NAMESPACE, install_prometheus, query_prometheus
 
 __all__ = ["addresses", "open_class", "places"]
@@ -64,3 +74,18 @@ def test_agent_lets_in_whom_the_policy_promises(
 def test_prometheus_scrapes_operators_and_models_through_the_agent(up: Callable[[str], set[str]]) -> None:
     wait_until(lambda: len(up("operator")) == 2, "Prometheus to scrape both operators", PATIENCE)
     wait_until(lambda: len(up("runtimes")) == 3, "Prometheus to scrape all models", PATIENCE)
+
+
+@pytest.mark.usefixtures("addresses")
+def test_prometheus_that_is_no_longer_named_is_kept_out(installed: Installed, places: Places) -> None:
+    def reached() -> list[bool]:
+        # Upgrades replace the operator's pods, so each look needs their present addresses.
+        try:
+            found = operator_addresses(installed)
+            return [reaches(installed, places["prometheus"], address, OPERATOR_PORT) for address in found]
+        except LocalClusterError:  # the pod of an address ended meanwhile
+            return []
+
+    wait_until(lambda: reached() == [True, True], "Prometheus to reach both operators", PATIENCE)
+    install.install_chart(installed)  # returns when the new pods are ready, so their port answers the kubelet
+    wait_until(lambda: reached() == [False, False], "Prometheus to be kept out of both operators", PATIENCE)
