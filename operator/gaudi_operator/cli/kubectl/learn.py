@@ -28,7 +28,7 @@ def learn(asked: Asked, form: FormOption = Form.OPTIMAL, apply: Apply = False) -
     from rich.console import Console
 
     # Imported here: no other command pays for the optimizer.
-    from gaudi_operator.cli.plan.comparison import Budget
+    from gaudi_operator.cli.plan.judged import Budget
     from gaudi_operator.cli.plan.learn import learn, print_learned, read_texts
     from gaudi_operator.cli.plan.output import warn
     from gaudi_operator.cli.plan.question import read_question

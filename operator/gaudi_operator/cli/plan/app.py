@@ -175,13 +175,13 @@ def diff(
 @app.command()
 @asks
 def compare(question: PlanQuestion, output: OutputOption = Output.TABLE) -> None:
-    """Show what each strategy would prepare: graphs, memory, warm-up, and batches left without a bucket.
+    """Compare the strategies: graphs, padding, coverage, warm-up, and Optimal with half and twice as many graphs.
 
-    For padding on real traffic see: gaudi-plan trace --help
+    Padding is judged on the traffic of the policy or, without it, on a prior. For a trace see: gaudi-plan trace --help
 
-    Example:
-
-        gaudi-plan compare -f model.yaml
+    \b
+    gaudi-plan compare -f model.yaml
+    gaudi-plan compare -f model.yaml -o svg > graphs.svg
     """
     from gaudi_operator.cli.plan.comparison import compare
 
@@ -226,7 +226,7 @@ def trace(
 
         gaudi-plan trace -f limits.json --trace requests.csv --cost roofline --model Qwen/Qwen3-32B --card gaudi3
     """
-    from gaudi_operator.cli.plan.comparison import Budget
+    from gaudi_operator.cli.plan.judged import Budget
     from gaudi_operator.cli.plan.trace import TraceFile, Traces, cost_of, judge_traces
     from gaudi_runtime.traffic.batching import Pace
     from gaudi_runtime.traffic.trace import ColumnNames
@@ -260,7 +260,7 @@ def learn(
     gaudi-plan learn --from-cluster llama --traffic traffic.txt --graphs 20 -o yaml > patch.yaml
     kubectl patch gi llama --type merge --patch-file patch.yaml
     """
-    from gaudi_operator.cli.plan.comparison import Budget
+    from gaudi_operator.cli.plan.judged import Budget
     from gaudi_operator.cli.plan.learn import learn, read_texts
     from gaudi_operator.cli.plan.question import read_text
 

@@ -1,29 +1,31 @@
-"""The strategies side by side: `compare` before there is any traffic, `compare_on_traffic` judged on some.
+"""The strategies next to each other before there is a trace: `compare` (docs/how-to/how-many-graphs.md).
 
-`candidate_plans` makes a plan of every strategy under the same limits; one that is impossible is listed with why.
+`candidate_plans` makes a plan of every strategy under the same limits; one that is impossible is listed with its
+reason. Strategy Optimal is shown with other numbers of graphs, too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from gaudi_operator.cli.plan.figures import Expected, PlanFigures, expected_traffic, figures_of
 from gaudi_operator.cli.plan.output import Answer, stdout, table
+from gaudi_operator.cli.plan.plot import Point, plot
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.coverage import uncovered
-from gaudi_runtime.buckets.optimal.cost import Cost, Score, graph_bytes, one_graph, score, warmup_seconds
-from gaudi_runtime.buckets.optimal.fewest import Rival, fewest
-from gaudi_runtime.buckets.optimal.optimizer import BOTH, Chosen, Optimizer
+from gaudi_runtime.buckets.optimal.cost import one_graph
+from gaudi_runtime.buckets.optimal.optimizer import Optimizer
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.base import as_in_spec
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.errors import ConfigError, PlanImpossible
-from gaudi_runtime.traffic.histogram import Traffic
+from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.units import GIB
 
-DIGITS = 4
-FACTS = ("strategy", "prompt_graphs", "decode_graphs", "graph_bytes", "warmup_seconds", "admissible_without_bucket")
+OTHER_NUMBERS = {"half": 0.5, "twice": 2.0}
+"""Shares of the graphs of Optimal that the table shows next to it."""
+PLOTTED_SHARES = (0.35, 0.7, 1.4, 3.0, 4.0)
+"""Those that only the plot shows. Each takes a search: a second or two on one core."""
 
 PlanOrRefusal = BucketPlan | str
 
@@ -40,7 +42,6 @@ def candidate_plans(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Map
 
 
 def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal:
-    """The plan of a policy, or the sentence that says why it has none."""
     try:
         return make_plan(policy, limits, kv_blocks)
     except PlanImpossible as error:
@@ -48,35 +49,40 @@ def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal
 
 
 def compare(question: PlanQuestion) -> Answer:
-    """What each strategy would prepare: graphs, memory, warm-up, and batches left without a bucket."""
+    """Answer what the plan of each strategy costs and what it saves."""
+    expected = expected_traffic(question.policy, question.limits, question.blocks)
+    judge = _Judge(question, expected, graphs_unmeasured(question))
     plans = dict(candidate_plans(question.policy, question.limits, question.blocks))
-    optimal = question.policy.model_copy(update={"strategy": Strategy.OPTIMAL})
-    plans[Strategy.OPTIMAL] = _plan(optimal, question.limits, question.blocks)
-    unmeasured = _graphs_unmeasured(question)
-    facts = {
-        as_in_spec(name): _facts(question, plan, unmeasured)
-        for name, plan in plans.items()
-        if not isinstance(plan, str)
-    }
-    refused = {as_in_spec(name): plan for name, plan in plans.items() if isinstance(plan, str)}
-    warnings = (
-        *question.warnings,
-        *([UNMEASURED] if unmeasured else []),
-        f"{'warmup_seconds is an estimate' if unmeasured else 'graph_bytes and warmup_seconds are estimates'} for all "
-        "graphs, from the rates that the reference logs have for HPU graphs of Llama 3.1 8B on one Gaudi 2",
+    optimal = _plan(question.policy.model_copy(update={"strategy": Strategy.OPTIMAL}), question.limits, question.blocks)
+    plans[Strategy.OPTIMAL] = optimal
+    comparison = Comparison(
+        strategies={as_in_spec(name): judge.figures(plan) for name, plan in plans.items() if not isinstance(plan, str)},
+        others={} if isinstance(optimal, str) else judge.others(optimal, OTHER_NUMBERS),
+        refused={as_in_spec(name): plan for name, plan in plans.items() if isinstance(plan, str)},
     )
+    warnings = (*question.warnings, expected.source, *_estimates(judge.bytes_unknown))
     return Answer(
-        data={"strategies": facts, **({"refused": refused} if refused else {}), "warnings": warnings},
-        rows=lambda: [FACTS, *((name, *each.values()) for name, each in facts.items())],
-        show=lambda: _print_facts(facts, refused),
+        data={**comparison.data(), "warnings": warnings},
+        rows=comparison.rows,
+        show=comparison.show,
+        picture=lambda: _picture(comparison, judge, optimal),
         warnings=warnings,
+    )
+
+
+def _estimates(bytes_unknown: bool) -> tuple[str, ...]:
+    what = "warmup_seconds is an estimate" if bytes_unknown else "graph_bytes and warmup_seconds are estimates"
+    return (
+        *([UNMEASURED] if bytes_unknown else []),
+        f"{what} for all graphs, from the rates that the reference logs have for HPU graphs of Llama 3.1 8B on one "
+        "Gaudi 2",
     )
 
 
 UNMEASURED = "graph_bytes are unknown in TorchCompile until a pod has measured them: published are those of HPU graphs"
 
 
-def _graphs_unmeasured(question: PlanQuestion) -> bool:
+def graphs_unmeasured(question: PlanQuestion) -> bool:
     """Whether no figure says what the graphs of this question take; bare limits name no mode."""
     # Imported here: bare limits do not pay for the models.
     from gaudi_runtime.forecast.inputs import inputs_of
@@ -84,196 +90,141 @@ def _graphs_unmeasured(question: PlanQuestion) -> bool:
     return question.config is not None and inputs_of(question.config).graphs_unmeasured
 
 
-def _facts(question: PlanQuestion, plan: BucketPlan, unmeasured: bool) -> dict[str, float | None]:
-    """What a plan takes and leaves out; the estimates are rounded to what they are worth."""
-    missing = uncovered(plan, question.limits, question.blocks)
-    buckets = [(phase, bucket) for phase in BucketPhase for bucket in plan.of(phase)]
-    bytes_of = graph_bytes(question.limits.block_size)
-    return {
-        "prompt_graphs": len(plan.prompt),
-        "decode_graphs": len(plan.decode),
-        "graph_bytes": None if unmeasured else round(sum(bytes_of(*each) for each in buckets)),
-        "warmup_seconds": round(sum(warmup_seconds(*each) for each in buckets), 1),
-        "admissible_without_bucket": missing.prompt.missing + missing.decode.missing,
-    }
+@dataclass(frozen=True)
+class _Judge:
+    """Judges plans of one question on the same traffic."""
 
+    question: PlanQuestion
+    expected: Expected
+    bytes_unknown: bool
 
-def _print_facts(facts: dict[str, dict[str, float | None]], refused: dict[str, str]) -> None:
-    rows = (
-        (
-            name,
-            f"{each['prompt_graphs']}",
-            f"{each['decode_graphs']}",
-            "unknown" if each["graph_bytes"] is None else f"{each['graph_bytes'] / GIB:.1f}",
-            f"{each['warmup_seconds']:.0f}",
-            f"{each['admissible_without_bucket']}",
+    def figures(self, plan: BucketPlan) -> PlanFigures:
+        """Return what a plan costs and saves."""
+        return figures_of(
+            plan, self.question.limits, self.question.blocks, self.expected, bytes_unknown=self.bytes_unknown
         )
-        for name, each in facts.items()
-    )
-    numbers = ("prompt graphs", "decode graphs", "GiB", "warm-up s", "shapes without bucket")
-    console = stdout()
-    console.print(table(rows, ("strategy",), numbers, title="estimated for all graphs of a plan"))
-    for name, why in refused.items():
-        console.print(f"{name}: {why}")
 
+    def others(self, plan: BucketPlan, shares: Mapping[str, float]) -> Mapping[str, PlanFigures]:
+        """Return the figures of Optimal with such shares of the graphs of `plan`, by name."""
+        return {name: self.figures(self._optimal(plan, share)) for name, share in shares.items()}
 
-@dataclass(frozen=True)
-class Budget:
-    """The budget of strategy Optimal: graphs per phase, or bytes or seconds of both phases together.
-
-    Bytes and seconds are counted at the rates of HPU graphs, whatever the mode.
-    """
-
-    prompt_graphs: int | None = None
-    decode_graphs: int | None = None
-    graph_bytes: int | None = None
-    warmup_seconds: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raises ConfigError for more than one kind."""
-        kinds = [self.prompt_graphs or self.decode_graphs, self.graph_bytes, self.warmup_seconds]
-        if sum(kind is not None for kind in kinds) > 1:
-            raise ConfigError("give one kind of budget: graphs, --graph-bytes or --warmup-seconds")
-
-
-def budget_warnings(question: PlanQuestion, budget: Budget) -> tuple[str, ...]:
-    """A warning about a budget of bytes in a mode whose graph bytes are unknown."""
-    if budget.graph_bytes is None or not _graphs_unmeasured(question):
-        return ()
-    return (
-        "--graph-bytes is counted at the rates of HPU graphs, and the bytes of graphs in TorchCompile are unknown: "
-        "give --graphs and --decode-graphs",
-    )
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A strategy in one phase: its verdict on the judged traffic; of optimal also what it expected from the learned
-    traffic and by how much one graph more would lower the padding there.
-    """
-
-    verdict: Score
-    expected: float | None = None
-    next_graph: float | None = None
-
-    def data(self) -> dict[str, Any]:
-        """As JSON, without what is unknown beyond the verdict."""
-        optional = {"expected": self.expected, "next_graph": self.next_graph}
-        known = {name: value for name, value in optional.items() if value is not None}
-        return {name: _short(value) for name, value in (asdict(self.verdict) | known).items()}
+    def _optimal(self, plan: BucketPlan, share: float) -> BucketPlan:
+        """Plan with a share of the graphs in each phase, or as few as every admissible shape needs."""
+        policy, limits, blocks = self.question.policy, self.question.limits, self.question.blocks
+        optimizer = Optimizer(self.expected.traffic, limits, blocks)
+        prompt, decode = (
+            max(round(share * len(plan.of(phase))), round(optimizer.least(phase, one_graph))) for phase in BucketPhase
+        )
+        settings = OptimalSettings(
+            traffic=policy.optimal.traffic if policy.optimal else None, prompt_graphs=prompt, decode_graphs=decode
+        )
+        return make_plan(policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": settings}), limits, blocks)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Strategies by phase, and why a strategy has no plan."""
+    """The figures of every strategy, of Optimal with other numbers of graphs, and why a strategy has no plan."""
 
-    judged: dict[Strategy, dict[BucketPhase, Judged]] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    strategies: Mapping[str, PlanFigures]
+    others: Mapping[str, PlanFigures]
+    refused: Mapping[str, str]
 
     def data(self) -> dict[str, Any]:
-        """As JSON."""
-        strategies = {
-            as_in_spec(strategy): {phase.value: each.data() for phase, each in phases.items()}
-            for strategy, phases in self.judged.items()
+        """Return the comparison as JSON."""
+        return {
+            "strategies": {name: _facts(each) for name, each in self.strategies.items()},
+            "optimal_with": {name: _facts(each) for name, each in self.others.items()},
+            **({"refused": self.refused} if self.refused else {}),
         }
-        return {"strategies": strategies, **({"refused": self.refused} if self.refused else {})}
 
-    def rows(self) -> Iterator[Sequence[object]]:
-        """As CSV, the header first."""
-        yield "strategy", "phase", "graphs", "padding", "coverage", "expected", "next_graph"
-        for strategy, phases in self.judged.items():
-            for phase, each in phases.items():
-                values = (each.verdict.padding, each.verdict.coverage, each.expected, each.next_graph)
-                yield as_in_spec(strategy), phase.value, each.verdict.graphs, *map(_short, values)
+    def rows(self) -> Sequence[Sequence[object]]:
+        """Return the comparison as CSV, the header first."""
+        return [("strategy", *FACTS), *((name, *_facts(each).values()) for name, each in self._named().items())]
 
     def show(self) -> None:
-        """For people: one row per strategy, what one more graph would bring, and which strategy has no plan."""
-        rows = []
-        for strategy, phases in self.judged.items():
-            verdicts = [phases[phase].verdict if phase in phases else None for phase in BucketPhase]
-            rows.append((as_in_spec(strategy), *(cell for each in verdicts for cell in verdict_cells(each))))
-        numbers = [f"{phase} {title}" for phase in BucketPhase for title in ("graphs", "padding", "covered")]
+        """Print the comparison as a table."""
+        named = self._named()
+        # Without the column that has nothing to show the table fits into 80 letters.
+        bytes_known = any(each.graph_bytes is not None for each in named.values())
+        columns = (*COLUMNS, "GiB") if bytes_known else COLUMNS
+        rows = ((name, *_cells(each)[: len(columns)]) for name, each in named.items())
         console = stdout()
-        console.print(table(rows, ("strategy",), numbers, title="padding is padded / real cost: 1.0 is none"))
-        for phases in self.judged.values():
-            for phase, judged in phases.items():
-                if judged.next_graph is not None and judged.expected is not None:
-                    console.print(
-                        f"{phase}: Optimal expected {judged.expected:.3f}; one more graph lowers that by about "
-                        f"{judged.next_graph:.4f}"
-                    )
+        console.print(table(rows, ("strategy",), columns, title=TITLE, caption=CAPTION))
         for name, why in self.refused.items():
             console.print(f"{name}: {why}")
 
-
-def compare_on_traffic(
-    question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
-) -> Comparison:
-    """Judge all strategies on `seen`, padding being a share of `cost`; optimal learns from `learned` alone.
-
-    Raises PlanImpossible for its budget.
-    """
-    comparison = Comparison()
-    comparison.judged[Strategy.OPTIMAL] = _optimal(question, learned, seen, budget, cost)
-    for strategy, plan in candidate_plans(question.policy, question.limits, question.blocks).items():
-        if isinstance(plan, str):
-            comparison.refused[as_in_spec(strategy)] = plan
-        else:
-            comparison.judged[strategy] = {phase: Judged(score(plan, phase, seen, cost)) for phase in BOTH}
-    return comparison
+    def _named(self) -> Mapping[str, PlanFigures]:
+        optimal = as_in_spec(Strategy.OPTIMAL)
+        return {**self.strategies, **{f"{optimal}, {name}": each for name, each in self.others.items()}}
 
 
-def _optimal(
-    question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
-) -> dict[BucketPhase, Judged]:
-    optimizer = Optimizer(learned, question.limits, question.blocks, cost)
-    chosen = _choose(question, optimizer, budget, learned, cost)
-    prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
-    # One plan of both: a budget of bytes or seconds is shared by the phases.
-    plan = BucketPlan(prompt, decode)
-    return {
-        phase: Judged(
-            verdict=score(plan, phase, seen, cost),
-            expected=score(plan, phase, learned, cost).padding,
-            next_graph=each.next_gain,
-        )
-        for phase, each in chosen.items()
+COLUMNS = ("graphs", "prompt\npadding", "decode\npadding", "covered", "last\nten", "warm-up\nseconds")
+TITLE = "estimates; padding: padded / real compute, 1.0 is none"
+CAPTION = "last ten: more padded compute without the ten graphs that save least"
+
+
+FACTS = (
+    "prompt_graphs",
+    "decode_graphs",
+    "graph_bytes",
+    "warmup_seconds",
+    "prompt_padding",
+    "decode_padding",
+    "prompt_coverage",
+    "decode_coverage",
+    "admissible_without_bucket",
+    "more_compute_without_last_ten",
+)
+
+
+def _facts(figures: PlanFigures) -> dict[str, float | None]:
+    """Return the figures by name, rounded to what estimates are worth."""
+    scores = [figures.scores[phase] for phase in BucketPhase]
+    values = (
+        *(each.graphs for each in scores),
+        figures.graph_bytes,
+        figures.warmup_seconds,
+        *(_rounded(each.padding) for each in scores),
+        *(figures.coverage[phase] for phase in BucketPhase),
+        figures.missing,
+        _rounded(figures.last_graphs),
+    )
+    return dict(zip(FACTS, values, strict=True))
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _cells(figures: PlanFigures) -> tuple[str, ...]:
+    scores = [figures.scores[phase] for phase in BucketPhase]
+    return (
+        " + ".join(str(each.graphs) for each in scores),
+        *("-" if each.padding is None else f"{each.padding:.3f}" for each in scores),
+        covered(min(figures.coverage.values())),
+        "-" if figures.last_graphs is None else f"+{figures.last_graphs * 100:.1f} %",
+        f"{figures.warmup_seconds:.0f}",
+        "-" if figures.graph_bytes is None else f"{figures.graph_bytes / GIB:.1f}",
+    )
+
+
+def covered(share: float) -> str:
+    """Return a share in percent, rounded down, so that only a complete one is 100 %."""
+    return f"{int(share * 1000) / 10:.1f} %"
+
+
+def _picture(comparison: Comparison, judge: _Judge, optimal: PlanOrRefusal) -> str:
+    more = {} if isinstance(optimal, str) else judge.others(optimal, {str(share): share for share in PLOTTED_SHARES})
+    name = as_in_spec(Strategy.OPTIMAL)
+    points = {
+        f"{each} ({covered(least)} covered)" if (least := min(figures.coverage.values())) < 1 else each: found
+        for each, figures in comparison.strategies.items()
+        if (found := _point(figures))
     }
+    curve = {found for each in (*comparison.others.values(), *more.values()) if (found := _point(each))}
+    chosen = {points[name]} if name in points else set()
+    return plot(points, sorted(curve | chosen), name)
 
 
-def _choose(
-    question: PlanQuestion, optimizer: Optimizer, budget: Budget, learned: Traffic, cost: Cost
-) -> Mapping[BucketPhase, Chosen]:
-    phases = tuple(phase for phase in BOTH if learned.of(phase))
-    if budget.graph_bytes:
-        price = graph_bytes(question.limits.block_size)
-        return dict.fromkeys(phases, optimizer.choose(phases, price, budget.graph_bytes, "--graph-bytes"))
-    if budget.warmup_seconds:
-        together = optimizer.choose(phases, warmup_seconds, budget.warmup_seconds, "--warmup-seconds")
-        return dict.fromkeys(phases, together)
-    asked = {
-        BucketPhase.PROMPT: (budget.prompt_graphs, "--graphs"),
-        BucketPhase.DECODE: (budget.decode_graphs, "--decode-graphs"),
-    }
-    chosen, exponential = {}, make_plan(BucketPolicy(), question.limits, question.blocks)
-    rival = Rival(exponential, question.limits, cost)
-    for phase in phases:
-        wanted, flag = asked[phase]
-        if wanted:
-            chosen[phase] = optimizer.choose((phase,), one_graph, wanted, flag)
-        else:
-            chosen[phase] = fewest(phase, optimizer.kinds(phase), question.blocks, rival)
-    return chosen
-
-
-def verdict_cells(verdict: Score | None) -> tuple[str, str, str]:
-    """Graphs, padding and coverage, as far as they are known."""
-    if verdict is None:
-        return "-", "-", "-"
-    padding = "-" if verdict.padding is None else f"{verdict.padding:.3f}"
-    coverage = "-" if verdict.coverage is None else f"{verdict.coverage:.1%}"
-    return str(verdict.graphs), padding, coverage
-
-
-def _short(value: float | None) -> float | None:
-    return value if value is None or isinstance(value, int) else round(value, DIGITS)
+def _point(figures: PlanFigures) -> Point | None:
+    return None if figures.padding is None else Point(figures.graphs, figures.padding)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gaudi_operator.cli.plan.comparison import Budget, budget_warnings, verdict_cells
+from gaudi_operator.cli.plan.judged import Budget, budget_warnings, verdict_cells
 from gaudi_operator.cli.plan.options import Form
 from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gaudi_operator.cli.plan.comparison import Budget, budget_warnings, compare_on_traffic
 from gaudi_operator.cli.plan.forecast import asked_card, asked_inputs, asked_shape
+from gaudi_operator.cli.plan.judged import Budget, budget_warnings, compare_on_traffic
 from gaudi_operator.cli.plan.options import CostModel
 from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion

@@ -1,10 +1,23 @@
+import csv
+from functools import cache
+from io import StringIO
+from typing import Any
+from xml.etree.ElementTree import fromstring
+
+import pytest
+
 from tests.unit.operator.cli.plan.asked import answer, plan
 
 LIMITS = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 2048, "num_blocks": 200}
 
 
+@cache
+def compared() -> Any:
+    return answer(LIMITS, command="compare")
+
+
 def test_strategies_stand_side_by_side_with_what_they_take() -> None:
-    result = answer(LIMITS, command="compare")
+    result = compared()
     assert list(result["strategies"]) == ["Exponential", "Linear", "PaddingAware", "Optimal"]
     exponential = result["strategies"]["Exponential"]
     assert exponential["prompt_graphs"] == len(answer(LIMITS)["prompt"])
@@ -23,25 +36,78 @@ def test_strategy_that_has_no_plan_is_refused_with_its_sentence() -> None:
 
 
 def test_estimates_are_called_estimates() -> None:
-    assert any("estimates" in warning for warning in answer(LIMITS, command="compare")["warnings"])
+    assert any("estimates" in warning for warning in compared()["warnings"])
 
 
-def test_table_shows_all_strategies() -> None:
+def test_table_shows_all_strategies_in_a_hundred_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     shown = plan(LIMITS, command="compare").stdout
-    assert all(name in shown for name in ("Exponential", "Linear", "PaddingAware", "Optimal"))
+    names = ("Exponential", "Linear", "PaddingAware", "Optimal", "Optimal, half", "Optimal, twice")
+    assert all(f"│ {name} " in shown for name in names)
+    assert "…" not in shown
+
+
+def test_optimal_pads_no_more_than_exponential_without_traffic() -> None:
+    strategies = compared()["strategies"]
+    for phase in ("prompt", "decode"):
+        assert 1 < strategies["Optimal"][f"{phase}_padding"] <= strategies["Exponential"][f"{phase}_padding"] * 1.005
+        assert strategies["Optimal"][f"{phase}_coverage"] == 1.0
+
+
+def test_half_and_twice_as_many_graphs_are_judged_too() -> None:
+    result = compared()
+    chosen, half, twice = result["strategies"]["Optimal"], *(result["optimal_with"][name] for name in ("half", "twice"))
+    for phase in ("prompt", "decode"):
+        assert half[f"{phase}_graphs"] == round(chosen[f"{phase}_graphs"] / 2)
+        assert twice[f"{phase}_graphs"] == 2 * chosen[f"{phase}_graphs"]
+        assert half[f"{phase}_padding"] > chosen[f"{phase}_padding"] > twice[f"{phase}_padding"]
+        assert half[f"{phase}_coverage"] == twice[f"{phase}_coverage"] == 1.0
+    assert half["warmup_seconds"] < chosen["warmup_seconds"] < twice["warmup_seconds"]
+
+
+def test_padding_is_judged_on_the_traffic_of_the_policy() -> None:
+    config = {
+        "version": "v1",
+        "model": {"path": "/models", "servedNames": ["tiny"]},
+        "engine": {"name": "sim"},
+        "limits": {"maxModelLen": 2048, "maxNumSeqs": 8, "maxNumBatchedTokens": 2048},
+        "bucketing": {"strategy": "optimal", "optimal": {"traffic": "prompt 1 640 0 1\ndecode 2 1 9 1"}},
+    }
+    result = answer(config, command="compare")
+    assert result["strategies"]["Optimal"]["prompt_padding"] == 1.0
+    assert any("bucketing.optimal.traffic" in said for said in result["warnings"])
+    config["bucketing"] = {"optimal": {"traffic": "prompt 1 many 0 1"}}
+    result = answer(config, command="compare")
+    assert "line 1" in result["refused"]["Optimal"]
+    assert any("no traffic is known" in said for said in result["warnings"])
+
+
+def test_csv_has_a_row_for_each_strategy_and_number() -> None:
+    rows = list(csv.DictReader(StringIO(plan(LIMITS, "-o", "csv", command="compare").stdout)))
+    assert [row["strategy"] for row in rows][-3:] == ["Optimal", "Optimal, half", "Optimal, twice"]
+    assert all(float(row["decode_padding"]) > 1 for row in rows)
+
+
+def test_picture_has_a_curve_and_a_point_of_each_strategy() -> None:
+    picture = plan(LIMITS, "-o", "svg", command="compare").stdout
+    texts = [each.text or "" for each in fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314
+    counts = {name: each["prompt_graphs"] + each["decode_graphs"] for name, each in compared()["strategies"].items()}
+    assert all(any(text.startswith(f"{name}: {count} graphs") for text in texts) for name, count in counts.items())
+    (curve,) = fromstring(picture).iter("{http://www.w3.org/2000/svg}polyline")  # noqa: S314
+    assert len(curve.attrib["points"].split()) >= 5
 
 
 def test_graph_bytes_of_the_default_mode_are_unknown() -> None:
     spec = {
         "model": {"source": {"persistentVolumeClaim": {"claimName": "models"}}, "maxModelLen": 4096},
         "accelerator": {"generation": "gaudi3"},
-        "engine": {"name": "vllm"},
+        "engine": {"name": "vllm", "maxNumSeqs": 8},
     }
     manifest = {"apiVersion": "inference.gaudi.dev/v1alpha1", "kind": "GaudiInference", "spec": spec}
     result = answer(manifest, command="compare")
     assert {each["graph_bytes"] for each in result["strategies"].values()} == {None}
     assert all(each["warmup_seconds"] > 0 for each in result["strategies"].values())
     assert any(said.startswith("graph_bytes are unknown in TorchCompile") for said in result["warnings"])
-    assert "unknown" in plan(manifest, command="compare").stdout
+    assert "GiB" not in plan(manifest, command="compare").stdout
     spec["engine"]["executionMode"] = "HpuGraphs"
     assert all(each["graph_bytes"] > 0 for each in answer(manifest, command="compare")["strategies"].values())

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
-from gaudi_operator.cli.plan.comparison import Budget
+from gaudi_operator.cli.plan.judged import Budget
 from gaudi_operator.cli.plan.learn import learn
 from gaudi_operator.cli.plan.options import Form
 from gaudi_operator.cli.plan.question import read_question

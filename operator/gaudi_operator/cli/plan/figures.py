@@ -1,0 +1,176 @@
+"""What a plan costs and what it saves: graphs, bytes and seconds of warm-up, padding, coverage, and its last graphs.
+
+`expected_traffic` is the traffic that padding is judged on before there is a trace; `figures_of` judges one plan.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from operator import le
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.coverage import PhaseCoverage, Uncovered, uncovered
+from gaudi_runtime.buckets.optimal.cost import Cost, Score, graph_bytes, score, typical_cost, warmup_seconds
+from gaudi_runtime.buckets.optimal.fewest import together
+from gaudi_runtime.buckets.optimal.optimizer import BOTH
+from gaudi_runtime.buckets.optimal.prior import prior
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.traffic.histogram import Traffic, read_traffic
+
+LAST_GRAPHS = 10
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The traffic that plans are judged on, what a batch of it costs, and a sentence that names its source."""
+
+    traffic: Traffic
+    cost: Cost
+    source: str
+
+
+def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Expected:
+    """Return the learned traffic of a policy, or the prior if it has none that can be read."""
+    cost = typical_cost(limits.block_size)
+    if policy.optimal is not None and policy.optimal.traffic is not None:
+        # Strategy Optimal has no plan for a text with a bad line, and reports the line.
+        with suppress(PlanImpossible):
+            learned = read_traffic(policy.optimal.traffic)
+            return Expected(learned, cost, "padding is judged on bucketing.optimal.traffic, from which Optimal learns")
+    phases = (together(prior(phase, limits, kv_blocks, cost)) for phase in BOTH)
+    return Expected(
+        Traffic(*phases), cost, "padding is judged on a prior that favours no size, since no traffic is known"
+    )
+
+
+@dataclass(frozen=True)
+class PlanFigures:
+    """What a plan costs and saves.
+
+    `graph_bytes` is None if the bytes of graphs are unknown. `last_graphs` is the share by which the padded compute of
+    both phases rises without the LAST_GRAPHS graphs that save least; None if fewer can be left out.
+    """
+
+    scores: Mapping[BucketPhase, Score]
+    uncovered: Uncovered
+    graph_bytes: int | None
+    warmup_seconds: float
+    last_graphs: float | None
+
+    @property
+    def graphs(self) -> int:
+        """Graphs of both phases."""
+        return sum(each.graphs for each in self.scores.values())
+
+    @property
+    def padding(self) -> float | None:
+        """Padded over real compute of both phases, which count the same: nobody knows their shares of the time."""
+        known = [each.padding for each in self.scores.values() if each.padding is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def coverage(self) -> Mapping[BucketPhase, float]:
+        """Share of the admissible shapes that have a bucket."""
+        return {each.phase: _coverage(each) for each in (self.uncovered.prompt, self.uncovered.decode)}
+
+    @property
+    def missing(self) -> int:
+        """Admissible shapes of both phases without a bucket."""
+        return self.uncovered.prompt.missing + self.uncovered.decode.missing
+
+
+def _coverage(phase: PhaseCoverage) -> float:
+    return 1 - phase.missing / phase.shapes if phase.shapes else 1.0
+
+
+def figures_of(
+    plan: BucketPlan, limits: Limits, kv_blocks: int, expected: Expected, *, bytes_unknown: bool = False
+) -> PlanFigures:
+    """Judge one plan on the expected traffic; bytes and seconds are estimated from the rates of HPU graphs."""
+    buckets = [(phase, bucket) for phase in BOTH for bucket in plan.of(phase)]
+    bytes_of = graph_bytes(limits.block_size)
+    return PlanFigures(
+        scores={phase: score(plan, phase, expected.traffic, expected.cost) for phase in BOTH},
+        uncovered=uncovered(plan, limits, kv_blocks),
+        graph_bytes=None if bytes_unknown else round(sum(bytes_of(*each) for each in buckets)),
+        warmup_seconds=round(sum(warmup_seconds(*each) for each in buckets), 1),
+        last_graphs=worth_of_last_graphs(plan, limits, expected),
+    )
+
+
+def worth_of_last_graphs(
+    plan: BucketPlan, limits: Limits, expected: Expected, count: int = LAST_GRAPHS
+) -> float | None:
+    """Return the share by which padded compute rises without the `count` graphs that save least.
+
+    They are left out one by one. A graph can be left out if a larger one holds all of its batches, so that coverage
+    stays. The share may be negative: the first bucket that holds a batch is not always the cheapest. None if fewer than
+    `count` can be left out, and for a plan with drafts, since no traffic says which steps have some.
+    """
+    if plan.seeds:
+        return None
+    phases = [_Thinned(phase, plan, limits, expected) for phase in BOTH]
+    before = sum(each.padding for each in phases)
+    if not before:
+        return None
+    risen = 0.0
+    for _ in range(count):
+        least = min((step for each in phases for step in each.steps()), key=lambda step: step[0], default=None)
+        if least is None:
+            return None
+        loss, phase, at = least
+        risen += loss
+        phase.leave_out(at)
+    return risen / before
+
+
+class _Thinned:
+    """The buckets of one phase that are left, the shapes that each one holds, and what both cost.
+
+    Costs are shares of the real compute of all these shapes, so that those of both phases add up.
+    """
+
+    def __init__(self, phase: BucketPhase, plan: BucketPlan, limits: Limits, expected: Expected) -> None:
+        self._buckets = list(plan.of(phase))
+        # With contiguous attention each batch size needs all blocks (docs/internals/optimal.md, Rows and ladders).
+        self._in_rows = phase is BucketPhase.DECODE and limits.contiguous_paged_attention
+        self._users: dict[Bucket, list[tuple[Bucket, float]]] = {bucket: [] for bucket in self._buckets}
+        real = 0.0
+        for shape, weight in expected.traffic.of(phase).items():
+            bucket = plan.find(phase, *shape)
+            if bucket is not None:
+                self._users[bucket].append((shape, weight))
+                real += weight * expected.cost(phase, shape)
+        self._costs = {bucket: expected.cost(phase, bucket) / real for bucket in self._buckets} if real else {}
+        self.padding = sum(self._costs[each] * weight for each, users in self._users.items() for _, weight in users)
+
+    def steps(self) -> Iterator[tuple[float, "_Thinned", int]]:
+        """Yield what each bucket that can be left out saves, and its position; of those that hold nothing only one."""
+        unused = False
+        for at, bucket in enumerate(self._buckets):
+            if (self._users[bucket] or not unused) and self._can_go(at):
+                yield sum(self._losses(at)), self, at
+                unused = unused or not self._users[bucket]
+
+    def _can_go(self, at: int) -> bool:
+        bucket = self._buckets[at]
+        larger = (each for each in islice(self._buckets, at + 1, None) if all(map(le, bucket, each)))
+        return any(not self._in_rows or each.batch_size == bucket.batch_size for each in larger)
+
+    def _losses(self, at: int) -> Iterator[float]:
+        paid = self._costs[self._buckets[at]]
+        for shape, weight in self._users[self._buckets[at]]:
+            yield weight * (self._costs[self._next(at, shape)] - paid)
+
+    def _next(self, at: int, shape: Bucket) -> Bucket:
+        """The bucket that a shape is padded to without the one at this position."""
+        return next(each for each in islice(self._buckets, at + 1, None) if all(map(le, shape, each)))
+
+    def leave_out(self, at: int) -> None:
+        """Take one bucket away, and pad its shapes to the next one that holds them."""
+        for shape, weight in self._users.pop(self._buckets[at]):
+            self._users[self._next(at, shape)].append((shape, weight))
+        del self._buckets[at]

@@ -1,0 +1,183 @@
+"""The strategies judged on traffic: `compare_on_traffic`, with optimal on traffic that it has not seen."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gaudi_operator.cli.plan.comparison import candidate_plans, graphs_unmeasured
+from gaudi_operator.cli.plan.output import stdout, table
+from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.optimal.cost import Cost, Score, graph_bytes, one_graph, score, warmup_seconds
+from gaudi_runtime.buckets.optimal.fewest import Rival, fewest
+from gaudi_runtime.buckets.optimal.optimizer import BOTH, Chosen, Optimizer
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.traffic.histogram import Traffic
+
+DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The budget of strategy Optimal: graphs per phase, or bytes or seconds of both phases together.
+
+    Bytes and seconds are counted at the rates of HPU graphs, whatever the mode.
+    """
+
+    prompt_graphs: int | None = None
+    decode_graphs: int | None = None
+    graph_bytes: int | None = None
+    warmup_seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for more than one kind."""
+        kinds = [self.prompt_graphs or self.decode_graphs, self.graph_bytes, self.warmup_seconds]
+        if sum(kind is not None for kind in kinds) > 1:
+            raise ConfigError("give one kind of budget: graphs, --graph-bytes or --warmup-seconds")
+
+
+def budget_warnings(question: PlanQuestion, budget: Budget) -> tuple[str, ...]:
+    """A warning about a budget of bytes in a mode whose graph bytes are unknown."""
+    if budget.graph_bytes is None or not graphs_unmeasured(question):
+        return ()
+    return (
+        "--graph-bytes is counted at the rates of HPU graphs, and the bytes of graphs in TorchCompile are unknown: "
+        "give --graphs and --decode-graphs",
+    )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A strategy in one phase: its verdict on the judged traffic; of optimal also what it expected from the learned
+    traffic and by how much one graph more would lower the padding there.
+    """
+
+    verdict: Score
+    expected: float | None = None
+    next_graph: float | None = None
+
+    def data(self) -> dict[str, Any]:
+        """As JSON, without what is unknown beyond the verdict."""
+        optional = {"expected": self.expected, "next_graph": self.next_graph}
+        known = {name: value for name, value in optional.items() if value is not None}
+        return {name: _short(value) for name, value in (asdict(self.verdict) | known).items()}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Strategies by phase, and why a strategy has no plan."""
+
+    judged: dict[Strategy, dict[BucketPhase, Judged]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def data(self) -> dict[str, Any]:
+        """As JSON."""
+        strategies = {
+            as_in_spec(strategy): {phase.value: each.data() for phase, each in phases.items()}
+            for strategy, phases in self.judged.items()
+        }
+        return {"strategies": strategies, **({"refused": self.refused} if self.refused else {})}
+
+    def rows(self) -> Iterator[Sequence[object]]:
+        """As CSV, the header first."""
+        yield "strategy", "phase", "graphs", "padding", "coverage", "expected", "next_graph"
+        for strategy, phases in self.judged.items():
+            for phase, each in phases.items():
+                values = (each.verdict.padding, each.verdict.coverage, each.expected, each.next_graph)
+                yield as_in_spec(strategy), phase.value, each.verdict.graphs, *map(_short, values)
+
+    def show(self) -> None:
+        """For people: one row per strategy, what one more graph would bring, and which strategy has no plan."""
+        rows = []
+        for strategy, phases in self.judged.items():
+            verdicts = [phases[phase].verdict if phase in phases else None for phase in BucketPhase]
+            rows.append((as_in_spec(strategy), *(cell for each in verdicts for cell in verdict_cells(each))))
+        numbers = [f"{phase} {title}" for phase in BucketPhase for title in ("graphs", "padding", "covered")]
+        console = stdout()
+        console.print(table(rows, ("strategy",), numbers, title="padding is padded / real cost: 1.0 is none"))
+        for phases in self.judged.values():
+            for phase, judged in phases.items():
+                if judged.next_graph is not None and judged.expected is not None:
+                    console.print(
+                        f"{phase}: Optimal expected {judged.expected:.3f}; one more graph lowers that by about "
+                        f"{judged.next_graph:.4f}"
+                    )
+        for name, why in self.refused.items():
+            console.print(f"{name}: {why}")
+
+
+def compare_on_traffic(
+    question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
+) -> Comparison:
+    """Judge all strategies on `seen`, padding being a share of `cost`; optimal learns from `learned` alone.
+
+    Raises PlanImpossible for its budget.
+    """
+    comparison = Comparison()
+    comparison.judged[Strategy.OPTIMAL] = _optimal(question, learned, seen, budget, cost)
+    for strategy, plan in candidate_plans(question.policy, question.limits, question.blocks).items():
+        if isinstance(plan, str):
+            comparison.refused[as_in_spec(strategy)] = plan
+        else:
+            comparison.judged[strategy] = {phase: Judged(score(plan, phase, seen, cost)) for phase in BOTH}
+    return comparison
+
+
+def _optimal(
+    question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
+) -> dict[BucketPhase, Judged]:
+    optimizer = Optimizer(learned, question.limits, question.blocks, cost)
+    chosen = _choose(question, optimizer, budget, learned, cost)
+    prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
+    # One plan of both: a budget of bytes or seconds is shared by the phases.
+    plan = BucketPlan(prompt, decode)
+    return {
+        phase: Judged(
+            verdict=score(plan, phase, seen, cost),
+            expected=score(plan, phase, learned, cost).padding,
+            next_graph=each.next_gain,
+        )
+        for phase, each in chosen.items()
+    }
+
+
+def _choose(
+    question: PlanQuestion, optimizer: Optimizer, budget: Budget, learned: Traffic, cost: Cost
+) -> Mapping[BucketPhase, Chosen]:
+    phases = tuple(phase for phase in BOTH if learned.of(phase))
+    if budget.graph_bytes:
+        price = graph_bytes(question.limits.block_size)
+        return dict.fromkeys(phases, optimizer.choose(phases, price, budget.graph_bytes, "--graph-bytes"))
+    if budget.warmup_seconds:
+        together = optimizer.choose(phases, warmup_seconds, budget.warmup_seconds, "--warmup-seconds")
+        return dict.fromkeys(phases, together)
+    asked = {
+        BucketPhase.PROMPT: (budget.prompt_graphs, "--graphs"),
+        BucketPhase.DECODE: (budget.decode_graphs, "--decode-graphs"),
+    }
+    chosen, exponential = {}, make_plan(BucketPolicy(), question.limits, question.blocks)
+    rival = Rival(exponential, question.limits, cost)
+    for phase in phases:
+        wanted, flag = asked[phase]
+        if wanted:
+            chosen[phase] = optimizer.choose((phase,), one_graph, wanted, flag)
+        else:
+            chosen[phase] = fewest(phase, optimizer.kinds(phase), question.blocks, rival)
+    return chosen
+
+
+def verdict_cells(verdict: Score | None) -> tuple[str, str, str]:
+    """Graphs, padding and coverage, as far as they are known."""
+    if verdict is None:
+        return "-", "-", "-"
+    padding = "-" if verdict.padding is None else f"{verdict.padding:.3f}"
+    coverage = "-" if verdict.coverage is None else f"{verdict.coverage:.1%}"
+    return str(verdict.graphs), padding, coverage
+
+
+def _short(value: float | None) -> float | None:
+    return value if value is None or isinstance(value, int) else round(value, DIGITS)

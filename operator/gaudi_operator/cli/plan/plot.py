@@ -1,0 +1,174 @@
+"""The plot of graphs against padding: a curve for one strategy, a point for each other one, as SVG.
+
+The file loads nothing from elsewhere, has its own background, and follows the reader's choice of light or dark. Graphs
+are on a logarithmic scale, because strategies differ by factors.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import floor, log
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+
+WIDTH, HEIGHT = 760, 440
+LEFT, RIGHT, TOP, BOTTOM = 64, 24, 56, 60
+"""Margins around the area of the curve."""
+LETTER, LINE = 7.0, 14
+"""Width of a letter and height of a line of a label, at least as large as viewers draw them."""
+MARKER = 5
+TICKS = tuple(factor * 10**power for power in range(6) for factor in (1, 2, 5))
+STYLE = """
+text { font: 12px sans-serif; } .title { font-size: 15px; font-weight: bold; }
+.paper { fill: #ffffff; } .ink { fill: #1f2328; } .soft { fill: #59636e; }
+.grid { stroke: #d1d9e0; } .curve { stroke: #b0413e; fill: none; stroke-width: 2; } .dot { fill: #b0413e; }
+.other { fill: #0969da; }
+@media (prefers-color-scheme: dark) {
+  .paper { fill: #0d1117; } .ink { fill: #e6edf3; } .soft { fill: #9198a1; }
+  .grid { stroke: #3d444d; } .curve { stroke: #ff8f85; } .dot { fill: #ff8f85; } .other { fill: #58a6ff; }
+}
+"""
+
+
+class Point(NamedTuple):
+    """A plan: its graphs, and padded over real compute."""
+
+    graphs: int
+    padding: float
+
+
+class Box(NamedTuple):
+    """A rectangle on the picture that a label or a marker takes, in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlaps(self, other: "Box") -> bool:
+        """Whether both share a pixel."""
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Places of points on the picture."""
+
+    least_graphs: float
+    most_graphs: float
+    most_padding: float
+
+    def x(self, graphs: float) -> float:
+        """Pixels from the left."""
+        share = log(graphs / self.least_graphs) / log(self.most_graphs / self.least_graphs)
+        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(self, padding: float) -> float:
+        """Pixels from the top."""
+        share = (padding - 1) / (self.most_padding - 1)
+        return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
+
+    def marker(self, point: Point) -> Box:
+        """Return what the marker of a point takes."""
+        x, y = self.x(point.graphs), self.y(point.padding)
+        return Box(x - MARKER, y - MARKER, x + MARKER, y + MARKER)
+
+
+def plot(points: Mapping[str, Point], curve: Sequence[Point], of: str) -> str:
+    """Return the text of an SVG: `points` by name, and the `curve` of strategy `of`, fewest graphs first."""
+    everything = [*points.values(), *curve]
+    scale = Scale(
+        least_graphs=0.8 * min((each.graphs for each in everything), default=1),
+        most_graphs=1.3 * max((each.graphs for each in everything), default=10),
+        most_padding=1 + 1.1 * max((each.padding - 1 for each in everything), default=0.1) + 0.01,
+    )
+    labels = {f"{name}: {_figures(point)}": point for name, point in points.items()}
+    labels |= {f"{each.graphs}": each for each in curve if points.get(of) != each}
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
+        f"<title>{escape(TITLE)}</title>",
+        f"<style>{STYLE}</style>",
+        f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
+        f'<text class="title ink" x="{LEFT}" y="24">{escape(TITLE)}</text>',
+        f'<text class="soft" x="{LEFT}" y="42">{escape(SUBTITLE.format(of))}</text>',
+        *_axes(scale),
+        f'<polyline class="curve" points="{" ".join(f"{scale.x(x)},{scale.y(y)}" for x, y in curve)}"/>',
+        *(_dot(scale, each, "dot") for each in curve),
+        *(_dot(scale, each, "other") for name, each in points.items() if name != of),
+        *_labels(scale, labels, curve),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+TITLE = "Graphs and padding of each strategy (estimates)"
+SUBTITLE = "The curve is {} with fewer and more graphs. Left is a shorter warm-up, down is less padding."
+
+
+def _figures(point: Point) -> str:
+    return f"{point.graphs} graphs, {point.padding:.2f}"
+
+
+def _axes(scale: Scale) -> Iterator[str]:
+    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+    for tick in TICKS:
+        if scale.least_graphs <= tick <= scale.most_graphs:
+            x = scale.x(tick)
+            yield f'<line class="grid" x1="{x}" y1="{TOP}" x2="{x}" y2="{bottom}"/>'
+            yield f'<text class="soft" x="{x}" y="{bottom + 18}" text-anchor="middle">{tick}</text>'
+    step = next(each for each in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 1e9) if (scale.most_padding - 1) / each <= 8)
+    for number in range(floor((scale.most_padding - 1) / step) + 1):
+        padding = 1 + number * step
+        y = scale.y(padding)
+        yield f'<line class="grid" x1="{LEFT}" y1="{y}" x2="{right}" y2="{y}"/>'
+        yield f'<text class="soft" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{padding:.2f}</text>'
+    yield f'<text class="ink" x="{(LEFT + right) / 2}" y="{HEIGHT - 14}" text-anchor="middle">{HORIZONTAL}</text>'
+    middle = (TOP + bottom) / 2
+    yield (
+        f'<text class="ink" x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">'
+        f"{VERTICAL}</text>"
+    )
+
+
+HORIZONTAL = "graphs of prompts and decode steps together (logarithmic)"
+VERTICAL = "padded compute / real compute"
+
+
+def _dot(scale: Scale, point: Point, kind: str) -> str:
+    return f'<circle class="{kind}" cx="{scale.x(point.graphs)}" cy="{scale.y(point.padding)}" r="{MARKER}"/>'
+
+
+def _labels(scale: Scale, labels: Mapping[str, Point], curve: Sequence[Point]) -> Iterator[str]:
+    """Yield the labels, long ones first, each in the first place next to its point that nothing else takes."""
+    taken = [*map(scale.marker, {*labels.values(), *curve}), *_along(scale, curve)]
+    for text, point in sorted(labels.items(), key=lambda label: -len(label[0])):
+        box = min(_places(scale.marker(point), len(text) * LETTER), key=lambda place: sum(map(place.overlaps, taken)))
+        taken.append(box)
+        yield f'<text class="ink" x="{box.left:.1f}" y="{box.bottom - 3:.1f}">{escape(text)}</text>'
+
+
+def _along(scale: Scale, curve: Sequence[Point]) -> Iterator[Box]:
+    """Yield small boxes that together hold the lines of the curve."""
+    for start, end in pairwise(curve):
+        ends = (scale.x(start.graphs), scale.y(start.padding), scale.x(end.graphs), scale.y(end.padding))
+        x, y, to_x, to_y = ends
+        steps = max(1, round(max(abs(to_x - x), abs(to_y - y)) / MARKER))
+        for step in range(steps + 1):
+            at_x, at_y = x + (to_x - x) * step / steps, y + (to_y - y) * step / steps
+            yield Box(at_x - 2, at_y - 2, at_x + 2, at_y + 2)
+
+
+def _places(marker: Box, width: float) -> Iterator[Box]:
+    """Yield the places of a label around its marker and farther above."""
+    middle = (marker.top + marker.bottom) / 2
+    centre = (marker.left + marker.right) / 2
+    away = [(marker.top - LINE * (far + 1), marker.bottom + LINE * far) for far in range(4)]
+    rows = [middle - LINE / 2, *(row for rows in away for row in rows)]
+    for top in rows:
+        for left in (marker.right + 3, marker.left - 3 - width, centre - width / 2):
+            # Inside of the axes.
+            x = min(max(left, LEFT + 1), WIDTH - 2 - width)
+            y = min(max(top, TOP - LINE), HEIGHT - BOTTOM - LINE)
+            yield Box(x, y, x + width, y + LINE)

@@ -1,0 +1,121 @@
+"""What a plan costs and what it saves."""
+
+import random
+from itertools import combinations
+from operator import le
+
+import pytest
+
+from gaudi_operator.cli.plan.figures import Expected, expected_traffic, figures_of, worth_of_last_graphs
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.optimal.cost import score, token_cost, typical_cost
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.traffic.histogram import Traffic
+
+PROMPT, DECODE = BucketPhase
+LIMITS = Limits(
+    max_model_len=8192,
+    max_num_seqs=32,
+    max_num_batched_tokens=8192,
+    contiguous_paged_attention=False,
+    gapless=True,
+)
+KV_BLOCKS = 1200
+LADDER = BucketPlan(
+    prompt=tuple(Bucket(1, query, 0) for query in (128, 256, 512, 1024)), decode=(Bucket(1, 1, 64),), warnings=()
+)
+"""Four prompt buckets, of which the largest must stay."""
+
+
+def expected(prompts: dict[int, float], steps: dict[Bucket, float] | None = None) -> Expected:
+    prompt = {Bucket(1, query, 0): weight for query, weight in prompts.items()}
+    return Expected(Traffic(prompt, steps or {}), token_cost(128), "made up")
+
+
+def worth(plan: BucketPlan, traffic: Expected, count: int, limits: Limits = LIMITS) -> float | None:
+    return worth_of_last_graphs(plan, limits, traffic, count)
+
+
+def test_graph_that_no_batch_needs_saves_nothing() -> None:
+    assert worth(LADDER, expected({100: 1.0, 1000: 1.0}), 2) == 0.0
+
+
+def test_graphs_that_save_least_are_left_out() -> None:
+    traffic = expected({128: 1.0, 256: 1.0, 512: 10.0})
+    # 128 tokens more for the smallest prompt; then 256 more for both small ones.
+    assert worth(LADDER, traffic, 1) == pytest.approx(128 / (128 + 256 + 5120))
+    assert worth(LADDER, traffic, 2) == pytest.approx((128 + 512) / (128 + 256 + 5120))
+
+
+def test_graphs_that_coverage_needs_are_never_left_out() -> None:
+    assert worth(LADDER, expected({128: 1.0}), 3) is not None
+    assert worth(LADDER, expected({128: 1.0}), 4) is None
+
+
+def test_batch_size_keeps_all_blocks_with_contiguous_attention() -> None:
+    plan = BucketPlan(prompt=(), decode=(Bucket(1, 1, 8), Bucket(1, 1, 64), Bucket(2, 1, 64)))
+    traffic = expected({}, {Bucket(1, 1, 5): 1.0})
+    assert worth(plan, traffic, 2) is not None
+    contiguous = LIMITS.model_copy(update={"contiguous_paged_attention": True})
+    assert worth(plan, traffic, 1, contiguous) is not None
+    assert worth(plan, traffic, 2, contiguous) is None
+
+
+def test_steps_with_drafts_are_not_judged() -> None:
+    plan = BucketPlan(prompt=LADDER.prompt, decode=LADDER.decode, seeds=LADDER.decode)
+    assert worth(plan, expected({128: 1.0}), 1) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_graph_left_out_is_the_best_of_all(seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311
+    decode = sorted({Bucket(chance.randint(1, 4), 1, chance.randint(4, 40)) for _ in range(8)} | {Bucket(4, 1, 40)})
+    steps = {Bucket(chance.randint(1, 4), 1, chance.randint(4, 40)): chance.random() for _ in range(30)}
+    plan, traffic = BucketPlan(prompt=(), decode=tuple(decode)), expected({}, steps)
+
+    def padded(buckets: tuple[Bucket, ...]) -> float | None:
+        found = score(BucketPlan((), buckets), DECODE, traffic.traffic, traffic.cost)
+        return found.padding if found.coverage == 1.0 else None
+
+    whole = padded(plan.decode)
+    assert whole
+    fewer = (
+        padding / whole - 1
+        for left in combinations(decode, len(decode) - 1)
+        if (padding := padded(left)) and all(any(all(map(le, each, other)) for other in left) for each in decode)
+    )
+    assert worth(plan, traffic, 1) == pytest.approx(min(fewer))
+
+
+def test_plan_of_ten_graphs_fewer_pads_as_much_more() -> None:
+    """An Optimal plan of ten graphs fewer pads about as much as what the last ten are said to save."""
+    whole = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL), LIMITS, KV_BLOCKS)
+    traffic = expected_traffic(BucketPolicy(), LIMITS, KV_BLOCKS)
+    figures = figures_of(whole, LIMITS, KV_BLOCKS, traffic)
+    settings = OptimalSettings(prompt_graphs=len(whole.prompt), decode_graphs=len(whole.decode) - 10)
+    fewer = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), LIMITS, KV_BLOCKS)
+    searched = figures_of(fewer, LIMITS, KV_BLOCKS, traffic).padding
+    assert figures.last_graphs
+    assert figures.padding
+    assert searched
+    assert 0 < searched / figures.padding - 1 < 3 * figures.last_graphs
+
+
+def test_figures_add_up_both_phases() -> None:
+    plan = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
+    found = figures_of(plan, LIMITS, KV_BLOCKS, expected_traffic(BucketPolicy(), LIMITS, KV_BLOCKS))
+    assert found.graphs == len(plan.prompt) + len(plan.decode)
+    assert found.padding == pytest.approx(sum(each.padding or 0 for each in found.scores.values()) / 2)
+    assert found.coverage == {PROMPT: 1.0, DECODE: 1.0}
+    assert found.missing == 0
+
+
+def test_traffic_of_a_policy_is_what_plans_are_judged_on() -> None:
+    learned = BucketPolicy(optimal=OptimalSettings(traffic="prompt 1 700 0 3"))
+    assert expected_traffic(learned, LIMITS, KV_BLOCKS).traffic.prompt == {Bucket(1, 700, 0): 3.0}
+    assert len(expected_traffic(BucketPolicy(), LIMITS, KV_BLOCKS).traffic.prompt) > 20
+    assert expected_traffic(learned, LIMITS, KV_BLOCKS).cost(PROMPT, Bucket(1, 128, 0)) == typical_cost(128)(
+        PROMPT, Bucket(1, 128, 0)
+    )
