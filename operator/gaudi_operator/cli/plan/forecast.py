@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
+from gaudi_operator.cli.plan.figures import PlanFigures, expected_traffic, figures_of
 from gaudi_operator.cli.plan.question import PlanQuestion, read_text
 from gaudi_operator.cli.plan.verdict import Foreseen
 from gaudi_operator.core.admission.checks import first_violation
@@ -16,7 +17,6 @@ from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.review import hints, plan_has_gaps
 from gaudi_operator.core.observed import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.resource import Inference
-from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
 from gaudi_runtime.catalog.models.known import known_shape
@@ -26,7 +26,7 @@ from gaudi_runtime.errors import ConfigError, Problem, UnsupportedModel
 from gaudi_runtime.forecast.advice import advise
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
-from gaudi_runtime.forecast.result import Thresholds, fits, shortfalls, unjudged
+from gaudi_runtime.forecast.result import Forecast, Thresholds, fits, shortfalls, unjudged
 
 DEFAULT_CARD = "gaudi2"
 ANY_INSTALLATION = InstallationDefaults(
@@ -49,7 +49,7 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
         certain=not fits(found, replace(wanted, at_best=True)),
         unjudged=unjudged(found, wanted),
         serves_anyway=serves_anyway,
-        coverage=uncovered(found.plan, inputs.limits, int(found.kv_blocks.value)) if found.plan else None,
+        plan_figures=_plan_figures(found, inputs),
         # Room first: without it the graphs that are missing say nothing.
         advice=advise(inputs, shape, described, Thresholds(0, 0) if found.problems or serves_anyway else wanted)
         if shape
@@ -58,6 +58,13 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
         config=question.config,
         refusal=_refusal(question.inference) if question.inference else None,
     )
+
+
+def _plan_figures(found: Forecast, inputs: ForecastInputs) -> PlanFigures | None:
+    if found.plan is None:
+        return None
+    kv_blocks = int(found.kv_blocks.value)
+    return figures_of(found.plan, inputs.limits, kv_blocks, expected_traffic(inputs.policy, inputs.limits, kv_blocks))
 
 
 def _serves_anyway(question: PlanQuestion) -> bool:

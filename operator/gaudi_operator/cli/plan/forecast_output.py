@@ -50,6 +50,7 @@ def _data(foreseen: Foreseen) -> dict[str, Any]:
         "problems": [{"reason": each.reason, "message": each.message} for each in foreseen.problems],
         "notes": found.notes,
         "coverage": _coverage(foreseen),
+        "padding": _padding(foreseen),
         "startedWith": {"environment": started.env, "arguments": started.args} if started else None,
         "pairs": [{**asdict(each), "image": each.image} for each in PAIRS] if _takes_pair(foreseen.config) else None,
         "warnings": foreseen.warnings,
@@ -57,8 +58,19 @@ def _data(foreseen: Foreseen) -> dict[str, Any]:
 
 
 def _coverage(foreseen: Foreseen) -> dict[str, Any] | None:
-    found = foreseen.coverage
-    return {phase.phase.value: _missing(phase) for phase in (found.prompt, found.decode)} if found else None
+    if foreseen.plan_figures is None:
+        return None
+    found = foreseen.plan_figures.uncovered
+    return {phase.phase.value: _missing(phase) for phase in (found.prompt, found.decode)}
+
+
+def _padding(foreseen: Foreseen) -> dict[str, Any] | None:
+    """Padded over real compute of each phase, and how much more of both there is without the last ten graphs."""
+    found = foreseen.plan_figures
+    if found is None:
+        return None
+    phases = {phase.value: each.padding for phase, each in found.scores.items()}
+    return {**phases, "moreWithoutLastTen": found.last_graphs}
 
 
 def _missing(phase: PhaseCoverage) -> dict[str, int]:
@@ -112,6 +124,8 @@ def _print(foreseen: Foreseen, sources: bool) -> None:
     for phase in (found.prompt, found.decode):
         if phase:
             say(_graphs(phase, captures=found.captures))
+    if padding := _padding_sentence(foreseen):
+        say(padding)
     for number, source in enumerate(cited, start=1):
         say(f"[{number}] {source}")
     for note in found.notes:
@@ -165,6 +179,15 @@ def _graphs(phase: PhaseForecast, *, captures: bool) -> str:
     count, best = len(phase.captured), phase.captured_at_best
     more = f", {best} with the least bytes of any source" if best not in (None, count) else ""
     return f"{phase.phase}: {count} of {phase.planned} graphs captured ({phase.percent} %){more}"
+
+
+def _padding_sentence(foreseen: Foreseen) -> str | None:
+    """What the plan pads, if anything is known of it."""
+    scores = foreseen.plan_figures.scores if foreseen.plan_figures else {}
+    said = [f"{phase} {each.padding:.3f}" for phase, each in scores.items() if each.padding is not None]
+    if not said:
+        return None
+    return f"padding: {', '.join(said)} (1.0 is none); `gaudi-plan compare` shows other strategies and fewer graphs"
 
 
 def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:

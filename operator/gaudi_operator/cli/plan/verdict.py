@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gaudi_runtime.buckets.coverage import Uncovered
+from gaudi_operator.cli.plan.figures import PlanFigures
 from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
@@ -60,7 +60,7 @@ class Foreseen:
 
     `certain` is False where the missing graphs would fit with the least bytes of any source; `unjudged` are the
     thresholds that cannot be judged before a pod has measured; `serves_anyway` means that pods below a threshold serve.
-    `coverage` is None without a plan, `config` where only bare limits are known. `refusal` is the reason why the
+    `plan_figures` is None without a plan, `config` where only bare limits are known. `refusal` is the reason why the
     operator would refuse the spec. `hints` refuse nothing.
     """
 
@@ -69,7 +69,7 @@ class Foreseen:
     certain: bool
     unjudged: Mapping[BucketPhase, int]
     serves_anyway: bool
-    coverage: Uncovered | None
+    plan_figures: PlanFigures | None
     advice: tuple[Change, ...]
     hints: tuple[str, ...] = ()
     config: RuntimeConfig | None = None
@@ -132,7 +132,7 @@ class Foreseen:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences to read before deploying. None of them keeps a pod out of traffic."""
-        gaps = self.coverage.sentences() if self.coverage else ()
+        gaps = self.plan_figures.uncovered.sentences() if self.plan_figures else ()
         planned = self.forecast.plan.warnings if self.forecast.plan else ()
         short = tuple(each.message for each in self.shortfalls) if self.serves_anyway else ()
         unknown = (SERVES_ANYWAY,) if self.unjudged and self.serves_anyway else ()

@@ -267,3 +267,20 @@ def test_help_lists_every_verdict_with_its_exit_code() -> None:
     page = CliRunner().invoke(app, ["forecast", "--help"]).stdout
     listed = {(name, int(code)) for code, name in re.findall(r"^ +(\d)  ([A-Z][A-Z ]*[A-Z]) ", page, re.MULTILINE)}
     assert listed == {(verdict.value, verdict.exit_code) for verdict in Verdict}
+
+
+def test_forecast_says_what_the_plan_pads() -> None:
+    bare = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 2048, "num_blocks": 200}
+    compared = answer(bare, command="compare")["strategies"]["Exponential"]
+    padding = asked(bare)["padding"]
+    assert round(padding["prompt"], 4) == compared["prompt_padding"] > 1
+    assert round(padding["decode"], 4) == compared["decode_padding"] > 1
+    assert round(padding["moreWithoutLastTen"], 4) == compared["more_compute_without_last_ten"]
+    shown = " ".join(plan(bare, command="forecast").stdout.split())
+    assert f"padding: prompt {padding['prompt']:.3f}, decode {padding['decode']:.3f} (1.0 is none)" in shown
+    assert "`gaudi-plan compare`" in shown
+
+
+def test_forecast_without_a_plan_knows_no_padding() -> None:
+    none = merged(INFERENCE, {"spec": {"accelerator": {"deviceMemory": "1Gi"}}})
+    assert asked(none, "--model", LLAMA)["padding"] is None
