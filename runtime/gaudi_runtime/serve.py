@@ -26,6 +26,7 @@ from starlette.types import ASGIApp
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.sources.fetch import with_model_here
 from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.buckets.optimal.strategy import learned_padding
 from gaudi_runtime.buckets.planner import plan_of_device
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
@@ -208,6 +209,7 @@ async def _serve_model(
     """Open the model port, publish Serving, and after SIGTERM refuse connections and finish answers."""
     serving = config.serving
     engine.start_serving()
+    engine.counters.padding = status.board.padding
     status.observed.engine = engine
     metrics = RequestMetrics(status.registry)
     signature = [(INSTANCE_HEADER, status.board.report().instance)]
@@ -303,6 +305,7 @@ def start_engine(
     progress()
     plan = plan_of_device(config.bucketing, config.limits, blocks)
     config = config.model_copy(update={"limits": blocks.limits(config.limits)})
+    board.padding = learned_padding(config.bucketing, config.limits, plan)
     engine.use_plan(plan)
     with told("Warm-up", clock):
         warm_up(config, engine, plan, split, blocks.count, board, stop, clock)

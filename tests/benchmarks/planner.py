@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.optimal.cost import typical_cost
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
@@ -24,6 +25,7 @@ from gaudi_runtime.contract.bucketing import (
     Strategy,
 )
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.traffic.padding import Padding
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 from tests.benchmarks.figures import Figure, table
 
@@ -58,6 +60,7 @@ def main() -> int:
     """Print the table; 1 when a limit was missed."""
     figures = [figure for name, policy in policies().items() for figure in _strategy(name, policy)]
     figures.append(Figure("count a served batch of 20,000 different ones", _count_microseconds(), "us", 10.0))
+    figures.append(Figure("the same with the padding of a learned plan", _count_microseconds(learned=True), "us", 10.0))
     figures.append(Figure("gaudi-plan buckets -f - -o json, whole call, median", _command(), "s", 0.5))
     sys.stdout.write(f"{table(figures)}\n")
     return int(any(figure.missed for figure in figures))
@@ -85,13 +88,15 @@ def _wanted(chance: random.Random) -> list[tuple[BucketPhase, int, int, int]]:
     return [shape for pair in zip(prompts, decodes, strict=True) for shape in pair]
 
 
-def _count_microseconds() -> float:
+def _count_microseconds(*, learned: bool = False) -> float:
     """With the lookup of its bucket; shapes that hardly repeat are the worst that a histogram can meet."""
     pad = pad_by(make_plan(BucketPolicy(), LIMITS, KV_BLOCKS), LIMITS, lambda _phase, _bucket: True)
     batches = [(phase, Bucket(*shape)) for phase, *shape in _wanted(random.Random(1))]  # noqa: S311
 
     def count() -> None:
         histogram = ServingHistogram(pad)
+        if learned:
+            histogram.padding = {phase: Padding(typical_cost(128), {}, 1.0) for phase in BucketPhase}
         for phase, real in batches:
             histogram.meet(phase, real)
 

@@ -18,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gaudi_runtime.contract.report import (
+    FEWEST_PROMPTS,
     MOST_COUNT,
     RECENT_SECONDS,
     BucketPhase,
@@ -210,21 +211,27 @@ async def publish_counters(engine: Engine, metrics: RequestMetrics, board: Repor
 
 
 class ServingNews:
-    """A new cold shape, a recompile and twice as many failures are news."""
+    """A new cold shape, a recompile and twice as many failures are news.
+
+    For a learned plan, enough batches to judge its padding are news, and twice as many are again.
+    """
 
     def __init__(self, board: ReportBoard) -> None:
         self._board = board
         self._compiles = board.report().compiles
         self._recent = RecentRecompiles()
-        self._known: tuple[frozenset[Key], int, int, int, int] = (frozenset(), 0, 0, 0, 0)
+        self._known: tuple[frozenset[Key], int, int, int, int, int] = (frozenset(), 0, 0, 0, 0, 0)
 
     def look(self, counters: ServingHistogram, requests: Requests, now: float) -> None:
         """Publish what is counted at `now`, in monotonic seconds, and log every cold shape once."""
         total = min(counters.recompiles, MOST_COUNT)
         images = counters.vision.cold if counters.vision else ()
         failures = requests.failed.bit_length()
-        found = (frozenset(counters.cold), total, self._recent.count(total, now), failures, len(images))
-        figures = {"served": summary(counters), "cold_shapes": coldest(counters), "requests": requests}
+        served = summary(counters)
+        prompts = (served.prompt.hits + served.prompt.misses) // FEWEST_PROMPTS if counters.padding else 0
+        recent = self._recent.count(total, now)
+        found = (frozenset(counters.cold), total, recent, failures, prompts.bit_length(), len(images))
+        figures = {"served": served, "cold_shapes": coldest(counters), "requests": requests}
         if found == self._known:
             self._board.refresh(**figures)  # counts that merely grow wake nobody
             return
@@ -234,7 +241,7 @@ class ServingNews:
             log.warning("Vision tower: (%s) was not warmed-up!", inputs)
         self._known = found
         self._board.update(
-            recompiles_since_ready=total, recent_recompiles=found[2], compiles=self._compiles + total, **figures
+            recompiles_since_ready=total, recent_recompiles=recent, compiles=self._compiles + total, **figures
         )
 
 

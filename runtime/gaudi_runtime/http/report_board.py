@@ -3,13 +3,14 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
-from gaudi_runtime.contract.report import Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import BucketPhase, Phase, RuntimeFailure, WarmupReport
 from gaudi_runtime.http.bucket_board import BucketBoard
 from gaudi_runtime.tracing.tracing import NO_TRACING
+from gaudi_runtime.traffic.padding import Padding
 
 COALESCE_SECONDS = 0.5
 MAX_WAIT_SECONDS = 60.0
@@ -39,6 +40,8 @@ class ReportBoard:
         self._report = WarmupReport(instance=uuid4().hex, sequence=1, plan_hash=plan_hash, phase=Phase.STARTING)
         self.buckets = BucketBoard()
         """What the report has counts of, each by itself."""
+        self.padding: Mapping[BucketPhase, Padding] = {}
+        """What is forecast for a learned plan."""
         self.spans = NO_TRACING.start
         """The same story for whoever collects traces."""
         self._kept: dict[str, Any] = {}

@@ -6,7 +6,7 @@ It is small however long a server runs: buckets and real shapes are bounded in n
 under rounded shapes. Not for several threads: whoever counts and whoever reads share one event loop.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from gaudi_runtime.contract.report import (
     ServedVision,
 )
 from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, fewer, to_digits, within
+from gaudi_runtime.traffic.padding import Padding
 
 # Significant binary digits of real sizes: exact up to 128, then at most 1.6 % too large.
 DIGITS = 7
@@ -131,6 +132,8 @@ class ServingHistogram:
         self.tallies: dict[Key, Tally] = {}
         self.vision: VisionTally | None = None
         self.compile_times: dict[str, CompileTimes] = {}
+        self.padding: Mapping[BucketPhase, Padding] = {}
+        """Padding of a learned plan by phase; empty for any other plan."""
         self._pad, self._most_buckets = pad, most_buckets
         self._shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
         self._digits = dict.fromkeys(BucketPhase, DIGITS)
@@ -155,6 +158,8 @@ class ServingHistogram:
             tally.needed = Bucket(*map(max, tally.needed, real))
         tally.tokens += batches * real[0] * real[1]
         tally.blocks += batches * blocks_of(phase, real)
+        if padding := self.padding.get(phase):
+            padding.count(phase, real, padded.bucket, batches)
         self._remember(phase, real, batches)
 
     def compiled(self, phase: BucketPhase, bucket: Bucket, compiles: int = 1) -> None:
@@ -271,8 +276,8 @@ def summary(histogram: ServingHistogram) -> Served:
     items = list(histogram.tallies.items())
     most = nlargest(MAX_SERVED_BUCKETS, items, key=lambda item: item[1].batches)
     return Served(
-        prompt=_phase(BucketPhase.PROMPT, items),
-        decode=_phase(BucketPhase.DECODE, items),
+        prompt=_phase(BucketPhase.PROMPT, items, histogram.padding),
+        decode=_phase(BucketPhase.DECODE, items, histogram.padding),
         vision=_vision(histogram.vision) if histogram.vision else None,
         buckets=tuple(_bucket(item) for item in most if item[1].batches),
         small_compiles=min(sum(map(_small, histogram.compile_times.values())), MOST_COUNT),
@@ -304,7 +309,8 @@ def _cold(item: Item) -> ColdShape:
     )
 
 
-def _phase(phase: BucketPhase, items: Iterable[Item]) -> ServedPhase:
+def _phase(phase: BucketPhase, items: Iterable[Item], paddings: Mapping[BucketPhase, Padding]) -> ServedPhase:
+    padding = paddings.get(phase)
     mine = [(bucket, tally) for (of, bucket), tally in items if of is phase]
     return ServedPhase(
         hits=sum(tally.hits for _, tally in mine),
@@ -314,6 +320,8 @@ def _phase(phase: BucketPhase, items: Iterable[Item]) -> ServedPhase:
         padded_tokens=sum(tally.batches * bucket.batch_size * bucket.query_len for bucket, tally in mine),
         real_blocks=sum(tally.blocks for _, tally in mine),
         padded_blocks=sum(tally.batches * blocks_of(phase, bucket) for bucket, tally in mine),
+        padding=padding and padding.observed,
+        forecast_padding=padding and padding.forecast,
     )
 
 

@@ -8,15 +8,16 @@ exponential (fewest.py).
 from collections.abc import Callable
 
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.optimal.cost import Price, graph_bytes, one_graph, typical_cost, warmup_seconds
+from gaudi_runtime.buckets.optimal.cost import Price, graph_bytes, one_graph, score, typical_cost, warmup_seconds
 from gaudi_runtime.buckets.optimal.exchange import Buckets
 from gaudi_runtime.buckets.optimal.fewest import Rival, fewest, together
 from gaudi_runtime.buckets.optimal.optimizer import BOTH, Optimizer
 from gaudi_runtime.buckets.optimal.prior import prior
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.traffic.histogram import Traffic, read_traffic
+from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic
+from gaudi_runtime.traffic.padding import Padding, size_class
 
 PhaseBuckets = dict[BucketPhase, Buckets]
 
@@ -77,3 +78,24 @@ def _shared_budgets(settings: OptimalSettings, limits: Limits) -> tuple[tuple[st
         ("graphBytes", settings.graph_bytes, graph_bytes(limits.block_size)),
         ("warmupSeconds", settings.warmup_seconds, warmup_seconds),
     )
+
+
+def learned_padding(policy: BucketPolicy, limits: Limits, plan: BucketPlan) -> dict[BucketPhase, Padding]:
+    """Return the padding by phase that is forecast for `plan`; empty if it was not learned from traffic."""
+    if policy.strategy is not Strategy.OPTIMAL or policy.optimal is None or policy.optimal.traffic is None:
+        return {}
+    traffic, cost = read_traffic(policy.optimal.traffic), typical_cost(limits.block_size)
+
+    def forecast(phase: BucketPhase, shapes: Weights) -> float | None:
+        return score(plan, phase, Traffic(shapes, shapes), cost).padding
+
+    found = {}
+    for phase in BOTH:
+        shapes = traffic.of(phase)
+        by_size = {
+            size: forecast(phase, {each: shapes[each] for each in shapes if size_class(each) == size})
+            for size in set(map(size_class, shapes))
+        }
+        if overall := forecast(phase, shapes):
+            found[phase] = Padding(cost, {size: each for size, each in by_size.items() if each}, overall)
+    return found

@@ -1,0 +1,120 @@
+"""Padding of a learned plan: what is forecast for the traffic that it was learned from, and what batches had."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.optimal.cost import typical_cost
+from gaudi_runtime.buckets.optimal.strategy import learned_padding
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Requests
+from gaudi_runtime.http.metrics import ServingNews
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.traffic.histogram import Traffic, write_traffic
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by, summary
+
+PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
+LIMITS = Limits(max_model_len=1024, max_num_seqs=8, max_num_batched_tokens=1024)
+KV_BLOCKS = 64
+USUAL = Traffic({Bucket(1, 100 + at, 0): 5 for at in range(9)}, {Bucket(2, 1, 3): 70, Bucket(3, 1, 5): 20})
+
+
+def learned(traffic: Traffic) -> BucketPolicy:
+    settings = OptimalSettings(traffic=write_traffic(traffic), prompt_graphs=3, decode_graphs=4)
+    return BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
+
+
+def counting(policy: BucketPolicy) -> ServingHistogram:
+    """The histogram of a server with this plan."""
+    plan = make_plan(policy, LIMITS, KV_BLOCKS)
+    histogram = ServingHistogram(pad_by(plan, LIMITS, lambda _phase, _bucket: True))
+    histogram.padding = learned_padding(policy, LIMITS, plan)
+    return histogram
+
+
+def meet(histogram: ServingHistogram, batches: Iterable[tuple[Bucket, float]], phase: BucketPhase = PROMPT) -> None:
+    for shape, count in batches:
+        for _ in range(int(count)):
+            histogram.meet(phase, shape)
+
+
+def test_traffic_unlike_the_learned_one_pads_more_than_forecast() -> None:
+    histogram = counting(learned(USUAL))
+    meet(histogram, [(Bucket(1, 300, 0), 50)])
+    meet(histogram, [(Bucket(1, 1, 1), 500)], DECODE)
+    found = summary(histogram)
+    assert found.prompt.padding is not None
+    assert found.prompt.forecast_padding is not None
+    assert found.prompt.padding > found.prompt.forecast_padding * 1.5
+    assert found.prompt.forecast_padding < 1.1
+
+
+def test_padding_is_compute_that_ran_over_compute_needed() -> None:
+    histogram, cost = counting(learned(USUAL)), typical_cost(LIMITS.block_size)
+    ran = [histogram.meet(PROMPT, Bucket(1, query, 0)) for query in (60, 300, 700)]
+    real = sum(cost(PROMPT, Bucket(1, query, 0)) for query in (60, 300, 700))
+    assert summary(histogram).prompt.padding == pytest.approx(sum(cost(PROMPT, each) for each in ran) / real)
+
+
+def test_rows_of_other_processes_count_by_what_they_ran_as() -> None:
+    histogram, cost = counting(learned(USUAL)), typical_cost(LIMITS.block_size)
+    histogram.absorb([["decode", [2, 1, 3], [8, 1, 64, True], 7, 0]])
+    expected = cost(DECODE, Bucket(8, 1, 64)) / cost(DECODE, Bucket(2, 1, 3))
+    assert summary(histogram).decode.padding == pytest.approx(expected)
+
+
+def test_forecast_is_for_batches_of_the_sizes_that_ran() -> None:
+    few, many = (Bucket(1, 1, 3), 10), (Bucket(6, 1, 20), 90)
+    policy = learned(Traffic(USUAL.prompt, dict((few, many))))
+    quiet, busy = counting(policy), counting(policy)
+    meet(quiet, [few], DECODE)
+    meet(busy, [many], DECODE)
+    both = counting(policy).padding[DECODE].forecast
+    for histogram in (quiet, busy):
+        found = summary(histogram).decode
+        assert found.padding == pytest.approx(found.forecast_padding)
+        assert found.forecast_padding != pytest.approx(both)
+
+
+@pytest.mark.parametrize("policy", [BucketPolicy(), BucketPolicy(strategy=Strategy.OPTIMAL)])
+def test_plan_that_was_not_learned_has_no_padding_to_compare(policy: BucketPolicy) -> None:
+    histogram = counting(policy)
+    histogram.meet(PROMPT, Bucket(1, 300, 0))
+    assert (summary(histogram).prompt.padding, summary(histogram).prompt.forecast_padding) == (None, None)
+
+
+@given(
+    prompts=st.dictionaries(st.integers(1, 1024), st.integers(1, 30), min_size=1, max_size=12),
+    steps=st.dictionaries(
+        st.tuples(st.integers(1, 8), st.integers(0, 40)), st.integers(1, 30), min_size=1, max_size=12
+    ),
+)
+def test_learned_traffic_that_comes_again_pads_as_forecast(
+    prompts: dict[int, int], steps: dict[tuple[int, int], int]
+) -> None:
+    traffic = Traffic(
+        {Bucket(1, query, 0): count for query, count in prompts.items()},
+        {Bucket(size, 1, size + more): count for (size, more), count in steps.items()},
+    )
+    histogram = counting(learned(traffic))
+    for phase in BucketPhase:
+        meet(histogram, traffic.of(phase).items(), phase)
+    for found in (summary(histogram).prompt, summary(histogram).decode):
+        assert found.padding == pytest.approx(found.forecast_padding)
+        assert found.forecast_padding is not None
+        assert found.forecast_padding >= 1
+
+
+@pytest.mark.parametrize(("policy", "news"), [(learned(USUAL), [1, 2, 3, 3, 4]), (BucketPolicy(), [1, 1, 1, 1, 1])])
+async def test_enough_prompts_and_twice_as_many_are_news(policy: BucketPolicy, news: list[int]) -> None:
+    board, histogram, seen = ReportBoard("0" * 64), counting(policy), []
+    looking = ServingNews(board)
+    for count in (FEWEST_PROMPTS - 1, 1, FEWEST_PROMPTS, FEWEST_PROMPTS, FEWEST_PROMPTS):
+        meet(histogram, [(Bucket(1, 100, 0), count)])
+        looking.look(histogram, Requests(), 1.0)
+        seen.append(board.report().sequence)
+    assert seen == news
