@@ -15,8 +15,8 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.traffic.histogram import Weights
 
-LEAST_PROMPT = 64
-"""Tokens of the shortest prompt. The smallest bucket has 128: below, all prompts are padded alike."""
+LEAST_PROMPT_BLOCKS = 0.5
+"""Length of the shortest prompt. The smallest bucket holds a whole block: below, all prompts are padded alike."""
 
 LEAST_CONTEXT = 256
 """Tokens of the shortest context per sequence of a decode step: a chat with its system prompt."""
@@ -58,7 +58,8 @@ def prior(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tup
 
 def _prompts(limits: Limits) -> Iterator[tuple[str, Bucket, float]]:
     """Yield kind, shape and share of the compute. Engines merge only prompts without context into one batch."""
-    for query in sizes(min(LEAST_PROMPT, limits.longest_query), limits.longest_query, POINTS):
+    least = ceil(LEAST_PROMPT_BLOCKS * limits.block_size)
+    for query in sizes(min(least, limits.longest_query), limits.longest_query, POINTS):
         yield "one prompt", Bucket(1, query, 0), 1.0
         together = min(limits.max_num_prefill_seqs, limits.max_num_batched_tokens // query)
         for batch in sizes(2, together, 1) if together > 1 else ():
