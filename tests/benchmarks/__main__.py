@@ -10,6 +10,7 @@ BENCHMARKS = (
     "traffic",
     "graph_counts",
     "torch_engine",
+    "warmup_by_strategy",
     "recipe_cache",
     "vllm_engine",
     "sim_runtimes",

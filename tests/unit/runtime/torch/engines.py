@@ -1,18 +1,23 @@
 """Torch engines on tiny checkpoints, started the way the orchestrator starts them."""
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import pytest
 import torch
 
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 from gaudi_runtime.contract.config import EngineConfig, EngineName, ExecutionMode, ModelConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import GenerationChunk, SamplingParams
 from gaudi_runtime.engines.torch.engine import TorchEngine
+from gaudi_runtime.engines.torch.graphs import GraphTable
 
 MIB = 1024**2
 EAGER = {"execution_mode": ExecutionMode.EAGER}
@@ -95,10 +100,36 @@ def greedy(max_tokens: int, **settings: Any) -> SamplingParams:
     return SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True, **settings)
 
 
+def bursts(requests: int, longest: int, largest: int = 12) -> Iterator[list[tuple[list[int], int]]]:
+    """Yield prompts of mixed lengths that arrive together, each with the tokens of its answer."""
+    random = Random(37)  # noqa: S311 - a load that is the same in every run
+    while requests:
+        count = min(requests, random.randint(1, largest))
+        lengths = [random.choice((random.randint(1, 16), random.randint(1, longest - 8))) for _ in range(count)]
+        yield [(prompt_of(length, seed), random.randint(1, 7)) for seed, length in enumerate(lengths)]
+        requests -= count
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until the condition holds; the test's own timeout bounds it."""
     while not condition():  # noqa: ASYNC110 (the engine has no event for what tests look at)
         await asyncio.sleep(0)
+
+
+Ran = Counter[tuple[BucketPhase, Bucket]]
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Count the shapes that run without a graph, next to the engine's own counts."""
+    found: Ran = Counter()
+    run = GraphTable.run
+
+    def counted(self: GraphTable, phase: BucketPhase, bucket: Bucket, works: Any) -> Any:
+        found[phase, bucket] += not self.is_captured(phase, bucket)
+        return run(self, phase, bucket, works)
+
+    monkeypatch.setattr(GraphTable, "run", counted)
+    return found
 
 
 def _nothing() -> None:

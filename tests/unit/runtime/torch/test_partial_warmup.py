@@ -2,9 +2,7 @@
 
 import asyncio
 import threading
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,13 +10,10 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.torch.engine import TorchEngine
-from gaudi_runtime.engines.torch.graphs import GraphTable
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.serve import start_engine
-from tests.unit.runtime.torch.engines import collect, greedy, prompt_of, torch_config
+from tests.unit.runtime.torch.engines import collect, greedy, prompt_of, recorded, torch_config
 from tests.unit.runtime.warmup.virtual import VirtualClock
-
-Ran = Counter[tuple[BucketPhase, Bucket]]
 
 
 class Slow(TorchEngine):
@@ -45,19 +40,6 @@ def started(config: RuntimeConfig) -> tuple[TorchEngine, WarmupReport]:
     assert isinstance(engine, TorchEngine)
     engine.start_serving()
     return engine, board.report()
-
-
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """Count the shapes that run without a graph, next to the engine's own counts."""
-    found: Ran = Counter()
-    run = GraphTable.run
-
-    def counted(self: GraphTable, phase: BucketPhase, bucket: Bucket, works: Any) -> Any:
-        found[phase, bucket] += not self.is_captured(phase, bucket)
-        return run(self, phase, bucket, works)
-
-    monkeypatch.setattr(GraphTable, "run", counted)
-    return found
 
 
 @pytest.mark.parametrize("contiguous", [True, False])
