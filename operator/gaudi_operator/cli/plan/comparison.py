@@ -14,7 +14,7 @@ from gaudi_operator.cli.plan.plot import Point, plot
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.optimal.cost import one_graph
-from gaudi_runtime.buckets.optimal.optimizer import Optimizer
+from gaudi_runtime.buckets.optimal.optimizer import BOTH, Optimizer
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
@@ -109,14 +109,17 @@ class _Judge:
         return {name: self.figures(self._optimal(plan, share)) for name, share in shares.items()}
 
     def _optimal(self, plan: BucketPlan, share: float) -> BucketPlan:
-        """Plan with a share of the graphs in each phase, or as few as every admissible shape needs."""
+        """Plan with a share of the graphs, or as few as every admissible shape needs, split between both phases."""
         policy, limits, blocks = self.question.policy, self.question.limits, self.question.blocks
         optimizer = Optimizer(self.expected.traffic, limits, blocks)
-        prompt, decode = (
-            max(round(share * len(plan.of(phase))), round(optimizer.least(phase, one_graph))) for phase in BucketPhase
-        )
+        least = sum(optimizer.least(phase, one_graph) for phase in BOTH)
+        graphs = max(round(share * (len(plan.prompt) + len(plan.decode))), least)
+        split = optimizer.choose(BOTH, one_graph, graphs, "the number of graphs").buckets
+        # Searched again as a policy with these numbers is, so that both have the same buckets.
         settings = OptimalSettings(
-            traffic=policy.optimal.traffic if policy.optimal else None, prompt_graphs=prompt, decode_graphs=decode
+            traffic=policy.optimal.traffic if policy.optimal else None,
+            prompt_graphs=len(split[BucketPhase.PROMPT]),
+            decode_graphs=len(split[BucketPhase.DECODE]),
         )
         return make_plan(policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": settings}), limits, blocks)
 

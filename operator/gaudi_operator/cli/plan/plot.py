@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 56, 60
 """Margins around the area of the curve."""
-LETTER, LINE = 7.0, 14
+LETTER, LINE = 6.6, 14
 """Width of a letter and height of a line of a label, at least as large as viewers draw them."""
 MARKER = 5
 TICKS = tuple(factor * 10**power for power in range(6) for factor in (1, 2, 5))

@@ -57,12 +57,33 @@ def test_optimal_pads_no_more_than_exponential_without_traffic() -> None:
 def test_half_and_twice_as_many_graphs_are_judged_too() -> None:
     result = compared()
     chosen, half, twice = result["strategies"]["Optimal"], *(result["optimal_with"][name] for name in ("half", "twice"))
-    for phase in ("prompt", "decode"):
-        assert half[f"{phase}_graphs"] == round(chosen[f"{phase}_graphs"] / 2)
-        assert twice[f"{phase}_graphs"] == 2 * chosen[f"{phase}_graphs"]
-        assert half[f"{phase}_padding"] > chosen[f"{phase}_padding"] > twice[f"{phase}_padding"]
-        assert half[f"{phase}_coverage"] == twice[f"{phase}_coverage"] == 1.0
+    assert graphs(half) == round(graphs(chosen) / 2)
+    assert graphs(twice) == 2 * graphs(chosen)
+    assert padding(half) > padding(chosen) > padding(twice)
     assert half["warmup_seconds"] < chosen["warmup_seconds"] < twice["warmup_seconds"]
+    assert {each[f"{phase}_coverage"] for each in (half, twice) for phase in ("prompt", "decode")} == {1.0}
+
+
+def graphs(facts: dict[str, float]) -> float:
+    return facts["prompt_graphs"] + facts["decode_graphs"]
+
+
+def padding(facts: dict[str, float]) -> float:
+    return facts["prompt_padding"] + facts["decode_padding"]
+
+
+def test_numbers_of_a_row_make_its_plan_in_a_policy() -> None:
+    limits = {"maxModelLen": 2048, "maxNumSeqs": 8, "maxNumBatchedTokens": 2048}
+    config = {
+        "version": "v1",
+        "model": {"path": "/m", "servedNames": ["m"]},
+        "engine": {"name": "sim"},
+        "limits": limits,
+    }
+    half = answer(config, command="compare")["optimal_with"]["half"]
+    asked = {"promptGraphs": half["prompt_graphs"], "decodeGraphs": half["decode_graphs"]}
+    bucketing = {"strategy": "optimal", "optimal": asked}
+    assert answer(config | {"bucketing": bucketing}, command="compare")["strategies"]["Optimal"] == half
 
 
 def test_padding_is_judged_on_the_traffic_of_the_policy() -> None:
