@@ -59,6 +59,7 @@ lint: $(READY) ## Formatting, types, import layers, generated files, links of th
 	@$(BIN)/python -m scripts.chart_docs --check
 	@$(BIN)/python -m scripts.dashboards --check
 	@$(BIN)/python -m scripts.cli_docs --check
+	@$(BIN)/python -m scripts.plots --check
 	@$(MANUAL)
 	@$(BIN)/python -m scripts.house
 
@@ -132,6 +133,7 @@ generate: $(READY) ## Write CRD, reference docs and chart docs again
 	@$(BIN)/python -m scripts.dashboards
 	@$(BIN)/python -m scripts.chart_docs
 	@$(BIN)/python -m scripts.cli_docs
+	@$(BIN)/python -m scripts.plots
 
 pins: $(READY) ## Write requirements/*.txt again: hashed, without index or host names
 	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/compile

@@ -1,0 +1,74 @@
+"""docs/how-to/how-many-graphs.md shows what the commands print."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gaudi_operator.cli.plan.app import app
+from gaudi_runtime.catalog.cards import GAUDI2_RATES
+
+ROOT = Path(__file__).parents[5]
+PAGE = (ROOT / "docs" / "how-to" / "how-many-graphs.md").read_text()
+WHY = (ROOT / "docs" / "start" / "why.md").read_text()
+EXAMPLE = ROOT / "examples" / "vllm" / "llama-3.1-8b.yaml"
+ROW = re.compile(r"│ (\w+(?:, \w+)?) +│ +(\d+) \+ (\d+) │ +([\d.]+) │ +([\d.]+) │")
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", "100")
+    return CliRunner().invoke(app, ["compare", "-f", str(EXAMPLE)]).stdout
+
+
+def test_page_shows_the_table_of_the_example(table: str) -> None:
+    shown = PAGE.partition("```console\n")[2].partition("```")[0]
+    command, _, printed = shown.partition("\n")
+    assert command == "$ gaudi-plan compare -f examples/vllm/llama-3.1-8b.yaml"
+    assert printed == table
+
+
+def test_choices_have_the_figures_of_the_table(table: str) -> None:
+    rows = {name: (int(prompt), int(decode), *paddings) for name, prompt, decode, *paddings in ROW.findall(table)}
+    choices = PAGE.partition("## Choose")[2]
+    for name in ("Optimal", "Optimal, half", "Optimal, twice"):
+        prompt, decode, *paddings = rows[name]
+        assert f"{prompt + decode} graphs, padding {' and '.join(map(str, paddings))} |" in choices
+    prompt, decode, *_ = rows["Optimal, half"]
+    assert f"promptGraphs: {prompt}\n    decodeGraphs: {decode}\n" in choices
+
+
+@pytest.mark.parametrize(
+    ("page", "strategy", "figures"),
+    [
+        (PAGE, "Exponential", "91 s to 5.8 min"),
+        (PAGE, "Optimal", "33 s to 108 s"),
+        (WHY, "Exponential", "1.5 to 5.8 minutes for the 138 graphs"),
+        (WHY, "Optimal", "0.5 to 1.8 minutes for the 45"),
+    ],
+)
+def test_warm_up_is_what_a_forecast_prints(page: str, strategy: str, figures: str, tmp_path: Path) -> None:
+    manifest = tmp_path / "asked.yaml"
+    manifest.write_text(f"{EXAMPLE.read_text()}  bucketing: {{strategy: {strategy}}}\n")
+    rows = CliRunner().invoke(app, ["forecast", "-f", str(manifest), "-o", "csv"]).stdout.splitlines()
+    (values,) = (row.split(",")[2:5] for row in rows if row.startswith("warm-up,"))
+    least, most = float(values[1]), float(values[2])
+    seconds = f"{least:.0f} s to {f'{most:.0f} s' if most < 120 else f'{most / 60:.1f} min'}"
+    minutes = f"{least / 60:.1f} to {most / 60:.1f} minutes"
+    assert figures.startswith((seconds, minutes))
+    assert figures in " ".join(page.split())
+
+
+def test_page_shows_the_rates_of_a_graph() -> None:
+    costs = PAGE.partition("## What a graph costs")[2]
+    rates = GAUDI2_RATES
+    prompt, decode = (
+        (rates.prompt_compile_seconds, rates.prompt_capture_seconds),
+        (rates.decode_compile_seconds, rates.decode_capture_seconds),
+    )
+    for title, of in (("fastest", "value"), ("slowest", "high")):
+        cells = [f"{sum(getattr(each, of) for each in phase):.1f} s" for phase in (prompt, decode)]
+        assert f"| warm-up, {title} logged release | {' | '.join(cells)} |" in costs
+    amounts = (rates.prompt_graph_bytes_per_token.value, rates.decode_graph_bytes_per_sequence.value)
+    assert [f"{each / 2**20:.1f}" for each in amounts] == re.findall(r"([\d.]+) MiB for each", costs)
