@@ -5,7 +5,9 @@
 
 For the 8B, 70B and 128k examples on their described cards. Traces are those of TRACES and the one in tests/data, at one
 and three times their recorded rate. Every plan is judged on the later half of a trace. Padding is padded over real
-compute (typical_cost); seconds are the estimate for all graphs of a plan. Ends with exit code 1 if a limit is missed.
+compute (typical_cost); seconds are the estimate for all graphs of a plan. Decode grids that were made by hand are
+compared with the search for as many graphs, once on the traffic that the search optimizes, which has a limit, and once
+on traffic that it knows nothing of. Ends with exit code 1 if a limit is missed.
 """
 
 import os
@@ -27,6 +29,7 @@ from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.trace import Request, in_order, read_trace
 from tests.azure_trace import requests
 from tests.benchmarks.figures import Figure, table
+from tests.grids import GRIDS, decode_grid
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "vllm"
 MODELS = {"8B": "llama-3.1-8b.yaml", "70B": "tensor-parallel-8.yaml", "128k": "long-context.yaml"}
@@ -35,6 +38,10 @@ RATES = (1, 3)
 NOTHING_KNOWN, LEARNED = "Optimal, nothing known", "Optimal, learned"
 MOST_SHARES = {NOTHING_KNOWN: 0.5, LEARNED: 0.2}
 """Most graphs, as a share of those of Exponential."""
+
+
+GRID_MODELS = ("8B", "70B")
+"""Those with as many sequences and blocks per sequence as the grids are for."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,27 @@ def _figures(model: str) -> Iterator[Figure]:
             _print_row(load, name, plan)
         for name, share in MOST_SHARES.items():
             yield from _compared(f"{model}, {load.name}, {name}", plans[name], rival, load, share)
+        if model in GRID_MODELS:
+            yield from _against_grids(question, f"{model}, {load.name}", load)
+
+
+def _against_grids(question: PlanQuestion, name: str, load: Load) -> Iterator[Figure]:
+    """Compare each grid with the search for as many decode graphs."""
+    for grid in GRIDS:
+        buckets = decode_grid(grid, question.limits, question.blocks)
+        settings = OptimalSettings(prompt_graphs=12, decode_graphs=len(buckets))
+        known = settings.model_copy(update={"traffic": write_traffic(load.later)})
+        plans = {
+            f"grid {grid}": BucketPlan(_plan(question, BucketPolicy()).prompt, buckets),
+            "Optimal for this traffic": _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL, optimal=known)),
+            "Optimal, nothing known": _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)),
+        }
+        for each, plan in plans.items():
+            _print_row(load, each, plan)
+        by_hand, *searched = (_paddings(plan, load)[1] for plan in plans.values())
+        limits = (1.0, None)
+        for title, padding, limit in zip(list(plans)[1:], searched, limits, strict=True):
+            yield Figure(f"{name}, {title}, {len(buckets)}: decode compute", padding / by_hand, f"of {grid}", limit)
 
 
 def _traces() -> dict[str, list[Request]]:
