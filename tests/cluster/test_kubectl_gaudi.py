@@ -8,17 +8,26 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from posixpath import basename
 
 import pytest
 import yaml
 
 from gaudi_operator.cli.cluster import FIELD_MANAGER
+from gaudi_operator.core.names import NAME_LABEL
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.optimal.strategy import learned_padding
+from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucket_table import BucketRow, BucketState
-from gaudi_runtime.contract.report import BucketPhase, Phase
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.ports import CONFIG_PATH
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, Served
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by, summary
 from localcluster import ControlPlane, build
 from tests.builders import gaudi_inference
-from tests.cluster.pods import ready
-from tests.cluster.test_rollout import CHANGED, rolled_out
+from tests.cluster.pods import all_running, gate, ready, stalled
+from tests.cluster.test_revisions import runs_alone
+from tests.cluster.test_rollout import CHANGED, rolled_out, watched
 from tests.cluster.test_rollout import revisions as names_of_revisions
 from tests.fake_runtime import FakeRuntime
 from tests.kube_api import KubeApi, until
@@ -117,6 +126,42 @@ async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
 def warm_with_traffic(runtime: FakeRuntime) -> None:
     runtime.traffic, runtime.buckets = MET, (COLD,)
     runtime.warm()
+
+
+async def test_plan_learned_from_other_traffic_is_rolled_back(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
+) -> None:
+    kubelet.on_start = warm_with_traffic
+    await api.create(gaudi_inference("tiny", replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    good = await names_of_revisions(api)
+    old = set(await until(partial(all_running, api, kubelet, 2), "both pods"))
+    async with watched(api) as seen:
+        assert (await gaudi("plan", "learn", "tiny", "--apply")).code == 0
+        (canary,) = set(await until(partial(all_running, api, kubelet, 3), "the canary")) - old
+        await until(partial(gate, api, canary, "True"), "the canary to take traffic")
+        served = await met_by(api, canary, Bucket(1, 165, 0))
+        kubelet.runtime(canary).tell(served=served)
+        stopped = await until(partial(stalled, api, "RolledBack"), "the way back to be over", seconds=60)
+    assert f"computed {served.prompt.padding:.3f} times what their requests need" in stopped["message"]
+    assert f"{served.prompt.forecast_padding:.3f} was forecast" in stopped["message"]
+    assert min(seen.available) >= 2
+    await until(partial(runs_alone, api, *good), "the canary to have ended")
+    assert old == {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)}
+
+
+async def met_by(api: KubeApi, pod: str, prompt: Bucket) -> Served:
+    """What the runtime of this pod reports after enough prompts of one shape, by its configuration."""
+    manifest = await api.get("Pod", pod) or {}
+    (name,) = (volume["configMap"]["name"] for volume in manifest["spec"]["volumes"] if "configMap" in volume)
+    found = await api.get("ConfigMap", name) or {}
+    config = RuntimeConfig.model_validate_json(found["data"][basename(CONFIG_PATH)])
+    plan = make_plan(config.bucketing, config.limits, kv_blocks=64)
+    histogram = ServingHistogram(pad_by(plan, config.limits, lambda _phase, _bucket: True))
+    histogram.padding = learned_padding(config.bucketing, config.limits, plan)
+    for _ in range(FEWEST_PROMPTS):
+        histogram.meet(BucketPhase.PROMPT, prompt)
+    return summary(histogram)
 
 
 async def test_tab_completes_commands_and_names_through_kubectl(

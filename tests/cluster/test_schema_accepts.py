@@ -125,7 +125,7 @@ def test_part_of_a_section_is_completed(created: Create) -> None:
         "surgeTimeoutSeconds": 300,
         "progressDeadlineSeconds": 600,
         "paused": False,
-        "canary": {"observeSeconds": 0, "maxRecompiles": 10, "maxErrorPercent": 5},
+        "canary": {"maxRecompiles": 10, "maxErrorPercent": 5, "maxPaddingPercent": 15},
         "revisionHistoryLimit": 5,
     }
 

@@ -20,6 +20,11 @@ from gaudi_operator.core.rollout.planner import Policy, Progress, Step
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
 
+LEARNED_PLAN_SECONDS = 600
+"""How long the canary of a learned plan is observed unless the spec says otherwise: at one prompt in three seconds it
+runs FEWEST_PROMPTS meanwhile.
+"""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -115,6 +120,20 @@ class State:
     def stable(self) -> str | None:
         """Name of the revision that was last rolled out wholly."""
         return self.current if self.rollout.is_over else self.before.revision.stable
+
+    def brings_learned_plan(self, revision: str | None) -> bool:
+        """Whether `revision` has a plan that was learned from traffic, and the stable one has another plan."""
+        plans = {each.name: each.learned_plan for each in self.revisions}
+        stable = self.before.revision.stable
+        mine = plans.get(revision) if revision else None
+        return mine is not None and stable in plans and mine != plans[stable]
+
+    def observe_seconds(self, revision: str | None) -> int:
+        """How long the canary of `revision` is observed."""
+        asked = self.inference.spec.rollout.canary.observe_seconds
+        if asked is not None:
+            return asked
+        return LEARNED_PLAN_SECONDS if self.brings_learned_plan(revision) else 0
 
     @property
     def desired(self) -> int:

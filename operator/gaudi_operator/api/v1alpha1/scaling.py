@@ -36,8 +36,10 @@ class OnFailure(StrEnum):
 class Canary(ApiModel):
     """The first pod of a revision is watched before the next one starts."""
 
-    observe_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
-        0, description="How long the gate of the first pod must stay open under traffic, in seconds."
+    observe_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
+        None,
+        description="How long the gate of the first pod must stay open under traffic, in seconds. When left out: 600"
+        " for a revision that brings a plan learned from traffic, 0 for any other.",
     )
     max_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         10,
@@ -49,6 +51,12 @@ class Canary(ApiModel):
         description="Most answers of a pod that fail (status 500 or above, or a stream that breaks off), in percent,"
         " until its revision is rolled out; more, and at least five, fail the revision. Only counted where"
         " observeSeconds is above 0.",
+    )
+    max_padding_percent: Annotated[int, Field(ge=0, le=1000)] = Field(
+        15,
+        description="How much more a pod may compute than was forecast for the plan that its revision learned from"
+        " traffic (strategy Optimal), in percent; more fails the revision. Only counted where observeSeconds is above 0"
+        " and the stable revision has another plan, once the pod has run 200 prompt batches.",
     )
 
 

@@ -10,11 +10,15 @@ import typer
 from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
 from gaudi_operator.cli.plan.options import Form, FormOption
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.resource import read_status
+from gaudi_operator.core.resource import read_inference, read_status
 from gaudi_runtime.contract.ports import TRAFFIC_PATH
 from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.errors import ConfigError
 
+UNOBSERVED = (
+    "spec.rollout.canary.observeSeconds is 0, so this plan stays even if it pads live traffic more than forecast. "
+    "Remove the field, and the first pod is observed for 600 s before the others follow."
+)
 Apply = Annotated[bool, typer.Option("--apply", help="Change the resource, which makes a revision.")]
 
 
@@ -44,8 +48,15 @@ def learn(asked: Asked, form: FormOption = Form.OPTIMAL, apply: Apply = False) -
     patch = json.loads(json.dumps(found.patch))
     typer.echo(yaml.safe_dump(patch, sort_keys=False, width=120), nl=False)
     if apply:
+        warn(why_unobserved(resource, form))
         asked.cluster.patch(asked.name, patch)
         typer.echo(f"{asked.full_name} patched", err=True)
+
+
+def why_unobserved(resource: Manifest, form: Form) -> list[str]:
+    """Return a warning if no canary compares the learned plan with live traffic."""
+    seconds = read_inference(resource).spec.rollout.canary.observe_seconds
+    return [UNOBSERVED] if form is Form.OPTIMAL and seconds == 0 else []
 
 
 def ready_pods(pods: Iterable[Manifest]) -> list[str]:

@@ -36,7 +36,7 @@ EDIT = "kubectl edit gi {name} -n {namespace}"
 _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("StartingPods", "WarmingUp", "RollingOut", "RollingBack", "ScalingDown"): (WATCH,),
     ("RolloutPaused",): (RESUME,),
-    ("RolledBack", "RevisionFailed", "TooManyRecompiles", "TooManyErrors"): (HISTORY, UNDO),
+    ("RolledBack", "RevisionFailed", "TooManyRecompiles", "TooManyErrors", "ForecastMissed"): (HISTORY, UNDO),
     ("RevisionNotKept",): (HISTORY, EDIT),
     ("CrashLoopBackOff", "CompileCrashed", "HostOutOfMemory", "PodsFail", "EngineLost"): (LAST_LOG, HISTORY),
     ("InitContainerFails", "SidecarFails"): (POD, LOG),

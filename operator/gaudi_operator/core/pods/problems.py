@@ -26,6 +26,7 @@ from gaudi_operator.core.pods.delays import (
     why_unscheduled,
 )
 from gaudi_operator.core.pods.gate import why_below
+from gaudi_operator.core.pods.learned_plan import why_forecast_missed
 from gaudi_operator.core.pods.terminations import at_work
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
@@ -155,7 +156,7 @@ def _shortfall(pod: PodView, state: State, _: Room) -> Problem | None:
 
 def _is_observed(pod: PodView, state: State) -> bool:
     """Whether its revision has yet to prove itself to the canary's limits."""
-    return state.inference.spec.rollout.canary.observe_seconds > 0 and pod.revision != state.before.revision.stable
+    return state.observe_seconds(pod.revision) > 0 and pod.revision != state.before.revision.stable
 
 
 def _recompiles(pod: PodView, state: State, _: Room) -> Problem | None:
@@ -190,6 +191,15 @@ def _errors(pod: PodView, state: State, _: Room) -> Problem | None:
     return Problem("TooManyErrors", f"{found} Read its log with `kubectl logs {pod.name}`.", found)
 
 
+def _forecast(pod: PodView, state: State, _: Room) -> Problem | None:
+    # Without another plan before it, to go back would change nothing.
+    if pod.report is None or not _is_observed(pod, state) or not state.brings_learned_plan(pod.revision):
+        return None
+    most = state.inference.spec.rollout.canary.max_padding_percent
+    found = why_forecast_missed(pod.report, most, state.inference.identity.name)
+    return Problem("ForecastMissed", f"In pod {pod.name}, {found}") if found else None
+
+
 def _refused_pods(replica_set: Manifest, state: State, room: Room) -> Problem | None:
     found = None if room.to_come else why_refused(replica_set, UNSCHEDULABLE_SECONDS, state.deadlines)
     if found is None:
@@ -218,6 +228,7 @@ _CHECKS = Checks(
     _shortfall,
     _recompiles,
     _errors,
+    _forecast,
 )
 
 

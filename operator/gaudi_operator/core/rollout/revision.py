@@ -186,6 +186,13 @@ class Revision:
         return seconds if isinstance(seconds, int) else None
 
     @property
+    def learned_plan(self) -> dict[str, Any] | None:
+        """The settings of a plan that was learned from traffic; None for any other plan."""
+        bucketing = self.inputs.get("bucketing")
+        optimal = bucketing.get("optimal") if isinstance(bucketing, dict) else None
+        return bucketing if isinstance(optimal, dict) and optimal.get("traffic") else None
+
+    @property
     def mode(self) -> ExecutionMode | None:
         """What its pods run in; None where its configuration says none that is known."""
         return self._engine.execution_mode

@@ -93,7 +93,7 @@ def _in_place(state: State, current: str) -> str | None:
 
 def _policy(state: State, current: Revision | None, in_place: str | None, *, frozen: bool) -> Policy:
     spec, stable = state.inference.spec, state.before.revision.stable
-    seconds = spec.rollout.canary.observe_seconds
+    seconds = state.observe_seconds(current.name) if current else 0
     trial = current is not None and on_trial(current.name, stable, state.pods, seconds, state.deadlines)
     return rollout_policy(spec.rollout, spec.replicas, frozen=frozen, in_place=in_place is not None, trial=trial)
 

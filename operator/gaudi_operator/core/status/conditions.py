@@ -81,7 +81,7 @@ def _in_progress(s: State) -> tuple[str, str]:
 def _pace(s: State) -> str:
     """What the next step of a rollout waits for."""
     if s.rollout.policy.trial:
-        seconds = s.inference.spec.rollout.canary.observe_seconds
+        seconds = s.observe_seconds(s.current)
         held = f" and has held it for {seconds} s" if seconds else ""
         place = " in the place of an older one" if s.rollout.in_place else ""
         return f"its first pod is the canary{place}, older pods serve until it has passed its gate{held}"

@@ -10,8 +10,10 @@ from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.kubectl.app import app, main
 from gaudi_operator.cli.kubectl.asking import Refused, plain_name
-from gaudi_operator.cli.kubectl.learn import ready_pods
+from gaudi_operator.cli.kubectl.learn import UNOBSERVED, ready_pods, why_unobserved
 from gaudi_operator.cli.kubectl.status import Outcome, RolloutProgress, Verdict
+from gaudi_operator.cli.plan.options import Form
+from tests.builders import gaudi_inference
 
 
 def call(*arguments: str) -> Result:
@@ -83,3 +85,20 @@ def test_only_ready_pods_that_stay_are_asked_for_traffic() -> None:
         {"metadata": {"name": "new"}},
     ]
     assert ready_pods(pods) == ["serves"]
+
+
+@pytest.mark.parametrize(
+    ("canary", "form", "warnings"),
+    [
+        ({"observeSeconds": 0}, Form.OPTIMAL, [UNOBSERVED]),
+        ({"observeSeconds": 0}, Form.FILE, []),
+        ({"observeSeconds": 60}, Form.OPTIMAL, []),
+        ({}, Form.OPTIMAL, []),
+    ],
+)
+def test_learned_plan_that_no_canary_observes_is_warned_of(
+    canary: dict[str, int], form: Form, warnings: list[str]
+) -> None:
+    metadata = {"namespace": "default", "uid": "1", "generation": 1}
+    resource = gaudi_inference(rollout={"canary": canary})
+    assert why_unobserved({**resource, "metadata": {**resource["metadata"], **metadata}}, form) == warnings

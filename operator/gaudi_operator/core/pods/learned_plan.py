@@ -1,0 +1,69 @@
+"""Whether live traffic is what a learned plan was made for: padding and cold batches, as seen and as forecast.
+
+See docs/how-to/buckets.md, While serving.
+"""
+
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, ServedPhase, WarmupReport
+from gaudi_runtime.units import plural
+
+MOST_COLD_PERCENT = 1
+"""Cold batches that are tolerated. A plan of strategy Optimal covers every batch, so the forecast is always 0 %."""
+
+
+def why_forecast_missed(report: WarmupReport, most_padding_percent: int, name: str) -> str | None:
+    """Return what batches did, what was forecast, and what to do; None within the limits or too early.
+
+    `name` is that of the resource. Decode batches that follow each other are nearly the same, so their number says
+    little. Prompts are independent of each other: both phases are judged once FEWEST_PROMPTS of them have run.
+    """
+    served = {BucketPhase.PROMPT: report.served.prompt, BucketPhase.DECODE: report.served.decode}
+    if _batches(report.served.prompt) < FEWEST_PROMPTS:
+        return None
+    for phase, seen in served.items():
+        if found := _why_padded(phase, seen, most_padding_percent):
+            return f"{found} {_how_to_pad_less(report, name)}"
+    for phase, seen in served.items():
+        if not report.warmup_skipped and (found := _why_cold(phase, seen)):
+            return f"{found} {_how_to_stay_warm(report, name)}"
+    return None
+
+
+def _why_padded(phase: BucketPhase, served: ServedPhase, most_percent: int) -> str | None:
+    seen, forecast = served.padding, served.forecast_padding
+    if seen is None or forecast is None or seen <= forecast * (1 + most_percent / 100):
+        return None
+    return (
+        f"{_batches(served)} {phase} batches computed {seen:.3f} times what their requests need, and {forecast:.3f} "
+        f"was forecast for batches of their sizes; spec.rollout.canary.maxPaddingPercent allows {most_percent} % more."
+    )
+
+
+def _why_cold(phase: BucketPhase, served: ServedPhase) -> str | None:
+    batches = _batches(served)
+    if served.forecast_padding is None or served.misses * 100 <= batches * MOST_COLD_PERCENT:
+        return None
+    return (
+        f"{served.misses / batches:.1%} of {batches} {phase} batches met no warm graph, and 0.0% was forecast; "
+        f"{MOST_COLD_PERCENT}% is tolerated."
+    )
+
+
+def _how_to_pad_less(report: WarmupReport, name: str) -> str:
+    if report.skipped_total:
+        return f"{_unprepared(report)}: give warm-up more time or memory, or ask for fewer graphs."
+    learn = f"run `kubectl gaudi plan learn {name} --apply` under the usual load"
+    return f"The traffic is not like spec.bucketing.optimal.traffic: {learn}, or raise maxPaddingPercent."
+
+
+def _how_to_stay_warm(report: WarmupReport, name: str) -> str:
+    if report.skipped_total:
+        return f"{_unprepared(report)}: give graphs more memory (spec.warmup.graphMemoryPercent), or ask for fewer."
+    return f"`kubectl gaudi buckets {name}` shows their shapes while the pod runs (spec.rollout.onFailure: Pause)."
+
+
+def _unprepared(report: WarmupReport) -> str:
+    return f"{plural(report.skipped_total, 'planned bucket has', 'planned buckets have')} no graph"
+
+
+def _batches(served: ServedPhase) -> int:
+    return served.hits + served.misses

@@ -1,0 +1,189 @@
+"""A revision with a learned plan is kept only if live traffic pads and compiles as little as was forecast."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
+from gaudi_operator.core.names import FAILURE_ANNOTATION
+from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.learned_plan import why_forecast_missed
+from gaudi_operator.core.pods.problems import pod_problem
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.state import State
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, Phase, Served, ServedPhase, WarmupReport
+from gaudi_runtime.errors import Problem
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.pod_objects import view
+from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import inference
+from tests.unit.operator.core.states import state_of
+from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
+
+ROOM = Room(to_come=False)
+TRAFFIC = "prompt 1 100 0 5\nprompt 1 200 0 2\ndecode 2 1 20 9"
+LEARNED = {"strategy": "Optimal", "optimal": {"traffic": TRAFFIC}}
+RATIOS = st.floats(1, 50)
+
+
+def phase_met(
+    padding: float | None, forecast: float | None, batches: int = FEWEST_PROMPTS, misses: int = 0
+) -> ServedPhase:
+    return ServedPhase(hits=batches - misses, misses=misses, padding=padding, forecast_padding=forecast)
+
+
+def met(prompt: ServedPhase, decode: ServedPhase | None = None, **fields: Any) -> WarmupReport:
+    return report(served=Served(prompt=prompt, decode=decode or phase_met(1.1, 1.1)), **fields)
+
+
+def brought(plan: dict[str, Any] | None = LEARNED, stable: dict[str, Any] | None = None, **canary: Any) -> State:
+    """What a pass finds while pod a runs a revision with `plan`, and the stable one has that of `stable`."""
+    mine = view().revision
+    kept = ({mine: plan, "good": stable}).items()
+    stored = tuple(Revision(name, 1, {"bucketing": found} if found else {}, {}, "") for name, found in kept)
+    before = GaudiInferenceStatus(revision=Revisions(stable="good"))
+    return replace(state_of(inference=inference(rollout={"canary": canary}), stored=stored), before=before)
+
+
+def problem(said: WarmupReport, state: State) -> Problem | None:
+    return pod_problem(view(report=said), state, ROOM)
+
+
+def test_padding_above_the_forecast_is_reported_with_both_numbers() -> None:
+    assert problem(met(phase_met(1.431, 1.12, batches=312)), brought()) == Problem(
+        "ForecastMissed",
+        "In pod a, 312 prompt batches computed 1.431 times what their requests need, and 1.120 was forecast for "
+        "batches of their sizes; spec.rollout.canary.maxPaddingPercent allows 15 % more. The traffic is not like "
+        "spec.bucketing.optimal.traffic: run `kubectl gaudi plan learn tiny --apply` under the usual load, or raise "
+        "maxPaddingPercent.",
+    )
+
+
+def test_cold_batches_are_reported_with_both_shares() -> None:
+    cold = phase_met(1.1, 1.1, batches=5000, misses=250)
+    assert problem(met(phase_met(1.1, 1.1), cold), brought()) == Problem(
+        "ForecastMissed",
+        "In pod a, 5.0% of 5000 decode batches met no warm graph, and 0.0% was forecast; 1% is tolerated. "
+        "`kubectl gaudi buckets tiny` shows their shapes while the pod runs (spec.rollout.onFailure: Pause).",
+    )
+
+
+@pytest.mark.parametrize("said", [phase_met(2.0, 1.1), phase_met(1.1, 1.1, misses=9)])
+def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhase) -> None:
+    found = problem(met(said, skipped_total=3), brought())
+    assert found is not None
+    assert "3 planned buckets have no graph: give " in found.message
+
+
+@pytest.mark.parametrize(
+    ("prompt", "decode", "percent", "missed"),
+    [
+        (phase_met(1.21, 1.1), phase_met(1.1, 1.1), 10, False),
+        (phase_met(1.22, 1.1), phase_met(1.1, 1.1), 10, True),
+        (phase_met(1.1, 1.1), phase_met(1.22, 1.1), 10, True),
+        (phase_met(1.22, 1.1), phase_met(1.1, 1.1), 20, False),
+        (phase_met(9.0, 1.1, batches=FEWEST_PROMPTS - 1), phase_met(9.0, 1.1, batches=90_000), 10, False),
+        (phase_met(9.0, None), phase_met(9.0, None), 10, False),
+        (phase_met(1.1, 1.1, batches=200, misses=2), phase_met(1.1, 1.1), 10, False),
+        (phase_met(1.1, 1.1, batches=200, misses=3), phase_met(1.1, 1.1), 10, True),
+        (phase_met(None, None, misses=200), phase_met(None, None), 10, False),
+    ],
+)
+def test_limit_itself_is_kept_and_beyond_is_missed(
+    prompt: ServedPhase, decode: ServedPhase, percent: int, missed: bool
+) -> None:
+    assert (why_forecast_missed(met(prompt, decode), percent, "tiny") is not None) is missed
+
+
+def test_cold_batches_without_a_warmup_are_expected() -> None:
+    assert problem(met(phase_met(1.1, 1.1, misses=200), warmup_skipped=True), brought()) is None
+
+
+@given(seen=RATIOS, forecast=RATIOS, percent=st.integers(0, 1000), prompts=st.integers(0, 10_000))
+def test_more_tolerance_never_fails_more_and_learned_traffic_never(
+    seen: float, forecast: float, percent: int, prompts: int
+) -> None:
+    def fails(padding: float, tolerated: int) -> bool:
+        said = met(phase_met(padding, forecast, batches=prompts), phase_met(padding, forecast))
+        return why_forecast_missed(said, tolerated, "tiny") is not None
+
+    assert not fails(forecast, percent)
+    assert fails(seen, percent) <= fails(seen, 0)
+    assert fails(seen, percent) <= fails(seen + 1, percent)
+    assert fails(seen, 0) == (seen > forecast and prompts >= FEWEST_PROMPTS)
+
+
+@pytest.mark.parametrize(
+    ("state", "judged"),
+    [
+        (brought(), True),
+        (brought(observeSeconds=60), True),
+        (brought(observeSeconds=0), False),
+        (brought(stable={**LEARNED, "optimal": {"traffic": "prompt 1 1 0 1"}}), True),
+        (brought(stable=LEARNED, observeSeconds=60), False),
+        (brought(plan={"strategy": "Optimal"}, observeSeconds=60), False),
+        (brought(plan=None, observeSeconds=60), False),
+        (replace(brought(), before=GaudiInferenceStatus()), False),
+    ],
+)
+def test_only_a_new_learned_plan_that_is_observed_is_judged(state: State, judged: bool) -> None:
+    assert (problem(met(phase_met(9.0, 1.1)), state) is not None) is judged
+
+
+def learning(**rollout: Any) -> tuple[Cluster, str, str]:
+    """A cluster that serves, and whose canary with a learned plan has just started; the good revision, the canary."""
+    cluster = served(rollout=rollout)
+    (good,) = revisions(cluster)
+    cluster.change(bucketing=LEARNED)
+    for _ in range(5):
+        cluster.operate()
+        cluster.controllers()
+    (name,) = [name for name in pod_names(cluster) if not name.startswith(f"tiny-{good}")]
+    return cluster, good, name
+
+
+def test_plan_for_other_traffic_goes_while_old_pods_serve() -> None:
+    cluster, good, canary = learning()
+    cluster.warm(canary)
+    cluster.operate()
+    cluster.kubelet()
+    cluster.report(canary, phase=Phase.SERVING, served=Served(prompt=phase_met(1.5, 1.1), decode=phase_met(1.1, 1.1)))
+    for _ in range(20):
+        cluster.operate()
+        cluster.controllers()
+        cluster.kubelet()
+        assert status(cluster)["availableReplicas"] >= 2
+    cluster.settle()
+    assert revisions(cluster) == {good}
+    assert condition(cluster, "Stalled") == ("True", "RolledBack")
+    bad = canary.removeprefix("tiny-").rsplit("-", 1)[0]
+    kept = cluster.objects["ControllerRevision", f"tiny-{bad}"]["metadata"]["annotations"][FAILURE_ANNOTATION]
+    assert json.loads(kept)["reason"] == "ForecastMissed"
+    (said,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
+    assert "computed 1.500 times what their requests need, and 1.100 was forecast" in said
+
+
+def test_learned_plan_is_observed_unless_the_spec_says_otherwise() -> None:
+    cluster, _, canary = learning()
+    cluster.warm(canary)
+    cluster.operate()
+    cluster.kubelet()
+    assert cluster.operate().look_again_seconds == pytest.approx(600, abs=5)
+    (said,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == "Ready"]
+    assert "has held it for 600 s" in said
+    cluster.settle()
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_other_change_with_the_same_learned_plan_is_not_observed() -> None:
+    cluster, _, _ = learning()
+    cluster.settle()
+    cluster.change(model={"maxModelLen": 512})
+    cluster.operate()
+    (said,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == "Ready"]
+    assert "canary" in said
+    assert "held" not in said
