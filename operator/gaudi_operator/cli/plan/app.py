@@ -174,18 +174,28 @@ def diff(
 
 @app.command()
 @asks
-def compare(question: PlanQuestion, output: OutputOption = Output.TABLE) -> None:
+def compare(
+    question: PlanQuestion,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="CSV of requests that padding is judged on, as for trace.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
     """Compare the strategies: graphs, padding, coverage, warm-up, and Optimal with half and twice as many graphs.
 
-    Padding is judged on the traffic of the policy or, without it, on a prior. For a trace see: gaudi-plan trace --help
+    Padding is judged on --trace, on the traffic of the policy, or on a prior. To learn from a trace: gaudi-plan trace
 
     \b
     gaudi-plan compare -f model.yaml
+    gaudi-plan compare -f model.yaml --trace requests.csv
     gaudi-plan compare -f model.yaml -o svg > graphs.svg
     """
     from gaudi_operator.cli.plan.comparison import compare
+    from gaudi_operator.cli.plan.trace import TraceFile, seen_in
+    from gaudi_runtime.traffic.trace import ColumnNames
 
-    write(compare(question), output)
+    seen = seen_in(question, TraceFile(trace, ColumnNames())) if trace else None
+    write(compare(question, seen), output)
 
 
 @app.command()

@@ -20,6 +20,7 @@ from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.units import GIB
 
 OTHER_NUMBERS = {"half": 0.5, "twice": 2.0}
@@ -48,10 +49,13 @@ def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal
         return str(error)
 
 
-def compare(question: PlanQuestion) -> Answer:
-    """Answer what the plan of each strategy costs and what it saves."""
-    expected = expected_traffic(question.policy, question.limits, question.blocks)
-    judge = _Judge(question, expected, graphs_unmeasured(question))
+def compare(question: PlanQuestion, seen: Expected | None = None) -> Answer:
+    """Answer what the plan of each strategy costs and what it saves, on the traffic that was `seen` if there is some.
+
+    Plans are made as a policy makes them, so that Optimal learns nothing from what it is judged on here.
+    """
+    known = expected_traffic(question.policy, question.limits, question.blocks)
+    judge = _Judge(question, known.traffic, seen or known, graphs_unmeasured(question))
     plans = dict(candidate_plans(question.policy, question.limits, question.blocks))
     optimal = _plan(question.policy.model_copy(update={"strategy": Strategy.OPTIMAL}), question.limits, question.blocks)
     plans[Strategy.OPTIMAL] = optimal
@@ -60,7 +64,7 @@ def compare(question: PlanQuestion) -> Answer:
         others={} if isinstance(optimal, str) else judge.others(optimal, OTHER_NUMBERS),
         refused={as_in_spec(name): plan for name, plan in plans.items() if isinstance(plan, str)},
     )
-    warnings = (*question.warnings, expected.source, *_estimates(judge.bytes_unknown))
+    warnings = (*question.warnings, judge.judged_on.source, *_estimates(judge.bytes_unknown))
     return Answer(
         data={**comparison.data(), "warnings": warnings},
         rows=comparison.rows,
@@ -92,16 +96,17 @@ def graphs_unmeasured(question: PlanQuestion) -> bool:
 
 @dataclass(frozen=True)
 class _Judge:
-    """Judges plans of one question on the same traffic."""
+    """Judges plans of one question on the same traffic. `known` is what Optimal plans for."""
 
     question: PlanQuestion
-    expected: Expected
+    known: Traffic
+    judged_on: Expected
     bytes_unknown: bool
 
     def figures(self, plan: BucketPlan) -> PlanFigures:
         """Return what a plan costs and saves."""
         return figures_of(
-            plan, self.question.limits, self.question.blocks, self.expected, bytes_unknown=self.bytes_unknown
+            plan, self.question.limits, self.question.blocks, self.judged_on, bytes_unknown=self.bytes_unknown
         )
 
     def others(self, plan: BucketPlan, shares: Mapping[str, float]) -> Mapping[str, PlanFigures]:
@@ -111,7 +116,7 @@ class _Judge:
     def _optimal(self, plan: BucketPlan, share: float) -> BucketPlan:
         """Plan with a share of the graphs, or as few as every admissible shape needs, split between both phases."""
         policy, limits, blocks = self.question.policy, self.question.limits, self.question.blocks
-        optimizer = Optimizer(self.expected.traffic, limits, blocks)
+        optimizer = Optimizer(self.known, limits, blocks)
         least = sum(optimizer.least(phase, one_graph) for phase in BOTH)
         graphs = max(round(share * (len(plan.prompt) + len(plan.decode))), least)
         split = optimizer.choose(BOTH, one_graph, graphs, "the number of graphs").buckets
@@ -205,10 +210,16 @@ def _cells(figures: PlanFigures) -> tuple[str, ...]:
         " + ".join(str(each.graphs) for each in scores),
         *("-" if each.padding is None else f"{each.padding:.3f}" for each in scores),
         covered(min(figures.coverage.values())),
-        "-" if figures.last_graphs is None else f"+{figures.last_graphs * 100:.1f} %",
+        "-" if figures.last_graphs is None else signed(figures.last_graphs),
         f"{figures.warmup_seconds:.0f}",
         "-" if figures.graph_bytes is None else f"{figures.graph_bytes / GIB:.1f}",
     )
+
+
+def signed(share: float) -> str:
+    """Return a change in percent with its sign."""
+    # Adding 0.0 to a rounded share makes plus zero of minus zero.
+    return f"{round(share * 100, 1) + 0.0:+.1f} %"
 
 
 def covered(share: float) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gaudi_operator.cli.plan.figures import Expected
 from gaudi_operator.cli.plan.forecast import asked_card, asked_inputs, asked_shape
 from gaudi_operator.cli.plan.judged import Budget, budget_warnings, compare_on_traffic
 from gaudi_operator.cli.plan.options import CostModel
@@ -95,6 +96,22 @@ class Traces:
         )
 
 
+def seen_in(question: PlanQuestion, trace: TraceFile) -> Expected:
+    """Return the traffic of a trace, to compare strategies on. Raises ConfigError for a file that cannot be read."""
+    limits = _whole_prompts(question.limits)
+    traffic = trace.traffic(Server(limits, question.blocks, Pace()))
+    return Expected(
+        traffic,
+        typical_cost(limits.block_size),
+        f"padding is judged on all of {trace.path}; its decode batches are an estimate",
+    )
+
+
+def _whole_prompts(limits: Limits) -> Limits:
+    """The limits of a server that computes every prompt as a whole: a trace does not say which share a prefix."""
+    return limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
+
+
 def judge_traces(
     question: PlanQuestion, traces: Traces, budget: Budget, cost: tuple[Cost, str], save_to: Path | None
 ) -> Answer:
@@ -102,8 +119,7 @@ def judge_traces(
 
     Raises ConfigError for a file that cannot be read or written, PlanImpossible for the budget.
     """
-    # A trace does not say which prompts share a prefix, so no plan is asked for buckets with cached context.
-    limits = question.limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
+    limits = _whole_prompts(question.limits)
     learned, seen = traces.traffic(Server(limits, question.blocks, traces.pace))
     if save_to:
         _save(save_to, learned)

@@ -6,6 +6,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
+from gaudi_operator.cli.plan.comparison import signed
 from tests.unit.operator.cli.plan.asked import answer, plan
 
 LIMITS = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 2048, "num_blocks": 200}
@@ -101,6 +102,10 @@ def test_padding_is_judged_on_the_traffic_of_the_policy() -> None:
     result = answer(config, command="compare")
     assert "line 1" in result["refused"]["Optimal"]
     assert any("no traffic is known" in said for said in result["warnings"])
+
+
+def test_share_below_zero_has_one_sign_and_zero_is_positive() -> None:
+    assert [signed(share) for share in (-0.0012, -0.0001, 0.0, 0.147)] == ["-0.1 %", "+0.0 %", "+0.0 %", "+14.7 %"]
 
 
 def test_csv_has_a_row_for_each_strategy_and_number() -> None:

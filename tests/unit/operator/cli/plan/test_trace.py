@@ -161,3 +161,26 @@ def test_missing_trace_ends_with_one_sentence_and_2(tmp_path: Path) -> None:
 
 def test_folder_is_no_trace(tmp_path: Path) -> None:
     assert "is no file" in plan(LIMITS, "--trace", str(tmp_path), command="trace").stderr
+
+
+def test_comparison_is_judged_on_a_trace_like_other_strategies(trace: Path) -> None:
+    compared = answer(LIMITS, "--trace", str(trace), command="compare")
+    everything = judged(trace, "--learn", str(trace))["strategies"]
+    for name in ("Exponential", "Linear", "PaddingAware"):
+        for phase in ("prompt", "decode"):
+            assert compared["strategies"][name][f"{phase}_padding"] == everything[name][phase]["padding"]
+    assert any(f"padding is judged on all of {trace}" in said for said in compared["warnings"])
+
+
+def test_optimal_of_a_comparison_learns_nothing_from_its_trace(trace: Path) -> None:
+    compared = answer(LIMITS, "--trace", str(trace), command="compare")
+    without = answer(LIMITS, command="compare")
+    for phase in ("prompt", "decode"):
+        for which in (lambda each: each["strategies"]["Optimal"], lambda each: each["optimal_with"]["half"]):
+            assert which(compared)[f"{phase}_graphs"] == which(without)[f"{phase}_graphs"]
+            assert which(compared)[f"{phase}_padding"] != which(without)[f"{phase}_padding"]
+
+
+def test_comparison_on_a_missing_trace_is_refused(tmp_path: Path) -> None:
+    said = refusal(LIMITS, "--trace", str(tmp_path / "none.csv"), command="compare")
+    assert "none.csv cannot be read" in said
