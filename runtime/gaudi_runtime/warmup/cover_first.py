@@ -1,8 +1,9 @@
 """CoverFirst: the order in which a warm-up that may end early compiles its buckets (docs/internals/warmup.md).
 
-The order of a phase starts with its covering set. Each later bucket is the one that saves most padded compute: the
-planned buckets stand for the traffic, each with the same weight, and each is padded to the smallest bucket before it in
-the order. Seconds do not decide: by the rates of the reference logs, every bucket of a phase takes as long.
+The order of a phase starts with its covering set. Each later bucket is the one that saves most padded compute, by
+typical_cost: the planned buckets stand for the traffic, each with the same weight, and each is padded to the smallest
+bucket before it in the order. Seconds do not decide: by the rates of the reference logs, every bucket of a phase takes
+as long.
 
     order = cover_first(plan, phase, limits, kv_blocks)
     order.buckets[: order.covering]     the covering set: every longer prefix covers what the plan covers
@@ -18,7 +19,7 @@ from math import ceil
 from operator import attrgetter
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, context_room, most_context_of, most_decode_blocks
-from gaudi_runtime.buckets.optimal.cost import token_cost
+from gaudi_runtime.buckets.optimal.cost import typical_cost
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.warmup.covering import covering_set
@@ -127,14 +128,14 @@ class _Search:
     def __init__(self, phase: BucketPhase, block_size: int, needs: Needs) -> None:
         self.taken: dict[Bucket, None] = {}
         self._splits = phase is BucketPhase.PROMPT
-        self._phase, self._cost, self._needs = phase, token_cost(block_size), needs
+        self._phase, self._cost, self._needs = phase, typical_cost(block_size), needs
         self._shapes: dict[Bucket, Bucket] = {}
         self._padded: dict[Bucket, Bucket] = {}
         self._groups: dict[Bucket, list[Bucket]] = {}
         self._queue: list[tuple[float, Bucket, Bucket, int]] = []
 
     def cost(self, bucket: Bucket) -> float:
-        """Tokens that a batch of this bucket computes and reads."""
+        """Estimated compute of a batch of this bucket."""
         return self._cost(self._phase, bucket)
 
     def take(self, bucket: Bucket) -> None:

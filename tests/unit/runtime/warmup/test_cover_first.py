@@ -53,7 +53,8 @@ def decodes_held(plan: BucketPlan, room: Limits, kv_blocks: int) -> Shapes:
     """Admissible (batch size, blocks) that both lookups of the plugin answer with a bucket of the plan."""
     return {
         (size, blocks)
-        for size in range(1, room.max_num_seqs + 1)
+        # Each sequence of a step has a block of its own, the one that it writes to.
+        for size in range(1, min(room.max_num_seqs, kv_blocks) + 1)
         for blocks in range(size, most_decode_blocks(size, room, kv_blocks) + 1)
         if _found_twice(plan, size, size if room.contiguous_paged_attention else blocks, blocks)
     }
