@@ -9,6 +9,7 @@ BENCHMARKS = (
     "planner",
     "traffic",
     "graph_counts",
+    "learned_canary",
     "torch_engine",
     "warmup_by_strategy",
     "recipe_cache",

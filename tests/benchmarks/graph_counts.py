@@ -62,7 +62,7 @@ def main() -> int:
 
 def _figures(model: str) -> Iterator[Figure]:
     question = read_question(parse((EXAMPLES / MODELS[model]).read_text()))
-    loads = [_load(question, name, trace, rate) for name, trace in _traces().items() for rate in RATES]
+    loads = [_load(question, name, trace, rate) for name, trace in traces().items() for rate in RATES]
     known = {each.value: _plan(question, BucketPolicy(strategy=each)) for each in RIVALS}
     known[NOTHING_KNOWN] = _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL))
     rival = known["exponential"]
@@ -101,7 +101,8 @@ def _against_grids(question: PlanQuestion, name: str, load: Load) -> Iterator[Fi
             yield Figure(f"{name}, {title}, {len(buckets)}: decode compute", padding / by_hand, f"of {grid}", limit)
 
 
-def _traces() -> dict[str, list[Request]]:
+def traces() -> dict[str, list[Request]]:
+    """The traces of TRACES, and the one in tests/data."""
     folder = os.environ.get("TRACES")
     found = {} if folder is None else {path.stem: _read(path) for path in sorted(Path(folder).glob("*.csv"))}
     return {"azure_conv": requests(), **found}

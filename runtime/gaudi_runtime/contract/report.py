@@ -25,7 +25,7 @@ RECOMPILATION_SECONDS = 0.1
 FEWEST_PROMPTS = 200
 """Prompt batches after which the padding of a learned plan is compared with its forecast.
 
-On the traces of `make bench` the padding after 200 prompts of the learned service is at most 15 % above its forecast.
+Traffic of the learned service pads at most 9 % more than forecast in as many (docs/internals/performance.md).
 """
 COMPILE_BOUNDS = (0.001, 0.003, 0.01, 0.03, RECOMPILATION_SECONDS, 0.3, 1.0, 3.0, 10.0)
 """Upper bounds, in seconds, by which compile times are counted. There is one more count, for longer times."""
