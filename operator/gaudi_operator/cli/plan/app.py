@@ -191,10 +191,13 @@ def compare(
     gaudi-plan compare -f model.yaml -o svg > graphs.svg
     """
     from gaudi_operator.cli.plan.comparison import compare
-    from gaudi_operator.cli.plan.trace import TraceFile, seen_in
-    from gaudi_runtime.traffic.trace import ColumnNames
 
-    seen = seen_in(question, TraceFile(trace, ColumnNames())) if trace else None
+    seen = None
+    if trace:
+        from gaudi_operator.cli.plan.trace import TraceFile, seen_in
+        from gaudi_runtime.traffic.trace import ColumnNames
+
+        seen = seen_in(question, TraceFile(trace, ColumnNames()))
     write(compare(question, seen), output)
 
 
