@@ -11,10 +11,12 @@ from functools import partial
 from itertools import combinations, product
 from operator import le
 
-from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.optimal.cost import token_cost
 from gaudi_runtime.buckets.optimal.exchange import Market, exchanged, grown
+from gaudi_runtime.buckets.optimal.fewest import TOLERANCE, Rival, fewest
 from gaudi_runtime.buckets.optimal.optimizer import fit
+from gaudi_runtime.buckets.optimal.prior import Kind
 from gaudi_runtime.buckets.optimal.rows import Search
 from gaudi_runtime.buckets.optimal.space import DecodeSpace, PromptSpace, Space, choose_axes
 from gaudi_runtime.contract.bucketing import Limits
@@ -33,8 +35,9 @@ BATCHED = Limits(
     block_size=BLOCK,
     prefix_caching=True,
 )
+KV_BLOCKS = 8
 SPACES: Mapping[str, tuple[Space, int]] = {
-    "2 dimensions, decode (batch, blocks)": (DecodeSpace(DECODE, kv_blocks=8), 4),
+    "2 dimensions, decode (batch, blocks)": (DecodeSpace(DECODE, KV_BLOCKS), 4),
     "2 dimensions, prompt (query, context)": (PromptSpace(CONTEXT, with_context=True), 5),
     "3 dimensions, prompt (batch, query, context)": (PromptSpace(BATCHED, with_context=True), 4),
 }
@@ -51,6 +54,32 @@ def _gap(space: Space, graphs: int, chance: random.Random) -> float:
     traffic = {shape: chance.expovariate(1.0) ** 2 for shape in shapes}
     best = min(_cost(space, plan, traffic) for plan in _plans(space, graphs))
     return _cost(space, _chosen(space, traffic, graphs), traffic) / best - 1
+
+
+FEWEST = dict(zip(SPACES, (DECODE, CONTEXT), strict=False))
+"""The limits of the spaces that are small enough to try plans of any number of graphs."""
+
+
+def excesses(name: str) -> list[int]:
+    """How many graphs more than the fewest the search takes to pad no more than a rival, for random traffics."""
+    return [_excess(name, random.Random(seed)) for seed in range(INSTANCES)]  # noqa: S311
+
+
+def _excess(name: str, chance: random.Random) -> int:
+    space, _ = SPACES[name]
+    shapes = list(filter(space.admits, _grid(space)))
+    traffic = Kind("traffic", {shape: chance.expovariate(1.0) ** 2 for shape in shapes})
+    buckets = tuple(sorted({*space.corners(), *chance.sample(shapes, chance.randint(3, 6))}))
+    rival = Rival(BucketPlan(buckets, buckets), FEWEST[name], token_cost(BLOCK))
+    most = rival.compute(space.phase, traffic) * (1 + TOLERANCE)
+    found = fewest(space.phase, (traffic,), KV_BLOCKS, rival).buckets[space.phase]
+    if _cost(space, found, traffic.weights) > most:
+        raise AssertionError(f"{found} pads more than {buckets}")
+    counts = range(len(space.corners()), len(buckets) + 1)
+    least = next(
+        count for count in counts if any(_cost(space, each, traffic.weights) <= most for each in _plans(space, count))
+    )
+    return len(found) - least
 
 
 def _grid(space: Space) -> list[Bucket]:
