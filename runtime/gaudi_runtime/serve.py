@@ -56,6 +56,7 @@ from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.knobs.render import why_not_rendered
+from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_now_and_then, question_of
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.process.exit import ended_when_lost, exit_at_once, exit_broken
 from gaudi_runtime.process.host_memory import told
@@ -86,8 +87,11 @@ class Status:
     registry: CollectorRegistry
 
 
-async def serve(config_file: Path) -> None:
-    """Run until SIGTERM: answer probes at once, and serve the model when, and only when, this instance is warm."""
+async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
+    """Run until SIGTERM: answer probes at once, and serve the model when, and only when, this instance is warm.
+
+    `schedule` says when a learned plan is compared with the one that serves.
+    """
     signals = Signals()
     allow_open_files()
     try:
@@ -104,7 +108,7 @@ async def serve(config_file: Path) -> None:
         try:
             topology = topology_of(config.parallelism.nodes, os.environ)
             if topology.leads:
-                await _lead(config, topology, status, signals, traces)
+                await _lead(config, topology, status, signals, traces, schedule)
             else:
                 await _follow(config, topology, status, signals)
         except Stopped:
@@ -150,7 +154,14 @@ async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -
     await signals.stop.wait()
 
 
-async def _lead(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals, traces: Tracing) -> None:
+async def _lead(
+    config: RuntimeConfig,
+    topology: Topology,
+    status: Status,
+    signals: Signals,
+    traces: Tracing,
+    schedule: Schedule,
+) -> None:
     """Start the engine, with the other pods of a group where there are any, and serve."""
     # What is wrong with them is reported now, not after minutes of warm-up.
     asked_key()
@@ -159,7 +170,7 @@ async def _lead(config: RuntimeConfig, topology: Topology, status: Status, signa
     select = partial(select_engine, loop=asyncio.get_running_loop())
     async with over_the_group(config, topology, status.board, signals, select) as make:
         engine = await _start(config, status.board, signals, make)
-        await _serve_model(config, engine, status, signals, traces, certificate)
+        await _serve_model(config, engine, status, signals, traces, certificate, schedule)
 
 
 async def _follow(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
@@ -205,6 +216,7 @@ async def _serve_model(
     signals: Signals,
     traces: Tracing,
     certificate: Certificate | None,
+    schedule: Schedule,
 ) -> None:
     """Open the model port, publish Serving, and after SIGTERM refuse connections and finish answers."""
     serving = config.serving
@@ -234,9 +246,13 @@ async def _serve_model(
     ):
         status.board.update(phase=Phase.SERVING)
         log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)
-        counting = asyncio.create_task(publish_counters(engine, metrics, status.board))
+        tasks = [
+            asyncio.create_task(publish_counters(engine, metrics, status.board)),
+            asyncio.create_task(advise_now_and_then(lambda: engine.counters.traffic(), status.board, schedule)),
+        ]
         await signals.stop.wait()
-        counting.cancel()
+        for task in tasks:
+            task.cancel()
         status.board.update(phase=Phase.DRAINING)
         log.info("Draining for at most %d s", serving.drain_seconds)
     await traces.close()
@@ -308,7 +324,8 @@ def start_engine(
     board.padding = learned_padding(config.bucketing, config.limits, plan)
     engine.use_plan(plan)
     with told("Warm-up", clock):
-        warm_up(config, engine, plan, split, blocks.count, board, stop, clock)
+        pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock)
+    board.question = question_of(config, blocks, pace)
     recipes.publish()  # before this pod serves, so that those that wait for it find them
     return engine
 

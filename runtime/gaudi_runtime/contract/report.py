@@ -269,6 +269,24 @@ class Requests(Tolerant):
     failed: Large = Field(0, description="Answers with a status of 500 or more, and streams that broke off.")
 
 
+class PlanCost(Tolerant):
+    """What a plan takes, and how it pads the traffic that was met since this instance serves."""
+
+    graphs: Count
+    warmup_seconds: Seconds = Field(
+        description="Without recipes of an earlier warm-up; of the learned plan an estimate by the measured steps."
+    )
+    prompt_padding: PaddingRatio | None = Field(None, description="None without such traffic.")
+    decode_padding: PaddingRatio | None = Field(None, description="None without such traffic.")
+
+
+class PlanAdvice(Tolerant):
+    """A learned plan that saves at least a third of the warm-up at no more padding (gaudi_runtime/learning/)."""
+
+    now: PlanCost
+    learned: PlanCost
+
+
 class RuntimeFailure(Tolerant):
     """Why this instance cannot serve: a stable reason (CamelCase) and a sentence that says what to do."""
 
@@ -314,6 +332,7 @@ class WarmupReport(Tolerant):
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=MAX_COLD_SHAPES)] = ()
     served: Served = Served()
     requests: Requests = Requests()
+    advice: PlanAdvice | None = Field(None, description="Only if a learned plan would save enough warm-up.")
     warnings: Annotated[tuple[Text, ...], Field(max_length=MAX_WARNINGS)] = ()
     simulated: bool = False
     releases: Text | None = Field(

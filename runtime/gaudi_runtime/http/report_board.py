@@ -4,13 +4,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from gaudi_runtime.contract.report import BucketPhase, Phase, RuntimeFailure, WarmupReport
 from gaudi_runtime.http.bucket_board import BucketBoard
 from gaudi_runtime.tracing.tracing import NO_TRACING
 from gaudi_runtime.traffic.padding import Padding
+
+if TYPE_CHECKING:
+    from gaudi_runtime.learning.comparison import Question
 
 COALESCE_SECONDS = 0.5
 MAX_WAIT_SECONDS = 60.0
@@ -44,6 +47,8 @@ class ReportBoard:
         """What is forecast for a learned plan."""
         self.spans = NO_TRACING.start
         """The same story for whoever collects traces."""
+        self.question: Question | None = None
+        """What a learned plan is compared with, once this instance is warm; None if there is no comparison."""
         self._kept: dict[str, Any] = {}
         self._started = self._moved = self._eta_at = clock()
         self._announced = 1

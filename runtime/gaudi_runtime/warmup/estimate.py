@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.contract.base import Wire
 from gaudi_runtime.contract.report import BucketPhase
 
 
@@ -85,6 +86,38 @@ def _left_seconds(kind: Work) -> float:
     return fixed * kind.left + per_weight * kind.left_weight
 
 
+class StepPace(Wire):
+    """Seconds that one bucket takes: fixed ones, and more for each unit of its weight (bucket.weight)."""
+
+    fixed: float
+    per_weight: float
+
+    def plus(self, other: "StepPace") -> "StepPace":
+        """The seconds of two steps of the same bucket."""
+        return StepPace(fixed=self.fixed + other.fixed, per_weight=self.per_weight + other.per_weight)
+
+
+class Pace(Wire):
+    """What a warm-up takes without recipes of an earlier one: this one in seconds, a bucket by its measured steps.
+
+    `other_seconds` are those of this warm-up that no bucket took.
+    """
+
+    seconds: float
+    other_seconds: float
+    prompt: StepPace
+    decode: StepPace
+
+    def seconds_of(self, plan: BucketPlan, block_size: int) -> float:
+        """Estimated seconds of a whole warm-up with another plan. `block_size` in tokens per KV block."""
+        seconds = self.other_seconds
+        for phase, pace in ((BucketPhase.PROMPT, self.prompt), (BucketPhase.DECODE, self.decode)):
+            buckets = plan.of(phase)
+            weights = sum(weight(phase, each, block_size) for each in buckets)
+            seconds += pace.fixed * len(buckets) + pace.per_weight * weights
+        return seconds
+
+
 class Estimate:
     """Measured times and the steps to come, per kind and phase. `block_size` in tokens per KV block."""
 
@@ -128,6 +161,25 @@ class Estimate:
             return None
         fixed, per_weight = done.line()
         return fixed + per_weight * self._weigh(phase, bucket)
+
+    def pace(self, kinds: Iterable[StepKind], seconds: float, other_seconds: float) -> Pace | None:
+        """What buckets take that need a step of each of these kinds; None while nothing was measured.
+
+        The warm-up took `seconds`, of which no bucket took `other_seconds`.
+        """
+        measured = [work.done for work in self._work.values() if work.done.count]
+        if not measured:
+            return None
+        # As in eta_seconds: a kind without a measured step is taken to cost the mean of all measured ones.
+        mean = sum(done.seconds for done in measured) / sum(done.count for done in measured)
+        paces = {phase: StepPace(fixed=0, per_weight=0) for phase in BucketPhase}
+        for kind in kinds:
+            for phase, pace in paces.items():
+                done = self._work[kind, phase].done
+                fixed, per_weight = done.line() if done.count else (mean, 0.0)
+                paces[phase] = pace.plus(StepPace(fixed=fixed, per_weight=per_weight))
+        prompt, decode = (paces[phase] for phase in (BucketPhase.PROMPT, BucketPhase.DECODE))
+        return Pace(seconds=max(0.0, seconds), other_seconds=max(0.0, other_seconds), prompt=prompt, decode=decode)
 
     def _count(self, steps: Iterable[Step], sign: int) -> None:
         for kind, phase, bucket in steps:

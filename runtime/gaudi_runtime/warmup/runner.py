@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
@@ -18,7 +18,7 @@ from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.warmup.cover_first import usable
-from gaudi_runtime.warmup.estimate import Estimate, Step, StepKind
+from gaudi_runtime.warmup.estimate import Estimate, Pace, Step, StepKind
 from gaudi_runtime.warmup.journal import Journal
 from gaudi_runtime.warmup.memory import Split, graph_pool
 from gaudi_runtime.warmup.progress import Progress, finished_line, graph_shares_line
@@ -43,6 +43,14 @@ Cold = frozenset[tuple[BucketPhase, Bucket]]
 """Buckets that were not compiled: they get no graph either."""
 
 
+@dataclass
+class Spent:
+    """Seconds of the steps of one warm-up, and the compile seconds that recipes spared."""
+
+    steps: float = 0.0
+    spared: float = 0.0
+
+
 @dataclass(frozen=True)
 class Job:
     """What all stages of one warm-up share. `clock` returns monotonic seconds."""
@@ -57,6 +65,7 @@ class Job:
     journal: Journal
     estimate: Estimate
     progress: Progress
+    spent: Spent = field(default_factory=Spent)
 
     def moved(self) -> None:
         """Something moved that the report does not show. Raises Stopped after a SIGTERM."""
@@ -65,6 +74,8 @@ class Job:
 
     def measured(self, step: Step, seconds: float) -> None:
         """A step took so long."""
+        self.spent.steps += seconds
+        self.spent.spared += self.journal.recipes.saved(step, seconds)
         self.estimate.measured(step, seconds)
         self.journal.write(step, seconds)
 
@@ -78,8 +89,10 @@ def warm_up(
     board: ReportBoard,
     stop: threading.Event,
     clock: Callable[[], float] = time.monotonic,
-) -> None:
+) -> Pace | None:
     """Warm everything that the configuration asks for. Raises Stopped.
+
+    Return what it takes without recipes, if anything was measured.
 
     `stop` is looked at between steps: a compile cannot be interrupted. `split` and `kv_blocks` are what the KV cache
     was allocated with; `clock` returns monotonic seconds.
@@ -102,6 +115,9 @@ def warm_up(
         _stages(job, split, kv_blocks)
     finally:
         job.journal.close()
+    kinds = (StepKind.COMPILE, StepKind.CAPTURE) if captures else (StepKind.COMPILE,)
+    seconds = job.time_budget.elapsed()
+    return job.estimate.pace(kinds, seconds + job.spent.spared, seconds - job.spent.steps)
 
 
 def _stages(job: Job, split: Split, kv_blocks: int) -> None:

@@ -81,14 +81,18 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 @contextlib.contextmanager
 def runtime_process(
-    folder: Path, config: RuntimeConfig, text: str | None = None, variables: Mapping[str, str] | None = None
+    folder: Path,
+    config: RuntimeConfig,
+    text: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    module: str = "gaudi_runtime",
 ) -> Iterator[RuntimeProcess]:
-    """Start a runtime on `config` (or on `text` as its file) and wait for its status port."""
+    """Start a runtime on `config` (or on `text` as its file) and wait for its status port; `module` is what runs."""
     file, log = folder / "config.json", folder / "log"
     file.write_text(text or config.model_dump_json(by_alias=True))
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "gaudi_runtime", "serve", "--config", str(file)],
+            [sys.executable, "-m", module, "serve", "--config", str(file)],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=folder,

@@ -17,10 +17,11 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.optimal.cost import Score, score, typical_cost
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.base import as_in_spec
-from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, OptimalSettings, Strategy
+from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic, write_traffic
+from gaudi_runtime.learning.comparison import learned_policy
+from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -99,19 +100,13 @@ def _sum(parts: Iterable[Weights]) -> Weights:
 
 def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPolicy:
     """Strategy optimal with this traffic, within `budget` or, where that says nothing, the budget of before."""
-    known = policy.optimal
-    given = {
-        "prompt_graphs": budget.prompt_graphs,
-        "decode_graphs": budget.decode_graphs,
-        "graph_bytes": budget.graph_bytes,
-        "warmup_seconds": budget.warmup_seconds,
-    }
-    kept = known.model_dump(exclude={"traffic"}) if known and not any(given.values()) else given
-    text = write_traffic(traffic)
-    if len(text) > MOST_TEXT:
-        raise ConfigError(f"this traffic takes more than {MOST_TEXT} bytes however its sizes are rounded")
-    settings = OptimalSettings(traffic=text, **kept)
-    return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": settings, "file": None})
+    given = OptimalSettings(
+        prompt_graphs=budget.prompt_graphs,
+        decode_graphs=budget.decode_graphs,
+        graph_bytes=budget.graph_bytes,
+        warmup_seconds=budget.warmup_seconds,
+    )
+    return learned_policy(policy, traffic, given if given != OptimalSettings() else None)
 
 
 def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_bytes: int) -> dict[str, Any]:

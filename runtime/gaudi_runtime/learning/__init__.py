@@ -1,0 +1,6 @@
+"""What a plan would save that is learned from the traffic of this server (docs/how-to/buckets.md, While serving).
+
+advisor     while serving: when both plans are compared, and the result in the report
+process     the comparison in a process of its own, with the lowest priority and bounded
+comparison  the plan that serves and the learned one, judged on the same traffic; pure
+"""

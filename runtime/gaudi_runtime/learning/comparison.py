@@ -1,0 +1,90 @@
+"""The plan that serves and a plan learned from the traffic of this server, judged on that traffic.
+
+`learned_policy` is also what `kubectl gaudi plan learn` proposes, so that its plan is the one that was judged here.
+"""
+
+from gaudi_runtime.buckets.bucket import BucketPlan, DeviceBlocks
+from gaudi_runtime.buckets.optimal.cost import Score, score, typical_cost
+from gaudi_runtime.buckets.optimal.fewest import TOLERANCE
+from gaudi_runtime.buckets.planner import plan_of_device
+from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase, PlanAdvice, PlanCost
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.traffic.histogram import Traffic, read_traffic, write_traffic
+from gaudi_runtime.warmup.estimate import Pace
+
+LEAST_SAVED = 1 / 3
+"""Share of the warm-up that a learned plan must save: less is not worth a rollout."""
+
+
+class Question(Wire):
+    """A server as it runs: its policy, the limits, the KV blocks of its device, its warm-up and its traffic."""
+
+    policy: BucketPolicy
+    limits: Limits
+    blocks: DeviceBlocks
+    pace: Pace
+    traffic: str
+
+
+def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettings | None = None) -> BucketPolicy:
+    """Return strategy Optimal with this traffic, within `budget` or, if there is none, the budget of `policy`.
+
+    Raises ConfigError if the traffic is too long for a policy.
+    """
+    text = write_traffic(traffic)
+    if len(text) > MOST_TEXT:
+        raise ConfigError(f"this traffic takes more than {MOST_TEXT} bytes however its sizes are rounded")
+    kept = budget or policy.optimal or OptimalSettings()
+    optimal = kept.model_copy(update={"traffic": text})
+    return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": optimal, "file": None})
+
+
+def is_comparable(policy: BucketPolicy, limits: Limits) -> bool:
+    """Whether strategy Optimal may take the place of this policy: it knows neither slices nor unified batches."""
+    return limits.sliding_window_slices is None and policy.strategy is not Strategy.UNIFIED
+
+
+def advise(question: Question) -> PlanAdvice | None:
+    """Compare both plans; None if the learned one does not save enough. Raises PlanImpossible or ConfigError."""
+    traffic = read_traffic(question.traffic)
+    serving = _plan(question.policy, question)
+    learned = _plan(learned_policy(question.policy, traffic), question)
+    before, after = _scores(serving, traffic, question), _scores(learned, traffic, question)
+    seconds = question.pace.seconds_of(learned, question.blocks.size)
+    advice = PlanAdvice(now=_cost(serving, before, question.pace.seconds), learned=_cost(learned, after, seconds))
+    pads_no_more = all(_pads_no_more(before[phase], after[phase]) for phase in BucketPhase)
+    return advice if pads_no_more and _saves_enough(advice) else None
+
+
+def _plan(policy: BucketPolicy, question: Question) -> BucketPlan:
+    return plan_of_device(policy, question.limits, question.blocks)
+
+
+def _scores(plan: BucketPlan, traffic: Traffic, question: Question) -> dict[BucketPhase, Score]:
+    sizes = {BucketPhase.PROMPT: question.blocks.size, BucketPhase.DECODE: question.blocks.decode_size}
+    return {phase: score(plan, phase, traffic, typical_cost(size)) for phase, size in sizes.items()}
+
+
+def _cost(plan: BucketPlan, scores: dict[BucketPhase, Score], seconds: float) -> PlanCost:
+    return PlanCost(
+        graphs=len(plan.prompt) + len(plan.decode),
+        warmup_seconds=seconds,
+        prompt_padding=scores[BucketPhase.PROMPT].padding,
+        decode_padding=scores[BucketPhase.DECODE].padding,
+    )
+
+
+def _saves_enough(advice: PlanAdvice) -> bool:
+    return advice.learned.warmup_seconds <= advice.now.warmup_seconds * (1 - LEAST_SAVED)
+
+
+def _pads_no_more(before: Score, after: Score) -> bool:
+    """Whether the learned plan pads a phase no more, as exactly as the cost of a batch is known.
+
+    If a plan has no bucket for a part of the traffic, paddings of different traffic would be compared.
+    """
+    if before.padding is None or after.padding is None:
+        return False
+    return before.coverage == after.coverage and after.padding <= before.padding * (1 + TOLERANCE)

@@ -1,0 +1,104 @@
+"""The comparison in a process of its own: `python -m gaudi_runtime.learning.process`, a Question in, advice out.
+
+Serving has precedence: the process runs only on idle processor time, is bounded in processor time and memory, and is
+the first that the kernel ends if memory gets short.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gaudi_runtime.contract.report import PlanAdvice
+    from gaudi_runtime.learning.comparison import Question
+
+# Plans of the examples take 8 seconds and 56 MiB at most; the rest is for larger limits.
+CPU_SECONDS = 120
+MEMORY_BYTES = 512 * 1024**2
+WALL_SECONDS = 900.0
+LOWEST_PRIORITY = 19
+FIRST_TO_END = "1000"
+KEPT_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+"""What an interpreter may need; the process gets no tokens and no preloaded libraries."""
+MOST_ERROR = 500
+
+
+class ComparisonFailed(Exception):
+    """The process ended without an answer; the message says why."""
+
+
+async def compare(
+    question: "Question", seconds: float = WALL_SECONDS, niceness: int = LOWEST_PRIORITY
+) -> "PlanAdvice | None":
+    """Return the advice of another process within `seconds`. Raises ComparisonFailed."""
+    # In threads: to start a process may take a while, and the loop answers requests meanwhile.
+    process = await asyncio.to_thread(start, niceness)
+    try:
+        text = question.model_dump_json(by_alias=True).encode()
+        answer = await asyncio.to_thread(_answer, process, text, seconds)
+    finally:
+        process.kill()
+    return _read(answer)
+
+
+def _answer(process: "subprocess.Popen[bytes]", text: bytes, seconds: float) -> bytes:
+    try:
+        answer, said = process.communicate(text, seconds)
+    except subprocess.TimeoutExpired as error:
+        process.kill()
+        process.communicate()  # only this closes the pipes
+        raise ComparisonFailed(f"it took more than {seconds:g} s") from error
+    if process.returncode:
+        last = said.decode(errors="replace").strip().rpartition("\n")[2][-MOST_ERROR:]
+        raise ComparisonFailed(f"exit code {process.returncode}: {last}")
+    return answer
+
+
+def start(niceness: int = LOWEST_PRIORITY) -> "subprocess.Popen[bytes]":
+    """Start the process, which waits for a question on its standard input."""
+    environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    pipe = subprocess.PIPE
+    # No preexec_fn, which would copy the memory map of this process: the new one bounds itself first of all.
+    command = [sys.executable, "-m", "gaudi_runtime.learning.process", str(niceness)]
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+
+
+def _read(answer: bytes) -> "PlanAdvice | None":
+    from pydantic import TypeAdapter
+
+    from gaudi_runtime.contract.report import PlanAdvice
+
+    read: PlanAdvice | None = TypeAdapter(PlanAdvice | None).validate_json(answer)
+    return read
+
+
+def _bound(niceness: int) -> None:
+    """Give precedence to all other processes, and limit processor time and memory."""
+    os.nice(niceness)
+    if niceness == LOWEST_PRIORITY:
+        with contextlib.suppress(OSError):  # not every kernel lets a process choose
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(FIRST_TO_END)
+    for kind, most in ((resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_AS, MEMORY_BYTES)):
+        _, hard = resource.getrlimit(kind)
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (least, least))
+
+
+def main() -> None:
+    """Read a question from standard input, and write the advice as JSON: null if there is none."""
+    _bound(int(sys.argv[1]))
+    from gaudi_runtime.learning.comparison import Question, advise
+
+    advice = advise(Question.model_validate_json(sys.stdin.buffer.read()))
+    sys.stdout.write(advice.model_dump_json(by_alias=True) if advice else "null")
+
+
+if __name__ == "__main__":
+    main()

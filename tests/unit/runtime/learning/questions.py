@@ -1,0 +1,23 @@
+"""A small server with strategy Exponential and the traffic that it met, as plans are compared for it."""
+
+from typing import Any
+
+from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.learning.comparison import Question
+from gaudi_runtime.warmup.estimate import Pace, StepPace
+
+LIMITS = Limits(max_model_len=4096, max_num_seqs=64, max_num_batched_tokens=4096)
+BLOCKS = DeviceBlocks.as_asked(2048, LIMITS)
+TRAFFIC = "".join(
+    f"prompt 1 {700 + 9 * at} 0 {at}\ndecode {at % 7 + 1} 1 {9 * (at % 7 + 1)} {90 * at}\n" for at in range(1, 40)
+)
+BUCKET_SECONDS = 2.0
+BUCKET = StepPace(fixed=BUCKET_SECONDS, per_weight=0)
+
+
+def question(seconds: float = 1000.0, other_seconds: float = 0.0, **fields: Any) -> Question:
+    """A warm-up that took `seconds`, `other_seconds` of which no bucket took; each bucket takes 2 s."""
+    pace = Pace(seconds=seconds, other_seconds=other_seconds, prompt=BUCKET, decode=BUCKET)
+    given = {"policy": BucketPolicy(), "limits": LIMITS, "blocks": BLOCKS, "traffic": TRAFFIC, **fields}
+    return Question(pace=pace, **given)

@@ -1,0 +1,63 @@
+"""The comparison in a process of its own: the same advice, with the lowest priority and within bounds."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
+from gaudi_runtime.learning import process
+from gaudi_runtime.learning.comparison import advise
+from gaudi_runtime.learning.process import CPU_SECONDS, MEMORY_BYTES, ComparisonFailed, compare
+from tests.unit.runtime.learning.questions import question
+from tests.unit.runtime.runtime_process import wait_until
+
+
+async def test_process_answers_as_the_comparison_does() -> None:
+    assert await compare(question(), niceness=0) == advise(question())
+    assert await compare(question(1.0), niceness=0) is None
+
+
+def test_process_bounds_itself_before_it_reads_anything() -> None:
+    started = process.start()
+    try:
+        limits = Path(f"/proc/{started.pid}/limits")
+        wait_until(lambda: f"Max address space         {MEMORY_BYTES} " in limits.read_text())
+        assert f"Max cpu time              {CPU_SECONDS} " in limits.read_text()
+        assert os.getpriority(os.PRIO_PROCESS, started.pid) == 19
+        assert os.sched_getscheduler(started.pid) == os.SCHED_IDLE
+        assert Path(f"/proc/{started.pid}/oom_score_adj").read_text() == "1000\n"
+    finally:
+        started.kill()
+        started.communicate()
+
+
+def test_process_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    started = process.start()
+    try:
+        assert b"secret" not in Path(f"/proc/{started.pid}/environ").read_bytes()
+    finally:
+        started.kill()
+        started.communicate()
+
+
+async def test_process_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = process.start
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def kept(niceness: int) -> subprocess.Popen[bytes]:
+        begun.append(start(niceness))
+        return begun[-1]
+
+    monkeypatch.setattr(process, "start", kept)
+    with pytest.raises(ComparisonFailed, match="more than"):
+        await compare(question(), seconds=0.01)
+    assert begun[0].wait(30) == -9
+
+
+async def test_plan_that_is_impossible_fails_with_its_sentence() -> None:
+    policy = BucketPolicy(strategy=Strategy.FILE, file="(1, 1, 8)")
+    with pytest.raises(ComparisonFailed, match="no line asks for a prompt bucket"):
+        await compare(question(policy=policy), niceness=0)

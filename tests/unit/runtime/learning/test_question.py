@@ -1,0 +1,53 @@
+"""What a start leaves behind for comparisons: what its warm-up took, as if it had found no recipes."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.contract.config import RuntimeConfig, WarmupConfig
+from gaudi_runtime.engines.sim.engine import SimEngine
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.learning.comparison import Question
+from gaudi_runtime.serve import start_engine
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.warmup.virtual import VirtualClock
+
+TIMES = {"compileSeconds": 6.0, "captureSeconds": 1.0}
+
+
+def asked(config: RuntimeConfig) -> Question | None:
+    """The question after a start on a clock that only simulated work moves."""
+    clock = VirtualClock()
+    board = ReportBoard("0" * 64, clock)
+    start_engine(config, board, threading.Event(), lambda config: SimEngine(config, clock.sleep), clock)
+    return board.question
+
+
+def found(config: RuntimeConfig) -> Question:
+    question = asked(config)
+    assert question is not None
+    return question
+
+
+async def test_warm_up_is_timed_by_its_steps() -> None:
+    question = found(sim_config({**TIMES, "loadSeconds": 30}))
+    assert question.pace.seconds == pytest.approx(10 * 6 + 10)
+    assert question.pace.other_seconds == pytest.approx(0, abs=1e-6)
+    assert question.pace.decode.fixed == pytest.approx(7)
+
+
+async def test_recipes_at_hand_do_not_shorten_what_is_compared(tmp_path: Path) -> None:
+    config = sim_config(TIMES).model_copy(update={"recipe_cache_dir": str(tmp_path)})
+    first, second = found(config), found(config)
+    assert second.pace.seconds == pytest.approx(first.pace.seconds)
+    assert second.pace.prompt.fixed == pytest.approx(first.pace.prompt.fixed)
+
+
+async def test_graph_that_was_left_out_took_no_time() -> None:
+    question = found(sim_config({**TIMES, "oomAtBucket": "prompt:4"}))
+    assert question.pace.seconds == pytest.approx(10 * 6 + 9)
+
+
+async def test_start_without_warm_up_leaves_no_question() -> None:
+    assert asked(sim_config(TIMES, warmup=WarmupConfig(enabled=False))) is None

@@ -1,0 +1,20 @@
+"""`gaudi-runtime serve --config FILE` that compares plans after a few batches, again and again.
+
+At the usual priority, comparisons would take minutes next to other tests.
+"""
+
+import asyncio
+import sys
+from functools import partial
+from pathlib import Path
+
+from gaudi_runtime.learning.advisor import Schedule
+from gaudi_runtime.learning.process import compare
+from gaudi_runtime.process.logs import set_up_logging
+from gaudi_runtime.serve import serve
+
+LEAST_BATCHES = 10
+
+if __name__ == "__main__":
+    set_up_logging()
+    asyncio.run(serve(Path(sys.argv[-1]), Schedule(0.05, 0.05, LEAST_BATCHES, partial(compare, niceness=0))))
