@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from posixpath import basename
+from typing import Any
 
 import pytest
 import yaml
@@ -21,7 +22,7 @@ from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucket_table import BucketRow, BucketState
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import CONFIG_PATH
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, Served
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, PlanAdvice, PlanCost, Served
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by, summary
 from localcluster import ControlPlane, build
 from tests.builders import gaudi_inference
@@ -85,7 +86,10 @@ async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
     assert (shown["name"], shown["phase"], shown["prompt_percent"]) == ("tiny", "Serving", 100)
     assert shown["output_tokens_per_second"] == 0
     learned = await gaudi("plan", "learn", "tiny")
-    assert "prompt 1 107 0 7" in yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]["traffic"]
+    optimal = yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]
+    assert "prompt 1 107 0 7" in optimal["traffic"]
+    # Without a budget of its own the plan has the fewest graphs that pad no more than Exponential.
+    assert {name for name, value in optimal.items() if value is not None} == {"traffic"}
 
     kubelet.on_start = lambda runtime: runtime.tell(phase=Phase.COMPILING, since_progress_seconds=1801)
     assert (await gaudi("rollout", "pause", "tiny")).out == "gaudiinference.inference.gaudi.dev/tiny paused\n"
@@ -126,6 +130,34 @@ async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
 def warm_with_traffic(runtime: FakeRuntime) -> None:
     runtime.traffic, runtime.buckets = MET, (COLD,)
     runtime.warm()
+
+
+async def test_what_a_learned_plan_saves_is_in_status_and_top(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi, namespace: str
+) -> None:
+    kubelet.on_start = warm_with_traffic
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    (pod,) = await until(partial(all_running, api, kubelet, 1), "the pod")
+    now, learned = PlanCost(graphs=84, warmup_seconds=780), PlanCost(graphs=24, warmup_seconds=240)
+    kubelet.runtime(pod).tell(advice=PlanAdvice(now=now, learned=learned))
+    found = await until(partial(advice, api), "the advice")
+    assert (found["pod"], found["graphs"], found["graphsNow"]) == (pod, 24, 84)
+    said = "24 graphs instead of 84 and warms up in about 4 instead of 13 minutes, at no more padding."
+    command = f"Run: kubectl gaudi plan learn tiny -n {namespace} --apply"
+    for arguments in (("status", "tiny"), ("top", "--seconds=1")):
+        assert f"{said} {command}" in " ".join((await gaudi(*arguments)).out.split())
+    kubelet.runtime(pod).tell(advice=None)
+    await until(partial(advises_nothing, api), "the advice to be gone")
+
+
+async def advice(api: KubeApi) -> Any:
+    status = (await api.get("GaudiInference", "tiny") or {})["status"]
+    return status["plan"].get("advice")
+
+
+async def advises_nothing(api: KubeApi) -> bool:
+    return await advice(api) is None
 
 
 async def test_plan_learned_from_other_traffic_is_rolled_back(

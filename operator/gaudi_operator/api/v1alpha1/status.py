@@ -92,6 +92,17 @@ class PlanBasis(StrEnum):
     MEASURED = "Measured"
 
 
+class PlanAdvice(ApiModel):
+    """A plan learned from the traffic of a pod that saves at least a third of the warm-up at no more padding."""
+
+    graphs: Count = Field(description="Graphs of the learned plan.")
+    graphs_now: Count = Field(description="Graphs of the plan that serves.")
+    warmup_seconds: Large = Field(description="Estimated seconds of a warm-up with the learned plan.")
+    warmup_seconds_now: Large = Field(description="The same with the plan that serves.")
+    pod: Annotated[str, Field(max_length=253)] = Field(description="Name of the pod that compared both.")
+    message: Text = Field(description="What the learned plan saves, and the command that applies it.")
+
+
 class PlanState(ApiModel):
     """What the plan of the spec takes: estimated before a pod has warmed up, then as the first one has found it."""
 
@@ -116,6 +127,7 @@ class PlanState(ApiModel):
     prompt_gaps: Count = Field(0, description="Regions of prompt batches that no bucket holds.")
     decode_gaps: Count = Field(0, description="Regions of decode batches that no bucket holds.")
     source: Text | None = Field(None, description="Where the figures come from, or why there are none yet.")
+    advice: PlanAdvice | None = Field(None, description="Only if a learned plan would save enough.")
 
 
 class WarmupProgress(ApiModel):

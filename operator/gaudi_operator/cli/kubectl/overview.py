@@ -38,6 +38,8 @@ def heading(resource: Manifest, now: datetime) -> Iterator[str]:
     yield on_one_line("  ".join(part for part in parts if part))
     yield f"{found.reason}: {found.sentence}"
     yield from found.evidence if found.ready else ()
+    if status.plan and status.plan.advice:
+        yield on_one_line(status.plan.advice.message)
 
 
 def _left(status: GaudiInferenceStatus, now: datetime) -> str:

@@ -71,6 +71,7 @@ class Line:
     output_tokens_per_second: float | None
     graph_bytes: int | None
     kv_cache_bytes: int | None
+    advice: str | None = None
 
 
 def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[WarmupReport], seconds: float) -> Line:
@@ -94,6 +95,7 @@ def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[War
         output_tokens_per_second=output if pairs else None,
         graph_bytes=status.memory.graph_bytes if status.memory else None,
         kv_cache_bytes=status.memory.kv_cache_bytes if status.memory else None,
+        advice=status.plan.advice.message if status.plan and status.plan.advice else None,
     )
 
 
@@ -173,14 +175,14 @@ def _line_of(resource: Manifest, before: Reports, after: Reports, seconds: float
     return line(resource, before.get(key, ()), after.get(key, ()), seconds)
 
 
-def _print(lines: Iterable[Line], everywhere: bool) -> None:
+def _print(lines: Sequence[Line], everywhere: bool) -> None:
     screen = console()
     for each in drawn(lines, everywhere, screen.width):
         screen.print(each)
 
 
-def drawn(lines: Iterable[Line], everywhere: bool, width: int) -> Iterator["RenderableType"]:
-    """The table as far as it fits into `width` letters, and what of it did not."""
+def drawn(lines: Sequence[Line], everywhere: bool, width: int) -> Iterator["RenderableType"]:
+    """The table as far as it fits into `width` letters, what of it did not, and the advice."""
     from rich.text import Text
 
     titles = ("NAMESPACE", *COLUMNS) if everywhere else COLUMNS
@@ -189,6 +191,10 @@ def drawn(lines: Iterable[Line], everywhere: bool, width: int) -> Iterator["Rend
     yield table(titles[:shown], [row[:shown] for row in rows], NUMBERS)
     if titles[shown:]:
         yield Text(f"No room for {', '.join(titles[shown:])}: widen the terminal.", style="dim")
+    for each in lines:
+        if each.advice:
+            name = f"{each.namespace}/{each.name}" if everywhere else each.name
+            yield Text(on_one_line(f"{name}: {each.advice}"))
 
 
 def _coloured(found: Line, everywhere: bool) -> list["Text"]:

@@ -20,6 +20,7 @@ from gaudi_operator.core.notation import ADD_SIZES, DONE, captured_percent, only
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
 from gaudi_operator.core.status.cold_shapes import suggestion
+from gaudi_operator.core.status.plan_advice import plan_advice
 from gaudi_operator.core.status.recipes import why_missed
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.contract.report import WarmupReport, percent
@@ -34,10 +35,9 @@ def plan_state(state: State) -> PlanState | None:
     """
     # Figures of pods that run another spec would be shown as those of this one.
     if state.violation is None and _runs_the_spec(state):
-        if pod := _measured_pod(state):
-            return _measured(state, *pod)
-        if written := _written(state):
-            return written
+        pod = _measured_pod(state)
+        if plan := _measured(state, *pod) if pod else _written(state):
+            return plan.model_copy(update={"advice": plan_advice(state)})
     expected = forecast_plan(state.inference)
     return _expected(state.inference.spec, expected) if expected else None
 

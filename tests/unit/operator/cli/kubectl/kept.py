@@ -11,6 +11,22 @@ from tests.builders import Object
 from tests.unit.operator.core.resources import resource
 
 FAILURE = Problem("WarmupStalled", "Nothing has moved in pod tiny-b-x.")
+ADVICE = "A plan learned from the traffic so far needs 24 graphs instead of 84."
+ADVISED: dict[str, Any] = {
+    "basis": "Measured",
+    "promptBuckets": 12,
+    "decodeBuckets": 72,
+    "kvBlocks": 100,
+    "advice": {
+        "graphs": 24,
+        "graphsNow": 84,
+        "warmupSeconds": 240,
+        "warmupSecondsNow": 780,
+        "pod": "a",
+        "message": ADVICE,
+    },
+}
+"""status.plan with advice."""
 NEWER: dict[str, Any] = {"engine": {"maxNumSeqs": 8}}
 
 

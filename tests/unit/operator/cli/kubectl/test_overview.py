@@ -10,7 +10,7 @@ from rich.console import Console
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.cli.kubectl.overview import COLUMNS, drawn, heading, notes, rows
 from gaudi_operator.core.notation import timestamp
-from tests.unit.operator.cli.kubectl.kept import shown
+from tests.unit.operator.cli.kubectl.kept import ADVICE, ADVISED, shown
 from tests.unit.operator.core.resources import NOW
 
 WARMS = ("Ready", False, "WarmingUp", "1 of 2 replicas serve; 1 warms up.")
@@ -36,6 +36,12 @@ def test_estimated_end_is_said_as_time_that_is_left(seconds: int, left: str) -> 
 def test_end_of_what_is_warm_is_not_estimated() -> None:
     warmup = {"percent": 100, "phase": "Serving", "eta": timestamp(NOW)}
     assert "estimate" not in next(heading(shown(WARMS, warmup=warmup), NOW))
+
+
+def test_heading_ends_with_the_advice() -> None:
+    serves = ("Ready", True, "Serving", "All serve.")
+    *_, last = heading(shown(serves, phase="Serving", plan=ADVISED), NOW)
+    assert last == ADVICE
 
 
 def test_row_has_a_bar_and_percents() -> None:

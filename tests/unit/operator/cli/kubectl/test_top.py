@@ -10,7 +10,7 @@ from gaudi_operator.cli.kubectl.page import addresses
 from gaudi_operator.cli.kubectl.top import COLUMNS, cells, drawn, line, reports
 from gaudi_runtime.contract.report import Phase, Served, ServedPhase, WarmupReport
 from gaudi_runtime.errors import ConfigError
-from tests.unit.operator.cli.kubectl.kept import shown
+from tests.unit.operator.cli.kubectl.kept import ADVICE, ADVISED, shown
 
 SERVES = ("Ready", True, "Serving", "All serve.")
 POD: dict[str, Any] = {"name": "a", "revision": "r", "phase": "Serving", "gate": True, "ready": True}
@@ -63,6 +63,21 @@ def test_terminal_shows_the_columns_that_it_has_room_for(width: int, last: str) 
     assert head.rstrip().endswith(last)
     assert row.startswith("tiny")
     assert bool(rest) == (last != COLUMNS[-1])
+
+
+def test_advice_follows_the_table() -> None:
+    out = StringIO()
+    lines = [line(shown(SERVES), [], [], 10), line(shown(SERVES, plan=ADVISED), [], [], 10)]
+    for each in drawn(lines, everywhere=False, width=200):
+        Console(file=out, width=200).print(each)
+    assert out.getvalue().splitlines()[3:] == [f"tiny: {ADVICE}"]
+
+
+def test_advice_of_any_namespace_says_which() -> None:
+    out = StringIO()
+    for each in drawn([line(shown(SERVES, plan=ADVISED), [], [], 10)], everywhere=True, width=200):
+        Console(file=out, width=200).print(each)
+    assert out.getvalue().splitlines()[-1] == f"models/tiny: {ADVICE}"
 
 
 def test_only_pods_that_take_traffic_are_asked() -> None:

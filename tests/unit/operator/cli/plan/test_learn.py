@@ -48,6 +48,10 @@ def test_patch_keeps_what_was_met_for_strategy_optimal(met: Path) -> None:
     assert read_traffic(bucketing["optimal"]["traffic"]) == read_traffic(TEXT)
 
 
+def test_patch_has_no_budget_where_none_is_given(met: Path) -> None:
+    assert {name for name, value in patch(met)["optimal"].items() if value is not None} == {"traffic"}
+
+
 def test_patch_takes_away_the_budget_of_before(met: Path) -> None:
     assert patch(met, "--graph-bytes", "60000000000")["optimal"]["promptGraphs"] is None
 

@@ -1,0 +1,54 @@
+"""What a learned plan would save, as a pod of the current revision has compared it (gaudi_runtime/learning/).
+
+Of several pods that with the most traffic counts, and goes on to count while it serves and has advice: pods with equal
+traffic take turns in having the most, and each turn would be a write of the status.
+"""
+
+from gaudi_operator.api.v1alpha1.status import PlanAdvice
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.state import State
+from gaudi_runtime.contract import report
+
+
+def plan_advice(state: State) -> PlanAdvice | None:
+    """The advice to show now; None if there is none."""
+    written = state.before.plan.advice if state.before.plan else None
+    pods = {pod.name: pod for pod in state.serving_updated}
+    known = pods.get(written.pod) if written else None
+    if known and known.report is None:
+        return written  # the operator has just started, and this pod has not answered it yet
+    if known and known.report and known.report.advice:
+        return _shown(state, known, known.report.advice)
+    reported = [(pod, pod.report) for pod in pods.values() if pod.report]
+    if not reported:
+        return None
+    busiest, said = max(reported, key=lambda each: (_batches(each[1].served), each[0].name))
+    return _shown(state, busiest, said.advice) if said.advice else None
+
+
+def _batches(served: report.Served) -> int:
+    return sum(phase.hits + phase.misses for phase in (served.prompt, served.decode))
+
+
+def _shown(state: State, pod: PodView, advice: report.PlanAdvice) -> PlanAdvice:
+    now, learned = advice.now, advice.learned
+    captures = pod.report is None or pod.report.decode.capture_applies
+    identity = state.inference.identity
+    return PlanAdvice(
+        graphs=learned.graphs,
+        graphs_now=now.graphs,
+        warmup_seconds=round(learned.warmup_seconds),
+        warmup_seconds_now=round(now.warmup_seconds),
+        pod=pod.name,
+        message=(
+            f"A plan learned from the traffic so far needs {learned.graphs} {'graphs' if captures else 'buckets'} "
+            f"instead of {now.graphs} and warms up in about {_times(learned.warmup_seconds, now.warmup_seconds)}, "
+            f"at no more padding. Run: kubectl gaudi plan learn {identity.name} -n {identity.namespace} --apply"
+        ),
+    )
+
+
+def _times(learned: float, now: float) -> str:
+    """Both times in minutes, or in seconds if one is shorter than a minute."""
+    unit, name = (60, "minutes") if learned >= 60 else (1, "s")
+    return f"{learned / unit:.0f} instead of {now / unit:.0f} {name}"
