@@ -16,8 +16,9 @@ from tests.plugin.engine import Facts, Run, forked, in_own_process, shape
 from tests.plugin.serving import planned, worst_gap
 
 DRAFTS = 3
+FEWEST = Case(Strategy.OPTIMAL, False, False, "llama", COMPILE)
 DEFAULT = Case(Strategy.EXPONENTIAL, True, False, "qwen3", COMPILE)
-CASES = in_matrix(DEFAULT, Case(Strategy.LINEAR, False, False, "llama", GRAPHS))
+CASES = in_matrix(DEFAULT, Case(Strategy.LINEAR, False, False, "llama", GRAPHS), FEWEST)
 PERIODS = (2, 5, 11, 97)
 """Texts that repeat themselves are drafted from; those of the longest period hardly."""
 PROMPTS = [[(7 * row + 3 * (at % period)) % 500 for at in range(90 + 40 * row)] for row, period in enumerate(PERIODS)]
@@ -32,7 +33,9 @@ def drafting(case: Case, checkpoint: Path) -> RuntimeConfig:
     # Room for a prompt and all drafts in one step, as the operator demands.
     tokens = config.limits.max_model_len + config.limits.max_num_seqs * (1 + DRAFTS)
     limits = config.limits.model_copy(update={"draft_tokens": DRAFTS, "max_num_batched_tokens": tokens})
-    return config.model_copy(update={"engine": engine, "limits": limits})
+    # With drafts, strategy Optimal takes no traffic.
+    policy = config.bucketing.model_copy(update={"optimal": None})
+    return config.model_copy(update={"engine": engine, "limits": limits, "bucketing": policy})
 
 
 async def start_and_draft(run: Run) -> Facts:

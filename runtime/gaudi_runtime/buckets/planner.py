@@ -43,7 +43,7 @@ def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -
     """The same for KV blocks that an engine has, which may be others than the limits ask for."""
     plan = _plan(policy, blocks.limits(limits), blocks)
     if blocks.decode_size == blocks.size:
-        return with_verify_steps(plan, blocks.limits(limits), policy.strategy, MAX_BUCKETS)
+        return with_verify_steps(plan, blocks.limits(limits), policy, MAX_BUCKETS)
     # The phases share nothing but the budget of strategy Optimal, which then bounds each by itself.
     decode = _plan(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
     dropped = (

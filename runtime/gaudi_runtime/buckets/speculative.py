@@ -8,20 +8,22 @@ a plan without drafts, the seeds, and then lays every token in a row of its own:
 from dataclasses import replace
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, clamp_blocks
-from gaudi_runtime.contract.bucketing import Limits, Strategy
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.errors import PlanImpossible
 
 
-def with_verify_steps(plan: BucketPlan, limits: Limits, strategy: Strategy, most: int) -> BucketPlan:
+def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, most: int) -> BucketPlan:
     """`plan` with the decode buckets of all steps that verify; unchanged without speculative decoding.
 
-    Raises PlanImpossible for more than `most` decode buckets, and for strategy optimal, whose traffic has no drafts.
+    Raises PlanImpossible for more than `most` decode buckets, and for strategy optimal with traffic or a budget: a
+    histogram has the rows of drafts but not their sequences, and each bucket of the plan brings others.
     """
     if limits.draft_tokens is None:
         return plan
-    if strategy is Strategy.OPTIMAL:
+    if policy.strategy is Strategy.OPTIMAL and policy.optimal not in (None, OptimalSettings()):
         raise PlanImpossible(
-            "traffic says nothing of drafts; with speculative decoding choose another strategy", "bucketing.strategy"
+            "with speculative decoding strategy Optimal takes neither traffic nor a budget; leave it out",
+            "bucketing.optimal",
         )
     decode = {*plan.decode, *(each for seed in plan.decode for each in verify(seed, limits.draft_tokens, limits))}
     if len(decode) > most:

@@ -2,14 +2,16 @@
 
 import pytest
 
-from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, most_decode_blocks
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.buckets.speculative import verify
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.config import plan_hash
+from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 
 LIMITS = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, contiguous_paged_attention=False)
+STRATEGIES = (Strategy.OPTIMAL, Strategy.EXPONENTIAL)
 DRAFTING = LIMITS.model_copy(update={"draft_tokens": 3})
 
 
@@ -39,7 +41,25 @@ def test_hash_of_a_plan_without_drafts_stays() -> None:
     assert plan_hash(BucketPolicy(), LIMITS) != plan_hash(BucketPolicy(), DRAFTING)
 
 
-def test_traffic_says_nothing_of_drafts() -> None:
-    policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic="prompt 1 90 0 5\ndecode 1 1 2 5"))
-    with pytest.raises(PlanImpossible, match=r"bucketing\.strategy: traffic says nothing of drafts"):
+@pytest.mark.parametrize(
+    "settings", [OptimalSettings(traffic="prompt 1 90 0 5\ndecode 1 1 2 5"), OptimalSettings(decode_graphs=8)]
+)
+def test_optimal_with_drafts_takes_no_traffic_or_budget(settings: OptimalSettings) -> None:
+    policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
+    with pytest.raises(PlanImpossible, match=r"bucketing\.optimal: with speculative decoding"):
         make_plan(policy, DRAFTING, 300)
+
+
+def test_optimal_plans_every_step_that_verifies_drafts() -> None:
+    limits = DRAFTING.model_copy(update={"max_num_seqs": 64, "max_model_len": 8192, "gapless": True})
+    optimal, exponential = (make_plan(BucketPolicy(strategy=each), limits, 4000) for each in STRATEGIES)
+    assert len(optimal.decode) < len(exponential.decode)
+    seeds = BucketPlan(prompt=(), decode=optimal.seeds)
+    for size in range(1, 65):
+        for blocks in range(size, most_decode_blocks(size, limits, 4000) + 1, 7):
+            seed = seeds.find(BucketPhase.DECODE, size, 1, blocks)
+            assert seed
+            rows = 4 * seed.batch_size
+            found = optimal.find(BucketPhase.DECODE, rows, 1, 4 * blocks)
+            assert found
+            assert found.batch_size == rows

@@ -149,11 +149,17 @@ def _ran_for_drafts(plan: BucketPlan, bucket: Bucket, room: Limits, tokens: int)
 
 
 @pytest.mark.parametrize("drafts", [1, 2, 4])
-@given(sizes=st.sets(st.integers(1, 4), max_size=3), blocks=st.sets(st.integers(1, 29), max_size=5))
-def test_prefix_covers_steps_that_verify_drafts(drafts: int, sizes: set[int], blocks: set[int]) -> None:
+@given(
+    sizes=st.sets(st.integers(1, 4), max_size=3),
+    blocks=st.sets(st.integers(1, 29), max_size=5),
+    others=st.sets(st.builds(Bucket, st.integers(1, 5), st.just(1), st.integers(5, 30)), max_size=4),
+)
+def test_prefix_covers_steps_that_verify_drafts(
+    drafts: int, sizes: set[int], blocks: set[int], others: set[Bucket]
+) -> None:
     room = limits(draft_tokens=drafts, contiguous_paged_attention=False)
-    seeds = sorted(Bucket(size, 1, each) for size in (*sizes, 5) for each in (*blocks, 30) if each >= size)
-    plan = with_verify_steps(BucketPlan(prompt=(), decode=tuple(seeds)), room, Strategy.LINEAR, 1000)
+    grid = {Bucket(size, 1, each) for size in (*sizes, 5) for each in (*blocks, 30) if each >= size}
+    plan = with_verify_steps(BucketPlan(prompt=(), decode=tuple(sorted(grid | others))), room, BucketPolicy(), 1000)
     order = cover_first(plan, DECODE, room, 30)
     plain, drafted = decodes_held(plan, room, 30), verified(plan, room, 30, set(plan.decode), plan)
     for end in range(order.covering, len(order.buckets) + 1):
