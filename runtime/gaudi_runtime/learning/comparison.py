@@ -42,8 +42,9 @@ def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettin
 
 
 def is_comparable(policy: BucketPolicy, limits: Limits) -> bool:
-    """Whether strategy Optimal may take the place of this policy: it knows neither slices nor unified batches."""
-    return limits.sliding_window_slices is None and policy.strategy is not Strategy.UNIFIED
+    """Whether a learned plan may take the place of this policy: none has slices, unified batches or drafts."""
+    known = limits.sliding_window_slices is None and limits.draft_tokens is None
+    return known and policy.strategy is not Strategy.UNIFIED
 
 
 def advise(question: Question) -> PlanAdvice | None:

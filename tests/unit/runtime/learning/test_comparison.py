@@ -93,16 +93,16 @@ def test_no_budget_is_the_default_of_a_learned_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "slices", "comparable"),
+    ("policy", "limits", "comparable"),
     [
-        (BucketPolicy(), None, True),
-        (BucketPolicy(strategy=Strategy.UNIFIED), None, False),
-        (BucketPolicy(), AttentionSlices(), False),
+        (BucketPolicy(), {}, True),
+        (BucketPolicy(strategy=Strategy.UNIFIED), {}, False),
+        (BucketPolicy(), {"sliding_window_slices": AttentionSlices()}, False),
+        (BucketPolicy(), {"draft_tokens": 3}, False),
     ],
-    ids=["exponential", "unified", "slices"],
+    ids=["exponential", "unified", "slices", "drafts"],
 )
 def test_plans_that_optimal_cannot_replace_are_not_compared(
-    policy: BucketPolicy, slices: AttentionSlices | None, comparable: bool
+    policy: BucketPolicy, limits: dict[str, object], comparable: bool
 ) -> None:
-    limits = LIMITS.model_copy(update={"sliding_window_slices": slices})
-    assert is_comparable(policy, limits) == comparable
+    assert is_comparable(policy, LIMITS.model_copy(update=limits)) == comparable
