@@ -126,7 +126,7 @@ SMALL = 16 * 1024
 """More bytes than a refusal and a key take, but for the texts of the policy."""
 
 
-class _Plans:
+class KeptPlans:
     """The plans that were asked for last: several questions are about each."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -166,5 +166,5 @@ def _bytes_of(found: BucketPlan | Refusal, policy: BucketPolicy) -> int:
     return SMALL + sum(map(sys.getsizeof, texts)) + BYTES_PER_BUCKET * buckets
 
 
-_PLANS = _Plans(64 * 2**20)
+_PLANS = KeptPlans(64 * 2**20)
 """Room for one plan of the most buckets, or hundreds of common ones."""
