@@ -173,6 +173,11 @@ async def test_long_prompt_of_token_ids_reaches_the_application(token: int) -> N
     assert (await House(theirs).client.post(GENERATING, json=body)).text == "theirs"
 
 
+async def test_large_body_is_checked_to_its_end() -> None:
+    body = json.dumps({"prompt": "x" * bodies.LARGE_BYTES, "messages": [[]] * MANY}).encode()
+    assert (await ask(GENERATING, "application/json", body)).status_code == 400
+
+
 async def test_refused_body_does_not_reach_the_application() -> None:
     answer = await House(theirs).client.post(GENERATING, json={"messages": [[]] * MANY})
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")

@@ -55,6 +55,10 @@ def test_images_of_a_request_are_added_up(kind: str) -> None:
 SQUARE, LARGE = picture(100, 100), picture(101, 100)
 
 
+def test_source_without_text_is_left_to_the_application() -> None:
+    assert not refused(chat({"type": "image", "source": {"type": "base64", "data": 7}}))
+
+
 @pytest.mark.parametrize(
     ("path", "within"),
     [
@@ -73,6 +77,13 @@ SQUARE, LARGE = picture(100, 100), picture(101, 100)
 def test_images_are_found_wherever_an_api_has_them(path: str, within: Any) -> None:
     assert not refused(within(SQUARE), path=path)
     assert refused(within(LARGE), path=path)
+
+
+def test_images_of_all_messages_are_added_up() -> None:
+    half = chat(image(picture(100, 50)))["messages"]
+    assert not refused({"model": "m", "messages": half * 2})
+    assert refused({"model": "m", "messages": half * 3})
+    assert refused({"model": "m", "messages": [*chat(image(LARGE))["messages"], *half]})
 
 
 def test_frames_of_a_video_are_added_up() -> None:
