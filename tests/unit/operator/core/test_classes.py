@@ -37,6 +37,11 @@ def test_without_a_default_no_class_counts() -> None:
     assert platform(gaudi_class("gold")) == Platform()
 
 
+@pytest.mark.parametrize(("asked", "there"), [("gold", "golden"), ("golden", "gold")])
+def test_name_of_a_class_is_compared_whole(asked: str, there: str) -> None:
+    assert reason(gaudi_class(there), className=asked) == "ClassMissing"
+
+
 def test_class_that_is_not_there_is_told() -> None:
     found = platform(className="gold").problem
     assert found is not None
@@ -74,11 +79,13 @@ def test_default_class_of_other_namespaces_is_no_way_around() -> None:
 
 
 def test_class_of_another_controller_is_served_elsewhere() -> None:
-    assert platform(gaudi_class(controller="example.com/other"), className="gold").elsewhere
+    assert platform(gaudi_class(controller="example.com/other"), className="gold") == Platform("gold", elsewhere=True)
 
 
 def test_class_of_a_newer_release_is_not_guessed_at() -> None:
-    found = platform(gaudi_class(limits={"maxReplicas": "few"}), className="gold").problem
+    platform_found = platform(gaudi_class(limits={"maxReplicas": "few"}), className="gold")
+    found = platform_found.problem
+    assert platform_found.name == "gold"
     assert found is not None
     assert found.reason == "ClassUnreadable"
     assert found.message.startswith("Class gold has fields or values that this operator does not know")
