@@ -1,4 +1,4 @@
-"""Warm-up and padding of strategy Optimal without traffic beside Exponential: the torch engine, 300 requests in bursts.
+"""Compare warm-up and padding of Optimal without traffic with Exponential: torch engine, 300 requests in bursts.
 
     python -m tests.benchmarks.warmup_by_strategy
 

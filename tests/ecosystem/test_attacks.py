@@ -81,7 +81,7 @@ def installed() -> Iterator[Installed]:
     """A cluster of its own: the large ConfigMaps would outlive the test."""
     name = cluster_name("attacks")
     found = install.everything(name)
-    # The local DNS server requests no CPU: beside attacks it would get none, and clients would find no server.
+    # The local DNS server requests no CPU. During attacks it would get none, and clients could not resolve names.
     found.kubectl("set", "resources", "deployment/coredns", "-n", "kube-system", "--requests=cpu=100m")
     found.kubectl("rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=120s")
     yield found

@@ -1,4 +1,4 @@
-"""Strategy Optimal without traffic beside Exponential, on the plugin's own code: fewer graphs, and nothing is cold.
+"""Optimal without traffic has fewer graphs than Exponential on the plugin's own code, and no request is cold.
 
 `pytest -s` prints what warm-up took and how much was padded, both measured on the card that a CPU plays.
 """

@@ -270,7 +270,7 @@ class Requests(Tolerant):
 
 
 class PlanCost(Tolerant):
-    """What a plan takes, and how it pads the traffic that was met since this instance serves."""
+    """The graphs and warm-up of a plan, and its padding of the traffic since this instance serves."""
 
     graphs: Count
     warmup_seconds: Seconds = Field(

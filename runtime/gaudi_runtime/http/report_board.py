@@ -44,7 +44,7 @@ class ReportBoard:
         self.buckets = BucketBoard()
         """What the report has counts of, each by itself."""
         self.padding: Mapping[BucketPhase, Padding] = {}
-        """What is forecast for a learned plan."""
+        """The padding of a learned plan, with its forecast; empty for any other plan."""
         self.spans = NO_TRACING.start
         """The same story for whoever collects traces."""
         self.question: Question | None = None

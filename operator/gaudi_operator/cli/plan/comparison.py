@@ -26,7 +26,7 @@ from gaudi_runtime.units import GIB
 OTHER_NUMBERS = {"half": 0.5, "twice": 2.0}
 """Shares of the graphs of Optimal that the table shows next to it."""
 PLOTTED_SHARES = (0.35, 0.7, 1.4, 3.0, 4.0)
-"""Those that only the plot shows. Each takes a search: a second or two on one core."""
+"""Shares that only the plot shows. Each takes a search of one or two seconds on one core."""
 
 PlanOrRefusal = BucketPlan | str
 

@@ -1,4 +1,4 @@
-"""What a plan costs and what it saves: graphs, bytes and seconds of warm-up, padding, coverage, and its last graphs.
+"""Judge what a plan costs and saves: graphs, bytes and seconds of warm-up, padding, coverage, and its last graphs.
 
 `expected_traffic` is the traffic that padding is judged on before there is a trace; `figures_of` judges one plan.
 """
@@ -48,7 +48,7 @@ def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Ex
 
 @dataclass(frozen=True)
 class PlanFigures:
-    """What a plan costs and saves.
+    """The figures of one plan: what it costs and what it saves.
 
     `graph_bytes` is None if the bytes of graphs are unknown. `last_graphs` is the share by which the padded compute of
     both phases rises without the LAST_GRAPHS graphs that save least; None if fewer can be left out.
@@ -67,7 +67,7 @@ class PlanFigures:
 
     @property
     def padding(self) -> float | None:
-        """Padded over real compute of both phases, which count the same: nobody knows their shares of the time."""
+        """Return the mean of the paddings of both phases, since their shares of the time are unknown."""
         known = [each.padding for each in self.scores.values() if each.padding is not None]
         return sum(known) / len(known) if known else None
 

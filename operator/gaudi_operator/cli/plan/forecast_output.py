@@ -182,7 +182,7 @@ def _graphs(phase: PhaseForecast, *, captures: bool) -> str:
 
 
 def _padding_sentence(foreseen: Foreseen) -> str | None:
-    """What the plan pads, if anything is known of it."""
+    """Describe the padding of the plan, if it is known."""
     scores = foreseen.plan_figures.scores if foreseen.plan_figures else {}
     said = [f"{phase} {each.padding:.3f}" for phase, each in scores.items() if each.padding is not None]
     if not said:

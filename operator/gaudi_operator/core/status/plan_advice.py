@@ -1,7 +1,7 @@
-"""What a learned plan would save, as a pod of the current revision has compared it (gaudi_runtime/learning/).
+"""Show what a learned plan would save, as a pod of the current revision reports it (gaudi_runtime/learning/).
 
-Of several pods that with the most traffic counts, and goes on to count while it serves and has advice: pods with equal
-traffic take turns in having the most, and each turn would be a write of the status.
+The advice is that of the pod with the most traffic. It stays that of this pod while the pod serves and has advice:
+pods with equal traffic take turns in having the most, and each turn would be a write of the status.
 """
 
 from gaudi_operator.api.v1alpha1.status import PlanAdvice
