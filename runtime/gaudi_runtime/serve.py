@@ -30,7 +30,7 @@ from gaudi_runtime.buckets.optimal.strategy import learned_padding
 from gaudi_runtime.buckets.planner import plan_of_device
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
-from gaudi_runtime.contract.report import MemorySplit, Phase, RuntimeFailure
+from gaudi_runtime.contract.report import NO_PLAN, MemorySplit, Phase, RuntimeFailure
 from gaudi_runtime.engines.protocol import (
     DividedMemory,
     Engine,
@@ -74,8 +74,6 @@ log = logging.getLogger(__name__)
 CLOSE_SECONDS = 5.0
 LINGER_SECONDS = 5.0
 """How long clients have for a last request once the drain has begun: those in the middle of an answer were not told."""
-NO_PLAN = "0" * 64
-"""Plan hash of an instance whose configuration cannot be read: equal to no revision's."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,9 @@ MOST_SHORT = 512
 ShortText = Annotated[str, Field(max_length=MOST_SHORT), AfterValidator(lambda text: on_one_line(text)[:MOST_SHORT])]
 
 
+NO_PLAN = "0" * 64
+"""Plan hash of an instance whose configuration cannot be read. It is not the hash of any revision."""
+
 _WORD = r"^[!-~]*$"
 
 

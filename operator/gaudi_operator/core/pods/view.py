@@ -17,7 +17,7 @@ from gaudi_operator.core.names import (
 )
 from gaudi_operator.core.notation import read_moment, whole_number
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
-from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.contract.report import NO_PLAN, Phase, WarmupReport
 
 ENDED = frozenset({"Succeeded", "Failed"})
 """Phases of a pod whose containers will never run again."""
@@ -213,7 +213,9 @@ def _why_ignored(word: PodReport, container: Container | None, plan_hash: str) -
     # A report that was fetched while the container was replaced may still be the old one's.
     if container is None or not container.running or word.container_id != container.id:
         return "Its report is of a container that no longer runs."
-    if word.report.plan_hash != plan_hash:
+    # A runtime that refuses its configuration has no plan, and its failure names what it does not know.
+    has_no_plan = word.report.plan_hash == NO_PLAN and word.report.phase is Phase.FAILED
+    if word.report.plan_hash != plan_hash and not has_no_plan:
         return (
             f"Its report is for plan {word.report.plan_hash[:10]}, the pod was made for plan {plan_hash[:10]}: "
             "another release of the runtime may be in its image."

@@ -180,8 +180,8 @@ class Cluster:
         pod = self.objects["Pod", name]
         status = pod["status"]["containerStatuses"][0]
         given: dict[str, Any] = {"instance": status["containerID"], "sequence": 1, "prompt": FULL, "decode": FULL}
-        hashed = pod["metadata"]["annotations"][PLAN_HASH_ANNOTATION]
-        word = WarmupReport(phase=phase, plan_hash=hashed, **{**given, **fields})
+        given["plan_hash"] = pod["metadata"]["annotations"][PLAN_HASH_ANNOTATION]
+        word = WarmupReport(phase=phase, **{**given, **fields})
         self.reports[pod["metadata"]["uid"]] = PodReport(status["containerID"], self.now, word)
         status["ready"] = phase is Phase.SERVING
 

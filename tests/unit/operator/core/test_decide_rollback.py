@@ -7,11 +7,12 @@ import pytest
 
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
-from gaudi_runtime.contract.report import ColdShape, Phase, PhaseProgress, Requests, RuntimeFailure
+from gaudi_runtime.contract.report import NO_PLAN, ColdShape, Phase, PhaseProgress, Requests, RuntimeFailure
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
 BIGGER = {"maxModelLen": 512}
+REFUSED = RuntimeFailure(reason="ConfigInvalid", message="warmup.fromTheFuture: Extra inputs are not permitted.")
 STALL: dict[str, Any] = {
     "phase": Phase.COMPILING,
     "prompt": PhaseProgress(planned=8, warmed=3, current=(1, 128, 0)),
@@ -55,6 +56,7 @@ def message(cluster: Cluster, kind: str = "Stalled") -> str:
         (STALL, "WarmupStalled"),
         ({"phase": Phase.SERVING, "prompt": PhaseProgress(planned=8, warmed=8, captured=4)}, "CapturedBelowThreshold"),
         ({"phase": Phase.FAILED, "failure": RuntimeFailure(reason="Crashed", message="Segfault.")}, "Crashed"),
+        ({"phase": Phase.FAILED, "plan_hash": NO_PLAN, "failure": REFUSED}, "ConfigInvalid"),
         ({"phase": Phase.FAILED, "failure": RuntimeFailure(reason="ModelNotFound", message="No.")}, "ModelNotFound"),
     ],
 )
