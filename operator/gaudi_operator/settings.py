@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -41,10 +41,6 @@ class HostPath(BaseModel):
         return prefix
 
 
-_FORMER_SWITCH: dict[str, list[Any]] = {"": [], "false": [], "true": [{"prefix": "/"}]}
-"""What releases up to 0.1 took: all folders of all nodes in all namespaces, or none."""
-
-
 class Settings(BaseSettings):
     """Settings of one operator process; each is an environment variable with the prefix GAUDI_OPERATOR_."""
 
@@ -63,11 +59,11 @@ class Settings(BaseSettings):
         description="Secrets for pulling images, by names in each resource's own namespace, separated by commas; for"
         " resources that name none.",
     )
-    # Not decoded by the library: it was a switch once.
+    # The library does not decode it: it would accept no empty text, and its error does not name the form.
     allow_host_path: Annotated[tuple[HostPath, ...], NoDecode] = Field(
         (),
         description="Folders of nodes that resources may mount, as a JSON list of prefix, namespaces (all when left"
-        " out) and groups that their pods may have; `true` means any folder in any namespace.",
+        " out) and groups that their pods may have.",
     )
     allow_simulation: bool = Field(False, description="Whether resources may have the sim engine, which runs no model.")
     controller: Controller = Field(
@@ -139,11 +135,10 @@ class Settings(BaseSettings):
     def _entries(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
-        former = _FORMER_SWITCH.get(value.strip().lower())
         try:
-            return json.loads(value) if former is None else former
+            return json.loads(value.strip() or "[]")
         except ValueError as error:
-            raise ValueError("must be a JSON list of entries with a prefix, or true or false") from error
+            raise ValueError("must be a JSON list of entries with a prefix") from error
 
     @field_validator("tracing", mode="before")
     @classmethod
