@@ -66,11 +66,10 @@ def _release(package: str) -> str:
 
 
 def _quantization(config: RuntimeConfig) -> str:
-    # By the names of former fields: what release 0.1.0 has compiled is found again.
     asked, settings = config.model.quantization, config.engine.settings
-    scales = {"runtime_scales": settings.get(RUNTIME_SCALES), "channelwise": settings.get(CHANNELWISE)}
-    said = {**(asked.model_dump(mode="json") if asked else {}), **scales}
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")) if any(said.values()) else "none"
+    scales = {name: settings[name] for name in (RUNTIME_SCALES, CHANNELWISE) if name in settings}
+    parts = {**(asked.model_dump(mode="json") if asked else {}), **scales}
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":")) if parts else "none"
 
 
 def _adapters(model: ModelConfig) -> str:
