@@ -85,11 +85,6 @@ MODELS = (
         {"model": {"kvCacheDtype": "fp8", "quantization": {"method": "fp8"}}, "engine": VLLM},
     ),
     Bad(
-        "long_model_with_torch",
-        f"spec.model.allowLongMaxModelLen {NOT_OFFERED}",
-        {"model": {"allowLongMaxModelLen": True}},
-    ),
-    Bad(
         "adapters_with_torch",
         f"spec.model.adapters {NOT_OFFERED}",
         {"model": {"adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]}},
@@ -129,7 +124,6 @@ VLLM_LIMITS = (
 ACCELERATORS = (
     Bad("accelerator_missing", "spec.accelerator: Required value", {"accelerator": None}),
     Bad("generation_unknown", 'Unsupported value: "gaudi1"', {"accelerator": {"generation": "gaudi1"}}),
-    Bad("cards_without_card", "spec.accelerator.cards must be left out", {"accelerator": {"cards": 1}}),
     Bad("cpu_without_memory", "deviceMemory belongs to generation none", {"accelerator": {"deviceMemory": None}}),
     Bad(
         "card_with_memory",
@@ -141,18 +135,12 @@ ACCELERATORS = (
         "resourceClaimTemplateName needs a card",
         {"accelerator": {"resourceClaimTemplateName": "gaudi"}},
     ),
-    Bad("nine_cards", "should be less than or equal to 8", {"accelerator": {**CARD, "cards": 9}, "engine": VLLM}),
     Bad(
         "resource_without_domain",
         "spec.accelerator.resourceName in body should match",
         {"accelerator": {"resourceName": "gaudi"}},
     ),
     Bad("memory_with_wrong_unit", "deviceMemory in body should match", {"accelerator": {"deviceMemory": "512MB"}}),
-    Bad(
-        "cards_do_not_match_ranks",
-        "cards x parallelism.nodes must equal",
-        {"accelerator": {**CARD, "cards": 4}, "parallelism": {"tensor": 8}, "engine": VLLM},
-    ),
     Bad(
         "more_ranks_than_cards_of_a_node",
         "more than 8 cards",

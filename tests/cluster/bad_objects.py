@@ -1,6 +1,6 @@
 """All objects that the API server must refuse."""
 
-from tests.builders import Object, merged
+from tests.builders import Object
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
 from tests.cluster.bad_object import CARD, NOT_OFFERED, VLLM, Bad
 from tests.cluster.bad_pods import PLATFORM_PODS
@@ -67,7 +67,6 @@ ENGINES = (
         "spec.engine.slidingWindowSlices does not go",
         {"engine": {**VLLM, "slidingWindowSlices": {}}, "bucketing": {"strategy": "Optimal"}},
     ),
-    Bad("layers_of_torch", f"spec.engine.layersPerGraph {NOT_OFFERED}", {"engine": {"layersPerGraph": 2}}),
     Bad("variable_without_value", "value or valueFrom", {"engine": {"env": [{"name": "A"}]}}),
     Bad(
         "variable_with_two_values",
@@ -136,26 +135,11 @@ BUCKETS = (
     ),
 )
 WARMUPS = (
-    Bad(
-        "former_name_beside_the_present_one",
-        "spec.warmup.graphMemoryShare is the former name",
-        {"warmup": {"graphMemoryShare": 0.2, "graphMemoryPercent": 30}},
-    ),
     Bad("graph_share_over_one", "should be less than or equal to 100", {"warmup": {"graphMemoryPercent": 101}}),
-    Bad(
-        "images_with_torch",
-        f"spec.warmup.multimodal {NOT_OFFERED}",
-        {"warmup": {"multimodal": {"buckets": [1]}}},
-    ),
     Bad(
         "cold_shapes_with_torch",
         f"spec.warmup.failOnColdShapes {NOT_OFFERED}",
         {"warmup": {"failOnColdShapes": True}},
-    ),
-    Bad(
-        "resolution_without_height",
-        "spec.warmup.multimodal.resolutions[0] in body should match",
-        {"warmup": {"multimodal": {"resolutions": ["512"]}}, "engine": VLLM},
     ),
     Bad("order_unknown", 'Unsupported value: "random"', {"warmup": {"promptOrder": "random"}}),
     Bad("percent_over_hundred", "less than or equal to 100", {"readiness": {"minCapturedPromptPercent": 101}}),
@@ -165,62 +149,6 @@ WARMUPS = (
 )
 
 
-def beside_setting(case: str, path: str, setting: str, spec: Object) -> Bad:
-    """A field that became a setting, and the setting with it."""
-    engine = {"engine": {**VLLM, "settings": {setting: "1"}}}
-    return Bad(case, f"spec.{path} is the former name of engine.settings {setting}", merged(engine, spec))
-
-
-FORMER_FIELDS = (
-    beside_setting(
-        "threads_as_field_and_setting",
-        "warmup.compileThreads",
-        "PT_HPU_COMPILE_THREAD_POOL_SIZE",
-        {"warmup": {"compileThreads": 1}},
-    ),
-    beside_setting(
-        "layers_as_field_and_setting",
-        "engine.layersPerGraph",
-        "VLLM_CONFIG_HIDDEN_LAYERS",
-        {"engine": {"layersPerGraph": 1}},
-    ),
-    beside_setting(
-        "scales_as_field_and_setting",
-        "model.quantization.runtimeScales",
-        "RUNTIME_SCALE_PATCHING",
-        {"model": {"quantization": {"method": "fp8", "runtimeScales": False}}},
-    ),
-    beside_setting(
-        "channels_as_field_and_setting",
-        "model.quantization.channelwise",
-        "VLLM_HPU_FORCE_CHANNEL_FP8",
-        {"model": {"quantization": {"method": "fp8", "channelwise": False}}},
-    ),
-    beside_setting(
-        "images_as_field_and_setting",
-        "warmup.multimodal.execute",
-        "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY",
-        {"warmup": {"multimodal": {"execute": True}}},
-    ),
-    beside_setting(
-        "image_buckets_as_field_and_setting",
-        "warmup.multimodal.buckets",
-        "VLLM_MULTIMODAL_BUCKETS",
-        {"warmup": {"multimodal": {"buckets": [1]}}},
-    ),
-    beside_setting(
-        "resolutions_as_field_and_setting",
-        "warmup.multimodal.resolutions",
-        "VLLM_MULTIMODAL_RESOLUTIONS",
-        {"warmup": {"multimodal": {"resolutions": ["512x512"]}}},
-    ),
-    beside_setting(
-        "long_lengths_as_field_and_setting",
-        "model.allowLongMaxModelLen",
-        "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
-        {"model": {"allowLongMaxModelLen": True}},
-    ),
-)
 ROLLOUTS = (
     Bad("replicas_negative", "spec.replicas in body should be greater than or equal to 0", {"replicas": -1}),
     Bad("replicas_too_many", "spec.replicas in body should be less than or equal to 1000", {"replicas": 1001}),
@@ -239,11 +167,7 @@ ROLLOUTS = (
         "maxUnavailable must be above 0",
         {"rollout": {"mode": "InPlace"}},
     ),
-    Bad(
-        "in_place_by_its_former_spelling",
-        "spec.rollout.maxUnavailable must be above 0",
-        {"rollout": {"mode": "inPlace"}},
-    ),
+    Bad("mode_with_a_small_letter", 'supported values: "Auto", "Surge", "InPlace"', {"rollout": {"mode": "inPlace"}}),
     Bad("surge_timeout_zero", "should be greater than or equal to 1", {"rollout": {"surgeTimeoutSeconds": 0}}),
     Bad("deadline_zero", "should be greater than or equal to 1", {"rollout": {"progressDeadlineSeconds": 0}}),
     Bad("surge_without_percent_sign", "spec.rollout.maxSurge in body should match", {"rollout": {"maxSurge": "25"}}),
@@ -276,11 +200,6 @@ NETWORKS = (
         {"service": {"type": "NodePort", "insecure": True}},
     ),
     Bad("client_that_names_nobody", "every entry needs podSelector", clients({})),
-    Bad(
-        "client_in_both_forms",
-        "every entry needs podSelector",
-        clients({"podSelector": {}, "podLabels": {"app": "a"}}),
-    ),
     Bad("addresses_with_selector", "ipBlock stands alone", clients({"podSelector": {}, "ipBlock": {"cidr": "::/0"}})),
     Bad("addresses_that_are_no_range", "must be a range", clients({"ipBlock": {"cidr": "10.0.0.1"}})),
     Bad(
@@ -341,7 +260,6 @@ BAD_OBJECTS = (
     *ENGINES,
     *BUCKETS,
     *WARMUPS,
-    *FORMER_FIELDS,
     *RECIPES,
     *TRACES,
     *ROLLOUTS,

@@ -23,7 +23,7 @@ def resources() -> list[Object]:
         gaudi_inference("history", replicas=2, networkAccess=CLIENTS, recipeCache={"enabled": True}),
         gaudi_inference("everything", **EVERYTHING),
         gaudi_inference("card", **CARD),
-        gaudi_inference("inline", bucketing={"strategy": "File", "file": "(1, 16, 0)\n(1, 32, 0)\n(4, 1, 8)"}),
+        gaudi_inference("inline", bucketing={"strategy": "File", "file": FILE, "allowGaps": True}),
         gaudi_inference("traffic", bucketing={"strategy": "Optimal", "optimal": {"traffic": TRAFFIC}}),
         gaudi_inference(
             "simulated",
@@ -44,6 +44,7 @@ CLIENTS = {
         {"ipBlock": {"cidr": "10.0.0.0/8"}},
     ],
 }
+FILE = "(1, 16, 0)\n(1, 32, 0)\n(4, 1, 8)"
 TRAFFIC = "prompt 1 100 0 5\nprompt 1 200 0 2\ndecode 2 1 20 9"
 EVERYTHING: Object = {
     "model": {
@@ -76,7 +77,6 @@ EVERYTHING: Object = {
         "annotations": {"note": "kept"},
         "nodeSelector": {"zone": "a"},
         "tolerations": [{"key": "gaudi", "operator": "Exists", "effect": "NoSchedule"}],
-        "priorityClassName": "system-node-critical",
         "imagePullSecrets": [{"name": "pull"}],
         "resources": {"cpu": 2, "memory": "4Gi", "sharedMemory": "1Gi"},
         "runAsUser": 1000,
@@ -101,5 +101,5 @@ CARD: Object = {
         "extraArgs": ["--of-a-plugin=1"],
     },
     "bucketing": {"strategy": "Linear", "prompt": {"query": {"min": 128, "step": 128, "max": 1024}}},
-    "warmup": {"multimodal": {"buckets": [1, 2]}, "failOnColdShapes": True},
+    "warmup": {"failOnColdShapes": True},
 }

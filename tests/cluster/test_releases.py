@@ -8,11 +8,8 @@ import pytest
 import yaml
 
 from gaudi_operator.api.crd import crd_yaml
-from gaudi_operator.api.v1alpha1.inference_class import KIND
-from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.core.names import FIELD_MANAGER, NAME_LABEL
 from tests.cluster.conftest import Kubectl, NewOperator
-from tests.cluster.objects import Objects
 from tests.cluster.pods import pod_ready, ready
 from tests.cluster.record_release import FOLDER, NAMESPACE
 from tests.fake_runtime import FakeRuntime
@@ -81,17 +78,6 @@ async def all_take_traffic(api: KubeApi, kubelet: Kubelet) -> bool:
     return all([await pod_ready(api, pod) for pod in kubelet.runtimes])
 
 
-@pytest.fixture
-def lenient(objects: Objects, crd: str) -> Iterator[None]:
-    """A platform that goes on allowing what releases up to 0.1 allowed to all, and this one to nobody unasked."""
-    spec = {"default": True, "limits": {"priorityClasses": ["system-node-critical"], "allowAllClients": True}}
-    manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "as-before"}, "spec": spec}
-    objects.put(manifest)
-    yield
-    objects.delete(manifest)
-
-
-@pytest.mark.usefixtures("lenient")
 @pytest.mark.parametrize("release", RELEASES)
 async def test_objects_of_a_release_run_on_here_and_back(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator, define: Define, release: str
@@ -114,10 +100,8 @@ async def test_objects_of_a_release_run_on_here_and_back(
 
 
 async def _specs(api: KubeApi) -> dict[str, Object]:
-    """Specs as they are stored, by name, but for fields that left the definition as they never had an effect."""
-    specs = {each["metadata"]["name"]: each["spec"] for each in await api.list("GaudiInference")}
-    specs["simulated"]["bucketing"]["prompt"]["query"].pop("limit", None)
-    return specs
+    """Specs as they are stored, by name."""
+    return {each["metadata"]["name"]: each["spec"] for each in await api.list("GaudiInference")}
 
 
 async def _all_ready(api: KubeApi, kubelet: Kubelet) -> bool:

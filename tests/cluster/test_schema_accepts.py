@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gaudi_operator.api.v1alpha1.renamed import RENAMED
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_runtime.contract.base import as_in_spec
 from tests.builders import Object, gaudi_inference, merged, minimal_gaudi_inference
 from tests.cluster.conftest import Kubectl
 from tests.cluster.objects import Objects
@@ -74,41 +72,23 @@ def test_defaults_of_the_server_equal_those_of_the_models(created: Create) -> No
     assert GaudiInferenceSpec.model_validate(stored["spec"]) == GaudiInferenceSpec.model_validate(manifest["spec"])
 
 
-def test_server_fills_in_every_default_but_of_deprecated_fields(created: Create) -> None:
+FILLED_IN_BY_THE_OPERATOR = {
+    "engine": ["deviceMemoryUtilizationPercent"],
+    "bucketing": ["strategy"],
+    "warmup": ["graphMemoryPercent", "promptGraphPercent", "promptOrder", "decodeOrder"],
+    "readiness": ["onShortfall", "onRecompiles"],
+    "rollout": ["mode", "onFailure"],
+}
+
+
+def test_server_fills_in_every_default_but_the_operators(created: Create) -> None:
     manifest = minimal_gaudi_inference()
     spec = GaudiInferenceSpec.model_validate(manifest["spec"])
-    said = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    for section, name in ((field.section, field.now) for field in RENAMED):
-        del said[section][name]
-    for section, name in SPELLED_OTHERWISE:
-        said[section].pop(name, None)
-    del said["warmup"]["sampler"], said["warmup"]["defragmenter"]
-    assert created(manifest)["spec"] == without_empty(said)
-
-
-FORMER: Object = {
-    "engine": {"executionMode": "torchCompile"},
-    "bucketing": {"strategy": "paddingAware", "prompt": {"query": {"padPercent": 25}}},
-    "warmup": {"promptOrder": "maxBs", "decodeOrder": "largestFirst"},
-    "readiness": {"onShortfall": "serveAndWarn", "onRecompiles": "closeGate"},
-    "rollout": {"mode": "surge", "onFailure": "pause"},
-}
-SPELLED_OTHERWISE = [(section, name) for section in FORMER for name in FORMER[section] if name != "prompt"]
-
-
-def test_former_spellings_are_accepted_and_kept_as_they_are(created: Create) -> None:
-    manifest = gaudi_inference(**FORMER)
-    stored = created(manifest)
-    assert merged(stored["spec"], FORMER) == stored["spec"]
-
-
-@pytest.mark.parametrize(("section", "name"), SPELLED_OTHERWISE)
-def test_former_spelling_may_be_spelled_anew(created: Create, kubectl: Kubectl, section: str, name: str) -> None:
-    created(gaudi_inference("tiny", **FORMER))
-    value = FORMER[section][name]
-    kubectl("patch", "gi/tiny", "--type=merge", "-p", json.dumps({"spec": {section: {name: as_in_spec(value)}}}))
-    found = json.loads(kubectl("get", "gi", "tiny", "-o", "json"))
-    assert found["spec"][section][name] == as_in_spec(value)
+    expected = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    for section, names in FILLED_IN_BY_THE_OPERATOR.items():
+        for name in names:
+            del expected[section][name]
+    assert created(manifest)["spec"] == without_empty(expected)
 
 
 def without_empty(value: Object) -> Object:
@@ -153,21 +133,11 @@ def test_fields_of_precision_parallelism_and_warmup_are_accepted(created: Create
         "accelerator": {"generation": "gaudi3", "deviceMemory": None},
         "parallelism": {"tensor": 8, "experts": True},
         "engine": {"name": "vllm"},
-        "warmup": {"multimodal": {"buckets": [1, 4], "resolutions": ["512x512x1-4"]}},
+        "warmup": {"maxGraphTokens": 4096},
     }
     stored = created(gaudi_inference(**sections))["spec"]
-    assert stored["warmup"]["multimodal"] == {"buckets": [1, 4], "resolutions": ["512x512x1-4"]}
+    assert stored["warmup"]["maxGraphTokens"] == 4096
     assert stored["parallelism"]["experts"] is True
-
-
-def test_field_that_became_a_setting_is_kept_as_written(created: Create) -> None:
-    sections = {
-        "model": {"quantization": {"method": "fp8", "runtimeScales": True, "channelwise": False}},
-        "engine": {"name": "vllm", "layersPerGraph": 2, "settings": {"VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY": "true"}},
-        "warmup": {"compileThreads": 4, "multimodal": {"execute": False}},
-    }
-    stored = created(gaudi_inference(**sections))["spec"]
-    assert merged(stored, sections) == stored
 
 
 def test_longest_name_is_accepted(created: Create) -> None:
@@ -237,11 +207,6 @@ def test_get_shows_the_columns_people_look_for(created: Create, kubectl: Kubectl
     assert row.split()[:-1] == ["tiny", "torch", "Serving", "62", "100", "81", "2/2"]
 
 
-def test_present_name_may_replace_a_former_default(created: Create) -> None:
-    found = created(gaudi_inference("tiny", warmup={"graphMemoryShare": 0.1, "graphMemoryPercent": 30}))
-    assert found["spec"]["warmup"]["graphMemoryPercent"] == 30
-
-
 def test_category_all_that_people_delete_leaves_models_out(created: Create, kubectl: Kubectl) -> None:
     created(gaudi_inference("tiny"))
     assert "tiny" in kubectl("get", "inference")
@@ -262,7 +227,7 @@ def test_explain_says_the_descriptions(kubectl: Kubectl) -> None:
 
 
 def test_explain_says_the_enum_values(kubectl: Kubectl) -> None:
-    assert "ENUM:\n    Auto\n    Surge\n    InPlace\n    auto\n" in kubectl("explain", "gi.spec.rollout.mode")
+    assert "ENUM:\n    Auto\n    Surge\n    InPlace\n\n" in kubectl("explain", "gi.spec.rollout.mode")
 
 
 def test_applying_again_changes_nothing(kubectl: Kubectl) -> None:

@@ -37,8 +37,7 @@ MEANT_WHEN_LEFT_OUT = "x-meant-when-left-out"
 def meant_when_left_out(schema: JsonDict) -> None:
     """Take the default out of the schema; for `json_schema_extra` of a field.
 
-    The API server would write it into every resource: also into those that say the same by a former name, and where
-    the release before this one, to which people may step back, does not know the name or the value.
+    The API server would write the default into every resource. An operator of another release may not know the value.
     """
     schema[MEANT_WHEN_LEFT_OUT] = schema.pop("default")
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_operator.api.schema import INT_OR_STRING, Schema
-from gaudi_operator.api.spelling import present_values
 
 INTRODUCTION = """\
 # GaudiInference reference
@@ -118,7 +117,7 @@ def _element(schema: Schema) -> Schema:
 def _kind(schema: Schema) -> str:
     """Type and bounds in words."""
     if "enum" in schema:
-        return " or ".join(f"`{value}`" for value in present_values(schema["enum"]))
+        return " or ".join(f"`{value}`" for value in schema["enum"])
     if INT_OR_STRING in schema:
         return "integer or string" + (" like `25%`" if "%" in schema.get("pattern", "") else " (quantity)")
     kind = schema["type"]
@@ -144,8 +143,7 @@ def _bounds(schema: Schema, kind: str) -> str:
     unit = f" {_UNIT[kind]}" if kind in _UNIT else ""
     if lower == upper:
         return f", exactly {upper}{unit}"
-    above = "above " if schema.get("exclusiveMinimum") else ""
-    return f", {above}{lower} to {upper}{unit}" if lower is not None else f", at most {upper}{unit}"
+    return f", {lower} to {upper}{unit}" if lower is not None else f", at most {upper}{unit}"
 
 
 def _default(row: Row) -> str:

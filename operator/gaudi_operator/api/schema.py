@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from gaudi_operator.api.base import MEANT_WHEN_LEFT_OUT
-from gaudi_operator.api.spelling import FORMER_VALUES
 
 Schema = dict[str, Any]
 
@@ -171,23 +170,6 @@ def object_default(node: Schema) -> Schema:
     return node | {"default": own}
 
 
-def former_values(node: Schema) -> Schema:
-    """An enum with former spellings has them behind the present ones, and its description says what they are.
-
-    Done where the field stands in its object: below a reference or a null it has no description yet.
-    """
-    if "properties" not in node:
-        return node
-    return node | {"properties": {name: _with_former_values(field) for name, field in node["properties"].items()}}
-
-
-def _with_former_values(field: Schema) -> Schema:
-    if FORMER_VALUES not in field:
-        return field
-    said = f"{field['description']} Values with a small first letter are deprecated and go with release 0.3."
-    return _without(field, FORMER_VALUES) | {"enum": [*field["enum"], *field[FORMER_VALUES]], "description": said}
-
-
 def unmarked(node: Schema) -> Schema:
     """What a field means when it is left out was for the defaults of the objects around it."""
     if "properties" not in node:
@@ -218,7 +200,6 @@ REWRITES: tuple[Callable[[Schema], Schema], ...] = (
     list_type,
     number_format,
     object_default,
-    former_values,
     unmarked,
     bounded,
 )

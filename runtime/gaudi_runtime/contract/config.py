@@ -3,13 +3,12 @@
 import hashlib
 import json
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
 from gaudi_runtime.contract.base import Tolerant, Wire
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
-from gaudi_runtime.contract.former import with_settings
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -185,8 +184,6 @@ class WarmupConfig(Wire):
     prompt_ratio: Share = Field(0.3, description="Share of the graph pool offered to prompt graphs first.")
     prompt_order: CaptureOrder = CaptureOrder.COVER_FIRST
     decode_order: CaptureOrder = CaptureOrder.COVER_FIRST
-    sampler: bool = True
-    defragmenter: bool = True
     max_graph_tokens: GraphTokens | None = Field(
         None, description="Prompts with more tokens, cached context included, run without a graph (vllm on a card)."
     )
@@ -281,11 +278,6 @@ class RuntimeConfig(Wire):
     shared_recipes: SharedRecipes | None = Field(
         None, description="Where recipes outlive their pods; only with `recipe_cache_dir`."
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _former_fields(cls, document: Any) -> Any:
-        return with_settings(document)
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:

@@ -291,7 +291,7 @@ def _pad_to_warm(job: Job, cold: Cold) -> Cold:
 
 
 def _warm_sampler(job: Job) -> None:
-    if not job.config.warmup.sampler or job.config.engine.execution_mode in EAGER_MODES:
+    if job.config.engine.execution_mode in EAGER_MODES:
         return
     job.board.update(phase=Phase.SAMPLER)
     sizes = sampler_batch_sizes(job.plan.decode)
@@ -303,8 +303,6 @@ def _warm_sampler(job: Job) -> None:
 
 
 def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
-    if not job.config.warmup.defragmenter:
-        return
     if kv_blocks < MIN_BLOCKS:
         log.warning("The defragmenter is not warmed up: %d KV blocks leave no pair to swap.", kv_blocks)
         return

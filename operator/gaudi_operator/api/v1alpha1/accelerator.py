@@ -24,10 +24,6 @@ class Accelerator(ApiModel):
 
     model_config = validated_by(
         Rule(
-            rule="self.generation != 'none' || !has(self.cards)",
-            message="spec.accelerator.cards must be left out when generation is none: there are no cards",
-        ),
-        Rule(
             rule="(self.generation == 'none') == has(self.deviceMemory)",
             message="spec.accelerator.deviceMemory belongs to generation none, and only to it:"
             " a card's memory is measured",
@@ -38,9 +34,6 @@ class Accelerator(ApiModel):
         ),
     )
     generation: Generation = Field(description="Card generation: gaudi2, gaudi3, or none for the CPU.")
-    cards: Annotated[int, Field(ge=1, le=8)] | None = Field(
-        None, description="Deprecated: it follows from parallelism. It goes with release 0.3."
-    )
     resource_name: ResourceName = Field(
         "habana.ai/gaudi", description="Extended resource that the device plugin offers."
     )

@@ -13,7 +13,7 @@ from gaudi_operator.api.spelling import OwnWord, says
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Strategy
 
-# gaudi-plan lists unified buckets, and no engine of ours batches like that. Releases before took the value.
+# gaudi-plan lists unified buckets, but no engine of ours makes such batches.
 ServedStrategy = Annotated[Strategy, OwnWord(without=(Strategy.UNIFIED,))]
 
 _RANGES = ("prompt.?batchSize", "prompt.?query", "prompt.?context", "decode.?batchSize", "decode.?blocks")

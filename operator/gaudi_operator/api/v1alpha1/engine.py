@@ -20,20 +20,17 @@ from gaudi_operator.api.base import (
 from gaudi_operator.api.spelling import OwnWord, says
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar, VariableValue
-from gaudi_operator.api.v1alpha1.renamed import RENAMED, became_setting
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
 from gaudi_runtime.contract.config import CompileBackend, EngineName, ExecutionMode
-from gaudi_runtime.contract.former import FORMER
 
 MOST_SETTINGS = 128
 SettingName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Setting = Annotated[
     str,
-    # What a former field said is read as one, and may be longer.
-    StringConstraints(max_length=8192),
+    StringConstraints(max_length=1024),
     BeforeValidator(number_as_text),
-    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "maxLength": 1024}),
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
 ]
 """People write whole numbers without quotes, so the wire takes both."""
 
@@ -48,7 +45,6 @@ class Engine(ApiModel):
     """The engine, its execution mode and the limits that shape the bucket plan."""
 
     model_config = validated_by(
-        RENAMED.device_memory_utilization.rule,
         Rule(
             rule="!has(self.maxNumPrefillSeqs) || self.maxNumPrefillSeqs <= self.maxNumSeqs",
             message="spec.engine.maxNumPrefillSeqs must be at most maxNumSeqs",
@@ -98,9 +94,6 @@ class Engine(ApiModel):
         " out.",
         json_schema_extra=meant_when_left_out,
     )
-    device_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description=RENAMED.device_memory_utilization.description
-    )
     prefix_caching: bool = Field(False, description="Whether prompts reuse KV blocks of earlier prompts.")
     chunked_prefill: bool | None = Field(
         None,
@@ -140,10 +133,7 @@ class Engine(ApiModel):
         description="Secret with tls.crt and tls.key, as cert-manager writes it: the model port then speaks HTTPS"
         " alone. A renewed certificate is used without a restart.",
     )
-    layers_per_graph: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        None, description=became_setting(FORMER.layers_per_graph)
-    )
-    settings: Annotated[dict[SettingName, Setting], Field(max_length=MOST_SETTINGS + len(FORMER))] = Field(
+    settings: Annotated[dict[SettingName, Setting], Field(max_length=MOST_SETTINGS)] = Field(
         {},
         description="Knobs of the engine without a field of their own, by name; the manual lists them all (Knobs)."
         " The operator checks names and values before a pod starts. For arguments that it does not list take extraArgs,"
@@ -154,9 +144,7 @@ class Engine(ApiModel):
                 message="every name must be that of a variable like VLLM_DEFRAG_THRESHOLD or of an argument like"
                 " --async-scheduling",
             )
-        )
-        # What former fields said is read as entries beside these.
-        | {"maxProperties": MOST_SETTINGS},
+        ),
     )
     extra_args: Annotated[tuple[Argument, ...], Field(max_length=64)] = Field(
         (),

@@ -18,7 +18,6 @@ from gaudi_operator.api.base import (
     list_map,
     validated_by,
 )
-from gaudi_operator.api.v1alpha1.renamed import became_setting
 from gaudi_runtime.contract import config as contract
 from gaudi_runtime.contract.bucketing import Tokens
 from gaudi_runtime.contract.config import (
@@ -29,7 +28,6 @@ from gaudi_runtime.contract.config import (
     KvCacheDtype,
     QuantizationMethod,
 )
-from gaudi_runtime.contract.former import FORMER
 
 Repository = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_.]*(/[-A-Za-z0-9_.]+)?$")
@@ -144,8 +142,6 @@ class Quantization(ApiModel):
     config_file: RelativePath | None = Field(
         None, description="Configuration file of the method, relative to the model's folder."
     )
-    runtime_scales: bool | None = Field(None, description=became_setting(FORMER.runtime_scales))
-    channelwise: bool | None = Field(None, description=became_setting(FORMER.channelwise))
 
 
 class ItemsPerPrompt(contract.ItemsPerPrompt):
@@ -208,7 +204,6 @@ class Model(ApiModel):
         description="Number format of the KV cache: auto is that of the model, fp8 has fixed scales, fp8PerToken a"
         " scale per token.",
     )
-    allow_long_max_model_len: bool | None = Field(None, description=became_setting(FORMER.allow_long_max_model_len))
     max_model_len: Tokens = Field(description="Longest sequence, prompt and answer together, in tokens.")
     quantization: Quantization | None = Field(None, description="Quantized execution.")
     adapters: Annotated[tuple[Adapter, ...], Field(max_length=32)] = Field(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from gaudi_operator.api.base import Annotations, ApiModel, Labels, Rule, rules, validated_by
+from gaudi_operator.api.base import Annotations, ApiModel, Rule, rules, validated_by
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 
 
@@ -82,10 +82,6 @@ class IpBlock(ApiModel):
     )
 
 
-_PRESENT = "has(self.podSelector) || has(self.namespaceSelector) || has(self.ipBlock)"
-_FORMER = "has(self.podLabels) || has(self.namespaceLabels)"
-
-
 class Client(ApiModel):
     """Who may reach the model port, written as a peer of a NetworkPolicy."""
 
@@ -95,9 +91,8 @@ class Client(ApiModel):
             message="spec.networkAccess.clients: ipBlock stands alone, give selectors in an entry of their own",
         ),
         Rule(
-            rule=f"({_PRESENT}) != ({_FORMER})",
-            message="spec.networkAccess.clients: every entry needs podSelector, namespaceSelector or ipBlock;"
-            " podLabels and namespaceLabels are their former form, and do not go with them",
+            rule="has(self.podSelector) || has(self.namespaceSelector) || has(self.ipBlock)",
+            message="spec.networkAccess.clients: every entry needs podSelector, namespaceSelector or ipBlock",
         ),
     )
     pod_selector: LabelSelector | None = Field(
@@ -107,10 +102,6 @@ class Client(ApiModel):
         None, description="Namespaces; all their pods when podSelector is left out."
     )
     ip_block: IpBlock | None = Field(None, description="Addresses outside the cluster.")
-    pod_labels: Labels = Field({}, description="Deprecated: podSelector.matchLabels. It goes with release 0.3.")
-    namespace_labels: Labels = Field(
-        {}, description="Deprecated: namespaceSelector.matchLabels. It goes with release 0.3."
-    )
 
 
 class NetworkAccess(ApiModel):

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Rule, Seconds, meant_when_left_out, validated_by
-from gaudi_operator.api.spelling import OwnWord, says
+from gaudi_operator.api.spelling import says
 
 MAX_REPLICAS = 1000
 IntOrPercent = (
@@ -78,7 +78,7 @@ class Rollout(ApiModel):
             " a pod goes before its successor starts",
         ),
     )
-    mode: Annotated[RolloutMode, OwnWord()] = Field(
+    mode: RolloutMode = Field(
         RolloutMode.AUTO,
         description="Surge starts new pods beside old ones, InPlace in their place; Auto tries Surge first and replaces"
         " in place where the scheduler finds no room. Auto when left out.",
@@ -107,7 +107,7 @@ class Rollout(ApiModel):
         " them); the spec's own when left out.",
     )
     canary: Canary = Field(Canary(), description="How the first pod of a revision is watched.")
-    on_failure: Annotated[OnFailure, OwnWord()] = Field(
+    on_failure: OnFailure = Field(
         OnFailure.ROLLBACK,
         description="What a failed revision leads to: Rollback lets the last good one run again, Pause leaves its pods"
         " for a look. Rollback when left out.",

@@ -1,8 +1,8 @@
 """GaudiInferenceSpec: everything that a user may say."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Rule, validated_by
 from gaudi_operator.api.spelling import says
@@ -12,13 +12,11 @@ from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Model
 from gaudi_operator.api.v1alpha1.network import NOT_PUBLISHED, REACHED_FROM_OUTSIDE, NetworkAccess, Service
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
-from gaudi_operator.api.v1alpha1.renamed import not_beside_setting, with_present_names
 from gaudi_operator.api.v1alpha1.scaling import Autoscaling, Rollout
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.contract.former import FORMER
 
 _WITHOUT_A_CARD = (ExecutionMode.TORCH_COMPILE, ExecutionMode.EAGER)
 
@@ -35,7 +33,6 @@ class GaudiInferenceSpec(ApiModel):
     """A model that is served on Gaudi: every replica takes traffic once its graphs are captured."""
 
     model_config = validated_by(
-        *map(not_beside_setting, FORMER),
         NOT_PUBLISHED,
         REACHED_FROM_OUTSIDE,
         Rule(
@@ -43,13 +40,6 @@ class GaudiInferenceSpec(ApiModel):
             f" self.engine.name == 'sim' || {says('engine.executionMode', *_WITHOUT_A_CARD)}",
             message="spec.engine.executionMode must be TorchCompile or Eager when accelerator.generation is none:"
             " there is no card to capture HPU graphs on",
-        ),
-        Rule(
-            rule="!has(self.accelerator.cards) || has(self.accelerator.resourceClaimTemplateName) ||"
-            " self.accelerator.cards * self.parallelism.nodes =="
-            " self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.data",
-            message="spec.accelerator.cards x parallelism.nodes must equal tensor x pipeline x data:"
-            " every rank has one card",
         ),
         Rule(
             rule="self.accelerator.generation == 'none' || has(self.accelerator.resourceClaimTemplateName) ||"
@@ -68,20 +58,13 @@ class GaudiInferenceSpec(ApiModel):
             message="spec.parallelism must be 1 in every direction with the torch engine: use engine vllm",
         ),
         _not_with_torch("has(self.model.quantization)", "model.quantization"),
-        _not_with_torch("has(self.engine.layersPerGraph)", "engine.layersPerGraph"),
         _not_with_torch("has(self.engine.slidingWindowSlices)", "engine.slidingWindowSlices"),
         Rule(
             rule=f"!has(self.engine.slidingWindowSlices) || !{says('bucketing.strategy', Strategy.OPTIMAL)}",
             message="spec.engine.slidingWindowSlices does not go with bucketing.strategy Optimal, which plans queries"
             " of any length: use another strategy",
         ),
-        _not_with_torch("self.model.?allowLongMaxModelLen.orValue(false)", "model.allowLongMaxModelLen"),
         _not_with_torch("self.warmup.failOnColdShapes", "warmup.failOnColdShapes"),
-        _not_with_torch(
-            "has(self.warmup.multimodal) &&"
-            " (has(self.warmup.multimodal.buckets) || has(self.warmup.multimodal.resolutions))",
-            "warmup.multimodal",
-        ),
         _not_with_torch("has(self.model.adapters) && self.model.adapters.size() > 0", "model.adapters"),
         _not_with_torch(
             "has(self.model.itemsPerPrompt) && (has(self.model.itemsPerPrompt.image) ||"
@@ -137,8 +120,3 @@ class GaudiInferenceSpec(ApiModel):
         None, description="Where its pods send traces by OpenTelemetry; where the installation says when left out."
     )
     pod: Pod = Field(Pod(), description="Settings of the pods.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _present_names(cls, spec: Any) -> Any:
-        return with_present_names(spec)

@@ -19,9 +19,7 @@ from gaudi_operator.api.base import (
 )
 from gaudi_operator.api.spelling import OwnWord
 from gaudi_operator.api.v1alpha1.model import OciImageSource
-from gaudi_operator.api.v1alpha1.renamed import RENAMED, became_setting
-from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, HttpAddress, Share
-from gaudi_runtime.contract.former import FORMER
+from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, HttpAddress
 
 Order = Annotated[CaptureOrder, OwnWord()]
 
@@ -89,27 +87,9 @@ class RecipeObjectStore(ApiModel):
     )
 
 
-_Resolution = Annotated[
-    str, StringConstraints(max_length=64, pattern=r"^[1-9][0-9]*x[1-9][0-9]*(x[1-9][0-9]*(-[1-9][0-9]*)?)?$")
-]
-
-
-class MultimodalWarmup(ApiModel):
-    """Which images the vision tower is prepared for; only with the vllm engine."""
-
-    buckets: Annotated[tuple[Annotated[int, Field(ge=1, le=16_777_216)], ...], Field(max_length=64)] | None = Field(
-        None, description=became_setting(FORMER.multimodal_buckets)
-    )
-    resolutions: Annotated[tuple[_Resolution, ...], Field(max_length=64)] | None = Field(
-        None, description=became_setting(FORMER.multimodal_resolutions)
-    )
-    execute: bool | None = Field(None, description=became_setting(FORMER.execute))
-
-
 class Warmup(ApiModel):
     """What is prepared before a replica may take traffic."""
 
-    model_config = validated_by(RENAMED.graph_memory_share.rule, RENAMED.prompt_ratio.rule)
     enabled: bool = Field(True, description="False serves cold: the first request of every shape pays its compile.")
     graph_memory_percent: Percent = Field(
         10,
@@ -122,8 +102,6 @@ class Warmup(ApiModel):
         " out.",
         json_schema_extra=meant_when_left_out,
     )
-    graph_memory_share: Share | None = Field(None, description=RENAMED.graph_memory_share.description)
-    prompt_ratio: Share | None = Field(None, description=RENAMED.prompt_ratio.description)
     prompt_order: Order = Field(
         CaptureOrder.COVER_FIRST,
         description="CoverFirst compiles the fewest prompt buckets that hold every prompt first, then those that save"
@@ -139,20 +117,6 @@ class Warmup(ApiModel):
         " when left out.",
         json_schema_extra=meant_when_left_out,
     )
-    sampler: bool = Field(
-        True,
-        description="Deprecated: false leaves the sampler cold. From release 0.3 on it is always warmed up.",
-        json_schema_extra=meant_when_left_out,
-    )
-    defragmenter: bool = Field(
-        True,
-        description="Deprecated: false leaves the block swaps of the defragmenter cold. From release 0.3 on they are"
-        " always warmed up.",
-        json_schema_extra=meant_when_left_out,
-    )
-    compile_threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        None, description=became_setting(FORMER.compile_threads)
-    )
     max_graph_tokens: GraphTokens | None = Field(
         None,
         description="Prompts with more tokens, cached context included, run without a graph and count as not captured:"
@@ -164,9 +128,6 @@ class Warmup(ApiModel):
         " being compiled. The sim engine fails that request alone. vllm on a card (HpuGraphs and TorchCompile) ends its"
         " engine core: all requests of the pod fail, and the container starts and warms up again. Without effect"
         " elsewhere.",
-    )
-    multimodal: MultimodalWarmup = Field(
-        MultimodalWarmup(), description="Deprecated: replaced by settings of the engine. It goes with release 0.3."
     )
     time_budget_seconds: Seconds | None = Field(
         None,
@@ -205,13 +166,13 @@ class Readiness(ApiModel):
         description="Least share of planned vision buckets that are warmed, in percent; only of models that take"
         " images.",
     )
-    on_shortfall: Annotated[Shortfall, OwnWord()] = Field(
+    on_shortfall: Shortfall = Field(
         Shortfall.BLOCK,
         description="Block keeps a pod that ends below the thresholds out of traffic; ServeAndWarn lets it serve. Block"
         " when left out.",
         json_schema_extra=meant_when_left_out,
     )
-    on_recompiles: Annotated[OnRecompiles, OwnWord()] = Field(
+    on_recompiles: OnRecompiles = Field(
         OnRecompiles.WARN,
         description="Ignore counts recompiles in status only; Warn turns the condition BucketCoverage; CloseGate also"
         " takes a pod out of traffic above maxRecompiles, as long as the promised number of others serves. Warn when"

@@ -14,7 +14,6 @@ from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
 from gaudi_operator.core.names import CONTAINER, FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_inference, read_status
-from gaudi_operator.core.rollout.inputs import as_a_spec_says
 from gaudi_operator.core.rollout.revision import Revision, stored_revisions, undo_patch
 from gaudi_runtime.contract.text import on_one_line
 
@@ -116,7 +115,7 @@ def details(resource: Manifest, revision: Revision) -> dict[str, Any]:
         "created": revision.created or NONE,
         **({"failed": f"{failure.reason}: {failure.message}"} if failure else {}),
         "image": _image(revision.template),
-        "inputs": as_a_spec_says(revision.inputs),
+        "inputs": {name: value for name, value in revision.inputs.items() if name != "version"},
     }
 
 

@@ -118,7 +118,6 @@ def _name(document: Document) -> object:
 def read_manifest(document: Mapping[str, Any]) -> "Inference":
     """The resource. Raises ConfigError, or pydantic's ValidationError with places below spec."""
     # Imported here and below: bare limits do not pay for the models of the resource.
-    from gaudi_operator.api.v1alpha1.renamed import with_present_names
     from gaudi_operator.api.v1alpha1.resource import API_VERSION
     from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
     from gaudi_operator.core.resource import Inference
@@ -129,7 +128,7 @@ def read_manifest(document: Mapping[str, Any]) -> "Inference":
     spec = document.get("spec", {})
     inference = Inference(_identity(document), GaudiInferenceSpec.model_validate(spec))
     written = inference.spec.model_dump(by_alias=True, exclude_unset=True)
-    unknown = next(_unknown(with_present_names(spec), written, "spec"), None)
+    unknown = next(_unknown(spec, written, "spec"), None)
     if unknown:
         raise ConfigError(
             f"{unknown} is not a field of a GaudiInference; `kubectl explain gi.spec --recursive` lists them"

@@ -232,15 +232,15 @@ _DTYPES = {Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16", Dtype.FLOAT32: "fp32"}
 def hints(inference: Inference) -> tuple[str, ...]:
     """Sentences about the mode of a kept revision, and about a vllm engine."""
     spec = inference.spec
-    former = tuple(_former_default(inference))
+    default = tuple(_changed_default(inference))
     if spec.engine.name is not EngineName.VLLM:
-        return former
+        return default
     on_card = () if on_cpu(spec.accelerator) else (*_vision(spec), *_validation(inference))
-    return (*former, *_drafts(spec), *on_card)
+    return (*default, *_drafts(spec), *on_card)
 
 
-def _former_default(inference: Inference) -> Iterator[str]:
-    """Told while it can still be decided: the mode changes with the next revision, whatever that one is for."""
+def _changed_default(inference: Inference) -> Iterator[str]:
+    """Yield a sentence if the next revision, made for any reason, changes the mode because the default has changed."""
     kept, coming = inference.kept_mode, execution_mode(replace(inference, kept_mode=None))
     if kept is not None and inference.spec.engine.execution_mode is None and kept is not coming:
         runs = as_in_spec(kept)

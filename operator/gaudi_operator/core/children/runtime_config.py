@@ -132,7 +132,7 @@ def _folder(source: ModelSource, mount: str) -> str:
 
 def execution_mode(inference: Inference) -> ExecutionMode:
     """The asked-for mode; where none is asked for that of the kept revision, and of a new one torch.compile."""
-    # Release 0.1.0 took HPU graphs on a card. What it left behind goes on in them, and is judged by them.
+    # The default may have been another one when the revision was made: its pods are judged by what they run in.
     return inference.spec.engine.execution_mode or inference.kept_mode or ExecutionMode.TORCH_COMPILE
 
 

@@ -1,15 +1,8 @@
-"""The inputs of a revision: what changes what a pod runs, how that is kept, and when two of them are the same.
+"""The inputs of a revision: what changes what a pod runs, how that is kept, and when two of them are the same."""
 
-A ControllerRevision keeps them with the version of their form, for releases rename fields. An operator reads those of
-every release before it: CONVERTERS lead from each version to the next.
-"""
-
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import to_jsonable_python
+from pydantic import ValidationError
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Seconds
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
@@ -17,19 +10,17 @@ from gaudi_operator.api.v1alpha1.bucketing import Bucketing
 from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Model
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
-from gaudi_operator.api.v1alpha1.renamed import with_present_names
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 from gaudi_operator.core.notation import short_hash
 from gaudi_operator.core.resource import Inference, SpecUnreadable
 
-CONVERTERS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (with_present_names, with_present_names)
-"""The first reads what release 0.1.0 has kept, without a version, and gives what version 2 says.
+VERSION = 4
+"""The form in which a ControllerRevision keeps inputs. Forms 1 to 3 were never released.
 
-Version 3 has settings in place of eight fields, and no number of cards.
+A release that changes the form raises this number and reads every form that was released, so that an operator upgrade
+restarts nothing (docs/reference/api-policy.md).
 """
-
-VERSION = len(CONVERTERS) + 1
 
 
 class RevisionInputs(ApiModel):
@@ -55,7 +46,7 @@ class RevisionInputs(ApiModel):
 
 
 def revision_inputs(inference: Inference) -> RevisionInputs:
-    """The inputs that `inference` asks for now."""
+    """Return the inputs that `inference` asks for now."""
     return inference.once("revision inputs", lambda: _revision_inputs(inference))
 
 
@@ -79,76 +70,46 @@ def _revision_inputs(inference: Inference) -> RevisionInputs:
 
 
 def stored_form(inputs: RevisionInputs) -> dict[str, Any]:
-    """The inputs as they stand in a ControllerRevision, with the version of their form."""
+    """Return the inputs as a ControllerRevision keeps them: as a spec has them, with the version of their form."""
     return {**_fields(inputs), "version": VERSION}
 
 
 def as_kept(inference: Inference) -> dict[str, Any]:
-    """The inputs that `inference` asks for now as they are read from a ControllerRevision of this release."""
-    return inference.once("inputs as kept", lambda: present_form(stored_form(revision_inputs(inference))))
+    """Return the inputs that `inference` asks for now as a ControllerRevision of this release keeps them."""
+    return inference.once("inputs as kept", lambda: stored_form(revision_inputs(inference)))
 
 
 def revision_name(inputs: RevisionInputs) -> str:
-    """Ten hex digits that name the revision of these inputs."""
+    """Return ten hex digits that name the revision of these inputs."""
     return short_hash(_fields(inputs))
 
 
 def _fields(inputs: RevisionInputs) -> dict[str, Any]:
-    # Not as JSON of a resource, which has a spelling of its own: these are the words that every release reads.
-    found: dict[str, Any] = to_jsonable_python(inputs.model_dump(by_alias=True, exclude_none=True))
-    return found
+    return inputs.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def present_form(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs that some release has `stored`, as this one writes them; those of a newer one stay as they are."""
-    # The version stands among the inputs: release 0.1.0 writes those back as a whole, and nothing that is beside them.
-    version, result = stored.get("version"), dict(stored)
-    for convert in CONVERTERS[version - 1 if isinstance(version, int) and version > 0 else 0 :]:
-        result = convert(result)
-    return result
+def read_inputs(stored: object) -> RevisionInputs:
+    """Return the inputs that a ControllerRevision keeps.
 
+    A field that it lacks was added since then and has its default. A field that this operator does not know is of a
+    newer operator and is dropped.
 
-def read_inputs(inputs: Mapping[str, Any]) -> RevisionInputs:
-    """Inputs in their present form. Raises SpecUnreadable when they are of a release that this one does not know."""
+    Raises SpecUnreadable if another release wrote what this one cannot read.
+    """
     try:
-        return RevisionInputs.model_validate(inputs)
+        return RevisionInputs.model_validate(stored)
     except ValidationError as error:
         raise SpecUnreadable(
             "The revision was kept by another release, which wrote what this one cannot read."
         ) from error
 
 
-def as_a_spec_says(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs in their present form as they are written in a spec now; those of a release that is not known stay."""
-    try:
-        known = read_inputs(inputs)
-    except SpecUnreadable:
-        return dict(inputs)
-    return known.model_dump(mode="json", by_alias=True, exclude_unset=True)
+def same_inputs(stored: object, desired: RevisionInputs) -> bool:
+    """Return whether `desired` runs what a revision with the `stored` inputs runs.
 
-
-def same_inputs(stored: object, desired: BaseModel) -> bool:
-    """Whether `desired` runs what a revision with the `stored` inputs, in their present form, runs.
-
-    A field that is absent from the stored inputs is new since then: at its default it changes nothing. A stored
-    field that this operator does not know is of a newer one and is not looked at. So neither an upgrade nor a
-    step back of operator or CRD makes a revision.
+    Neither an upgrade nor a downgrade of operator or CRD makes a revision: read_inputs() names the reasons.
     """
-    if not isinstance(stored, dict):
+    try:
+        return read_inputs(stored) == desired
+    except SpecUnreadable:
         return False
-    return all(
-        _same_field(stored, field.alias or name, getattr(desired, name), field)
-        for name, field in type(desired).model_fields.items()
-    )
-
-
-def _same_field(stored: dict[str, Any], key: str, desired: object, field: FieldInfo) -> bool:
-    return _same(stored[key], desired) if key in stored else bool(desired == field.get_default())
-
-
-def _same(stored: object, desired: object) -> bool:
-    if isinstance(desired, BaseModel):
-        return same_inputs(stored, desired)
-    if isinstance(desired, tuple):
-        return isinstance(stored, list) and len(stored) == len(desired) and all(map(_same, stored, desired))
-    return stored == desired

@@ -22,7 +22,6 @@ from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_operator.core.rollout.inputs import (
     RevisionInputs,
     as_kept,
-    present_form,
     read_inputs,
     revision_inputs,
     revision_name,
@@ -31,7 +30,6 @@ from gaudi_operator.core.rollout.inputs import (
 )
 from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.contract.config import EngineName, ExecutionMode, plan_hash
-from gaudi_runtime.contract.former import former_sections
 from gaudi_runtime.errors import Problem
 
 MAX_REASON, MAX_MESSAGE = 64, 1024
@@ -144,8 +142,7 @@ class FromClass:
 class Revision:
     """One revision: `number` orders them by when they were last to run, `inputs` made it, the rest was rendered.
 
-    `inputs` are in their present form, whichever release has kept them; `kept` is the data of its ControllerRevision as
-    it stands there, if it does.
+    `kept` is the data of its ControllerRevision, if there is one.
 
     `template` is a pod template in wire form, that of the leader where there is a `group`; `config` is a RuntimeConfig
     as JSON text, because the API server may write a number of an object in another way and the text names a ConfigMap.
@@ -207,7 +204,7 @@ class Revision:
     def is_of(self, inference: Inference) -> bool:
         """Whether it runs what the resource asks for. To name the mode that it runs in asks for nothing else."""
         inputs = revision_inputs(inference)
-        # Field by field is slow, and needed only where another release has kept it.
+        # Reading them is slow, and needed only if another release kept them.
         if self.inputs == as_kept(inference) or same_inputs(self.inputs, inputs):
             return True
         asked = inputs.engine.execution_mode
@@ -249,7 +246,7 @@ def _read(manifest: Manifest) -> Revision | None:
     return Revision(
         name=name,
         number=number,
-        inputs=present_form(data.get("inputs", {})),
+        inputs=data.get("inputs", {}),
         template=data.get("template", {}),
         config=data.get("config", ""),
         group=Group(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
@@ -345,10 +342,6 @@ def _said(inputs: RevisionInputs) -> dict[str, Any]:
 def _sections(spec: Mapping[str, Any], now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     names = [name for name in dict.fromkeys([*now, *then]) if name not in (_STALL, _RESTARTED)]
     differ = {name for name in names if now.get(name) != then.get(name)}
-    # Former fields say elsewhere what the settings of the engine say: all of that is written, or nothing.
-    settled = {"engine", *former_sections(spec)}
-    if differ & settled:
-        differ |= settled
     for name in sorted(differ):
         yield from _write(f"/spec/{name}", spec.get(name), then.get(name))
     if "revision" in spec.get("rollout", {}):

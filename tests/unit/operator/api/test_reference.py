@@ -14,20 +14,12 @@ def test_required_field_is_marked() -> None:
     assert "| `maxModelLen` | integer, 1 to 16777216 | **required** |" in PAGE
 
 
-def test_exclusive_bound_is_said() -> None:
-    assert "| `deviceMemoryUtilization` | number, above 0 to 1 |  |" in PAGE
-
-
 def test_fixed_length_is_said_once() -> None:
     assert "| `coldShapes[].shape` | list of integers, exactly 3 entries |" in PAGE
 
 
 def test_enum_lists_its_values() -> None:
     assert "| `accessMode` | `ReadWriteMany` or `ReadWriteOnce` | `ReadWriteMany` |" in PAGE
-
-
-def test_enum_leaves_its_former_spellings_out() -> None:
-    assert "| `mode` | `Auto` or `Surge` or `InPlace` |" in PAGE
 
 
 def test_boolean_default_is_written_as_in_yaml() -> None:

@@ -1,4 +1,4 @@
-"""Our own words: UpperCamelCase in a resource, read by their former spelling too."""
+"""Words of a RuntimeConfig, which begin with a small letter: a resource spells them with a capital one."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError
 
 from gaudi_operator.api.base import ApiModel, meant_when_left_out
 from gaudi_operator.api.schema import structural
-from gaudi_operator.api.spelling import OwnWord, present_values, says
+from gaudi_operator.api.spelling import OwnWord, says
 from gaudi_operator.api.v1alpha1.scaling import RolloutMode
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
@@ -18,17 +18,17 @@ from tests.unit.operator.core.resources import inference, resource
 
 WORDS = [
     (path, value)
-    for path, node in SPEC.items()
-    for value in present_values(node.get("enum", []))
-    if len(present_values(node.get("enum", []))) < len(node.get("enum", []))
+    for path in ("engine.executionMode", "bucketing.strategy", "warmup.promptOrder", "warmup.decodeOrder")
+    for value in SPEC[f"spec.{path}"]["enum"]
 ]
-BESIDE: dict[str, Any] = {
+WITH: dict[str, Any] = {
     "File": {"file": "(1, 16, 0)\n(1, 1, 8)"},
     "Optimal": {"optimal": {"traffic": "prompt 1 100 0 5\ndecode 1 1 8 1"}},
 }
+"""What else a resource with this strategy has."""
 
 
-class Said(ApiModel):
+class Spoken(ApiModel):
     """A word, and one of few."""
 
     word: Annotated[Strategy, OwnWord()] = Field(
@@ -37,57 +37,57 @@ class Said(ApiModel):
     few: Annotated[Strategy, OwnWord(without=(Strategy.UNIFIED,))] | None = Field(None, description="Few.")
 
 
-def said(path: str, value: str) -> dict[str, Any]:
-    """Sections of a spec with this value at its path."""
-    _, section, field = path.split(".")
-    return {section: {field: value, **(BESIDE.get(value[0].upper() + value[1:], {}) if field == "strategy" else {})}}
-
-
-def former(value: str) -> str:
+def contract_spelling(value: str) -> str:
     return value[0].lower() + value[1:]
 
 
-@pytest.mark.parametrize("word", ["PaddingAware", "paddingAware", Strategy.PADDING_AWARE])
-def test_word_is_read_in_either_spelling(word: str) -> None:
-    assert Said.model_validate({"word": word}).word is Strategy.PADDING_AWARE
+@pytest.mark.parametrize("word", ["PaddingAware", Strategy.PADDING_AWARE])
+def test_word_is_read_as_the_member_of_its_enum(word: str) -> None:
+    assert Spoken.model_validate({"word": word}).word is Strategy.PADDING_AWARE
 
 
-@pytest.mark.parametrize("word", ["PADDINGAWARE", "paddingaware", "padding_aware", "", 3, None, ["Linear"]])
+@pytest.mark.parametrize("word", ["paddingAware", "PADDINGAWARE", "paddingaware", "", 3, None, ["Linear"]])
 def test_other_spelling_is_refused(word: object) -> None:
     with pytest.raises(ValidationError):
-        Said.model_validate({"word": word})
+        Spoken.model_validate({"word": word})
 
 
-def test_refusal_names_the_present_spellings() -> None:
+def test_refusal_names_the_words_of_the_field() -> None:
     with pytest.raises(ValidationError, match="Input should be 'Exponential', 'Linear', 'PaddingAware', 'File' or 'Op"):
-        Said.model_validate({"few": "Unified"})
+        Spoken.model_validate({"few": "Unified"})
 
 
-def test_json_of_a_resource_has_the_present_spelling() -> None:
-    assert Said.model_validate({"word": "file"}).model_dump(mode="json") == {"word": "File", "few": None}
+def test_json_has_the_spelling_of_a_resource() -> None:
+    assert Spoken.model_validate({"word": "File"}).model_dump(mode="json") == {"word": "File", "few": None}
 
 
-def test_schema_has_both_spellings_and_says_which_one_goes() -> None:
-    field = structural(Said)["properties"]["few"]
-    assert field["enum"][::5] == ["Exponential", "exponential"]
-    assert field["description"] == "Few. Values with a small first letter are deprecated and go with release 0.3."
+def test_schema_has_only_the_spelling_of_a_resource() -> None:
+    field = structural(Spoken)["properties"]["few"]
+    assert field["enum"] == ["Exponential", "Linear", "PaddingAware", "File", "Optimal"]
+    assert field["description"] == "Few."
 
 
-def test_rule_takes_both_spellings_and_no_value() -> None:
-    expected = "(self.?rollout.?mode.orValue('') in ['InPlace', 'inPlace', 'Auto', 'auto'])"
+def test_rule_names_its_words_and_takes_no_value() -> None:
+    expected = "(self.?rollout.?mode.orValue('') in ['InPlace', 'Auto'])"
     assert says("rollout.mode", RolloutMode.IN_PLACE, RolloutMode.AUTO) == expected
 
 
-def test_value_without_a_present_spelling_is_present_itself() -> None:
-    assert present_values(["Auto", "auto", "none"]) == ["Auto", "none"]
-
-
 @pytest.mark.parametrize(("path", "value"), WORDS)
-def test_former_spelling_means_the_same(path: str, value: str) -> None:
-    then, now = inference(**said(path, former(value))), inference(**said(path, value))
-    assert then == now
-    assert runtime_config(then) == runtime_config(now)
-    assert stored_form(revision_inputs(then)) == stored_form(revision_inputs(now))
+def test_runtime_gets_the_spelling_of_the_contract(path: str, value: str) -> None:
+    section, field = path.split(".")
+    asked = inference(**{section: {field: value, **(WITH.get(value, {}) if field == "strategy" else {})}})
+    config = runtime_config(asked).model_dump(mode="json", by_alias=True)
+    assert config[section][field] == contract_spelling(value)
+    assert stored_form(revision_inputs(asked))[section][field] == value
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [*WORDS, ("rollout.mode", "InPlace"), ("readiness.onShortfall", "ServeAndWarn")]
+)
+def test_spelling_of_the_contract_makes_a_spec_unreadable(path: str, value: str) -> None:
+    section, field = path.split(".")
+    with pytest.raises(SpecUnreadable, match=rf"^spec\.{section}\.{field} cannot be read .* '{value}'"):
+        read_inference(resource(**{section: {field: contract_spelling(value)}}))
 
 
 def test_value_that_is_unknown_makes_a_spec_unreadable() -> None:

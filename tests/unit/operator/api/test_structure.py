@@ -5,7 +5,6 @@ import re
 import pytest
 
 from gaudi_operator.api.schema import INT_OR_STRING, Schema
-from gaudi_operator.api.spelling import present_values
 from tests.unit.operator.api.schema_nodes import NODES, ROOT, SPEC, STATUS
 
 KEYWORDS = {
@@ -153,18 +152,6 @@ NAMES_OF_THINGS = {
 }
 """By the end of the path: what has its name elsewhere keeps it."""
 
-SPELLED_OTHERWISE = {
-    "spec.engine.executionMode",
-    "spec.bucketing.strategy",
-    "spec.warmup.promptOrder",
-    "spec.warmup.decodeOrder",
-    "spec.readiness.onShortfall",
-    "spec.readiness.onRecompiles",
-    "spec.rollout.mode",
-    "spec.rollout.onFailure",
-}
-"""Fields whose values began with a small letter in release 0.1.0."""
-
 
 def test_enum_value_is_upper_camel_case_or_a_name() -> None:
     every(
@@ -173,24 +160,10 @@ def test_enum_value_is_upper_camel_case_or_a_name() -> None:
             f"{path} {value}"
             for path, node in NODES.items()
             if "enum" in node and not path.endswith(tuple(NAMES_OF_THINGS))
-            for value in present_values(node["enum"])
+            for value in node["enum"]
             if not re.fullmatch(r"[A-Z][A-Za-z]*", value)
         ],
     )
-
-
-def test_former_spelling_has_a_small_letter_and_is_deprecated() -> None:
-    enums = {path: node for path, node in NODES.items() if "enum" in node}
-    both = {path: node for path, node in enums.items() if present_values(node["enum"]) != node["enum"]}
-    assert both.keys() == SPELLED_OTHERWISE
-    for node in both.values():
-        present = present_values(node["enum"])
-        assert node["enum"] == [*present, *(each[0].lower() + each[1:] for each in present)]
-        assert "deprecated" in node["description"]
-
-
-def test_no_value_that_was_spelled_otherwise_is_filled_in() -> None:
-    every("a default, which the release before cannot read", [p for p in SPELLED_OTHERWISE if "default" in NODES[p]])
 
 
 def test_required_field_has_no_default() -> None:

@@ -90,14 +90,6 @@ def test_text_that_is_no_range_of_addresses_is_refused(text: str) -> None:
         clients(clients=[{"ipBlock": {"cidr": text}}])
 
 
-def test_labels_of_the_first_release_are_selectors() -> None:
-    named = [{"podLabels": {"app": "chat"}}, {"namespaceLabels": {"team": "a"}}]
-    assert clients(clients=named)[0]["from"] == [
-        {"podSelector": {"matchLabels": {"app": "chat"}}},
-        {"namespaceSelector": {"matchLabels": {"team": "a"}}, "podSelector": {}},
-    ]
-
-
 def test_policy_is_about_this_resources_pods_and_what_reaches_them() -> None:
     spec = network_policy(inference(), DEFAULTS)["spec"]
     assert spec["podSelector"] == {"matchLabels": {NAME_LABEL: "tiny"}}

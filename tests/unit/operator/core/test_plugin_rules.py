@@ -223,7 +223,7 @@ def test_new_revision_against_the_plugins_rules_makes_no_pod() -> None:
 
 
 def test_what_runs_is_not_refused_by_the_plugins_rules() -> None:
-    """As a resource of release 0.1.0: it was accepted before the rule was known, and serves."""
+    """It was accepted before the operator had the rule, and serves."""
     cluster = Cluster(resource(**merged(CONTEXTS, {"readiness": {"minCapturedPromptPercent": 81}})))
     cluster.settle()
     cluster.change(readiness={"minCapturedPromptPercent": 100})

@@ -55,7 +55,7 @@ def test_config_is_written_in_the_names_of_the_api() -> None:
 
 
 def of_another_default(mode: str = "hpuGraphs") -> Revision:
-    """As release 0.1.0 made it on a card: the mode stands in what was rendered alone."""
+    """A revision that was made on a card when the default was another: only what was rendered has the mode."""
     made = desired_revision(inference(accelerator=CARD), (), DEFAULTS)
     config = json.loads(made.config)
     config["engine"]["executionMode"] = mode
