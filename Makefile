@@ -118,7 +118,7 @@ e2e: tools ## A real node, real images, real pods, real traffic
 hardware: $(READY) ## On a machine with Gaudi: one report file. make hardware MODEL=/path/of/a/checkpoint [IMAGE=...]
 	@$(BIN)/python -m scripts.hardware
 
-hardware-tests: $(READY) ## Only with a card: pytest markers cuda and hpu
+hardware-tests: $(READY) ## Only with a Gaudi card: pytest marker hpu
 	$(BIN)/python -m pytest tests/hardware
 
 test-vllm: $(READY) ## What breaks with another release of vLLM: make test-vllm VERSION=0.31.0

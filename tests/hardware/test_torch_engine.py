@@ -1,7 +1,6 @@
-"""The torch engine on a card: CUDA or HPU graphs answer what transformers.generate answers on the CPU."""
+"""The torch engine on a Gaudi card: its graphs answer what transformers.generate answers on the CPU."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,10 +13,9 @@ from gaudi_runtime.errors import DeviceOutOfMemory, DeviceUnavailable
 from tests.unit.runtime.torch.conftest import reference_of
 from tests.unit.runtime.torch.engines import answers, greedy, prompt_of, start, torch_config
 
-DEVICES = [pytest.param("cuda", marks=pytest.mark.cuda), pytest.param("hpu", marks=pytest.mark.hpu)]
 PROMPTS = [prompt_of(length) for length in (3, 17, 32, 40, 1, 64)]
 
-pytestmark = pytest.mark.parametrize("device", DEVICES)
+pytestmark = pytest.mark.hpu
 
 
 @pytest.fixture(scope="module")
@@ -25,27 +23,23 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_checkpoint(tmp_path_factory.mktemp("checkpoint"))
 
 
-def settings(device: str) -> dict[str, Any]:
-    return {"device": device, "execution_mode": ExecutionMode.HPU_GRAPHS}
-
-
-def started(checkpoint: Path, device: str) -> TorchEngine:
+def started(checkpoint: Path) -> TorchEngine:
     try:
-        return start(torch_config(checkpoint, engine=settings(device)))
+        return start(torch_config(checkpoint, engine={"device": "hpu", "execution_mode": ExecutionMode.HPU_GRAPHS}))
     except DeviceUnavailable as error:
         pytest.skip(str(error))
 
 
-async def test_graphs_answer_what_generate_answers(checkpoint: Path, device: str) -> None:
-    engine, reference = started(checkpoint, device), reference_of(checkpoint)
+async def test_graphs_answer_what_generate_answers(checkpoint: Path) -> None:
+    engine, reference = started(checkpoint), reference_of(checkpoint)
     assert await answers(engine, PROMPTS, greedy(24)) == [reference(prompt, 24) for prompt in PROMPTS]
     assert (engine.counters.recompiles, engine.counters.cold) == (0, {})
     assert engine.counters.hits > 24
     await engine.close()
 
 
-async def test_large_graph_takes_memory_of_the_card(checkpoint: Path, device: str) -> None:
-    engine = started(checkpoint, device)
+async def test_large_graph_takes_memory_of_the_card(checkpoint: Path) -> None:
+    engine = started(checkpoint)
     before = engine.memory().free
     taken = engine.capture(BucketPhase.PROMPT, Bucket(1024, 128, 0))
     assert taken == before - engine.memory().free
@@ -53,8 +47,8 @@ async def test_large_graph_takes_memory_of_the_card(checkpoint: Path, device: st
     await engine.close()
 
 
-async def test_graph_beyond_the_card_is_refused(checkpoint: Path, device: str) -> None:
-    engine = started(checkpoint, device)
+async def test_graph_beyond_the_card_is_refused(checkpoint: Path) -> None:
+    engine = started(checkpoint)
     with pytest.raises(DeviceOutOfMemory, match="found no room"):
         engine.capture(BucketPhase.PROMPT, Bucket(10**6, 4096, 0))
     await engine.close()

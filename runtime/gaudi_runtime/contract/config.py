@@ -158,7 +158,7 @@ class EngineConfig(Wire):
     name: EngineName
     execution_mode: ExecutionMode = ExecutionMode.TORCH_COMPILE
     compile_backend: CompileBackend = CompileBackend.EAGER
-    device: Literal["cpu", "cuda", "hpu"] = "cpu"
+    device: Literal["cpu", "hpu"] = "cpu"
     card: Annotated[str, Field(max_length=64)] | None = Field(
         None, description="Generation of the card, such as gaudi3: recipes of another are of no use."
     )

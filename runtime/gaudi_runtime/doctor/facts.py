@@ -14,14 +14,6 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Cards:
-    """Accelerators that torch sees: `kind` is hpu, cuda or cpu, and `names` has one entry a card."""
-
-    kind: str = "cpu"
-    names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class ImageFacts:
     """What an image brings. `bridge` and `plugin` are versions of Intel's packages, empty when they are missing.
 
@@ -46,10 +38,11 @@ class ImageFacts:
 class MachineFacts:
     """What a machine gives this process. Memory is in bytes, huge pages are of 2 MiB, `locked_memory` None is no limit.
 
-    `instructions` are the processor's, by the kernel's names; none are known on other architectures than x86.
+    `cards` has the name of each Gaudi card that torch sees. `instructions` are the processor's, by the kernel's
+    names; none are known on other architectures than x86.
     """
 
-    cards: Cards
+    cards: tuple[str, ...]
     instructions: frozenset[str]
     cores: int
     memory: int

@@ -146,12 +146,12 @@ def folders(image: ImageFacts) -> Row:
 def device(machine: MachineFacts, image: ImageFacts) -> Row:
     """Cards where the image is made for cards."""
     cards = machine.cards
-    if image.bridge and cards.kind != "hpu":
+    if image.bridge and not cards:
         advice = "Ask for cards (spec.accelerator), and look whether the node's driver and device plugin run."
         return Row("device", State.FAIL, "no Gaudi card, in an image for cards", advice, MODEL_ENGINES)
-    if not cards.names:
+    if not cards:
         return Row("device", State.OK, "CPU")
-    return Row("device", State.OK, f"{len(cards.names)} x {cards.kind.upper()} ({', '.join(sorted(set(cards.names)))})")
+    return Row("device", State.OK, f"{len(cards)} x HPU ({', '.join(sorted(set(cards)))})")
 
 
 def processor(machine: MachineFacts, image: ImageFacts) -> Row:

@@ -14,7 +14,7 @@ from typing import Any
 
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor import trials
-from gaudi_runtime.doctor.facts import Cards, Facts, ImageFacts, MachineFacts, Package
+from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
 from gaudi_runtime.doctor.gaudi import look_at_gaudi
 from gaudi_runtime.doctor.judgement import MODEL_ENGINES
 from gaudi_runtime.engines.vllm.versions import any_release, installed_plugin, installed_release, installed_version
@@ -44,8 +44,7 @@ def look(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
         inc=installed_version("neural-compressor-pt"),
         git=shutil.which("git") or "",
     )
-    cards = Cards(answer.get("kind", "cpu"), tuple(answer.get("names", ())))
-    return Facts(image, None if image_only else _machine(cards))
+    return Facts(image, None if image_only else _machine(tuple(answer.get("cards", ()))))
 
 
 def read_only_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -97,7 +96,7 @@ def _compiler() -> str:
     return said.splitlines()[0] if said else path
 
 
-def _machine(cards: Cards) -> MachineFacts:
+def _machine(cards: tuple[str, ...]) -> MachineFacts:
     shared = os.statvfs("/dev/shm")  # noqa: S108 - looked at, not written
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return MachineFacts(

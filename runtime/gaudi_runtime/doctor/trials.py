@@ -9,13 +9,13 @@ from gaudi_runtime.engines.vllm.old_releases import installed_layout
 
 
 def torch() -> dict[str, Any]:
-    """Import torch, and the Gaudi bridge where there is one; the kind of cards and their names."""
+    """Import torch, and the Gaudi bridge where there is one; the names of the cards."""
     # By name, as everything here: torch may be missing, and the runtime may import it only in its engines.
     torch = import_module("torch")
     if util.find_spec("habana_frameworks"):
         import_module("habana_frameworks.torch")
-        return _cards("hpu", torch.hpu)
-    return _cards("cuda", torch.cuda)
+        return {"cards": [torch.hpu.get_device_name(at) for at in range(torch.hpu.device_count())]}
+    return {"cards": []}
 
 
 def vllm() -> dict[str, Any]:
@@ -28,11 +28,6 @@ def vllm() -> dict[str, Any]:
     if platform.is_cpu():
         _ = import_module("torch").ops._C.init_cpu_memory_env
     return {}
-
-
-def _cards(kind: str, device: Any) -> dict[str, Any]:
-    names = [device.get_device_name(at) for at in range(device.device_count())]
-    return {"kind": kind if names else "cpu", "names": names}
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> R
 def kept_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) -> RecipeKey | None:
     """The key of an engine with a real checkpoint, None where nothing compiled outlives its process.
 
-    `keeps_files` says it of a CPU or a CUDA card; on Gaudi the bridge keeps recipes where its variable names a folder.
+    `keeps_files` applies to a CPU; on Gaudi the bridge keeps recipes if its variable names a folder.
     None as well for a checkpoint without config.json: why it cannot be loaded is the engine's to say.
     """
     device = config.engine.device

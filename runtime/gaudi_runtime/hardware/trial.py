@@ -89,7 +89,7 @@ def _begun(config: RuntimeConfig, facts: Facts) -> HardwareReport:
         runtime=installed_version("gaudi-inference-operator") or "from a folder of its source",
         software=_software(),
         pair=vllm if config.engine.name is EngineName.VLLM else f"Engine {config.engine.name}.",
-        cards=facts.machine.cards.names if facts.machine else (),
+        cards=facts.machine.cards if facts.machine else (),
         doctor=tuple(Finding(topic=row.topic, state=row.state, found=row.found, advice=row.advice) for row in rows),
         names=tuple(names_found(plugin)) if plugin else (),
         config=config,

@@ -1,7 +1,7 @@
-"""What differs between CPU, CUDA and HPU: memory, compilation and graphs.
+"""What differs between CPU and HPU: memory, compilation and graphs.
 
-Every device runs the same steps over fixed buffers. A CPU keeps a memory budget in a ledger and has Dynamo's
-fixed-shape callables as graphs; cards know their own memory and record graphs.
+Both devices run the same steps over fixed buffers. A CPU keeps a memory budget in a ledger, and its graphs are Dynamo's
+fixed-shape callables; a card reports its own memory and records graphs.
 """
 
 import os
@@ -25,12 +25,11 @@ Step = Callable[[], None]
 """A forward over fixed buffers: the same addresses each time."""
 Forward = Callable[..., None]
 
-WARM_RUNS = 2
 RECOMPILES_BEFORE_GIVING_UP = 64
 
 
 class Device(ABC):
-    """What differs between CPU, CUDA and HPU. A card counts its own memory, so that a ledger is the exception."""
+    """The part of the torch engine that depends on the device."""
 
     torch_device: torch.device
 
@@ -73,8 +72,7 @@ class Device(ABC):
 
 def open_device(config: EngineConfig) -> Device:
     """The configured device. Raises DeviceUnavailable, or ConfigError when the CPU has no memory budget."""
-    kinds: dict[str, Callable[[EngineConfig], Device]] = {"cpu": CpuDevice, "cuda": CudaDevice, "hpu": HpuDevice}
-    return kinds[config.device](config)
+    return HpuDevice(config) if config.device == "hpu" else CpuDevice(config)
 
 
 def specialized(forward: Forward, name: str, backend: str) -> Forward:
@@ -146,14 +144,29 @@ class CpuDevice(Device):
         return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
-class _Card(Device):
-    """`driver` is torch.cuda or the bridge's module of the same names."""
+class HpuDevice(Device):
+    """One Intel Gaudi card.
 
-    def __init__(self, driver: Any, torch_device: torch.device) -> None:
-        self._driver, self.torch_device = driver, torch_device
+    hpuGraphs needs PT_HPU_LAZY_MODE=1 and torchCompile PT_HPU_LAZY_MODE=0, both set before this process starts.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        # By name, for the bridge comes only with Intel's image; importing it is what makes torch know devices "hpu".
+        try:
+            bridge: Any = import_module("habana_frameworks.torch")
+            self._metrics: Any = import_module("habana_frameworks.torch.hpu.metrics")
+        except ImportError as error:
+            raise DeviceUnavailable(
+                "engine.device is hpu, but habana_frameworks cannot be imported: use the runtime-hpu image"
+            ) from error
+        if not bridge.hpu.is_available():
+            raise DeviceUnavailable("engine.device is hpu, but no Gaudi card is visible: request habana.ai/gaudi")
+        self._driver: Any = bridge.hpu
+        self.torch_device = torch.device("hpu")
+        self._compiled = config.execution_mode is ExecutionMode.TORCH_COMPILE
 
     def memory(self) -> DeviceMemory:
-        """What the driver says."""
+        """Free and total bytes, as the driver reports them."""
         self.synchronize()
         free, total = self._driver.mem_get_info()
         return DeviceMemory(free=free, total=total)
@@ -173,68 +186,6 @@ class _Card(Device):
         """Wait for the card."""
         self._driver.synchronize()
 
-
-class CudaDevice(_Card):
-    """The first visible NVIDIA card: CUDA graphs that share one memory pool."""
-
-    def __init__(self, config: EngineConfig) -> None:
-        if not torch.cuda.is_available():
-            raise DeviceUnavailable("engine.device is cuda, but torch sees no NVIDIA card: check driver and resources")
-        super().__init__(torch.cuda, torch.device("cuda", torch.cuda.current_device()))
-        self._pool = torch.cuda.graph_pool_handle()
-        self._compiled = config.execution_mode is ExecutionMode.TORCH_COMPILE
-        self._backend = config.compile_backend.value
-
-    def memory(self) -> DeviceMemory:
-        """What the driver says, after torch has given back what it only kept for later."""
-        self.synchronize()
-        torch.cuda.empty_cache()
-        return super().memory()
-
-    def specialize(self, forward: Forward, name: str) -> Forward:
-        """Compiled by Dynamo in torch.compile mode; otherwise the graph alone makes it fast."""
-        return specialized(forward, name, self._backend) if self._compiled else forward
-
-    def capture(self, step: Step) -> Step:
-        """A CUDA graph of the step."""
-        graph = torch.cuda.CUDAGraph()
-        # Capture runs on a stream of its own; so must the runs before it.
-        stream = torch.cuda.Stream(self.torch_device)
-        stream.wait_stream(torch.cuda.current_stream(self.torch_device))
-        with torch.cuda.stream(stream):
-            # Libraries choose kernels and workspaces in the first runs, which a graph must not record.
-            for _ in range(WARM_RUNS):
-                step()
-        torch.cuda.current_stream(self.torch_device).wait_stream(stream)
-        with torch.cuda.graph(graph, pool=self._pool):
-            step()
-        return graph.replay
-
-    def is_out_of_memory(self, error: Exception) -> bool:
-        """torch has an exception for it."""
-        return isinstance(error, torch.cuda.OutOfMemoryError)
-
-
-class HpuDevice(_Card):
-    """One Intel Gaudi card.
-
-    hpuGraphs needs PT_HPU_LAZY_MODE=1 and torchCompile PT_HPU_LAZY_MODE=0, both set before this process starts.
-    """
-
-    def __init__(self, config: EngineConfig) -> None:
-        # By name, for the bridge comes only with Intel's image; importing it is what makes torch know devices "hpu".
-        try:
-            bridge: Any = import_module("habana_frameworks.torch")
-            self._metrics: Any = import_module("habana_frameworks.torch.hpu.metrics")
-        except ImportError as error:
-            raise DeviceUnavailable(
-                "engine.device is hpu, but habana_frameworks cannot be imported: use the runtime-hpu image"
-            ) from error
-        if not bridge.hpu.is_available():
-            raise DeviceUnavailable("engine.device is hpu, but no Gaudi card is visible: request habana.ai/gaudi")
-        super().__init__(bridge.hpu, torch.device("hpu"))
-        self._compiled = config.execution_mode is ExecutionMode.TORCH_COMPILE
-
     def specialize(self, forward: Forward, name: str) -> Forward:
         """Compiled in torch.compile mode; lazy mode compiles a recipe for each new shape by itself."""
         return specialized(forward, name, "hpu_backend") if self._compiled else forward
@@ -247,7 +198,7 @@ class HpuDevice(_Card):
         if self._compiled:
             return step
         graph, stream = self._driver.HPUGraph(), self._driver.Stream()
-        # As on CUDA, a capture records what a stream of its own is given, never the default one.
+        # A capture records only the work of its own stream, never that of the default stream.
         with self._driver.stream(stream):
             graph.capture_begin()
             step()

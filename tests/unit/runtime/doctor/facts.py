@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from gaudi_runtime.doctor.facts import Cards, Facts, ImageFacts, MachineFacts, Package
+from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
 from gaudi_runtime.doctor.gaudi import Card, GaudiFacts
 from gaudi_runtime.doctor.judgement import EVERY_ENGINE, Row, judge
 
@@ -19,7 +19,7 @@ IMAGE = ImageFacts(
     read_only=(),
 )
 MACHINE = MachineFacts(
-    cards=Cards(),
+    cards=(),
     instructions=frozenset({"avx2", "avx512f"}),
     cores=8,
     memory=64 * GIB,
@@ -39,9 +39,7 @@ CARD_IMAGE = replace(
 GAUDI = GaudiFacts(
     "1.24.1-f8bd3a2", ("hl-gaudi3-1.24.1-fw-62.0.0",), tuple(Card(f"0000:{at}3:00.0", (7, 9)) for at in range(8))
 )
-CARD_MACHINE = replace(
-    MACHINE, cards=Cards("hpu", ("GAUDI3",) * 8), free_huge_pages=1000, locked_memory=None, gaudi=GAUDI
-)
+CARD_MACHINE = replace(MACHINE, cards=("GAUDI3",) * 8, free_huge_pages=1000, locked_memory=None, gaudi=GAUDI)
 ON_CPU, ON_CARDS = Facts(IMAGE, MACHINE), Facts(CARD_IMAGE, CARD_MACHINE)
 
 

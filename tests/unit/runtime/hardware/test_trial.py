@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.doctor.facts import Cards, Facts, ImageFacts, MachineFacts, Package
+from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.hardware.report import HardwareReport, Outcome
 from gaudi_runtime.hardware.trial import try_machine
@@ -24,7 +24,7 @@ def nothing_special(engine: EngineName) -> Facts:
     image = ImageFacts(
         package, package, any_vllm=True, bridge="", plugin="", compiler="g++", python_headers=True, read_only=()
     )
-    machine = MachineFacts(Cards(), frozenset({"avx512f"}), 4, 64 * GIB, GIB, 0, None)
+    machine = MachineFacts((), frozenset({"avx512f"}), 4, 64 * GIB, GIB, 0, None)
     return Facts(image, machine)
 
 
