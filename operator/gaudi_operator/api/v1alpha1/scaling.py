@@ -44,19 +44,22 @@ class Canary(ApiModel):
     max_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         10,
         description="Most compiles on the request path of a pod until its revision is rolled out; more fail the"
-        " revision. Only counted where observeSeconds is above 0.",
+        " revision. Only counted for a revision whose canary is observed. 10 when left out.",
+        json_schema_extra=meant_when_left_out,
     )
     max_error_percent: Annotated[int, Field(ge=0, le=100)] = Field(
         5,
         description="Most answers of a pod that fail (status 500 or above, or a stream that breaks off), in percent,"
-        " until its revision is rolled out; more, and at least five, fail the revision. Only counted where"
-        " observeSeconds is above 0.",
+        " until its revision is rolled out; more, and at least five, fail the revision. Only counted for a revision"
+        " whose canary is observed. 5 when left out.",
+        json_schema_extra=meant_when_left_out,
     )
     max_padding_percent: Annotated[int, Field(ge=0, le=1000)] = Field(
         15,
         description="How much more a pod may compute than was forecast for the plan that its revision learned from"
-        " traffic (strategy Optimal), in percent; more fails the revision. Only counted where observeSeconds is above 0"
-        " and the stable revision has another plan, once the pod has run 200 prompt batches.",
+        " traffic (strategy Optimal), in percent; more fails the revision. Only counted if the canary is observed"
+        " and the stable revision has another plan, once the pod has run 200 prompt batches. 15 when left out.",
+        json_schema_extra=meant_when_left_out,
     )
 
 
@@ -106,7 +109,9 @@ class Rollout(ApiModel):
         description="Name of a kept revision that pods run in place of the spec's own (status.revisions lists"
         " them); the spec's own when left out.",
     )
-    canary: Canary = Field(Canary(), description="How the first pod of a revision is watched.")
+    canary: Canary = Field(
+        Canary(), description="How the first pod of a revision is watched.", json_schema_extra=meant_when_left_out
+    )
     on_failure: OnFailure = Field(
         OnFailure.ROLLBACK,
         description="What a failed revision leads to: Rollback lets the last good one run again, Pause leaves its pods"
