@@ -21,7 +21,7 @@ step "Resume, and pause again while the canary warms up: it goes on to serve, an
 run kubectl gaudi rollout resume walkthrough
 kubectl wait gi/walkthrough --for=jsonpath='{.status.updatedReplicas}'=1 --timeout=60s
 run kubectl gaudi rollout pause walkthrough
-kubectl wait gi/walkthrough --for=jsonpath='{.status.availableReplicas}'=3 --timeout=120s
+kubectl wait gi/walkthrough --for=jsonpath='{.status.readyReplicas}'=3 --timeout=120s
 run kubectl get pods -l inference.gaudi.dev/name=walkthrough -L inference.gaudi.dev/revision
 equals "the reason of condition Ready" "$(condition Ready reason)" RolloutPaused
 run kubectl get gi walkthrough -o wide

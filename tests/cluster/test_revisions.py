@@ -96,7 +96,7 @@ async def observed(api: KubeApi) -> bool:
 async def serving(api: KubeApi, count: int) -> bool:
     """Whether so many pods take traffic."""
     resource = await api.get("GaudiInference", "tiny") or {}
-    return bool(resource["status"]["availableReplicas"] == count)
+    return bool(resource["status"]["readyReplicas"] == count)
 
 
 async def runs_alone(api: KubeApi, revision: str) -> bool:

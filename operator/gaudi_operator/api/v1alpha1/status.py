@@ -292,8 +292,7 @@ class GaudiInferenceStatus(ApiModel):
     )
     replicas: Count = Field(0, description="Pods of all revisions.")
     updated_replicas: Count = Field(0, description="Pods of the current revision.")
-    ready_replicas: Count = Field(0, description="Pods that take traffic.")
-    available_replicas: Count = Field(0, description="Pods that take traffic, of any revision.")
+    ready_replicas: Count = Field(0, description="Pods that take traffic, of any revision.")
     most_replicas: Count | None = Field(
         None, description="Replicas that the class allows at most, by their number and by their cards."
     )

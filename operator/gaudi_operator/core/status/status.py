@@ -145,7 +145,6 @@ def make_status(state: State) -> GaudiInferenceStatus:
         replicas=len(state.active),
         updated_replicas=len(state.updated),
         ready_replicas=len(state.serving),
-        available_replicas=len(state.serving),
         most_replicas=_most_replicas(state),
         selector=",".join(f"{key}={value}" for key, value in traffic_labels(state.inference).items()),
         revision=Revisions(current=state.current, previous=_previous(state), stable=state.stable),

@@ -15,12 +15,7 @@ from gaudi_operator.core.observed import Manifest
 
 RESOURCE = ("namespace", "name")
 _MOST_WORD = 64
-_REPLICAS = {
-    "current": "replicas",
-    "updated": "updatedReplicas",
-    "ready": "readyReplicas",
-    "available": "availableReplicas",
-}
+_REPLICAS = {"current": "replicas", "updated": "updatedReplicas", "ready": "readyReplicas"}
 _PHASES = ("prompt", "decode")
 
 

@@ -138,7 +138,7 @@ def test_broken_revision_never_replaces_what_serves() -> None:
         cluster.operate()
         cluster.controllers()
         cluster.kubelet()
-    assert status(cluster)["availableReplicas"] == 2
+    assert status(cluster)["readyReplicas"] == 2
     assert status(cluster)["revision"]["previous"] in old
 
 

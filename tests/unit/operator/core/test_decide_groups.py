@@ -142,7 +142,7 @@ def test_upgrade_goes_by_groups_behind_a_canary_within_the_promise() -> None:
     seen = []
     for _ in range(12):
         turn(cluster)
-        seen.append(status(cluster)["availableReplicas"])
+        seen.append(status(cluster)["readyReplicas"])
     assert min(seen) >= 2
     cluster.settle()
     assert old not in groups(cluster)

@@ -77,7 +77,7 @@ def test_revision_that_runs_is_not_scaled_up(pinned: bool) -> None:
     cluster.settle()
     assert pod_names(cluster) == before
     assert stalled(cluster)[0] == "HostPathNotAllowed"
-    assert status(cluster)["availableReplicas"] == 2
+    assert status(cluster)["readyReplicas"] == 2
 
 
 def test_revision_that_runs_is_scaled_down() -> None:
@@ -126,7 +126,7 @@ def test_failed_revision_is_rolled_back_to_the_pods_left() -> None:
     assert len(left) == 1
     assert mounting(cluster) == left
     assert stalled(cluster)[0] == "HostPathNotAllowed"
-    assert status(cluster)["availableReplicas"] == 2
+    assert status(cluster)["readyReplicas"] == 2
 
 
 def test_stored_rendering_is_judged_although_the_spec_names_no_path() -> None:
@@ -153,7 +153,7 @@ def test_forbidden_simulation_serves_on_and_is_not_scaled_up() -> None:
     cluster.settle()
     assert pod_names(cluster) == before
     assert stalled(cluster)[0] == "SimulationNotAllowed"
-    assert status(cluster)["availableReplicas"] == 2
+    assert status(cluster)["readyReplicas"] == 2
 
 
 def test_what_is_published_serves_on_and_gets_no_new_revision() -> None:
@@ -161,7 +161,7 @@ def test_what_is_published_serves_on_and_gets_no_new_revision() -> None:
     before = pod_names(cluster)
     cluster.change(service={"insecure": None})  # as an object was before there was a rule
     cluster.settle()
-    assert (pod_names(cluster), status(cluster)["availableReplicas"]) == (before, 2)
+    assert (pod_names(cluster), status(cluster)["readyReplicas"]) == (before, 2)
     assert stalled(cluster)[0] != "PublishedWithoutKey"
     cluster.change(engine={"maxNumSeqs": 3})
     cluster.settle()

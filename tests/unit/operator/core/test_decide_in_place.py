@@ -31,7 +31,7 @@ def turns(cluster: Cluster, count: int) -> list[int]:
         for pod in cluster.kind("Pod"):
             cluster.warm(pod["metadata"]["name"])
         cluster.kubelet()
-        seen.append(status(cluster)["availableReplicas"])
+        seen.append(status(cluster)["readyReplicas"])
     return seen
 
 

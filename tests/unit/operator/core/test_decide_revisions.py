@@ -26,7 +26,7 @@ def test_change_of_substance_replaces_all_pods_under_the_floor() -> None:
         for name in pod_names(cluster):
             cluster.warm(name)
         cluster.kubelet()
-        assert status(cluster)["availableReplicas"] >= 2
+        assert status(cluster)["readyReplicas"] >= 2
         assert status(cluster)["replicas"] <= 3
     cluster.settle()
     assert not revisions(cluster) & before

@@ -84,7 +84,7 @@ def test_last_good_revision_serves_throughout() -> None:
         cluster.operate()
         cluster.controllers()
         cluster.kubelet()
-        assert status(cluster)["availableReplicas"] == 2
+        assert status(cluster)["readyReplicas"] == 2
 
 
 def test_condition_names_both_revisions_the_evidence_and_what_to_do() -> None:

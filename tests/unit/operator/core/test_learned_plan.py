@@ -156,7 +156,7 @@ def test_plan_for_other_traffic_goes_while_old_pods_serve() -> None:
         cluster.operate()
         cluster.controllers()
         cluster.kubelet()
-        assert status(cluster)["availableReplicas"] >= 2
+        assert status(cluster)["readyReplicas"] >= 2
     cluster.settle()
     assert revisions(cluster) == {good}
     assert condition(cluster, "Stalled") == ("True", "RolledBack")

@@ -181,7 +181,7 @@ def test_forged_revision_that_serves_goes_on() -> None:
     cluster.settle()
     assert pod_names(cluster) == before
     assert condition(cluster, "Stalled") == ("True", "PodTemplateNotAllowed")
-    assert status(cluster)["availableReplicas"] == 2
+    assert status(cluster)["readyReplicas"] == 2
 
 
 def test_deleted_forgery_is_rendered_again() -> None:

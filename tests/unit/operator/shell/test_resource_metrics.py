@@ -14,7 +14,6 @@ STATUS: dict[str, Any] = {
     "replicas": 3,
     "updatedReplicas": 1,
     "readyReplicas": 2,
-    "availableReplicas": 2,
     "capturedPercent": {"prompt": 100, "decode": 97},
     "buckets": {"prompt": {"planned": 8, "warmed": 8, "captured": 8}},
     "warmup": {"percent": 42, "phase": "Capturing", "eta": "2026-08-01T12:00:00Z"},
