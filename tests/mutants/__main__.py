@@ -3,7 +3,8 @@
 MODULES picks rooms or files by a part of their path (MODULES="core/rollout pods/gate"), EVERY=5 takes each fifth
 change, ALIVE=1 those that lived last time; JOBS says how many are tried beside each other. Survivors stand in
 build/mutants/survivors.md; excused.toml names those that say nothing to users, each with a reason. Exit code 1: more
-than 8 % lived. TESTS names other tests than those of the room: what does this file of tests notice by itself?
+than 8 % lived, or an entry of excused.toml matches no change. TESTS names other tests than those of the room: what does
+this file of tests notice by itself?
 """
 
 import json
@@ -11,7 +12,7 @@ import os
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -46,6 +47,9 @@ ROOMS = {
 }
 """Where it would hurt users most, and the tests that are to notice."""
 
+Identity = tuple[str, str, str, str]
+"""A change by its file, its function, and the lines that go and that come."""
+
 console = Console(highlight=False)
 
 
@@ -57,13 +61,13 @@ class Count:
     verdicts: dict[Path, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     alive: list[Mutant] = field(default_factory=list)
     excused: list[tuple[Mutant, str]] = field(default_factory=list)
-    reasons: dict[tuple[str, str, str, str], str] = field(default_factory=dict)
+    reasons: dict[Identity, str] = field(default_factory=dict)
 
     def tell(self, mutant: Mutant, verdict: Verdict) -> None:
         """Count a verdict, and print progress now and then."""
         told: str = verdict
         if verdict in ALIVE:
-            reason = self.reasons.get((name(mutant.path), mutant.function, *mutant.change))
+            reason = self.reasons.get(identity(mutant))
             if reason is None:
                 self.alive.append(mutant)
                 write(self)
@@ -84,13 +88,16 @@ def main() -> int:
         sys.exit(f"MODULES names a part of the path of one of: {', '.join(ROOMS)}")
     FOLDER.mkdir(parents=True, exist_ok=True)
     found = [mutant for path, _ in paths for mutant in mutants(path)]
+    excuses = reasons()
+    if unmatched := list(without_a_change(excuses, {name(path) for path, _ in paths}, found)):
+        sys.exit("\n".join(unmatched))
     found = found[:: int(os.environ.get("EVERY", "1"))]
     if os.environ.get("ALIVE"):
         lived = {tuple(each) for each in json.loads((FOLDER / "alive.json").read_text())}
         functions = {each[:2] for each in lived}
         found = [mutant for mutant in found if (name(mutant.path), mutant.function) in functions]
         found = [mutant for mutant in found if identity(mutant) in lived]
-    count = Count(len(found), reasons=reasons())
+    count = Count(len(found), reasons=excuses)
     if named := tuple(os.environ.get("TESTS", "").split()):
         paths = [(path, named) for path, _ in paths]
     for tests in dict.fromkeys(tests for _, tests in paths):
@@ -128,10 +135,25 @@ def judge(tests: tuple[str, ...], found: Sequence[Mutant], count: Count, *, fres
         sys.exit(f"pytest ended with {code!r}")
 
 
-def reasons() -> dict[tuple[str, str, str, str], str]:
+def reasons() -> dict[Identity, str]:
     """Why a survivor may live, by file, function, and lines that go and come."""
     entries = tomllib.loads(EXCUSED.read_text()).get("survivor", [])
     return {(each["file"], each["function"], each["was"], each["became"]): each["why"] for each in entries}
+
+
+def without_a_change(excuses: Iterable[Identity], files: set[str], found: Iterable[Mutant]) -> Iterator[str]:
+    """A sentence for each excuse that matches no change: none of `found` in `files`, or of a file in no room."""
+    known = {name(path) for path, _ in chosen([])}
+    unmatched = {each for each in excuses if each[0] in files or each[0] not in known}
+    for mutant in found:
+        # To render a change takes long: only those of functions whose excuses have yet to be found are rendered.
+        if any(each[:2] == (name(mutant.path), mutant.function) for each in unmatched):
+            unmatched.discard(identity(mutant))
+    for file, function, _, became in sorted(unmatched):
+        yield (
+            f"{name(EXCUSED)}: the entry of {file} {function} with `{became}` matches no change. Delete it, or correct "
+            "it if the code has changed."
+        )
 
 
 def name(path: Path) -> str:
@@ -139,7 +161,7 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def identity(mutant: Mutant) -> tuple[str, ...]:
+def identity(mutant: Mutant) -> Identity:
     """What stays the same while other lines move."""
     return (name(mutant.path), mutant.function, *mutant.change)
 
