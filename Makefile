@@ -60,6 +60,7 @@ lint: $(READY) ## Formatting, types, import layers, generated files, links of th
 	@$(BIN)/python -m scripts.dashboards --check
 	@$(BIN)/python -m scripts.cli_docs --check
 	@$(BIN)/python -m scripts.plots --check
+	@$(BIN)/python -m scripts.words --check
 	@$(MANUAL)
 	@$(BIN)/python -m scripts.house
 
@@ -127,13 +128,14 @@ test-vllm: $(READY) ## What breaks with another release of vLLM: make test-vllm 
 	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/another-vllm $(VERSION) build/vllm-$(VERSION) $(CURDIR)/$(BIN)/python
 	GAUDI_RUNTIME_ANY_VLLM=1 build/vllm-$(VERSION)/bin/python -m pytest --tb=short tests/unit/runtime/vllm tests/vllm
 
-generate: $(READY) ## Write CRD, reference docs and chart docs again
+generate: $(READY) ## Write CRD, reference docs, chart docs and the baseline of words again
 	@$(BIN)/python -m gaudi_operator.api.crd
 	@$(BIN)/python -m gaudi_operator.settings > docs/reference/settings.md
 	@$(BIN)/python -m scripts.dashboards
 	@$(BIN)/python -m scripts.chart_docs
 	@$(BIN)/python -m scripts.cli_docs
 	@$(BIN)/python -m scripts.plots
+	@$(BIN)/python -m scripts.words
 
 pins: $(READY) ## Write requirements/*.txt again: hashed, without index or host names
 	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/compile
