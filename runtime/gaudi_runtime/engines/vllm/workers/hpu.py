@@ -17,7 +17,6 @@ from gaudi_runtime.engines.vllm.ranks import Outcome
 from gaudi_runtime.engines.vllm.start_errors import ran_out_of_memory
 from gaudi_runtime.engines.vllm.workers.capabilities import (
     DEFRAGMENTER,
-    PIECES,
     PREPARED,
     REMADE,
     UNBOUNDED,
@@ -28,16 +27,15 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     tower_losses,
 )
 from gaudi_runtime.engines.vllm.workers.compile_times import CompileTimes
-from gaudi_runtime.engines.vllm.workers.dummy_prompts import smallest_prompt
+from gaudi_runtime.engines.vllm.workers.dummy_batches import DummyBatches, Forward
 from gaudi_runtime.engines.vllm.workers.forwards import ColdShape, FixedBuckets, Forwards, GraphGate
 from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row
-from gaudi_runtime.engines.vllm.workers.speculative import decode_forwards, draft_tokens
+from gaudi_runtime.engines.vllm.workers.speculative import draft_tokens
 from gaudi_runtime.engines.vllm.workers.vision import VisionTower
 from gaudi_runtime.traffic.serving_histogram import SERVING
 
 log = logging.getLogger(__name__)
 
-Forward = Callable[[], None]
 NO_VISION = (
     "no vision bucket is planned, so the first image of every size is slow: set spec.model.itemsPerPrompt, for models "
     "without buckets of their own also VLLM_MULTIMODAL_RESOLUTIONS in spec.engine.settings"
@@ -70,6 +68,7 @@ class HpuVerbs:
         mode = self._offered.mode
         compiled = bridge.compiled
         self._times = CompileTimes()
+        self._dummies = DummyBatches(runner)
         sees = getattr(runner, "supports_mm_inputs", False) and not tower_losses(runner)
         self._tower = VisionTower(runner, compiled) if sees else None
         self._compiles_vision = mode is ExecutionMode.TORCH_COMPILE and not vision_for_real
@@ -220,8 +219,9 @@ class HpuVerbs:
         """Run the plugin's sampler warm-up once, for all its batch sizes; and what comes after a piece of a prompt."""
         with self._timed("sampler"):
             done = self._optional(self._runner, "warmup_sampler")
-        self._piece()
-        self._smaller_batches()
+        if not self._lost:
+            self._dummies.run_piece(drafts=bool(self._seeds))
+            self._dummies.run_missing_sizes()
         return done
 
     def defragmenter(self) -> dict[str, bool]:
@@ -274,7 +274,7 @@ class HpuVerbs:
         if self._lost:
             return _refused(self._lost)
         shape = tuple(bucket)
-        forwards = self._forwards_of(phase, shape)
+        forwards = self._dummies.of_bucket(phase, shape, self._seeds or ())
         if not forwards:
             # Nothing will ever ask for it, so there is nothing to warm.
             return Outcome(bytes=0, graph=self._offered.captures_graphs, out_of_memory=None)
@@ -290,7 +290,7 @@ class HpuVerbs:
             if not ran_out_of_memory(str(error)):
                 raise
             self._lost = f"the device ran out of memory at {phase} bucket {shape} ({error})"
-            self._forget_dummies()
+            self._dummies.forget()
             self._leave_note(self._lost)
             return _refused(self._lost)
         if ran_as:
@@ -302,68 +302,6 @@ class HpuVerbs:
         """What ran last, where it is another shape."""
         ran = self._forwards.running
         return [tuple(ran.bucket)] if ran is not None and ran.bucket != shape else []
-
-    def _forget_dummies(self) -> None:
-        """The plugin does not clean up after a forward that failed: the first request would meet what that one left."""
-        self._runner.requests, self._runner.scheduler_output = {}, None
-        batch = getattr(self._runner, "input_batch", None)
-        if batch is not None:
-            # As the plugin does between two batches: rows are removed first, then the rest moves up.
-            batch.condense(sorted(map(batch.remove_request, tuple(batch.req_id_to_index)), reverse=True))
-
-    def _forwards_of(self, phase: str, shape: tuple[int, ...]) -> list[Forward]:
-        """The dummy batches that run this bucket in every way; none where no batch can ever be padded to it."""
-        if phase == BucketPhase.PROMPT:
-            prompt = self._prompt(shape)
-            return [] if prompt is None else [prompt]
-        if self._seeds:
-            return decode_forwards(self._runner, shape, self._seeds)
-        return [partial(self._runner._prepare_dummy_scenario, None, shape)]
-
-    def _prompt(self, shape: tuple[int, ...]) -> Forward | None:
-        """A dummy batch of this prompt bucket; None where no batch can ever be padded to it."""
-        size, query, blocks = shape
-        block, longest = int(self._runner.block_size), int(self._runner.max_model_len)
-        if query + blocks * block <= longest or losses(self._runner, PIECES):
-            return partial(self._runner._prepare_dummy_scenario, shape, None)
-        # The plugin would cut its context, and so run another bucket.
-        found = smallest_prompt(shape, self._runner.bucketing_manager.prompt_buckets, block, longest)
-        return None if found is None else partial(self._prompts, size, *found)
-
-    def _prompts(self, size: int, query: int, computed: int) -> None:
-        """A dummy batch of prompts with so many tokens, after so many that are in the cache already."""
-        requests: list[Any] = []
-        scheduled: dict[str, int] = {}
-        for _ in range(size):
-            self._runner._add_dummy_request(requests, scheduled, computed, computed + query, query, True)
-        self._runner._execute_dummy_scenario(requests, scheduled)
-
-    def _smaller_batches(self) -> None:
-        """Run each number of prompts that no prompt bucket has: the plugin does not pad the rows of their logits."""
-        prompts = self._runner.bucketing_manager.prompt_buckets
-        sizes = {size for size, _, _ in prompts}
-        if self._lost or losses(self._runner, PIECES):
-            return
-        for count in sorted(set(range(1, max(sizes, default=0))) - sizes):
-            _, query, _ = min(each for each in prompts if each[0] > count)
-            self._prompts(count, query, 0)
-
-    def _piece(self) -> None:
-        """A piece of a prompt that more is to come of: it has no logits, and torch.compile makes code of its own."""
-        prompts = self._runner.bucketing_manager.prompt_buckets
-        if self._lost or not prompts or losses(self._runner, PIECES):
-            return
-        _, query, blocks = min(prompts)
-        computed = blocks * int(self._runner.block_size)
-        requests: list[Any] = []
-        scheduled: dict[str, int] = {}
-        if computed + query < int(self._runner.max_model_len):
-            # One token of the prompt is left: not as a prompt, of which the plugin would schedule all tokens.
-            self._runner._add_dummy_request(requests, scheduled, computed, computed + query + 1, query, False)
-            if self._seeds:
-                # A step that samples nothing at all ends the plugin's drafting by an error.
-                self._runner._add_dummy_request(requests, scheduled, computed, computed + query, query, True)
-            self._runner._execute_dummy_scenario(requests, scheduled)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
