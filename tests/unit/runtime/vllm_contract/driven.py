@@ -14,8 +14,19 @@ from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.warmup.memory import split_memory
 from gaudi_runtime.warmup.runner import warm_up
-from tests.unit.runtime.vllm_contract.stand_in import GIB, KV_BLOCKS, Card
+from tests.unit.runtime.vllm_contract.card import GIB, Card
+from tests.unit.runtime.vllm_contract.stand_in import KV_BLOCKS, bridge, plugin
 from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start
+
+PROMPT, DECODE = [2, 256, 0], [4, 1, 64]
+
+
+def verbs_on(card: Card, runner: Any = None, **made: Any) -> HpuVerbs:
+    """The verbs of a worker on this card, with a plan of two prompt buckets and one decode bucket."""
+    verbs = HpuVerbs(runner or plugin(card, **made), bridge(card))
+    verbs.plan([PROMPT, [1, 128, 0]], [DECODE])
+    card.log.clear()
+    return verbs
 
 
 def plain(answer: Any) -> Any:

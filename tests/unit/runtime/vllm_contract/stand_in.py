@@ -6,7 +6,7 @@ Methods record their calls. What a few of them do besides is what the contract's
 import json
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -14,9 +14,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from gaudi_runtime.engines.vllm.workers.capabilities import Bridge, open_bridge
+from tests.unit.runtime.vllm_contract.card import GIB, MIB, Card
 
 CONTRACT = json.loads((Path(__file__).parents[3] / "data" / "vllm_gaudi_contract.json").read_text())["classes"]
-MIB, GIB = 2**20, 2**30
 KV_BLOCKS = 1519
 OURS = "gaudi"
 """What we add to a class of the plugin begins so."""
@@ -46,45 +46,6 @@ LAYERS = [
     (SHARED, None, None, None),
 ]
 """A KV cache of 6 GiB: a layer with keys, values and scales, and two that share one storage."""
-
-
-@dataclass
-class Card:
-    """Free bytes, the bytes of a graph per prompt token and per decode batch, and who may run out of memory.
-
-    `longest_graphed` is the plugin's own limit of tokens, above which a prompt bypasses graphs.
-    """
-
-    free: int = 16 * GIB
-    total: int = 96 * GIB
-    per_prompt_token: int = MIB
-    per_decode_graph: int = 3 * MIB
-    longest_graphed: int = 8192
-    lazy: bool = True
-    compile_only: bool = False
-    recipes: int = 0
-    compile_seconds: float = 0.0
-    fails_at: tuple[int, int, int] | None = None
-    failure: str = "Graph compile failed: out of memory"
-    graphs: set[tuple[int, int, int]] = field(default_factory=set)
-    compiled: set[tuple[object, ...]] = field(default_factory=set)
-    log: list[str] = field(default_factory=list)
-    running: int = 0
-
-    def compile(self, seconds: float = 2.0) -> None:
-        """Compile one recipe."""
-        self.recipes += 1
-        self.compile_seconds += seconds
-
-    def run(self, *shape: object) -> None:
-        """The forward that follows a check of its shape: a new one needs a recipe."""
-        if shape not in self.compiled:
-            self.compiled.add(shape)
-            self.compile()
-
-    def settle(self) -> None:
-        """What still runs has taken its memory."""
-        self.free, self.running = self.free - self.running, 0
 
 
 def signature(parameters: list[str]) -> Signature:

@@ -27,7 +27,8 @@ from gaudi_runtime.serve import start_engine
 from tests.unit.runtime.knobs.configs import vllm_config
 from tests.unit.runtime.vllm.fake_vllm import Answers, FakeVllm
 from tests.unit.runtime.vllm.installed import pretend_installed
-from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin, serve
+from tests.unit.runtime.vllm_contract.card import GIB, MIB, Card
+from tests.unit.runtime.vllm_contract.stand_in import bridge, plugin, serve
 
 PROMPTS = {"batchSize": {"min": 1, "step": 1, "max": 1}, "query": {"min": 128, "step": 128, "max": 512}}
 DECODES = {"batchSize": {"min": 2, "step": 2, "max": 4}, "blocks": {"min": 8, "step": 8, "max": 16}}

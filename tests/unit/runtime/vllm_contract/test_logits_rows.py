@@ -3,7 +3,8 @@
 import pytest
 
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
-from tests.unit.runtime.vllm_contract.stand_in import Card, bridge, plugin
+from tests.unit.runtime.vllm_contract.card import Card
+from tests.unit.runtime.vllm_contract.stand_in import bridge, plugin
 
 
 @pytest.mark.parametrize(

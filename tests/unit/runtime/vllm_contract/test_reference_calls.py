@@ -12,8 +12,9 @@ from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupCo
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.sim.reference import LOGGED_ORDERS, reference_config
+from tests.unit.runtime.vllm_contract.card import GIB, MIB, Card
 from tests.unit.runtime.vllm_contract.driven import drive, drive_plan
-from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin
+from tests.unit.runtime.vllm_contract.stand_in import bridge, plugin
 
 LOGS = json.loads((Path(__file__).parents[3] / "data" / "reference_plans.json").read_text())
 MODES = {

@@ -1,0 +1,44 @@
+"""A Gaudi card that exists in memory alone: what it has compiled, the memory that graphs take, and when it fails."""
+
+from dataclasses import dataclass, field
+
+MIB, GIB = 2**20, 2**30
+
+
+@dataclass
+class Card:
+    """Free bytes, the bytes of a graph per prompt token and per decode batch, and who may run out of memory.
+
+    `longest_graphed` is the plugin's own limit of tokens, above which a prompt bypasses graphs.
+    """
+
+    free: int = 16 * GIB
+    total: int = 96 * GIB
+    per_prompt_token: int = MIB
+    per_decode_graph: int = 3 * MIB
+    longest_graphed: int = 8192
+    lazy: bool = True
+    compile_only: bool = False
+    recipes: int = 0
+    compile_seconds: float = 0.0
+    fails_at: tuple[int, int, int] | None = None
+    failure: str = "Graph compile failed: out of memory"
+    graphs: set[tuple[int, int, int]] = field(default_factory=set)
+    compiled: set[tuple[object, ...]] = field(default_factory=set)
+    log: list[str] = field(default_factory=list)
+    running: int = 0
+
+    def compile(self, seconds: float = 2.0) -> None:
+        """Compile one recipe."""
+        self.recipes += 1
+        self.compile_seconds += seconds
+
+    def run(self, *shape: object) -> None:
+        """The forward that follows a check of its shape: a new one needs a recipe."""
+        if shape not in self.compiled:
+            self.compiled.add(shape)
+            self.compile()
+
+    def settle(self) -> None:
+        """Wait until the work that still runs has taken its memory."""
+        self.free, self.running = self.free - self.running, 0
