@@ -1,0 +1,125 @@
+"""Refused requests are shown and sent again later; failed reconciles are tried again after growing waits."""
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.actions import Decision, Event, SetGate
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.kinds import CONFIG_MAP, POD, SERVICE
+from gaudi_operator.shell.reconciling.reconcile import SOON_SECONDS
+from tests.unit.operator.shell.memory import KEY, manifest
+from tests.unit.operator.shell.reconciled import AWAY, Operator, made
+
+
+def test_refusal_ends_the_actions_and_is_shown(operator: Operator) -> None:
+    operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
+    operator.wanted = (made(), made("other"))
+    operator.sees(operator.resource)
+    assert operator.stalled() == "NameTaken"
+    assert operator.memory.api.get("Service", "other") is None
+
+
+def test_refused_request_is_not_sent_again_with_the_next_news(operator: Operator) -> None:
+    operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
+    operator.wanted = (made(),)
+    operator.sees(operator.resource)
+    looks = operator.memory.asked.count(("GET", SERVICE.path(*KEY)))
+    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+    assert operator.memory.asked.count(("GET", SERVICE.path(*KEY))) == looks
+
+
+def test_refused_request_makes_no_hot_loop(operator: Operator) -> None:
+    operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
+    operator.wanted, operator.look_again = (made(),), 0.2
+    operator.sees(operator.resource)
+    operator.pass_time(60)
+    assert len(operator.decided) < 60
+
+
+def test_refused_request_is_sent_again_some_time(operator: Operator) -> None:
+    foreign = operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
+    operator.wanted = (made(),)
+    operator.sees(operator.resource)
+    operator.memory.api.remove("Service", foreign["metadata"]["name"])
+    operator.pass_time(5)
+    assert operator.memory.api.objects["Service", "tiny"]["spec"] == {"port": 1}
+
+
+def test_refused_request_is_sent_ever_more_rarely(operator: Operator) -> None:
+    operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
+    operator.wanted = (made(),)
+    operator.sees(operator.resource)
+    assert sent_within(operator, 1) >= 4
+    assert sent_within(operator, 9) >= 9
+    assert 1 <= sent_within(operator, 1) <= 2
+
+
+def sent_within(operator: Operator, minutes: int) -> int:
+    """How often the Service was looked at, as each try begins."""
+    before = operator.memory.asked.count(("GET", SERVICE.path(*KEY)))
+    operator.pass_time(60 * minutes)
+    return operator.memory.asked.count(("GET", SERVICE.path(*KEY))) - before
+
+
+def test_failed_reconcile_is_tried_again_later_and_later(operator: Operator) -> None:
+    operator.memory.answers = [AWAY] * 6
+    operator.sees(operator.resource)
+    operator.pass_time(60)
+    waits = [after - before for before, after in zip(operator.decided, operator.decided[1:], strict=False)]
+    assert len(waits) == 6
+    assert waits[0] <= 0.25
+    assert waits[-1] >= 4
+    assert operator.outcomes("transient") == 6
+
+
+def test_success_makes_the_next_wait_short_again(operator: Operator) -> None:
+    operator.memory.answers = [AWAY] * 6
+    operator.sees(operator.resource)
+    operator.pass_time(60)
+    operator.memory.answers = [AWAY]
+    operator.status = GaudiInferenceStatus(replicas=2)
+    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+    operator.pass_time(SOON_SECONDS + 0.25)
+    assert operator.memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 2
+
+
+def test_gate_without_an_answer_ends_the_reconcile(operator: Operator) -> None:
+    pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}), seen=False)
+    operator.wanted = (SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", "all is captured"), made())
+    operator.memory.answers = [AWAY]
+    operator.memory.exists(manifest(SERVICE, "tiny", operator.resource))
+    operator.sees(operator.resource)
+    assert operator.outcomes("transient") == 1
+    assert len(operator.memory.writes) == 1
+
+
+def test_news_do_not_shorten_the_wait_after_a_failure(operator: Operator) -> None:
+    operator.memory.answers = [Answer(429, b"{}", "20")]
+    operator.sees(operator.resource)
+    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+    operator.pass_time(19)
+    assert len(operator.decided) == 1
+    operator.pass_time(2)
+    assert len(operator.decided) == 2
+
+
+def test_failure_shows_nothing_and_tells_nothing(operator: Operator) -> None:
+    operator.events = (Event("Normal", "RolloutDone", "done"),)
+    operator.wanted = (made(),)
+    operator.memory.answers = [AWAY]
+    operator.sees(operator.resource)
+    assert "status" not in operator.memory.api.objects["GaudiInference", "tiny"]
+    assert operator.publisher.waiting() == 0
+
+
+def test_defect_of_a_decision_is_counted_and_tried_again(operator: Operator) -> None:
+    decide = operator.decide
+
+    def once(_: Observed) -> Decision:
+        operator.decide = decide
+        raise ZeroDivisionError
+
+    operator.decide = once
+    operator.sees(operator.resource)
+    assert operator.outcomes("bug") == 1
+    operator.pass_time(1)
+    assert len(operator.decided) == 1
