@@ -1,7 +1,7 @@
 """The life of a runtime process, from its configuration to the last drained answer.
 
 serve         what happens in the event loop: status port, start, model port, drain
-start_engine  what blocks meanwhile in the worker thread: fetch, load, profile, split memory, allocate, plan, warm up
+start_engine  what blocks meanwhile in the worker thread (start_engine.py)
 read_config   the RuntimeConfig that the operator mounts
 """
 
@@ -10,10 +10,8 @@ import contextlib
 import json
 import logging
 import os
-import threading
-import time
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,16 +23,11 @@ from starlette.types import ASGIApp
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.sources.fetch import with_model_here
-from gaudi_runtime.buckets.bucket import DeviceBlocks
-from gaudi_runtime.buckets.optimal.strategy import learned_padding
-from gaudi_runtime.buckets.planner import plan_of_device
-from gaudi_runtime.contract.config import EngineName, RuntimeConfig, ServingConfig, plan_hash
+from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
-from gaudi_runtime.contract.report import NO_PLAN, MemorySplit, Phase, RuntimeFailure
+from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
 from gaudi_runtime.engines.protocol import (
-    DividedMemory,
     Engine,
-    OwnMemory,
     PartsCanDie,
     PodPart,
     Rank,
@@ -42,7 +35,7 @@ from gaudi_runtime.engines.protocol import (
     TokenEngine,
 )
 from gaudi_runtime.engines.select import select_engine, select_rank
-from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, EngineLost, PlanImpossible, RuntimeStartError
+from gaudi_runtime.errors import ConfigError, EngineLost, RuntimeStartError
 from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.peers import Make, over_the_group
 from gaudi_runtime.group.topology import Topology, topology_of
@@ -56,18 +49,14 @@ from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.knobs.render import why_not_rendered
-from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_now_and_then, question_of
+from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_now_and_then
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.process.exit import ended_when_lost, exit_at_once, exit_broken
-from gaudi_runtime.process.host_memory import told
 from gaudi_runtime.process.open_files import allow_open_files
-from gaudi_runtime.process.signals import Signals, Stopped, raise_if_stopped
+from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.start_engine import start_engine
 from gaudi_runtime.tracing.tracing import Tracing, tracing
-from gaudi_runtime.units import plural, size
-from gaudi_runtime.warmup.memory import Split, fill_cache, kv_blocks, split_memory
-from gaudi_runtime.warmup.progress import split_line
-from gaudi_runtime.warmup.runner import warm_up
 
 log = logging.getLogger(__name__)
 
@@ -286,92 +275,6 @@ async def _close(engine: Engine) -> None:
             await engine.close()
     except TimeoutError:
         exit_at_once()
-
-
-def start_engine(
-    config: RuntimeConfig,
-    board: ReportBoard,
-    stop: threading.Event,
-    make: Callable[[RuntimeConfig], Engine] = select_engine,
-    clock: Callable[[], float] = time.monotonic,
-) -> Engine:
-    """A loaded and warm engine; runs for seconds to an hour, so call it in the worker thread.
-
-    `make` makes the engine; `clock` returns monotonic seconds.
-    Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
-    """
-
-    def progress() -> None:
-        raise_if_stopped(stop)
-        board.touch()
-
-    config = with_model_here(config, board, stop)
-    board.update(phase=Phase.LOADING)
-    engine = make(config)
-    board.keep(**engine.report_fields())
-    recipes = RecipeCache(config, engine.recipe_key(), board, stop, clock)
-    recipes.take()  # before any process of an engine looks into its folder
-    with told("Loading the model", clock):
-        engine.load(progress)
-    progress()
-    with told("Splitting the memory", clock):
-        split, blocks = _memory(config, engine, board)
-    progress()
-    plan = plan_of_device(config.bucketing, config.limits, blocks)
-    config = config.model_copy(update={"limits": blocks.limits(config.limits)})
-    board.padding = learned_padding(config.bucketing, config.limits, plan)
-    engine.use_plan(plan)
-    with told("Warm-up", clock):
-        pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock)
-    board.question = question_of(config, blocks, pace)
-    recipes.publish()  # before this pod serves, so that those that wait for it find them
-    return engine
-
-
-def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[Split, DeviceBlocks]:
-    """The split and the KV blocks, which are allocated then."""
-    if isinstance(engine, DividedMemory):
-        split, blocks = engine.divided_memory()
-        _publish(config, split, blocks, board)
-        return split, blocks
-    own = cast("OwnMemory", engine)
-    board.update(phase=Phase.PROFILING)
-    free = own.profile().free
-    split = split_memory(free, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
-    if config.engine.name is EngineName.SIM:
-        # The simulation divides memory as the plugin did in the reference logs.
-        count = kv_blocks(split.kv_cache, own.block_bytes())
-    else:
-        split, count = fill_cache(split, own.block_bytes(), config.limits)
-    blocks = DeviceBlocks.as_asked(count, config.limits)
-    # Before the allocation, so that the report of one that fails has the figures.
-    _publish(config, split, blocks, board)
-    board.update(phase=Phase.ALLOCATING)
-    try:
-        own.allocate(blocks.count)
-    except DeviceOutOfMemory as error:
-        raise PlanImpossible(
-            f"The KV cache of {plural(blocks.count, 'block')} ({size(split.kv_cache)}) does not fit the device: "
-            f"{error}; lower engine.deviceMemoryUtilizationPercent."
-        ) from error
-    return split, blocks
-
-
-def _publish(config: RuntimeConfig, split: Split, blocks: DeviceBlocks, board: ReportBoard) -> None:
-    log.info(
-        "%s",
-        split_line(split, blocks.count, config.engine.device_memory_utilization, config.warmup.graph_memory_share),
-    )
-    board.update(
-        memory=MemorySplit(
-            free=split.free,
-            usable=split.usable,
-            graphs=split.graphs,
-            kv_cache=split.kv_cache,
-            kv_blocks=blocks.count,
-            block_size=blocks.size,
-        )
-    )
 
 
 def read_config(path: Path) -> RuntimeConfig:

@@ -27,7 +27,7 @@ from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.launch import Orders, give_orders
 from gaudi_runtime.engines.vllm.release import parse_arguments
 from gaudi_runtime.http.report_board import ReportBoard
-from gaudi_runtime.serve import start_engine
+from gaudi_runtime.start_engine import start_engine
 
 CARD_BYTES = 64 << 20
 Facts = dict[str, Any]

@@ -16,7 +16,7 @@ from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.app import openai_app
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.http.server import http_server
-from gaudi_runtime.serve import start_engine
+from gaudi_runtime.start_engine import start_engine
 
 
 @dataclass

@@ -9,7 +9,7 @@ from gaudi_operator.core.admission.review import forecast_plan
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.http.report_board import ReportBoard
-from gaudi_runtime.serve import start_engine
+from gaudi_runtime.start_engine import start_engine
 from tests.forecasts import seed
 from tests.unit.operator.core.resources import inference
 

@@ -11,7 +11,7 @@ from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupCo
 from gaudi_runtime.contract.report import BucketPhase, Skipped
 from gaudi_runtime.http.bucket_board import BucketBoard
 from gaudi_runtime.http.report_board import ReportBoard
-from gaudi_runtime.serve import start_engine
+from gaudi_runtime.start_engine import start_engine
 from gaudi_runtime.traffic.serving_histogram import Key, Tally
 from tests.unit.runtime.configs import sim_config
 

@@ -29,7 +29,7 @@ from gaudi_runtime.http.metrics import Observed, new_registry
 from gaudi_runtime.http.report_board import MAX_WAITERS, ReportBoard
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
-from gaudi_runtime.serve import start_engine
+from gaudi_runtime.start_engine import start_engine
 from gaudi_runtime.traffic.histogram import Traffic, read_traffic
 from tests.unit.runtime.configs import free_port, sim_config
 

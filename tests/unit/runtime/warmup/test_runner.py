@@ -15,7 +15,7 @@ from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Stopped
-from gaudi_runtime.serve import start_engine
+from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.configs import GIB, linear, sim_config
 from tests.unit.runtime.sim.reference import LOGGED_ORDERS
 from tests.unit.runtime.warmup.virtual import VirtualClock, announced, virtual_start

@@ -9,7 +9,7 @@ from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Stopped
-from gaudi_runtime.serve import start_engine
+from gaudi_runtime.start_engine import start_engine
 
 
 class VirtualClock:

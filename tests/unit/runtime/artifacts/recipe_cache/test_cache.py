@@ -17,7 +17,7 @@ from gaudi_runtime.contract.report import RecipeOutcome
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Stopped
-from gaudi_runtime.serve import start_engine
+from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.artifacts.recipe_cache.site import PLANNED, Site, cached, told
 from tests.unit.runtime.configs import linear
 from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start

@@ -1,0 +1,118 @@
+"""The start of an engine, step by step: fetch, load, profile, split memory, allocate, plan, warm up."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import cast
+
+from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
+from gaudi_runtime.artifacts.sources.fetch import with_model_here
+from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.buckets.optimal.strategy import learned_padding
+from gaudi_runtime.buckets.planner import plan_of_device
+from gaudi_runtime.contract.config import EngineName, RuntimeConfig
+from gaudi_runtime.contract.report import MemorySplit, Phase
+from gaudi_runtime.engines.protocol import (
+    DividedMemory,
+    Engine,
+    OwnMemory,
+)
+from gaudi_runtime.engines.select import select_engine
+from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.learning.advisor import question_of
+from gaudi_runtime.process.host_memory import told
+from gaudi_runtime.process.signals import raise_if_stopped
+from gaudi_runtime.units import plural, size
+from gaudi_runtime.warmup.memory import Split, fill_cache, kv_blocks, split_memory
+from gaudi_runtime.warmup.progress import split_line
+from gaudi_runtime.warmup.runner import warm_up
+
+log = logging.getLogger(__name__)
+
+
+def start_engine(
+    config: RuntimeConfig,
+    board: ReportBoard,
+    stop: threading.Event,
+    make: Callable[[RuntimeConfig], Engine] = select_engine,
+    clock: Callable[[], float] = time.monotonic,
+) -> Engine:
+    """A loaded and warm engine; runs for seconds to an hour, so call it in the worker thread.
+
+    `make` makes the engine; `clock` returns monotonic seconds.
+    Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
+    """
+
+    def progress() -> None:
+        raise_if_stopped(stop)
+        board.touch()
+
+    config = with_model_here(config, board, stop)
+    board.update(phase=Phase.LOADING)
+    engine = make(config)
+    board.keep(**engine.report_fields())
+    recipes = RecipeCache(config, engine.recipe_key(), board, stop, clock)
+    recipes.take()  # before any process of an engine looks into its folder
+    with told("Loading the model", clock):
+        engine.load(progress)
+    progress()
+    with told("Splitting the memory", clock):
+        split, blocks = _memory(config, engine, board)
+    progress()
+    plan = plan_of_device(config.bucketing, config.limits, blocks)
+    config = config.model_copy(update={"limits": blocks.limits(config.limits)})
+    board.padding = learned_padding(config.bucketing, config.limits, plan)
+    engine.use_plan(plan)
+    with told("Warm-up", clock):
+        pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock)
+    board.question = question_of(config, blocks, pace)
+    recipes.publish()  # before this pod serves, so that those that wait for it find them
+    return engine
+
+
+def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[Split, DeviceBlocks]:
+    """The split and the KV blocks, which are allocated then."""
+    if isinstance(engine, DividedMemory):
+        split, blocks = engine.divided_memory()
+        _publish(config, split, blocks, board)
+        return split, blocks
+    own = cast("OwnMemory", engine)
+    board.update(phase=Phase.PROFILING)
+    free = own.profile().free
+    split = split_memory(free, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
+    if config.engine.name is EngineName.SIM:
+        # The simulation divides memory as the plugin did in the reference logs.
+        count = kv_blocks(split.kv_cache, own.block_bytes())
+    else:
+        split, count = fill_cache(split, own.block_bytes(), config.limits)
+    blocks = DeviceBlocks.as_asked(count, config.limits)
+    # Before the allocation, so that the report of one that fails has the figures.
+    _publish(config, split, blocks, board)
+    board.update(phase=Phase.ALLOCATING)
+    try:
+        own.allocate(blocks.count)
+    except DeviceOutOfMemory as error:
+        raise PlanImpossible(
+            f"The KV cache of {plural(blocks.count, 'block')} ({size(split.kv_cache)}) does not fit the device: "
+            f"{error}; lower engine.deviceMemoryUtilizationPercent."
+        ) from error
+    return split, blocks
+
+
+def _publish(config: RuntimeConfig, split: Split, blocks: DeviceBlocks, board: ReportBoard) -> None:
+    log.info(
+        "%s",
+        split_line(split, blocks.count, config.engine.device_memory_utilization, config.warmup.graph_memory_share),
+    )
+    board.update(
+        memory=MemorySplit(
+            free=split.free,
+            usable=split.usable,
+            graphs=split.graphs,
+            kv_cache=split.kv_cache,
+            kv_blocks=blocks.count,
+            block_size=blocks.size,
+        )
+    )
