@@ -1,0 +1,43 @@
+"""The house rules refuse what they say they refuse."""
+
+import ast
+from pathlib import Path
+
+from scripts.house import MOST_LINES, WAITS, excused, long_files, long_names, waits
+
+FILE = Path("tests/unit/test_any.py")
+
+
+def test_file_above_the_limit_is_refused() -> None:
+    (message,) = long_files({Path("a.py"): MOST_LINES, Path("b.py"): MOST_LINES + 1})
+    assert message.startswith("b.py:401: the file has 401 lines, more than 400; ")
+
+
+def test_long_name_of_a_test_is_refused() -> None:
+    ten, eleven = (f"test_{'_'.join(['word'] * count)}" for count in (10, 11))
+    (message,) = long_names(FILE, ast.parse(f"def {ten}(): ...\nasync def {eleven}(): ..."))
+    assert message == f"{FILE}: {eleven} has 11 words; say case and outcome in 10"
+
+
+def test_figure_in_a_name_is_one_word() -> None:
+    name = f"test_{'_'.join(['word'] * 9)}_3_1_8"
+    assert long_names(FILE, ast.parse(f"def {name}(): ...")) == []
+
+
+def test_sleep_and_changed_constant_are_refused() -> None:
+    text = 'time.sleep(1)\nmonkeypatch.setattr(module, "LIMIT", 1)\nmonkeypatch.setattr("module.LIMIT", 1)'
+    assert [said.split(":")[1] for said in waits(FILE, ast.parse(text))] == ["1", "2", "3"]
+
+
+def test_pause_for_other_tasks_and_changed_method_are_accepted() -> None:
+    assert waits(FILE, ast.parse('asyncio.sleep(0)\nmonkeypatch.setattr(thing, "method", 1)')) == []
+
+
+def test_excuse_for_a_file_that_does_not_wait_is_refused() -> None:
+    every = {name: ["it sleeps"] for name in WAITS}
+    assert excused(every) == []
+    first = next(iter(WAITS))
+    assert excused({**every, first: [], "other.py": ["it sleeps"]}) == [
+        "it sleeps",
+        f"{first} waits on nothing: delete its entry in WAITS",
+    ]
