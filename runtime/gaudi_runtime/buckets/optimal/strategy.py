@@ -6,6 +6,7 @@ exponential (fewest.py).
 """
 
 from collections.abc import Callable
+from functools import cache
 
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.optimal.cost import Price, graph_bytes, one_graph, score, typical_cost, warmup_seconds
@@ -25,7 +26,8 @@ PhaseBuckets = dict[BucketPhase, Buckets]
 def optimal_buckets(
     policy: BucketPolicy, limits: Limits, kv_blocks: int, exponential: Callable[[], BucketPlan]
 ) -> tuple[PhaseBuckets, list[str]]:
-    """Return buckets per phase and warnings; `exponential` makes the plan of that strategy, if no budget is given.
+    """Return buckets per phase and warnings; `exponential` makes the plan of that strategy, once and only if a phase
+    has no budget.
 
     Raises PlanImpossible that names the setting at fault.
     """
@@ -49,12 +51,13 @@ def optimal_buckets(
             return dict(optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}").buckets), warnings
     asked = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
     buckets: PhaseBuckets = {}
+    rival = cache(lambda: Rival(exponential(), limits, cost))
     for phase, graphs in asked.items():
         if graphs:
             chosen = optimizer.choose((phase,), one_graph, graphs, f"bucketing.optimal.{phase}Graphs")
         else:
             kinds = assumed.get(phase) or optimizer.kinds(phase)
-            chosen = fewest(phase, kinds, kv_blocks, Rival(exponential(), limits, cost))
+            chosen = fewest(phase, kinds, kv_blocks, rival())
         buckets.update(chosen.buckets)
     return buckets, warnings
 

@@ -11,6 +11,7 @@ from gaudi_runtime.buckets.optimal import cost
 from gaudi_runtime.buckets.optimal.cost import Price
 from gaudi_runtime.buckets.optimal.fewest import TOLERANCE
 from gaudi_runtime.buckets.optimal.optimizer import Optimizer
+from gaudi_runtime.buckets.optimal.strategy import optimal_buckets
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
@@ -42,6 +43,21 @@ def test_without_budget_there_are_fewer_graphs_than_exponential_has() -> None:
     chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
     assert len(chosen.prompt) < len(rival.prompt)
     assert len(chosen.decode) < len(rival.decode)
+
+
+@pytest.mark.parametrize(
+    ("budget", "plans"), [({}, 1), ({"prompt_graphs": 5}, 1), ({"prompt_graphs": 5, "decode_graphs": 9}, 0)]
+)
+def test_rival_is_planned_at_most_once(budget: dict[str, int], plans: int) -> None:
+    made: list[BucketPlan] = []
+
+    def exponential() -> BucketPlan:
+        made.append(make_plan(BucketPolicy(), LIMITS, kv_blocks=100))
+        return made[-1]
+
+    settings = OptimalSettings(traffic=TRAFFIC, **budget)
+    optimal_buckets(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), LIMITS, 100, exponential)
+    assert len(made) == plans
 
 
 def test_without_budget_traffic_is_padded_no_more_than_by_exponential() -> None:
