@@ -42,26 +42,22 @@ async def test_overloaded_server_says_when_to_try_again() -> None:
     assert int((await answer_to(Overloaded("Later."))).headers["retry-after"]) >= 1
 
 
-async def test_wrong_method_is_refused_with_detail_and_headers() -> None:
-    answer = await answer_to(HTTPException(405, "Use POST", {"Allow": "POST"}))
-    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-    assert answer.json()["error"] == {
-        "message": "Use POST",
-        "type": "invalid_request_error",
-        "param": None,
-        "code": None,
-    }
+@pytest.mark.parametrize(
+    ("error", "status", "message", "kind"),
+    [
+        (HTTPException(405, "Use POST"), 405, "Use POST", "invalid_request_error"),
+        (ValueError("/secret/file"), 500, "The server failed to answer; its log says why.", "server_error"),
+    ],
+    ids=["a wrong method keeps its detail", "a crash shows nothing of the exception"],
+)
+async def test_other_errors_have_the_same_form(error: Exception, status: int, message: str, kind: str) -> None:
+    answer = await answer_to(error)
+    assert answer.status_code == status
+    assert answer.json() == {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
-async def test_crash_shows_nothing_of_the_exception() -> None:
-    answer = await answer_to(ValueError("/secret/file"))
-    assert answer.status_code == 500
-    assert answer.json()["error"] == {
-        "message": "The server failed to answer; its log says why.",
-        "type": "server_error",
-        "param": None,
-        "code": None,
-    }
+async def test_headers_of_a_refusal_are_kept() -> None:
+    assert (await answer_to(HTTPException(405, "Use POST", {"Allow": "POST"}))).headers["allow"] == "POST"
 
 
 async def test_client_that_went_away_is_counted_as_such() -> None:
