@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.buckets.kept_plans import kept_plan
 from gaudi_runtime.catalog.cards import Card, assumed
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR
@@ -66,7 +66,7 @@ def _blocks(inputs: ForecastInputs, memory: MemoryForecast | None) -> Figure:
 
 def _plan(inputs: ForecastInputs, blocks: int) -> tuple[BucketPlan | None, tuple[Problem, ...]]:
     try:
-        return make_plan(inputs.policy, inputs.limits, blocks), ()
+        return kept_plan(inputs.policy, inputs.limits, blocks), ()
     except PlanImpossible as error:
         return None, (Problem(Reason.PLAN_IMPOSSIBLE, str(error)),)
 

@@ -6,5 +6,5 @@ checks    ordered checks of what the installation, the planner or any model forb
 bounds    the most KV blocks and the least memory of any model: what the checks compare with
 estimate  a described card and a known model, forecast
 review    what is known of the plan: its forecast, what the estimate refuses or doubts, hints
-plans     the plan of a spec and other answers that every reconcile asks for again, kept by their inputs
+plans     the figures of a spec's plan on which admission decides
 """

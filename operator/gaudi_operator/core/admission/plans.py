@@ -1,25 +1,20 @@
-"""What admission asks about the plan of a spec, and the plans of the process that answers.
+"""The figures of a spec's plan on which admission decides.
 
-Plans are asked for by questions only (core/answers.py): those that decide hold no plan, which may be of any size.
+Only questions make plans (core/answers.py): a plan may be of any size, so the process that decides holds none.
 """
 
-import sys
-from collections import OrderedDict
-from collections.abc import Hashable
 from dataclasses import dataclass
 from math import ceil
-from threading import Lock
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.bounds import most_kv_blocks
-from gaudi_operator.core.answers import Question, Refusal
+from gaudi_operator.core.answers import Question
 from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.attention_bias import FusedAttention, largest_unindexable
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.kept_plans import kept_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
-from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.knobs.attention import fused_attention
 
 LEAST_BYTES_PER_INPUT = 4
@@ -62,7 +57,7 @@ class FiguresOf(Question[PlanFigures]):
 
     def answer(self) -> PlanFigures:
         """Make the plan and look through it once."""
-        plan, block = plan_of(self.policy, self.limits, self.kv_blocks), self.limits.block_size
+        plan, block = kept_plan(self.policy, self.limits, self.kv_blocks), self.limits.block_size
         least = _least_graph_bytes(plan.prompt, self.prompt_percent)
         return PlanFigures(
             prompt=len(plan.prompt),
@@ -112,59 +107,3 @@ def card_attention(inference: Inference) -> FusedAttention | None:
 def plain_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
     """The variables of engine.env whose values the spec contains."""
     return {each.name: each.value for each in spec.engine.env if each.value is not None}
-
-
-def plan_of(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
-    """The whole plan, for questions. Raises PlanImpossible with the planner's sentence."""
-    return _PLANS.get(policy, limits, kv_blocks)
-
-
-BYTES_PER_BUCKET = 120
-"""As measured: a tuple, its place in the plan and in what finds it; the numbers are shared."""
-
-SMALL = 16 * 1024
-"""More bytes than a refusal and a key take, but for the texts of the policy."""
-
-
-class KeptPlans:
-    """The plans that were asked for last: several questions are about each."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._kept: OrderedDict[Hashable, tuple[BucketPlan | Refusal, int]] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
-        key = policy, limits, kv_blocks
-        # One is made at a time: several at once would end no sooner, and take the memory of all.
-        with self._lock:
-            if key not in self._kept:
-                found = _made(*key)
-                self._kept[key] = found, _bytes_of(found, policy)
-                self._bytes += self._kept[key][1]
-            self._kept.move_to_end(key)
-            found = self._kept[key][0]
-            # A plan that is larger than all room stays alone.
-            while self._bytes > self._most_bytes and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[1][1]
-        if isinstance(found, Refusal):
-            raise PlanImpossible(*found.arguments)
-        return found
-
-
-def _made(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan | Refusal:
-    try:
-        return make_plan(policy, limits, kv_blocks)
-    except PlanImpossible as error:
-        return Refusal(PlanImpossible, error.args)
-
-
-def _bytes_of(found: BucketPlan | Refusal, policy: BucketPolicy) -> int:
-    buckets = 0 if isinstance(found, Refusal) else len(found.prompt) + len(found.decode)
-    texts = policy.file, policy.optimal and policy.optimal.traffic
-    return SMALL + sum(map(sys.getsizeof, texts)) + BYTES_PER_BUCKET * buckets
-
-
-_PLANS = KeptPlans(64 * 2**20)
-"""Room for one plan of the most buckets, or hundreds of common ones."""

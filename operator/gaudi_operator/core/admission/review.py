@@ -17,7 +17,6 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures, most_kv_blocks
 from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, GraphBounds, estimate, forecast_target
-from gaudi_operator.core.admission.plans import plan_of
 from gaudi_operator.core.answers import PlanTooExpensive, Question
 from gaudi_operator.core.children.runtime_config import (
     execution_mode,
@@ -26,6 +25,7 @@ from gaudi_operator.core.children.runtime_config import (
 )
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.coverage import Uncovered, uncovered
+from gaudi_runtime.buckets.kept_plans import kept_plan
 from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy
@@ -110,7 +110,7 @@ class ForecastOf(Question[PlanForecast | None]):
         for blocks in (inputs.kv_blocks or estimated, self.most_blocks):
             # Of the estimated blocks there may be too few for any bucket, where a pod may yet find more.
             with suppress(PlanImpossible):
-                plan = plan_of(inputs.policy, inputs.limits, blocks)
+                plan = kept_plan(inputs.policy, inputs.limits, blocks)
                 gaps = uncovered(plan, inputs.limits, blocks)
                 return PlanForecast(len(plan.prompt), len(plan.decode), blocks, gaps, found)
         return None

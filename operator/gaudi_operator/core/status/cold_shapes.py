@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from gaudi_operator.core.admission.plans import plan_of
 from gaudi_operator.core.answers import PlanTooExpensive, Question
 from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits
 from gaudi_operator.core.state import State
 from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.kept_plans import kept_plan
 from gaudi_runtime.buckets.optimal.cost import warmup_seconds
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase, MemorySplit, PhaseProgress, WarmupReport
@@ -99,7 +99,7 @@ class HoldingOf(Question[Holding]):
 
     def answer(self) -> Holding:
         """Look each shape up."""
-        plan = plan_of(self.policy, self.limits, self.kv_blocks)
+        plan = kept_plan(self.policy, self.limits, self.kv_blocks)
         weights = {
             phase: Weights(
                 len(plan.of(phase)), sum(weight(phase, each, self.limits.block_size) for each in plan.of(phase))

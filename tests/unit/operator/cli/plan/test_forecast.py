@@ -1,5 +1,6 @@
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,10 @@ from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_operator.cli.plan.verdict import Verdict
+from gaudi_runtime.buckets import planner
+from gaudi_runtime.buckets.bucket import BucketPlan, DeviceBlocks
+from gaudi_runtime.buckets.planner import plan_of_ranges
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from tests.builders import merged
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
@@ -42,6 +47,20 @@ def ended(document: object, *arguments: str) -> tuple[str, int]:
     """The first words of the answer, and the exit code."""
     result = plan(document, *arguments, command="forecast")
     return result.stdout.partition(":")[0], result.exit_code
+
+
+def test_forecast_makes_each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[object, ...]] = []
+
+    def counted(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: Sequence[str] = ()) -> BucketPlan:
+        made.append((policy, limits, blocks))
+        return plan_of_ranges(policy, limits, blocks, warnings)
+
+    monkeypatch.setattr(planner, "plan_of_ranges", counted)
+    # Not the settings of another test, whose plans this process has kept.
+    asked(merged(INFERENCE, {"spec": {"model": {"maxModelLen": 2816}}}))
+    assert made
+    assert len(made) == len(set(made))
 
 
 def test_seed_000_is_forecast_from_its_settings_alone() -> None:
