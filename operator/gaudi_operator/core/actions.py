@@ -73,15 +73,13 @@ class Decision:
     the one that stands. With `holds` the status stands although there is another one to show soon. With `upgrades`
     pods of other revisions are there, and news of a pod may be what the next step waits for.
 
-    `look_again_seconds` is None when only a change in the cluster or a report can change the outcome. With `ask_first`
-    pods are asked for fresh reports when that time is over.
+    `look_again_seconds` is None when only a change in the cluster or a report can change the outcome.
     """
 
     actions: tuple[Action, ...]
     status: GaudiInferenceStatus
     events: tuple[Event, ...] = ()
     look_again_seconds: float | None = None
-    ask_first: bool = False
     question: AnyQuestion | None = None
     holds: bool = False
     upgrades: bool = False

@@ -2,9 +2,6 @@
 
 from datetime import datetime
 
-STALE_SECONDS = 10.0
-"""Between two questions about a warm-up that may stand still: its report ages without a change of the report."""
-
 _LATE_SECONDS = 0.1
 """A reconcile that comes a moment early would only find the same again."""
 
@@ -19,7 +16,6 @@ class Deadlines:
     def __init__(self, now: datetime) -> None:
         self.now = now
         self._due: float | None = None
-        self._ask: float | None = None
 
     def reached(self, since: datetime, seconds: float) -> bool:
         """Whether `seconds` have passed since then; if not, a reconcile is due when they have."""
@@ -32,20 +28,7 @@ class Deadlines:
         """A reconcile is due after `seconds` (above 0), whatever else is."""
         self._due = seconds if self._due is None else min(self._due, seconds)
 
-    def ask_again(self, seconds: float) -> None:
-        """Pods are asked what they do after `seconds`, and a reconcile follows.
-
-        A runtime holds its answer until something moves, up to half a minute: of a standstill it tells only when asked.
-        """
-        self._ask = seconds if self._ask is None else min(self._ask, seconds)
-        self.look_again(seconds)
-
     @property
     def next_seconds(self) -> float | None:
         """Seconds until the first deadline that was noted; None without one."""
         return None if self._due is None else self._due + _LATE_SECONDS
-
-    @property
-    def asks_first(self) -> bool:
-        """Whether pods are asked before the reconcile that is due then."""
-        return self._ask is not None and self.next_seconds is not None and self._ask <= self.next_seconds

@@ -171,7 +171,6 @@ def _decide_by_plan(judged: Judged) -> Decision:
         status,
         events(before, status, actions, state.updated, state.desired),
         deadlines.next_seconds,
-        deadlines.asks_first,
         holds=status != fresh,
         upgrades=bool(state.old),
     )

@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import aiohttp
@@ -187,9 +187,6 @@ TURNS, TURNS_PER_SECOND = 10, 1.0
 SETTLED = frozenset({Phase.SERVING, Phase.DRAINING, Phase.FAILED})
 """Phases in which every report may decide about a gate; before them figures only move."""
 
-RENEW_SECONDS = 1.0
-"""A pod that has not answered by then keeps the report that it has."""
-
 _RETRY_FIRST, _RETRY_MOST = 0.2, 10.0
 
 
@@ -214,6 +211,10 @@ class Held:
             self._now -= granted
 
 
+STARTING_WAIT_SECONDS = 10.0
+"""The longest poll of a pod that does not serve yet: each answer says for how long nothing has moved, so a warm-up that
+stands still is noticed at most so much later.
+"""
 ASK_SECONDS = 1.0
 """Between two questions to a pod that does not serve yet, and whose poll may not be held."""
 ASKS, ASKS_PER_SECOND = 64, 200.0
@@ -277,23 +278,6 @@ class Reports:
         if not running:
             del self._tasks[key]
 
-    async def renew(self, key: Key) -> None:
-        """Ask all followed pods of a resource what they do now: what is no news may be a poll old."""
-        asked = [asyncio.create_task(self._ask(target)) for target in self._tasks.get(key, ())]
-        if asked:
-            _, silent = await asyncio.wait(asked, timeout=RENEW_SECONDS)
-            for task in silent:
-                task.cancel()
-
-    async def _ask(self, target: Target) -> None:
-        """One answer without waiting; the poll has the same news, and wakes."""
-        with contextlib.suppress(Unreachable, Unusable):
-            report = await self._fetch(target, 0, 0.0)
-            last = self.latest.get(target.uid)
-            # A restart is for the poll to accept, which knows whose container it asks.
-            if last and last.report and last.report.instance == report.instance:
-                self.latest[target.uid] = replace(last, received=self._clock.now(), report=report)
-
     async def _poll(self, key: Key, target: Target) -> None:
         """Ask again and again until cancelled. A container is one process: its instance never changes."""
         backoff, known = Backoff(_RETRY_FIRST, _RETRY_MOST), None
@@ -323,7 +307,8 @@ class Reports:
         serves = known.phase is Phase.SERVING
         with self._held.hold(serves) as held:
             if held:
-                return await self._fetch(target, known.sequence, self._wait), SHORTEST_ROUND_SECONDS
+                wait = self._wait if serves else min(self._wait, STARTING_WAIT_SECONDS)
+                return await self._fetch(target, known.sequence, wait), SHORTEST_ROUND_SECONDS
         await self._asks.wait()
         return await self._fetch(target, known.sequence, 0.0), self._wait if serves else ASK_SECONDS
 

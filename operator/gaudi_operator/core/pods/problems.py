@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 
-from gaudi_operator.core.deadlines import STALE_SECONDS
 from gaudi_operator.core.mending import MENDED_BY_OTHERS, problem_since, worst
 from gaudi_operator.core.notation import ADD_SIZES, only_images_cold, read_moment, sentence
 from gaudi_operator.core.observed import Manifest
@@ -35,6 +34,9 @@ from gaudi_runtime.errors import Checks, Problem
 
 _SURROUNDINGS = MENDED_BY_OTHERS | {"HubUnreachable", "DiskFull", "DeviceUnavailable", "PortUnavailable"}
 """Reasons that another revision would meet too, or that may pass: they take no revision back."""
+
+REPORT_SECONDS = 10.0
+"""A pod that starts reports at least so often, although nothing moves."""
 
 FEWEST_ERRORS = 5
 """Answers that fail before we speak of a share: fewer may be chance."""
@@ -126,10 +128,10 @@ def _standstill(pod: PodView, state: State, _: Room) -> Problem | None:
     if report is None or pod.received is None or report.phase not in STARTING:
         return None
     if report.since_progress_seconds <= limit:
-        # Only the runtime knows whether anything has moved since: our clock says when to ask, never that it stalls.
+        # Only the runtime knows whether anything has moved since: our clock says when to look, never that it stalls.
         age = (state.deadlines.now - pod.received).total_seconds()
         left = limit - report.since_progress_seconds - age
-        state.deadlines.ask_again(left if left > 0 else STALE_SECONDS)
+        state.deadlines.look_again(left if left > 0 else REPORT_SECONDS)
         return None
     found = f"in pod {pod.name} for more than {limit} s, in {at_work(report)}."
     return Problem(

@@ -161,13 +161,13 @@ class Reconciler:
 
     async def _serve(self, key: Key, worker: ResourceWorker) -> None:
         """One reconcile after the other until the resource is gone."""
-        while await self._prepared(key, worker):
+        while self._do.store.resource(key):
             with self._do.metrics.queued.track_inprogress():
                 await self._slots.acquire(key, min(worker.rank, self._rank(key)))
             try:
                 observed = self._observe(key, worker)
                 if observed is None:
-                    continue  # gone, or changed, while it waited for its turn
+                    break  # gone while it waited for its turn
                 worker.rank = Rank.REST
                 seconds, wakeable = await self._guarded_pass(key, observed, worker)
             finally:
@@ -182,24 +182,13 @@ class Reconciler:
         # Nothing is awaited since the last look: a wake-up in between would have been lost.
         del self._workers[key]
 
-    async def _prepared(self, key: Key, worker: ResourceWorker) -> bool:
-        """Whether there is a resource, and what its pods do at this moment is known where that matters: a new spec may
-        lower the replicas, and a warm-up may stand still. They may be slow to answer: nobody waits for that in a slot.
-        """
-        resource = self._do.store.resource(key)
-        if resource and (worker.is_new(_generation(resource)) or worker.ask):
-            await self._do.reports.renew(key)
-        return self._do.store.resource(key) is not None
-
     def _observe(self, key: Key, worker: ResourceWorker) -> Observed | None:
-        """The picture now; None where there is none that was prepared for."""
+        """The picture now; None when the resource is gone."""
         # Before the look: what changes from now on must end the next pause.
         worker.begin()
         worker.gates.look()
         observed = self._do.observe(key, worker.gates)
-        if observed is None or not worker.was_asked_of(_generation(observed.resource)):
-            return None
-        return replace(observed, status_held=worker.held_since)
+        return replace(observed, status_held=worker.held_since) if observed else None
 
     def _rank(self, key: Key) -> Rank:
         """That of a resource of which no pod has news."""
@@ -246,7 +235,7 @@ class Reconciler:
                 observed = self._observe_again(key, observed, worker, beside)
             decision = await self._decided(observed)
             gates = worker.gates.send(decision.actions)
-        worker.ask, worker.upgrades, worker.pods = decision.ask_first, decision.upgrades, len(observed.pods)
+        worker.upgrades, worker.pods = decision.upgrades, len(observed.pods)
         worker.held_since = (worker.held_since or observed.now) if decision.holds else None
         worker.expect(decision.actions)
         refusal = await self._gates.write(key, gates, worker)
@@ -328,7 +317,3 @@ def _asked(resource: Manifest) -> tuple[Any, ...]:
     """What people change of a resource."""
     metadata = resource["metadata"]
     return tuple(metadata.get(each) for each in ("uid", "generation", "labels", "annotations", "deletionTimestamp"))
-
-
-def _generation(resource: Manifest) -> int:
-    return int(resource["metadata"].get("generation", 0))

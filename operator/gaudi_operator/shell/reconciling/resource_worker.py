@@ -44,7 +44,7 @@ class Beside:
 class ResourceWorker:
     """The state of one resource's task; nothing here must survive the process.
 
-    `ask` is whether pods are asked for fresh reports before the next reconcile, `rank` how urgent that one is.
+    `rank` is how urgent the next reconcile is.
     `held_since` is since when there is a status to show that waits for more, and `upgrades` is whether pods of several
     revisions were there at the last look, `pods` how many of any.
 
@@ -55,7 +55,6 @@ class ResourceWorker:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     backoff: Backoff = field(default_factory=lambda: Backoff(0.25, 10.0))
     task: asyncio.Task[None] | None = None
-    ask: bool = False
     rank: Rank = Rank.REST
     held_since: datetime | None = None
     upgrades: bool = False
@@ -63,7 +62,6 @@ class ResourceWorker:
     beside: Beside | None = None
     gates: Gates = field(default_factory=Gates)
     clock: Clock = SYSTEM
-    _generation: int | None = None
     _timer: asyncio.TimerHandle | None = None
     _because: set[int | None] = field(default_factory=set)
     _refused: dict[tuple[type[Action], str], _Refusal] = field(default_factory=dict)
@@ -73,15 +71,6 @@ class ResourceWorker:
         if self.task:
             self.task.cancel()
         self.gates.cancel()
-
-    def is_new(self, generation: int) -> bool:
-        """Whether another generation of the spec was looked at before; that of the first look is not new."""
-        before, self._generation = self._generation, generation
-        return before not in (None, generation)
-
-    def was_asked_of(self, generation: int) -> bool:
-        """Whether it is the one that `is_new` was asked of last."""
-        return self._generation == generation
 
     def begin(self) -> None:
         """A reconcile looks at everything: what has changed until now asks for no other one."""
@@ -156,14 +145,13 @@ class ResourceWorker:
         return max(0.0, min(waits)) if waits else None
 
     async def pause(self, seconds: float | None, wakeable: bool = True) -> None:
-        """Wait for news, at most `seconds`; or for the whole time when news do not matter. With news none are asked."""
+        """Wait for news, at most `seconds`; or for the whole time when news do not matter."""
         if not wakeable:
             await asyncio.sleep(seconds or 0.0)
             return
         try:
             async with asyncio.timeout(seconds):
                 await self.news.wait()
-                self.ask = False
         except TimeoutError:
             pass
 

@@ -84,16 +84,9 @@ def test_canary_is_looked_at_when_it_has_been_observed() -> None:
 @pytest.mark.parametrize(
     ("still", "seconds"), [(100, 1699.1), (1798.5, 0.6), (1799, 10.1), (1799.5, 10.1), (1801, None)]
 )
-def test_warmup_that_may_stand_still_is_asked_without_news(still: float, seconds: float | None) -> None:
+def test_warmup_that_may_stand_still_is_looked_at(still: float, seconds: float | None) -> None:
     found = after_problems(view(report=report(Phase.COMPILING, since_progress_seconds=still)))
     assert found.next_seconds == (None if seconds is None else pytest.approx(seconds))
-    assert found.asks_first is (seconds is not None)
-
-
-def test_pods_are_not_asked_before_other_deadlines() -> None:
-    found = after_problems(view(report=report(Phase.COMPILING, since_progress_seconds=100)))
-    found.look_again(2)
-    assert not found.asks_first
 
 
 def test_pod_that_ends_is_looked_at_when_it_is_overdue() -> None:

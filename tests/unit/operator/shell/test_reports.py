@@ -11,7 +11,15 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.observed import PodReport
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.reports import ANSWERS_PER_SECOND, ASK_SECONDS, Reports, Target, Unreachable, Unusable
+from gaudi_operator.shell.reports import (
+    ANSWERS_PER_SECOND,
+    ASK_SECONDS,
+    STARTING_WAIT_SECONDS,
+    Reports,
+    Target,
+    Unreachable,
+    Unusable,
+)
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.unit.operator.shell.memory import KEY
 from tests.unit.operator.shell.threads import BEFORE, counted_meanwhile
@@ -19,7 +27,7 @@ from tests.world.api import Object
 from tests.world.clock import moment
 from tests.world.loop import Loop
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 class Pods:
@@ -284,24 +292,12 @@ def test_silent_pod_is_asked_ever_more_seldom(pods: Pods) -> None:
     assert pods.asked[-1] - pods.asked[-2] >= 5
 
 
-def test_renewal_asks_what_pods_do_now(pods: Pods) -> None:
-    pods.said["c1"] = report(since_progress_seconds=1)
+@pytest.mark.parametrize(("phase", "seconds"), [(Phase.COMPILING, STARTING_WAIT_SECONDS), (Phase.SERVING, WAIT)])
+def test_poll_of_a_pod_that_starts_is_shorter(pods: Pods, phase: Phase, seconds: float) -> None:
+    pods.said["c1"] = report(phase=phase)
     pods.follow(pod())
-    pods.pass_time(1)
-    pods.said["c1"] = report(since_progress_seconds=900)
-    pods.loop.run_until_complete(pods.reports.renew(KEY))
-    last = pods.reports.latest["u"].report
-    assert last
-    assert last.since_progress_seconds == 900
-
-
-def test_renewal_accepts_no_other_instance(pods: Pods) -> None:
-    pods.said["c1"] = report()
-    pods.follow(pod())
-    pods.pass_time(1)
-    pods.said["c1"] = report(instance="i2")
-    pods.loop.run_until_complete(pods.reports.renew(KEY))
-    assert pods.reports.latest["u"].report == report()
+    pods.pass_time(100)
+    assert pods.asked[-1] - pods.asked[-2] == pytest.approx(seconds)
 
 
 def test_warming_pods_are_counted(pods: Pods) -> None:

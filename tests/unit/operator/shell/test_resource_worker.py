@@ -89,11 +89,6 @@ def test_missing_rights_are_believed_after_their_deadline() -> None:
     assert worker.refusal(apply(1)) is FORBIDDEN
 
 
-def test_generation_is_new_when_another_one_was_looked_at_before() -> None:
-    worker = ResourceWorker()
-    assert [worker.is_new(generation) for generation in (7, 7, 8, 8)] == [False, False, True, False]
-
-
 def pause(worker: ResourceWorker, seconds: float) -> float:
     """How many seconds of an own clock a pause takes."""
     loop = Loop()
@@ -102,14 +97,11 @@ def pause(worker: ResourceWorker, seconds: float) -> float:
     return loop.time()
 
 
-def test_pods_are_asked_when_no_news_came_in_time() -> None:
-    worker = ResourceWorker(ask=True)
-    assert pause(worker, 60) == 60
-    assert worker.ask
+def test_pause_ends_when_no_news_came_in_time() -> None:
+    assert pause(ResourceWorker(), 60) == 60
 
 
-def test_news_are_looked_at_as_they_are() -> None:
-    worker = ResourceWorker(ask=True)
+def test_news_end_the_pause() -> None:
+    worker = ResourceWorker()
     worker.news.set()
     assert pause(worker, 60) == 0
-    assert not worker.ask
