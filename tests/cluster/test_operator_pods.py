@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from gaudi_operator.core.children.manifests.workloads import leader_worker_set, replica_set
+from gaudi_operator.core.children.workloads import leader_worker_set, replica_set
 from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.revision import desired_revision

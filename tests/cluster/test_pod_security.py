@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from gaudi_operator.core.children.manifests.pod_template import pod_template
+from gaudi_operator.core.rendering.pod_template import pod_template
 from gaudi_operator.core.resource import read_inference
 from localcluster import ControlPlane
 from tests.builders import Object, gaudi_inference

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.buckets.optimal.cost import typical_cost
 from gaudi_runtime.contract.config import RuntimeConfig

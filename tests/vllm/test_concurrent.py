@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import read_inference
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase

@@ -11,13 +11,13 @@ from gaudi_operator.core.admission.checks import (
     groups_are_not_served,
     revision_is_not_allowed,
 )
-from gaudi_operator.core.admission.classes import filled, platform_of
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.review import estimated_violation, plan_has_gaps
 from gaudi_operator.core.admission.spec_limits import why_not_allowed
 from gaudi_operator.core.answers import AT_ONCE, Answers, Unanswered
 from gaudi_operator.core.children.desired import changes_what_is_there, child_actions
+from gaudi_operator.core.classes import filled, platform_of
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.mending import MENDED_BY_OTHERS, refused_since
 from gaudi_operator.core.observed import InstallationDefaults, Manifest, Observed
@@ -38,7 +38,7 @@ from gaudi_operator.core.rollout.revision import (
 )
 from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.rollout.scale_down import still_to_go
-from gaudi_operator.core.state import RolloutState, State
+from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.status.events import events
 from gaudi_operator.core.status.status import all_heard, make_status, throttled, unreadable_status
 from gaudi_operator.core.texts import with_texts

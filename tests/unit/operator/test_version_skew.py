@@ -8,11 +8,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.observed import PodReport
 from gaudi_operator.core.pods import gate
+from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.shell.reports import StatusPorts, Target, Unreachable, Unusable
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import WARMUP_PATH

@@ -262,7 +262,7 @@ def read_question(document: Document) -> PlanQuestion:
 def _from_manifest(document: Document) -> PlanQuestion:
     from gaudi_operator.core.admission.checks import why_settings_are_wrong
     from gaudi_operator.core.admission.review import forecast_plan
-    from gaudi_operator.core.children.runtime_config import runtime_config
+    from gaudi_operator.core.rendering.runtime_config import runtime_config
     from gaudi_operator.core.texts import named_texts
 
     if unread := named_texts(document):

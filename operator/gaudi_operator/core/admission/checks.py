@@ -24,16 +24,16 @@ from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.review import asked_forecast
 from gaudi_operator.core.admission.speculation import drafts_cannot_be_verified
 from gaudi_operator.core.answers import PlanTooExpensive
-from gaudi_operator.core.children.manifests.container import image
-from gaudi_operator.core.children.manifests.metadata import as_written
-from gaudi_operator.core.children.manifests.volumes import shared_memory
-from gaudi_operator.core.children.runtime_config import (
+from gaudi_operator.core.notation import MOST_MEMORY, at_least, parse_quantity, whole_bytes
+from gaudi_operator.core.observed import InstallationDefaults, Observed
+from gaudi_operator.core.rendering.container import image
+from gaudi_operator.core.rendering.metadata import as_written
+from gaudi_operator.core.rendering.runtime_config import (
     on_cpu,
     runtime_config,
     tokens,
 )
-from gaudi_operator.core.notation import MOST_MEMORY, at_least, parse_quantity, whole_bytes
-from gaudi_operator.core.observed import InstallationDefaults, Observed
+from gaudi_operator.core.rendering.volumes import shared_memory
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.buckets.ranges import ignored_settings

@@ -13,8 +13,8 @@ from gaudi_operator.api.v1alpha1.inference_class import ClassLimits, SourceKind
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.admission.pod_view import PodView, is_below
-from gaudi_operator.core.children.manifests.container import OWN_VARIABLES
 from gaudi_operator.core.names import CONTAINER
+from gaudi_operator.core.rendering.container import OWN_VARIABLES
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE

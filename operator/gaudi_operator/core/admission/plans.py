@@ -9,7 +9,7 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.bounds import most_kv_blocks
 from gaudi_operator.core.answers import Question
-from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits, runtime_config
+from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.attention_bias import FusedAttention, largest_unindexable
 from gaudi_runtime.buckets.bucket import Bucket

@@ -10,7 +10,7 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures
 from gaudi_operator.core.admission.plans import card_attention, plain_variables, plan_figures
-from gaudi_operator.core.children.runtime_config import execution_mode, on_cpu, plan_limits, runtime_config
+from gaudi_operator.core.rendering.runtime_config import execution_mode, on_cpu, plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
 from gaudi_runtime.errors import Checks, Problem

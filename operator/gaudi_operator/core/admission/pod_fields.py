@@ -1,7 +1,7 @@
 """Which pod templates this operator can have rendered, by their fields and by what their containers may do.
 
 Any user who may write ControllerRevisions can store a pod template in one. So a stored template is compared with what
-the manifests (core/children/manifests) write: fields that they never write are refused, and so is a security context
+the manifests (core/rendering) write: fields that they never write are refused, and so is a security context
 that they never write. The API server adds some fields when it keeps a workload, from which a revision may be read back.
 
 The chart holds the operator's account to the same rules (charts/gaudi-operator/templates/operator-policy.yaml).

@@ -18,7 +18,7 @@ from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures, most_kv_blocks
 from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, GraphBounds, estimate, forecast_target
 from gaudi_operator.core.answers import PlanTooExpensive, Question
-from gaudi_operator.core.children.runtime_config import (
+from gaudi_operator.core.rendering.runtime_config import (
     execution_mode,
     on_cpu,
     runtime_config,

@@ -3,8 +3,8 @@
 See docs/internals/vllm.md, Speculative decoding.
 """
 
-from gaudi_operator.core.children.runtime_config import on_cpu, plan_limits
 from gaudi_operator.core.observed import InstallationDefaults
+from gaudi_operator.core.rendering.runtime_config import on_cpu, plan_limits
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS
 from gaudi_runtime.contract.config import EngineName

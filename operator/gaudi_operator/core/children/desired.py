@@ -13,24 +13,24 @@ from gaudi_operator.core.actions import Action, Apply, Delete
 from gaudi_operator.core.admission.spec_limits import within_limits
 from gaudi_operator.core.children.drift import has_drifted
 from gaudi_operator.core.children.garbage import delete, garbage, unread_config_maps
-from gaudi_operator.core.children.manifests.metadata import Object
-from gaudi_operator.core.children.manifests.network import network_policy, service, service_account
-from gaudi_operator.core.children.manifests.recipe_pvc import kept_revisions, recipe_pvc, recipe_pvc_name
-from gaudi_operator.core.children.manifests.scaling import horizontal_pod_autoscaler, pod_disruption_budget
-from gaudi_operator.core.children.manifests.workloads import (
+from gaudi_operator.core.children.network import network_policy, service, service_account
+from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler, pod_disruption_budget
+from gaudi_operator.core.children.workloads import (
     controller_revision,
     leader_worker_set,
     replica_set,
     rollout_annotations,
 )
-from gaudi_operator.core.children.runtime_config import config_map
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION
 from gaudi_operator.core.notation import digests
 from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.rendering.metadata import Object
+from gaudi_operator.core.rendering.recipe_pvc import kept_revisions, recipe_pvc, recipe_pvc_name
+from gaudi_operator.core.rendering.runtime_config import config_map
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_operator.core.rollout.replicas import Scaling, live_workloads, running_revisions, with_workloads
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 
 
 def child_actions(state: State, scaling: Scaling) -> list[Action]:

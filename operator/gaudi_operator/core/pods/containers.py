@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from gaudi_operator.core.mending import problem_since
 from gaudi_operator.core.notation import sentence
-from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.criteria import Criteria
 from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView, SideContainer
-from gaudi_operator.core.state import State
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 
@@ -41,7 +40,7 @@ _HOW = ("ends", "ended")
 _COULD = ("cannot", "could not")
 
 
-def container_waits(pod: PodView, _: State, __: Room) -> Problem | None:
+def container_waits(pod: PodView, _: Criteria) -> Problem | None:
     reason = pod.container.waiting_reason if pod.container else None
     if pod.container is None or reason not in _WAITING:
         return None
@@ -51,7 +50,7 @@ def container_waits(pod: PodView, _: State, __: Room) -> Problem | None:
     return problem_since(reason, now, pod.awaited_since, later)
 
 
-def side_container_waits(pod: PodView, _: State, __: Room) -> Problem | None:
+def side_container_waits(pod: PodView, _: Criteria) -> Problem | None:
     """The first container beside the runtime that cannot be made: the runtime's waits for it."""
     for side in pod.beside:
         reason = side.container.waiting_reason
@@ -63,11 +62,11 @@ def side_container_waits(pod: PodView, _: State, __: Room) -> Problem | None:
     return None
 
 
-def side_container_fails(pod: PodView, state: State, _: Room) -> Problem | None:
+def side_container_fails(pod: PodView, criteria: Criteria) -> Problem | None:
     """The first container beside the runtime that ends again and again. An init container may end, but well."""
     for side in pod.beside:
         last = side.container.last_exit
-        if last is None or side.done or not _ends_again(side, state):
+        if last is None or side.done or not _ends_again(side, criteria):
             continue
         reason = "SidecarFails" if side.sidecar else "InitContainerFails"
         log = f"Read its log with `kubectl logs {pod.name} -c {side.name} --previous`."
@@ -76,19 +75,19 @@ def side_container_fails(pod: PodView, state: State, _: Room) -> Problem | None:
     return None
 
 
-def _ends_again(side: SideContainer, state: State) -> bool:
+def _ends_again(side: SideContainer, criteria: Criteria) -> bool:
     # As with the runtime, a waiting reason that comes and goes between two tries would make the condition flap.
     last, often = side.container.last_exit, side.container.restarts >= CRASHES
     if side.container.waiting_reason == "CrashLoopBackOff":
         return True
-    return often and last is not None and last.ended is not None and not state.deadlines.reached(last.ended, _CALM)
+    return often and last is not None and last.ended is not None and not criteria.deadlines.reached(last.ended, _CALM)
 
 
 def _called(side: SideContainer) -> str:
     return f"{'sidecar' if side.sidecar else 'init container'} {side.name}"
 
 
-def crash_loop(pod: PodView, state: State, _: Room) -> Problem | None:
+def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
     """Our own count beside the kubelet's: it forgets between two ends, while the next container warms up again."""
     if pod.container is None:
         return None
@@ -96,7 +95,7 @@ def crash_loop(pod: PodView, state: State, _: Room) -> Problem | None:
     again = pod.container.restarts >= CRASHES and not pod.served
     if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
         return None
-    last = state.terminations.get(pod.name)
+    last = criteria.terminations.get(pod.name)
     said = last.sentence if last else "Its end is unknown"
     reason, advice = _kind_of_crash(last) if last else ("CrashLoopBackOff", ())
     log = f"Read its log with `kubectl logs {pod.name} --previous`."

@@ -6,17 +6,18 @@ cluster, and with them what their node said (docs/reference/conditions.md, While
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 
 from gaudi_operator.core.mending import MENDED_BY_OTHERS, problem_since, worst
-from gaudi_operator.core.notation import ADD_SIZES, only_images_cold, read_moment, sentence
+from gaudi_operator.core.notation import ADD_SIZES, only_images_cold, sentence
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.containers import container_waits, crash_loop, side_container_fails, side_container_waits
-from gaudi_operator.core.pods.delays import (
+from gaudi_operator.core.pods.criteria import Criteria
+from gaudi_operator.core.pods.gate import why_below
+from gaudi_operator.core.pods.learned_plan import why_forecast_missed
+from gaudi_operator.core.pods.scheduling import (
     UNSCHEDULABLE_SECONDS,
-    Room,
     refused_since,
     unprepared_since,
     unscheduled_since,
@@ -24,11 +25,8 @@ from gaudi_operator.core.pods.delays import (
     why_unprepared,
     why_unscheduled,
 )
-from gaudi_operator.core.pods.gate import why_below
-from gaudi_operator.core.pods.learned_plan import why_forecast_missed
 from gaudi_operator.core.pods.terminations import at_work
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.state import State
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Checks, Problem
 
@@ -45,17 +43,15 @@ _VOLUME_WORDS = ("persistentvolumeclaim", "volume node affinity", "unbound immed
 STARTING = frozenset(Phase) - {Phase.SERVING, Phase.DRAINING, Phase.FAILED}
 
 
-def first_problem(
-    pods: Iterable[PodView], replica_sets: Iterable[Manifest], state: State, room: Room
-) -> Problem | None:
+def first_problem(pods: Iterable[PodView], replica_sets: Iterable[Manifest], criteria: Criteria) -> Problem | None:
     """The worst problem of the current revision's `pods` and of its ReplicaSet; None when all goes its way."""
-    refused = (found for each in replica_sets if (found := _refused_pods(each, state, room)))
-    return worst(chain(pod_problems(pods, state, room), refused))
+    refused = (found for each in replica_sets if (found := _refused_pods(each, criteria)))
+    return worst(chain(pod_problems(pods, criteria), refused))
 
 
-def pod_problems(pods: Iterable[PodView], state: State, room: Room) -> Iterator[Problem]:
+def pod_problems(pods: Iterable[PodView], criteria: Criteria) -> Iterator[Problem]:
     """What does not go its way, pod by pod."""
-    return (found for pod in pods if (found := pod_problem(pod, state, room)))
+    return (found for pod in pods if (found := pod_problem(pod, criteria)))
 
 
 def blames_the_revision(problem: Problem) -> bool:
@@ -63,12 +59,12 @@ def blames_the_revision(problem: Problem) -> bool:
     return problem.reason not in _SURROUNDINGS
 
 
-def pod_problem(pod: PodView, state: State, room: Room) -> Problem | None:
+def pod_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     """What does not go its way with one pod."""
-    return _CHECKS(pod, state, room)
+    return _CHECKS(pod, criteria)
 
 
-def _failed_start(pod: PodView, _: State, __: Room) -> Problem | None:
+def _failed_start(pod: PodView, _: Criteria) -> Problem | None:
     failure = pod.report.failure if pod.report else None
     if failure is None:
         return None
@@ -76,8 +72,8 @@ def _failed_start(pod: PodView, _: State, __: Room) -> Problem | None:
     return problem_since(failure.reason, now, pod.received, later)
 
 
-def _unscheduled(pod: PodView, state: State, room: Room) -> Problem | None:
-    said = None if room.to_come else why_unscheduled(pod, UNSCHEDULABLE_SECONDS, state.deadlines)
+def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
+    said = None if criteria.room.to_come else why_unscheduled(pod, UNSCHEDULABLE_SECONDS, criteria.deadlines)
     if said is None:
         return None
     said, since = sentence(said), unscheduled_since(pod)
@@ -91,47 +87,41 @@ def _unscheduled(pod: PodView, state: State, room: Room) -> Problem | None:
             since,
         )
     found = f"Pod {pod.name} finds no node: {said}"
-    if room.unblock:
-        return problem_since("UpgradeBlocked", f"{found} {room.unblock}", since)
+    if criteria.room.unblock:
+        return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
     # Others' time begins once we can do nothing ourselves.
-    if room.soon:
-        return problem_since("Unschedulable", f"{found} {room.soon}", state.deadlines.now)
+    if criteria.room.soon:
+        return problem_since("Unschedulable", f"{found} {criteria.room.soon}", criteria.deadlines.now)
     return problem_since("Unschedulable", f"{found} Free or add cards and memory, or lower spec.replicas.", since)
 
 
-def _unprepared(pod: PodView, state: State, _: Room) -> Problem | None:
-    said = why_unprepared(pod, state.deadlines)
+def _unprepared(pod: PodView, criteria: Criteria) -> Problem | None:
+    said = why_unprepared(pod, criteria.deadlines)
     return None if said is None else problem_since("PodNotPrepared", said, unprepared_since(pod))
 
 
-def _workers(pod: PodView, state: State, room: Room) -> Problem | None:
+def _workers(pod: PodView, criteria: Criteria) -> Problem | None:
     """What keeps another pod of the group from starting; how it fares then is in the leader's report."""
     found = (
-        side_container_waits(worker, state, room)
-        or side_container_fails(worker, state, room)
-        or container_waits(worker, state, room)
-        or _unprepared(worker, state, room)
+        side_container_waits(worker, criteria)
+        or side_container_fails(worker, criteria)
+        or container_waits(worker, criteria)
+        or _unprepared(worker, criteria)
         for worker in pod.workers
         if worker.active
     )
     return next((each for each in found if each), None)
 
 
-def _stall_timeout(pod: PodView, state: State) -> int:
-    """What the pod's own liveness judges by: its revision's seconds, and not what the spec says by now."""
-    mine = next((each.stall_timeout_seconds for each in state.stored if each.name == pod.revision), None)
-    return mine or state.inference.spec.readiness.stall_timeout_seconds
-
-
-def _standstill(pod: PodView, state: State, _: Room) -> Problem | None:
-    report, limit = pod.report, _stall_timeout(pod, state)
+def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
+    report, limit = pod.report, criteria.stall_seconds
     if report is None or pod.received is None or report.phase not in STARTING:
         return None
     if report.since_progress_seconds <= limit:
         # Only the runtime knows whether anything has moved since: our clock says when to look, never that it stalls.
-        age = (state.deadlines.now - pod.received).total_seconds()
+        age = (criteria.deadlines.now - pod.received).total_seconds()
         left = limit - report.since_progress_seconds - age
-        state.deadlines.look_again(left if left > 0 else REPORT_SECONDS)
+        criteria.deadlines.look_again(left if left > 0 else REPORT_SECONDS)
         return None
     found = f"in pod {pod.name} for more than {limit} s, in {at_work(report)}."
     return Problem(
@@ -142,10 +132,10 @@ def _standstill(pod: PodView, state: State, _: Room) -> Problem | None:
     )
 
 
-def _shortfall(pod: PodView, state: State, _: Room) -> Problem | None:
+def _shortfall(pod: PodView, criteria: Criteria) -> Problem | None:
     if pod.report is None or pod.report.phase is not Phase.SERVING:
         return None
-    below = why_below(pod.report, state.inference.spec.readiness)
+    below = why_below(pod.report, criteria.readiness)
     if below is None:
         return None
     reason, message = below
@@ -156,14 +146,9 @@ def _shortfall(pod: PodView, state: State, _: Room) -> Problem | None:
     return Problem(reason, f"Pod {pod.name} takes {why}", f"Pod {pod.name} took {why}")
 
 
-def _is_observed(pod: PodView, state: State) -> bool:
-    """Whether its revision has yet to prove itself to the canary's limits."""
-    return state.observe_seconds(pod.revision) > 0 and pod.revision != state.before.revision.stable
-
-
-def _recompiles(pod: PodView, state: State, _: Room) -> Problem | None:
-    most, report = state.inference.spec.rollout.canary.max_recompiles, pod.report
-    if report is None or not _is_observed(pod, state):
+def _recompiles(pod: PodView, criteria: Criteria) -> Problem | None:
+    most, report = criteria.canary.max_recompiles, pod.report
+    if report is None or not criteria.observed:
         return None
     if report.warmup_skipped or report.recompiles_since_ready <= most:
         return None
@@ -179,9 +164,9 @@ def _recompiles(pod: PodView, state: State, _: Room) -> Problem | None:
     )
 
 
-def _errors(pod: PodView, state: State, _: Room) -> Problem | None:
-    most = state.inference.spec.rollout.canary.max_error_percent
-    requests = pod.report.requests if pod.report and _is_observed(pod, state) else None
+def _errors(pod: PodView, criteria: Criteria) -> Problem | None:
+    most = criteria.canary.max_error_percent
+    requests = pod.report.requests if pod.report and criteria.observed else None
     if requests is None or requests.failed < FEWEST_ERRORS:
         return None
     if requests.failed * 100 <= requests.answered * most:
@@ -193,26 +178,26 @@ def _errors(pod: PodView, state: State, _: Room) -> Problem | None:
     return Problem("TooManyErrors", f"{found} Read its log with `kubectl logs {pod.name}`.", found)
 
 
-def _forecast(pod: PodView, state: State, _: Room) -> Problem | None:
+def _forecast(pod: PodView, criteria: Criteria) -> Problem | None:
     # Without another plan before it, to go back would change nothing.
-    if pod.report is None or not _is_observed(pod, state) or not state.brings_learned_plan(pod.revision):
+    if pod.report is None or not criteria.observed or not criteria.learned_plan:
         return None
-    most = state.inference.spec.rollout.canary.max_padding_percent
-    found = why_forecast_missed(pod.report, most, state.inference.identity.name)
+    most = criteria.canary.max_padding_percent
+    found = why_forecast_missed(pod.report, most, criteria.resource)
     return Problem("ForecastMissed", f"In pod {pod.name}, {found}") if found else None
 
 
-def _refused_pods(replica_set: Manifest, state: State, room: Room) -> Problem | None:
-    found = None if room.to_come else why_refused(replica_set, UNSCHEDULABLE_SECONDS, state.deadlines)
+def _refused_pods(replica_set: Manifest, criteria: Criteria) -> Problem | None:
+    found = None if criteria.room.to_come else why_refused(replica_set, UNSCHEDULABLE_SECONDS, criteria.deadlines)
     if found is None:
         return None
     since = refused_since(replica_set)
     said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {sentence(found)}"
     # An admission rule would refuse the pod whatever else runs; a quota has room again once old pods are gone.
-    if room.unblock and "quota" in found:
-        return problem_since("UpgradeBlocked", f"{said} {room.unblock}", since)
-    if room.soon:
-        return problem_since("PodsRefused", f"{said} {room.soon}", state.deadlines.now)
+    if criteria.room.unblock and "quota" in found:
+        return problem_since("UpgradeBlocked", f"{said} {criteria.room.unblock}", since)
+    if criteria.room.soon:
+        return problem_since("PodsRefused", f"{said} {criteria.room.soon}", criteria.deadlines.now)
     return problem_since("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.", since)
 
 
@@ -259,24 +244,6 @@ def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | Non
         f"Check its node and spec.pod.resources; `kubectl describe pod {last.name}` shows more.",
         failed[0].ended_at,
     )
-
-
-def with_next_try(problem: Problem | None, revision: str, state: State) -> Problem | None:
-    """The problem of a revision, and when the next pod is made while it backs off; that alone where no pod is left."""
-    known, there = state.attempts.get(revision), len(state.active_of(revision))
-    if known is None or there >= state.desired:
-        return problem
-    pause, error = known.pause(state.deadlines), known.last_error
-    if pause is None:
-        return problem
-    tries = f"{pause.failures} tries in a row ended before a pod served"
-    if problem:
-        return replace(problem, message=f"{problem.message} {tries}: no new pod is made before {pause.until}.")
-    if there or error is None:
-        return None
-    said = f"{tries}, the last one with pod {error.pod}: {error.message.rstrip('.')}."
-    since = read_moment(pause.first or pause.since)
-    return problem_since("PodsFail", f"{said} The next pod is made at {pause.until}.", since)
 
 
 def _when(found: tuple[datetime, PodView]) -> tuple[datetime, str]:

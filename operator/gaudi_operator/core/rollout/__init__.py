@@ -6,4 +6,5 @@ mode        beside old pods or in their place; planner: the next scale step
 rollout     asks all of these in turn, and says what the worst problem is
 replicas    the workloads: as counted for the planner, and as written; scale_down: which pods go first
 backoff     how long no new pod of a revision is made after its pods have ended
+state       what one reconcile has found, gathered once
 """

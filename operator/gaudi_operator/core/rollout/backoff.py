@@ -7,16 +7,18 @@ revision: from the ends that pods show, and from the written status, which remem
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gaudi_operator.api.base import MOST_COUNT
 from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionState
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.mending import problem_since
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import read_moment, timestamp
 from gaudi_operator.core.pods.terminations import End, Termination, ends
 from gaudi_operator.core.pods.view import PodView
+from gaudi_runtime.errors import Problem
 
 FIRST_SECONDS, MOST_SECONDS = 10, 300
 """The pause after the second end in a row, doubled after each further one; the first is followed by none."""
@@ -72,6 +74,28 @@ def without_new_pods(
         name: min(count, _standing(seen, name, pauses[name])) if name in pauses else count
         for name, count in replicas.items()
     }
+
+
+def with_next_try(
+    problem: Problem | None, known: Attempts | None, active: int, desired: int, deadlines: Deadlines
+) -> Problem | None:
+    """Add to the `problem` of a revision when its next pod is made, while it backs off.
+
+    Without an `active` pod of `desired` ones the back-off is itself the problem.
+    """
+    if known is None or active >= desired:
+        return problem
+    pause, error = known.pause(deadlines), known.last_error
+    if pause is None:
+        return problem
+    tries = f"{pause.failures} tries in a row ended before a pod served"
+    if problem:
+        return replace(problem, message=f"{problem.message} {tries}: no new pod is made before {pause.until}.")
+    if active or error is None:
+        return None
+    said = f"{tries}, the last one with pod {error.pod}: {error.message.rstrip('.')}."
+    since = read_moment(pause.first or pause.since)
+    return problem_since("PodsFail", f"{said} The next pod is made at {pause.until}.", since)
 
 
 def _attempts(known: Attempts, pods: list[PodView], found: Mapping[str, Termination]) -> Attempts:

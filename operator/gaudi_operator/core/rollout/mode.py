@@ -12,7 +12,7 @@ from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.pods.delays import why_refused, why_unscheduled
+from gaudi_operator.core.pods.scheduling import why_refused, why_unscheduled
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.planner import scaled_amount
 

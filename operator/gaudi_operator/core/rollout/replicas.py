@@ -14,7 +14,7 @@ from gaudi_operator.core.rollout.backoff import without_new_pods
 from gaudi_operator.core.rollout.planner import RevisionPods
 from gaudi_operator.core.rollout.revision import Group, Revision
 from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, deferred, deletion_costs
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 
 OVERDUE_SECONDS = 10
 """What a kubelet may need beyond the grace period of a pod to report its end."""

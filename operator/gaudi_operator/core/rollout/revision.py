@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from gaudi_operator.core.children.manifests.pod_template import pod_template, worker_template
-from gaudi_operator.core.children.runtime_config import config_map_name, runtime_config
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.notation import canonical_json
 from gaudi_operator.core.observed import InstallationDefaults, Manifest
+from gaudi_operator.core.rendering.pod_template import pod_template, worker_template
+from gaudi_operator.core.rendering.runtime_config import config_map_name, runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_operator.core.rollout.inputs import (
     RevisionInputs,

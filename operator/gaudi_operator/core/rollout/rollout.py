@@ -3,14 +3,15 @@
 from dataclasses import replace
 
 from gaudi_operator.core.mending import worst
-from gaudi_operator.core.pods.delays import Room
-from gaudi_operator.core.pods.problems import failed_pods_problem, first_problem, with_next_try
+from gaudi_operator.core.pods.criteria import Room
+from gaudi_operator.core.pods.problems import failed_pods_problem, first_problem
+from gaudi_operator.core.rollout.backoff import with_next_try
 from gaudi_operator.core.rollout.mode import in_place_soon, may_go_in_place, unblock, why_in_place
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step, next_step, rollout_policy
 from gaudi_operator.core.rollout.replicas import count_pods, ending_pods, full_replicas, live_workloads
 from gaudi_operator.core.rollout.revision import Revision, to_run
+from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.rollout.target import choose, on_trial
-from gaudi_operator.core.state import RolloutState, State
 from gaudi_runtime.errors import Problem
 
 
@@ -35,9 +36,9 @@ def _problem(state: State) -> Problem | None:
     if failed and rollout.choice and rollout.choice.on_hold:
         return failed
     name, sets = state.current or "", live_workloads(state.observed)
-    own = first_problem(state.updated, [sets[name]] if name in sets else [], state, _room(state))
+    own = first_problem(state.updated, [sets[name]] if name in sets else [], state.criteria(name, _room(state)))
     own = worst(each for each in (own, _failed_pods(state, name)) if each)
-    own = with_next_try(own, name, state)
+    own = with_next_try(own, state.attempts.get(name), len(state.updated), state.desired, state.deadlines)
     if name in state.forbidden and len(state.updated) < state.desired:
         own = worst(each for each in (own, state.forbidden[name]) if each)
     done = rollout.step is not None and rollout.step.progress is Progress.DONE

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from gaudi_operator.core.answers import PlanTooExpensive, Question
-from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits
+from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.buckets.kept_plans import kept_plan
 from gaudi_runtime.buckets.optimal.cost import warmup_seconds

@@ -16,15 +16,15 @@ from itertools import islice
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import Condition
-from gaudi_operator.core.children.manifests.scaling import METRIC
+from gaudi_operator.core.children.scaling import METRIC
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import read_moment, timestamp
-from gaudi_operator.core.pods.delays import slow_bucket
 from gaudi_operator.core.pods.gate import is_settling
+from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import ENDED, PodView
 from gaudi_operator.core.rollout.planner import Progress
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.units import plural
 

@@ -18,7 +18,7 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.core.notation import read_moment, timestamp
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import PhaseProgress, WarmupReport
 
 ETA_SECONDS = 10

@@ -13,12 +13,12 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PlanBasis, PlanState
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles
 from gaudi_operator.core.admission.checks import why_settings_are_ignored
-from gaudi_operator.core.admission.classes import filled
 from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_unknown
 from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, gate_outlook, hints
+from gaudi_operator.core.classes import filled
 from gaudi_operator.core.notation import ADD_SIZES, DONE, captured_percent, only_images_cold
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.cold_shapes import suggestion
 from gaudi_operator.core.status.plan_advice import plan_advice
 from gaudi_operator.core.status.recipes import why_missed

@@ -6,7 +6,7 @@ pods with equal traffic take turns in having the most, and each turn would be a 
 
 from gaudi_operator.api.v1alpha1.status import PlanAdvice
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract import report
 
 

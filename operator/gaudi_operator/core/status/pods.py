@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
-from gaudi_operator.core.children.runtime_config import fetching
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import captured_percent, warmup_percent
-from gaudi_operator.core.pods.delays import slow_bucket, unscheduled_since
 from gaudi_operator.core.pods.gate import RECOMPILING, why_below
+from gaudi_operator.core.pods.scheduling import unscheduled_since
+from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rendering.runtime_config import fetching
+from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import Phase
 
 MAX_TEXT = 1024

@@ -1,7 +1,7 @@
 """What the shared recipes did for pods of the current revision, by their own reports."""
 
 from gaudi_operator.api.v1alpha1.status import RecipeCacheState
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import RecipeOutcome, WarmupReport
 
 MAX_TEXT = 1024

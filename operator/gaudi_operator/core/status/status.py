@@ -21,14 +21,14 @@ from gaudi_operator.api.v1alpha1.status import (
     RevisionState,
 )
 from gaudi_operator.core.admission.class_limits import most_replicas
-from gaudi_operator.core.children.manifests.metadata import traffic_labels
-from gaudi_operator.core.children.manifests.network import endpoint
+from gaudi_operator.core.children.network import endpoint
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.rendering.metadata import traffic_labels
 from gaudi_operator.core.resource import read_identity
 from gaudi_operator.core.rollout.backoff import Attempts
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status import figures
 from gaudi_operator.core.status.conditions import (
     conditions_from,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from gaudi_operator.core.actions import Action, Decision, SetGate
-from gaudi_operator.core.admission.classes import asks_for_labels
+from gaudi_operator.core.classes import asks_for_labels
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.status.status import moves_within

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.api.v1alpha1.scaling import Rollout
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.children.runtime_config import bucket_policy
+from gaudi_operator.core.rendering.runtime_config import bucket_policy
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import plan_hash
 from tests.builders import gaudi_inference, minimal_gaudi_inference

@@ -9,7 +9,7 @@ from gaudi_operator.api.base import ApiModel, meant_when_left_out
 from gaudi_operator.api.schema import structural
 from gaudi_operator.api.spelling import OwnWord, says
 from gaudi_operator.api.v1alpha1.scaling import RolloutMode
-from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
 from gaudi_operator.core.rollout.inputs import revision_inputs, stored_form
 from gaudi_runtime.contract.bucketing import Strategy

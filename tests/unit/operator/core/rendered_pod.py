@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gaudi_operator.core.children.manifests.pod_template import pod_template
+from gaudi_operator.core.rendering.pod_template import pod_template
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
 from tests.unit.operator.core.resources import DEFAULTS, inference

@@ -6,12 +6,15 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.pods.criteria import Room
+from gaudi_operator.core.pods.problems import first_problem, pod_problem
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.state import RolloutState, State
+from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import DEFAULTS, NOW, inference, resource
 
@@ -49,7 +52,7 @@ def state_of(
     now: datetime = NOW,
     **fields: Any,
 ) -> State:
-    """What a pass has found; nothing is wrong unless `fields` say so."""
+    """Return the state of a reconcile; nothing is wrong unless `fields` add it."""
     subject = fields.get("inference") or inference()
     kept = {each.name: each for each in fields.get("stored", ())}
     revision = kept.get(current, Revision(current, 1, {}, {}, "")) if current else None
@@ -68,3 +71,15 @@ def state_of(
         **fields,
     }
     return State(**given)
+
+
+def problem_of(pod: PodView, state: State, room: Room) -> Problem | None:
+    """Return the problem of `pod`, judged by the criteria of its own revision."""
+    return pod_problem(pod, state.criteria(pod.revision, room))
+
+
+def first_problem_of(
+    pods: Iterable[PodView], workloads: Iterable[Manifest], state: State, room: Room
+) -> Problem | None:
+    """Return the worst problem of `pods` and `workloads`, judged by the criteria of the current revision."""
+    return first_problem(pods, workloads, state.criteria(state.current or "", room))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.children.drift import has_drifted
-from gaudi_operator.core.children.manifests.scaling import horizontal_pod_autoscaler
+from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.status.conditions import judge_autoscaler_active
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict

@@ -7,9 +7,9 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.core.admission.class_limits import most_replicas, starts_with
-from gaudi_operator.core.admission.classes import Platform
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.spec_limits import why_not_allowed
+from gaudi_operator.core.classes import Platform
 from gaudi_operator.core.rollout.revision import Revision, desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import gaudi_class

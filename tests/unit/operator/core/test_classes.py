@@ -1,11 +1,11 @@
-"""Which class a resource has, and what that fills in (core/admission/classes.py)."""
+"""Which class a resource has, and what that fills in (core/classes.py)."""
 
 from typing import Any
 
 import pytest
 
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
-from gaudi_operator.core.admission.classes import Platform, asks_for_labels, filled, platform_of, selects
+from gaudi_operator.core.classes import Platform, asks_for_labels, filled, platform_of, selects
 from gaudi_operator.core.observed import Observed
 from tests.builders import Object
 from tests.unit.operator.core.gaudi_classes import gaudi_class

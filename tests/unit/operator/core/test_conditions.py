@@ -10,7 +10,7 @@ from gaudi_operator.core.admission.estimate import why_unknown
 from gaudi_operator.core.admission.review import forecast_plan
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import ADD_SIZES
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.status import CONDITIONS, judge_conditions
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict

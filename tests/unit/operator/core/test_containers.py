@@ -9,8 +9,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods.delays import Room
-from gaudi_operator.core.pods.problems import pod_problem
+from gaudi_operator.core.pods.criteria import Room
 from gaudi_operator.core.pods.terminations import terminations
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import (
@@ -23,7 +22,7 @@ from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import RUNNING, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
-from tests.unit.operator.core.states import state_of
+from tests.unit.operator.core.states import problem_of, state_of
 
 ROOM = Room(to_come=False)
 IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
@@ -35,7 +34,7 @@ def waiting(reason: str, message: str = "", **fields: Any) -> PodView:
 
 
 def test_image_that_cannot_be_pulled() -> None:
-    assert pod_problem(waiting("ImagePullBackOff", 'Back-off pulling image "runtime:9"'), state_of(), ROOM) == Problem(
+    assert problem_of(waiting("ImagePullBackOff", 'Back-off pulling image "runtime:9"'), state_of(), ROOM) == Problem(
         "ImagePullBackOff",
         f'Pod a cannot start its container: Back-off pulling image "runtime:9". {IMAGE}',
         f'Pod a could not start its container: Back-off pulling image "runtime:9". {IMAGE}',
@@ -44,13 +43,13 @@ def test_image_that_cannot_be_pulled() -> None:
 
 @pytest.mark.parametrize("said", ["Does it exist?", "No such image!", "No such image."])
 def test_sentence_of_a_kubelet_with_an_end_gets_no_other(said: str) -> None:
-    found = pod_problem(waiting("ErrImagePull", said), state_of(), ROOM)
+    found = problem_of(waiting("ErrImagePull", said), state_of(), ROOM)
     assert found is not None
     assert found.message == f"Pod a cannot start its container: {said} {IMAGE}"
 
 
 def test_long_words_of_a_kubelet_are_cut() -> None:
-    found = pod_problem(waiting("ErrImagePull", "x" * 601), state_of(), ROOM)
+    found = problem_of(waiting("ErrImagePull", "x" * 601), state_of(), ROOM)
     assert found is not None
     assert found.message == f"Pod a cannot start its container: {'x' * 600}. {IMAGE}"
 
@@ -66,14 +65,14 @@ def test_long_words_of_a_kubelet_are_cut() -> None:
     ],
 )
 def test_container_that_cannot_be_made(reason: str) -> None:
-    found = pod_problem(waiting(reason), state_of(), ROOM)
+    found = problem_of(waiting(reason), state_of(), ROOM)
     assert found is not None
     assert found.reason == reason
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
 def test_container_that_is_being_made_is_in_no_problem(reason: str) -> None:
-    assert pod_problem(waiting(reason), state_of(), ROOM) is None
+    assert problem_of(waiting(reason), state_of(), ROOM) is None
 
 
 def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
@@ -83,7 +82,7 @@ def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
 
 def after_end(pod: PodView, reports: Mapping[str, PodReport] = MappingProxyType({})) -> Problem | None:
     """What is said of a pod whose container has ended, as `reports` by UID told of it."""
-    return pod_problem(pod, state_of(terminations=terminations([pod], GaudiInferenceStatus(), reports)), ROOM)
+    return problem_of(pod, state_of(terminations=terminations([pod], GaudiInferenceStatus(), reports)), ROOM)
 
 
 def loop(reason: str, told: str) -> Problem:
@@ -154,7 +153,7 @@ def started_anew(restarts: int, gate: bool | None = None) -> PodView:
 
 @pytest.mark.parametrize(("restarts", "gate", "loops"), [(1, None, False), (2, None, True), (5, False, False)])
 def test_two_ends_before_it_served_are_a_loop_while_warming(restarts: int, gate: bool | None, loops: bool) -> None:
-    assert (pod_problem(started_anew(restarts, gate), state_of(), ROOM) is not None) is loops
+    assert (problem_of(started_anew(restarts, gate), state_of(), ROOM) is not None) is loops
 
 
 LOG_OF_THE_SIDE = "Read its log with `kubectl logs a -c {} --previous`."
@@ -179,7 +178,7 @@ def exited(code: int, seconds_ago: int, message: str = "") -> Object:
 def test_image_beside_the_runtime_that_cannot_be_pulled(sidecar: bool, called: str) -> None:
     waits = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     advice = "Check its image and imagePullPolicy, and spec.pod.imagePullSecrets."
-    assert pod_problem(beside(waits, sidecar=sidecar), state_of(), ROOM) == Problem(
+    assert problem_of(beside(waits, sidecar=sidecar), state_of(), ROOM) == Problem(
         "ImagePullBackOff",
         f"Pod a cannot start its {called}: no such image. {advice}",
         f"Pod a could not start its {called}: no such image. {advice}",
@@ -188,7 +187,7 @@ def test_image_beside_the_runtime_that_cannot_be_pulled(sidecar: bool, called: s
 
 def test_container_beside_the_runtime_that_cannot_be_made() -> None:
     waits = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "s" not found'}}
-    found = pod_problem(beside(waits), state_of(), ROOM)
+    found = problem_of(beside(waits), state_of(), ROOM)
     assert found is not None
     assert found.reason == "CreateContainerConfigError"
     assert "Check that what its env and volumeMounts name exists" in found.message
@@ -202,7 +201,7 @@ def test_container_beside_the_runtime_that_ends_again_and_again(sidecar: bool, r
     waits = {"waiting": {"reason": "CrashLoopBackOff"}}
     failing = beside(waits, sidecar=sidecar, last=exited(1, 5, "no {place}"), restarts=1)
     told = "again and again. Error, exit code 1: no {place}."
-    assert pod_problem(failing, state_of(), ROOM) == Problem(
+    assert problem_of(failing, state_of(), ROOM) == Problem(
         reason,
         f"The {called} of pod a ends {told} {LOG_OF_THE_SIDE.format('side')}",
         f"The {called} of pod a ended {told}",
@@ -214,12 +213,12 @@ def test_container_beside_the_runtime_that_ends_again_and_again(sidecar: bool, r
 )
 def test_two_ends_of_late_are_told_while_it_runs(restarts: int, seconds_ago: int, fails: bool) -> None:
     runs = beside(RUNNING, sidecar=True, last=exited(1, seconds_ago), restarts=restarts)
-    found = pod_problem(runs, state_of(), ROOM)
+    found = problem_of(runs, state_of(), ROOM)
     assert (found is not None and found.reason == "SidecarFails") is fails
 
 
 def test_init_container_that_ended_well_at_last_is_no_problem() -> None:
-    assert pod_problem(beside({"terminated": exited(0, 1)}, restarts=5), state_of(), ROOM) is None
+    assert problem_of(beside({"terminated": exited(0, 1)}, restarts=5), state_of(), ROOM) is None
 
 
 def test_end_beside_the_runtime_is_none_of_the_runtimes() -> None:

@@ -6,9 +6,8 @@ import pytest
 
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.criteria import Room
 from gaudi_operator.core.pods.gate import is_settling
-from gaudi_operator.core.pods.problems import first_problem
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.replicas import ending_pods
 from gaudi_operator.core.rollout.target import on_trial
@@ -17,7 +16,7 @@ from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW, resource
-from tests.unit.operator.core.states import serving, state_of
+from tests.unit.operator.core.states import first_problem_of, serving, state_of
 
 READY = condition("Ready", True)
 
@@ -34,7 +33,7 @@ def unschedulable(seconds: int, terminating: bool = False) -> PodView:
 def after_problems(*pods: PodView, workloads: tuple[Manifest, ...] = (), to_come: bool = False) -> Deadlines:
     """What is noted when the pods of a revision, and what makes them, are looked at."""
     state = state_of(pods)
-    first_problem(pods, workloads, state, Room(to_come))
+    first_problem_of(pods, workloads, state, Room(to_come))
     return state.deadlines
 
 

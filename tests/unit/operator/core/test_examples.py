@@ -11,7 +11,7 @@ from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, Foreseen, Verdict
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.review import doubt, estimated_violation, hints
-from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY

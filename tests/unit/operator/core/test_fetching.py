@@ -2,14 +2,13 @@
 
 import pytest
 
-from gaudi_operator.core.children.runtime_config import fetching
-from gaudi_operator.core.pods.delays import Room
-from gaudi_operator.core.pods.problems import pod_problem
+from gaudi_operator.core.pods.criteria import Room
+from gaudi_operator.core.rendering.runtime_config import fetching
 from gaudi_operator.core.status.status import make_status
 from gaudi_runtime.contract.report import FetchProgress, Phase, RuntimeFailure
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
-from tests.unit.operator.core.states import state_of
+from tests.unit.operator.core.states import problem_of, state_of
 
 GIB = 1024**3
 
@@ -42,7 +41,7 @@ def test_fetch_is_a_sentence(progress: FetchProgress, sentence: str) -> None:
 def test_failed_fetch_is_told_by_conditions_and_its_pods_row(reason: str, message: str) -> None:
     failure = RuntimeFailure(reason=reason, message=message)
     failed = view(pod(revision="new"), report(Phase.FAILED, failure=failure))
-    problem = pod_problem(failed, state_of(), Room(to_come=False))
+    problem = problem_of(failed, state_of(), Room(to_come=False))
     status = make_status(state_of([failed], problem=problem))
     told = {each.type: (each.status, each.reason, each.message) for each in status.conditions}
     assert told["Stalled"] == ("True", reason, f"Pod a cannot start: {message}")

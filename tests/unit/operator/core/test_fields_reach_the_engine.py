@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import plan_hash
 from gaudi_runtime.knobs.render import SEVERAL_WORDS, render
 from gaudi_runtime.knobs.table import ENGINE, Home, PlanEffect, knobs

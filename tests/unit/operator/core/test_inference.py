@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.core.admission.review import asked_forecast, forecast_plan, forecast_question
 from gaudi_operator.core.answers import Answers, AtOnce, PlanTooExpensive, Question, Refusal
-from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import inference
 

@@ -10,18 +10,17 @@ from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.names import FAILURE_ANNOTATION
-from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.criteria import Room
 from gaudi_operator.core.pods.learned_plan import why_forecast_missed
-from gaudi_operator.core.pods.problems import pod_problem
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, Phase, Served, ServedPhase, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference
-from tests.unit.operator.core.states import state_of
+from tests.unit.operator.core.states import problem_of, state_of
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
 ROOM = Room(to_come=False)
@@ -50,7 +49,7 @@ def brought(plan: dict[str, Any] | None = LEARNED, stable: dict[str, Any] | None
 
 
 def problem(said: WarmupReport, state: State) -> Problem | None:
-    return pod_problem(view(report=said), state, ROOM)
+    return problem_of(view(report=said), state, ROOM)
 
 
 def test_padding_above_the_forecast_is_reported_with_both_numbers() -> None:

@@ -4,9 +4,9 @@ import pytest
 
 from gaudi_operator.core.actions import Apply
 from gaudi_operator.core.children.desired import child_actions
-from gaudi_operator.core.children.manifests.network import endpoint, service
-from gaudi_operator.core.children.manifests.scaling import pod_disruption_budget
-from gaudi_operator.core.children.runtime_config import config_map
+from gaudi_operator.core.children.network import endpoint, service
+from gaudi_operator.core.children.scaling import pod_disruption_budget
+from gaudi_operator.core.rendering.runtime_config import config_map
 from gaudi_operator.core.rollout.replicas import Scaling
 from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import state_of

@@ -8,8 +8,8 @@ import pytest
 
 from gaudi_operator.core.mending import MENDED_BY_OTHERS, worst
 from gaudi_operator.core.names import FAILURE_ANNOTATION
-from gaudi_operator.core.pods.delays import Room
-from gaudi_operator.core.pods.problems import blames_the_revision, first_problem, pod_problem
+from gaudi_operator.core.pods.criteria import Room
+from gaudi_operator.core.pods.problems import blames_the_revision
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.errors import Problem
 from tests.conformance import kstatus, violations
@@ -19,7 +19,7 @@ from tests.unit.operator.core.pod_objects import condition as pod_condition
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW, resource
-from tests.unit.operator.core.states import state_of
+from tests.unit.operator.core.states import first_problem_of, problem_of, state_of
 from tests.unit.operator.core.stories import condition, served, status
 
 PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "conditions.md").read_text()
@@ -140,7 +140,7 @@ def test_pull_after_a_restart_has_its_own_time() -> None:
     ended = {"terminated": {"exitCode": 1, "finishedAt": stamp(NOW - timedelta(seconds=5))}}
     waiting = {"waiting": {"reason": "ImagePullBackOff"}}
     long_placed = pod(state=waiting, last_state=ended, conditions=(pod_condition("PodScheduled", True),))
-    found = pod_problem(view(long_placed), state_of(), Room(to_come=False))
+    found = problem_of(view(long_placed), state_of(), Room(to_come=False))
     assert found
     assert found.since == NOW - timedelta(seconds=5)
 
@@ -243,7 +243,7 @@ def test_try_that_warms_up_for_long_is_no_stall() -> None:
 def test_pod_without_node_waits_since_the_scheduler_found_none(message: str, reason: str) -> None:
     since = NOW - timedelta(seconds=40)
     scheduled = pod_condition("PodScheduled", False, "Unschedulable", message, stamp(since))
-    found = pod_problem(view(pod(container=None, conditions=(scheduled,))), state_of(), Room(to_come=False))
+    found = problem_of(view(pod(container=None, conditions=(scheduled,))), state_of(), Room(to_come=False))
     assert found
     assert (found.reason, found.since) == (reason, since)
 
@@ -257,7 +257,7 @@ def test_nobody_is_waited_for_while_the_operator_goes_on_itself() -> None:
     }
     later = NOW + timedelta(seconds=40)
     workload = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [refused]}}
-    found = first_problem([], [workload], state_of(now=later), Room(to_come=False, soon="Soon in place."))
+    found = first_problem_of([], [workload], state_of(now=later), Room(to_come=False, soon="Soon in place."))
     assert found
     assert (found.reason, found.since, found.message[-14:]) == ("PodsRefused", later, "Soon in place.")
 
@@ -295,7 +295,7 @@ def test_spec_refused_for_another_reason_before_has_its_time() -> None:
 )
 def test_failed_runtime_is_waited_for_where_it_starts_anew(reason: str, waited: bool) -> None:
     failed = view(report=report(Phase.FAILED, failure=RuntimeFailure(reason=reason, message="Gone.")))
-    found = pod_problem(failed, state_of(), Room(to_come=False))
+    found = problem_of(failed, state_of(), Room(to_come=False))
     assert found
     assert (found.since is not None) is waited
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.network import Client
-from gaudi_operator.core.children.manifests.network import network_policy
+from gaudi_operator.core.children.network import network_policy
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.resource import SpecUnreadable
 from tests.unit.operator.core.resources import DEFAULTS, inference

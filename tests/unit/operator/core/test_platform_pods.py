@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.pods.volumes import RESERVED_PATHS, RESERVED_VOLUMES
-from gaudi_operator.core.children.manifests.pod_template import worker_template
 from gaudi_operator.core.names import CONTAINER, NAME_LABEL
+from gaudi_operator.core.rendering.pod_template import worker_template
 from tests.unit.operator.core.rendered_pod import HUB, container, environment, spec, template, volume
 from tests.unit.operator.core.resources import CARD
 

@@ -4,14 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.core.pods.delays import Room
-from gaudi_operator.core.pods.problems import pod_problem
+from gaudi_operator.core.pods.criteria import Room
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW
-from tests.unit.operator.core.states import state_of
+from tests.unit.operator.core.states import problem_of, state_of
 
 ROOM = Room(to_come=False)
 
@@ -24,7 +23,7 @@ def unprepared(seconds: int) -> PodView:
 
 
 def test_pod_that_waits_for_its_volumes_for_long() -> None:
-    assert pod_problem(unprepared(181), state_of(), ROOM) == Problem(
+    assert problem_of(unprepared(181), state_of(), ROOM) == Problem(
         "PodNotPrepared",
         "Pod a has a node and waits for its volumes or its network for more than 180 s. The events of "
         "`kubectl describe pod a` name what is missing. A ReadWriteOnce PVC serves the pods of one node only: use "
@@ -34,15 +33,15 @@ def test_pod_that_waits_for_its_volumes_for_long() -> None:
 
 
 def test_pod_waiting_a_moment_for_volumes_is_in_no_problem() -> None:
-    assert pod_problem(unprepared(179), state_of(), ROOM) is None
+    assert problem_of(unprepared(179), state_of(), ROOM) is None
 
 
 def test_pod_that_has_its_volumes_is_in_no_problem() -> None:
     prepared = condition("PodReadyToStartContainers", True)
-    assert pod_problem(view(pod(conditions=(prepared,))), state_of(), ROOM) is None
+    assert problem_of(view(pod(conditions=(prepared,))), state_of(), ROOM) is None
 
 
 def test_pod_without_its_volumes_is_looked_at_when_due() -> None:
     state = state_of()
-    assert pod_problem(unprepared(170), state, ROOM) is None
+    assert problem_of(unprepared(170), state, ROOM) is None
     assert state.deadlines.next_seconds == pytest.approx(10.1)

@@ -8,12 +8,12 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.notation import ADD_SIZES
-from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.criteria import Room
 from gaudi_operator.core.pods.gate import why_below
-from gaudi_operator.core.pods.problems import blames_the_revision, first_problem, pod_problem
+from gaudi_operator.core.pods.problems import blames_the_revision
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
@@ -31,7 +31,7 @@ from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW, inference
-from tests.unit.operator.core.states import state_of
+from tests.unit.operator.core.states import first_problem_of, problem_of, state_of
 
 ROOM = Room(to_come=False)
 READ_LOG = "Read its log with `kubectl logs a`."
@@ -52,11 +52,11 @@ def replica_set(**condition: str) -> Object:
 
 
 def test_healthy_pod_is_in_no_problem() -> None:
-    assert pod_problem(view(report=report()), state_of(), ROOM) is None
+    assert problem_of(view(report=report()), state_of(), ROOM) is None
 
 
 def test_pod_without_a_node_for_long() -> None:
-    assert pod_problem(unschedulable(31), state_of(), ROOM) == Problem(
+    assert problem_of(unschedulable(31), state_of(), ROOM) == Problem(
         "Unschedulable",
         f"{NO_NODE} Free or add cards and memory, or lower spec.replicas.",
         since=NOW - timedelta(seconds=31),
@@ -64,13 +64,13 @@ def test_pod_without_a_node_for_long() -> None:
 
 
 def test_scheduler_without_words_found_no_node() -> None:
-    found = pod_problem(unschedulable(31, ""), state_of(), ROOM)
+    found = problem_of(unschedulable(31, ""), state_of(), ROOM)
     assert found is not None
     assert found.message.startswith("Pod a finds no node: no node fits. ")
 
 
 def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
-    assert pod_problem(unschedulable(31), state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
+    assert problem_of(unschedulable(31), state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
         "UpgradeBlocked", f"{NO_NODE} Free cards.", since=NOW - timedelta(seconds=31)
     )
 
@@ -84,7 +84,7 @@ def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
     ],
 )
 def test_pod_that_waits_for_a_volume(said: str) -> None:
-    found = pod_problem(unschedulable(31, f"0/1 nodes are available: {said}"), state_of(), ROOM)
+    found = problem_of(unschedulable(31, f"0/1 nodes are available: {said}"), state_of(), ROOM)
     assert found is not None
     assert found.reason == "VolumeNotBound"
     assert found.message == (
@@ -95,22 +95,22 @@ def test_pod_that_waits_for_a_volume(said: str) -> None:
 
 
 def test_pod_without_a_node_for_a_moment_has_no_problem() -> None:
-    assert pod_problem(unschedulable(29), state_of(), ROOM) is None
+    assert problem_of(unschedulable(29), state_of(), ROOM) is None
 
 
 def test_pod_waiting_for_an_ending_ones_room_has_no_problem() -> None:
-    assert pod_problem(unschedulable(300), state_of(), Room(to_come=True)) is None
+    assert problem_of(unschedulable(300), state_of(), Room(to_come=True)) is None
 
 
 def test_pod_not_to_be_scheduled_yet_has_no_problem() -> None:
     since = stamp(NOW - timedelta(seconds=300))
     held = condition("PodScheduled", False, "SchedulingGated", "Scheduling is blocked", since)
-    assert pod_problem(view(pod(container=None, phase="Pending", conditions=(held,))), state_of(), ROOM) is None
+    assert problem_of(view(pod(container=None, phase="Pending", conditions=(held,))), state_of(), ROOM) is None
 
 
 def test_runtime_that_failed_says_so_itself() -> None:
     failure = RuntimeFailure(reason="ModelNotFound", message="There is no folder /models/tiny.")
-    assert pod_problem(view(report=report(Phase.FAILED, failure=failure)), state_of(), ROOM) == Problem(
+    assert problem_of(view(report=report(Phase.FAILED, failure=failure)), state_of(), ROOM) == Problem(
         "ModelNotFound",
         "Pod a cannot start: There is no folder /models/tiny.",
         "Pod a could not start: There is no folder /models/tiny.",
@@ -121,7 +121,7 @@ def test_warmup_that_stands_still() -> None:
     still = view(report=report(Phase.COMPILING, since_progress_seconds=1801))
     where = "in pod a for more than 1800 s, in phase Compiling."
     field = "spec.readiness.stallTimeoutSeconds if a step takes longer."
-    assert pod_problem(still, state_of(), ROOM) == Problem(
+    assert problem_of(still, state_of(), ROOM) == Problem(
         "WarmupStalled",
         f"Nothing has moved {where} Its container is restarted; if that repeats, read its log, or raise {field}",
         f"Nothing moved {where} Raise {field}",
@@ -130,7 +130,7 @@ def test_warmup_that_stands_still() -> None:
 
 def test_warmup_that_stands_still_names_the_bucket() -> None:
     at = PhaseProgress(planned=8, warmed=3, current=(4, 1, 64))
-    found = pod_problem(view(report=report(Phase.COMPILING, since_progress_seconds=1801, decode=at)), state_of(), ROOM)
+    found = problem_of(view(report=report(Phase.COMPILING, since_progress_seconds=1801, decode=at)), state_of(), ROOM)
     assert found is not None
     assert "in phase Compiling at decode bucket (4, 1, 64)." in found.message
 
@@ -138,16 +138,16 @@ def test_warmup_that_stands_still_names_the_bucket() -> None:
 @pytest.mark.parametrize(("inputs", "reason"), [({"stallTimeoutSeconds": 3600}, None), ({}, "WarmupStalled")])
 def test_standstill_is_judged_by_the_pods_own_revision(inputs: Object, reason: str | None) -> None:
     still = view(pod(revision="old"), report(Phase.COMPILING, since_progress_seconds=1801))
-    found = pod_problem(still, state_of(stored=(Revision("old", 1, inputs, {}, ""),)), ROOM)
+    found = problem_of(still, state_of(stored=(Revision("old", 1, inputs, {}, ""),)), ROOM)
     assert (found and found.reason) == reason
 
 
 def test_warmup_that_moves_now_and_then_is_in_no_problem() -> None:
-    assert pod_problem(view(report=report(Phase.COMPILING, since_progress_seconds=1800)), state_of(), ROOM) is None
+    assert problem_of(view(report=report(Phase.COMPILING, since_progress_seconds=1800)), state_of(), ROOM) is None
 
 
 def test_idle_server_is_in_no_problem() -> None:
-    assert pod_problem(view(report=report(since_progress_seconds=99_999)), state_of(), ROOM) is None
+    assert problem_of(view(report=report(since_progress_seconds=99_999)), state_of(), ROOM) is None
 
 
 def test_warmup_that_ended_below_a_threshold() -> None:
@@ -159,14 +159,14 @@ def test_warmup_that_ended_below_a_threshold() -> None:
         f"{found} Give graphs more memory (spec.warmup.graphMemoryPercent), plan fewer buckets, lower the percentages "
         "in spec.readiness, or set its onShortfall to ServeAndWarn."
     )
-    assert pod_problem(view(report=short), state_of(), ROOM) == Problem(
+    assert problem_of(view(report=short), state_of(), ROOM) == Problem(
         reason, f"Pod a takes no traffic: {told}", f"Pod a took no traffic: {told}"
     )
 
 
 def test_graph_without_room_on_the_card_is_named() -> None:
     out = Skipped(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory was left")
-    found = pod_problem(
+    found = problem_of(
         view(report=report(prompt=PhaseProgress(planned=2, captured=1), skipped=(out,))), state_of(), ROOM
     )
     assert found is not None
@@ -175,7 +175,7 @@ def test_graph_without_room_on_the_card_is_named() -> None:
 
 def test_replica_set_that_may_make_no_pods() -> None:
     refused = replica_set(reason="FailedCreate", message="exceeded quota: cards")
-    assert first_problem([], [refused], state_of(), ROOM) == Problem(
+    assert first_problem_of([], [refused], state_of(), ROOM) == Problem(
         "PodsRefused",
         f"{NO_PODS}exceeded quota: cards. Check the quota and the admission rules of this namespace.",
     )
@@ -183,17 +183,17 @@ def test_replica_set_that_may_make_no_pods() -> None:
 
 @pytest.mark.parametrize(("kind", "status"), [("ReplicaFailure", "False"), ("Progressing", "True")])
 def test_replica_set_that_makes_its_pods_has_no_problem(kind: str, status: str) -> None:
-    assert first_problem([], [replica_set(type=kind, status=status)], state_of(), ROOM) is None
+    assert first_problem_of([], [replica_set(type=kind, status=status)], state_of(), ROOM) is None
 
 
 def test_quota_of_ending_pods_is_no_problem() -> None:
     refused = replica_set(message="exceeded quota: cards")
-    assert first_problem([], [refused], state_of(), Room(to_come=True)) is None
+    assert first_problem_of([], [refused], state_of(), Room(to_come=True)) is None
 
 
 def test_quota_that_holds_up_an_upgrade() -> None:
     refused = replica_set(message="exceeded quota: cards")
-    assert first_problem([], [refused], state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
+    assert first_problem_of([], [refused], state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
         "UpgradeBlocked", f"{NO_PODS}exceeded quota: cards. Free cards."
     )
 
@@ -207,7 +207,7 @@ def observing(**limits: int | None) -> State:
 def test_revision_that_has_proven_itself_is_held_to_no_limit() -> None:
     met = view(report=report(recompiles_since_ready=11))
     proven = replace(observing(maxRecompiles=10), before=GaudiInferenceStatus(revision=Revisions(stable=met.revision)))
-    assert pod_problem(met, proven, ROOM) is None
+    assert problem_of(met, proven, ROOM) is None
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_recompiles_count_where_a_revision_is_observed(
     recompiles: int, most: int | None, skipped: bool, too_many: bool
 ) -> None:
     met = view(report=report(recompiles_since_ready=recompiles, warmup_skipped=skipped))
-    found = pod_problem(met, observing(maxRecompiles=most), ROOM)
+    found = problem_of(met, observing(maxRecompiles=most), ROOM)
     assert (found is not None and found.reason == "TooManyRecompiles") is too_many
 
 
@@ -226,7 +226,7 @@ def test_recompiles_name_the_shape_that_was_met_most_often() -> None:
     rare = ColdShape(phase=BucketPhase.DECODE, shape=(9, 1, 9), count=1)
     often = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 128, 0), count=10)
     met = view(report=report(recompiles_since_ready=11, cold_shapes=(rare, often)))
-    assert pod_problem(met, observing(maxRecompiles=10), ROOM) == Problem(
+    assert problem_of(met, observing(maxRecompiles=10), ROOM) == Problem(
         "TooManyRecompiles",
         "Requests waited for 11 compiles in pod a, most often prompt (1, 128, 0); spec.rollout.canary.maxRecompiles is "
         "10. Change spec.bucketing so that buckets hold these shapes.",
@@ -234,7 +234,7 @@ def test_recompiles_name_the_shape_that_was_met_most_often() -> None:
 
 
 def test_recompiles_of_shapes_nobody_noted_are_told_as_numbers() -> None:
-    found = pod_problem(view(report=report(recompiles_since_ready=11)), observing(maxRecompiles=10), ROOM)
+    found = problem_of(view(report=report(recompiles_since_ready=11)), observing(maxRecompiles=10), ROOM)
     assert found is not None
     assert found.reason == "TooManyRecompiles"
     assert "11 compiles in pod a; spec.rollout.canary.maxRecompiles is 10." in found.message
@@ -242,7 +242,7 @@ def test_recompiles_of_shapes_nobody_noted_are_told_as_numbers() -> None:
 
 def test_recompiles_of_images_alone_ask_for_their_sizes() -> None:
     seen = report(recompiles_since_ready=11, served=Served(vision=ServedVision(misses=11, recompiles=11)))
-    found = pod_problem(view(report=seen), observing(maxRecompiles=10), ROOM)
+    found = problem_of(view(report=seen), observing(maxRecompiles=10), ROOM)
     assert found is not None
     assert found.message.endswith(ADD_SIZES)
 
@@ -250,9 +250,7 @@ def test_recompiles_of_images_alone_ask_for_their_sizes() -> None:
 def test_answers_that_fail_are_told_with_limit_and_log() -> None:
     met = view(report=report(requests=Requests(answered=100, failed=6)))
     found = "6 of 100 answers of pod a failed; spec.rollout.canary.maxErrorPercent is 5."
-    assert pod_problem(met, observing(maxErrorPercent=5), ROOM) == Problem(
-        "TooManyErrors", f"{found} {READ_LOG}", found
-    )
+    assert problem_of(met, observing(maxErrorPercent=5), ROOM) == Problem("TooManyErrors", f"{found} {READ_LOG}", found)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +258,7 @@ def test_answers_that_fail_are_told_with_limit_and_log() -> None:
     [({"reason": "FailedCreate"}, "FailedCreate"), ({}, "no reason was given")],
 )
 def test_refusal_without_words_is_told_by_its_reason(said: dict[str, str], told: str) -> None:
-    found = first_problem([], [replica_set(**said)], state_of(), ROOM)
+    found = first_problem_of([], [replica_set(**said)], state_of(), ROOM)
     assert found is not None
     assert found.message.startswith(f"{NO_PODS}{told}. ")
 
@@ -273,7 +271,7 @@ def test_answers_that_fail_count_where_a_revision_is_observed(
     failed: int, answered: int, most: int | None, too_many: bool
 ) -> None:
     met = view(report=report(requests=Requests(answered=answered, failed=failed)))
-    found = pod_problem(met, observing(maxErrorPercent=most), ROOM)
+    found = problem_of(met, observing(maxErrorPercent=most), ROOM)
     assert (found is not None and found.reason == "TooManyErrors") is too_many
 
 
@@ -301,6 +299,8 @@ def test_only_what_the_revision_is_made_of_is_blamed(reason: str, blamed: bool) 
 
 
 def test_trouble_of_a_pod_comes_before_its_replica_sets() -> None:
-    found = first_problem([view(), view(pod(state={"waiting": {"reason": "InvalidImageName"}}))], [], state_of(), ROOM)
+    found = first_problem_of(
+        [view(), view(pod(state={"waiting": {"reason": "InvalidImageName"}}))], [], state_of(), ROOM
+    )
     assert found is not None
     assert found.reason == "InvalidImageName"

@@ -15,9 +15,8 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.decide import decide, decide_gates
 from gaudi_operator.core.notation import timestamp
-from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.criteria import Room
 from gaudi_operator.core.pods.gate import RECOMPILING, judge_gates, with_gates
-from gaudi_operator.core.pods.problems import pod_problem
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import Phase, Requests
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
@@ -28,7 +27,7 @@ from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import FULL, PLAN, report
 from tests.unit.operator.core.resources import DEFAULTS, NOW, inference
-from tests.unit.operator.core.states import state_of
+from tests.unit.operator.core.states import problem_of, state_of
 from tests.unit.operator.core.stories import pod_names, served
 from tests.unit.runtime.vllm_contract.card import Card
 from tests.unit.runtime.vllm_contract.stand_in import bridge, plugin, serve
@@ -88,7 +87,7 @@ async def test_recompilations_of_a_card_close_gates_and_fail_canaries(
     hot = replace(serving("b", 0), report=report(**met))
     assert gates(serving("a", 0), hot) == ({"b": False} if too_many else {})
     canary = {"observeSeconds": 1, "maxRecompiles": 3}
-    found = pod_problem(hot, state_of(inference=inference(rollout={"canary": canary})), Room(to_come=False))
+    found = problem_of(hot, state_of(inference=inference(rollout={"canary": canary})), Room(to_come=False))
     assert (found.reason if found else None) == ("TooManyRecompiles" if too_many else None)
     assert met["served"].small_compiles == (0 if too_many else 4)
 

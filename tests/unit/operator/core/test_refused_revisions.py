@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.core.admission.checks import first_violation, groups_are_not_served, revision_is_not_allowed
-from gaudi_operator.core.admission.classes import NO_CLASS, Platform
 from gaudi_operator.core.admission.pod_policy import PodPolicy
+from gaudi_operator.core.classes import NO_CLASS, Platform
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rollout.revision import desired_revision
 from gaudi_runtime.errors import Problem

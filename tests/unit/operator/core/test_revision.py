@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.children.runtime_config import execution_mode
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.notation import canonical_json
+from gaudi_operator.core.rendering.runtime_config import execution_mode
 from gaudi_operator.core.rollout.revision import (
     Group,
     Revision,

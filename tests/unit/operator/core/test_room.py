@@ -11,7 +11,7 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.rollout import roll_out
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.errors import Problem
 from tests.builders import Object
 from tests.unit.operator.core.cluster import stamp

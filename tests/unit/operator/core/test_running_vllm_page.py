@@ -9,9 +9,9 @@ import yaml
 
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
 from gaudi_operator.core.admission.plugin import plugin_violation
-from gaudi_operator.core.children.manifests.volumes import shared_memory
-from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_operator.core.notation import whole_bytes
+from gaudi_operator.core.rendering.runtime_config import runtime_config
+from gaudi_operator.core.rendering.volumes import shared_memory
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.knobs.render import render
 from tests.builders import merged

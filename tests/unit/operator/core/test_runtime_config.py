@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.children.runtime_config import checkpoint_folder, runtime_config
+from gaudi_operator.core.rendering.runtime_config import checkpoint_folder, runtime_config
 from gaudi_operator.core.rollout.revision import desired_revision
 from gaudi_runtime.contract.config import (
     AdapterConfig,

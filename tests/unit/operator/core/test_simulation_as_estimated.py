@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.admission.review import forecast_plan
-from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine

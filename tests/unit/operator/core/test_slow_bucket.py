@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.pods.delays import slow_bucket
+from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.status.conditions import judge_warmed_up
 from gaudi_operator.core.status.pods import pod_states

@@ -25,7 +25,7 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.gate import why_below
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.state import State
+from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.status import (
     HEARD_SECONDS,
     MANY_PODS_SECONDS,

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from examples.make_tiny_checkpoint import make_checkpoint
-from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import read_inference
 from gaudi_runtime.contract.report import Phase
 from tests.concurrent_load import ask, counted, mixed

@@ -1,6 +1,6 @@
 """spec.engine.env, and the containers of spec.pod beside the runtime, written as in a Pod.
 
-What they may do is the operator's to say (core/children/manifests/container.py), so that none weakens its pod.
+What they may do is the operator's to say (core/rendering/container.py), so that none weakens its pod.
 """
 
 from enum import StrEnum

@@ -23,8 +23,8 @@ from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.selectors import LabelRequirement, LabelSelector, SelectorOperator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.children.runtime_config import on_cpu
 from gaudi_operator.core.observed import InstallationDefaults, Manifest, Observed
+from gaudi_operator.core.rendering.runtime_config import on_cpu
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.errors import Problem
 

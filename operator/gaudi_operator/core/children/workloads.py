@@ -7,8 +7,8 @@ and its controller makes and deletes the pods.
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_operator.core.children.manifests.metadata import Object, child, revision_labels
 from gaudi_operator.core.names import DESIRED_ANNOTATION, IN_PLACE_ANNOTATION
+from gaudi_operator.core.rendering.metadata import Object, child, revision_labels
 from gaudi_operator.core.resource import Identity
 from gaudi_operator.core.rollout.revision import Revision, failure_annotations
 from gaudi_runtime.errors import Problem

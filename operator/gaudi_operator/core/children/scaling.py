@@ -6,7 +6,7 @@ spec.replicas by the scale subresource; the operator never does.
 
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
 from gaudi_operator.api.v1alpha1.scaling import Autoscaling
-from gaudi_operator.core.children.manifests.metadata import Object, child, selector_labels
+from gaudi_operator.core.rendering.metadata import Object, child, selector_labels
 from gaudi_operator.core.resource import Identity, Inference
 
 

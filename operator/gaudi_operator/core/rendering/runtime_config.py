@@ -12,8 +12,8 @@ from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.model import Adapter, HuggingFaceSource, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, Warmup
-from gaudi_operator.core.children.manifests.metadata import Object, child
 from gaudi_operator.core.notation import short_hash, whole_bytes
+from gaudi_operator.core.rendering.metadata import Object, child
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
 from gaudi_runtime.contract.config import (

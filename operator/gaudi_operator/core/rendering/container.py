@@ -13,11 +13,11 @@ from gaudi_operator.api.v1alpha1.pods.pod import Capability, Pod, Resources
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
-from gaudi_operator.core.children.manifests.metadata import Object, as_written
-from gaudi_operator.core.children.manifests.volumes import TEMPORARY_PATH, mount, mounts
-from gaudi_operator.core.children.runtime_config import on_cpu, repositories, runtime_config, tokens
 from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
 from gaudi_operator.core.observed import InstallationDefaults
+from gaudi_operator.core.rendering.metadata import Object, as_written
+from gaudi_operator.core.rendering.runtime_config import on_cpu, repositories, runtime_config, tokens
+from gaudi_operator.core.rendering.volumes import TEMPORARY_PATH, mount, mounts
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.contract.config import EngineName, ServingConfig
 from gaudi_runtime.contract.ports import (

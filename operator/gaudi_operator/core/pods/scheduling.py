@@ -1,36 +1,19 @@
-"""What takes longer than usual on a pod's way to its captured graphs, in the order in which a pod meets it.
+"""Why a pod has no node yet, or no container there.
 
-A pod that has no node yet: what the scheduler, a quota or an admission rule says about it. A pod that has a node and
-gets no container there, because its volumes or its network do not come. And a bucket that takes much longer than
-others like it, named long before it counts as a standstill (docs/internals/warmup.md).
+The scheduler finds no node, a quota or an admission rule refuses the pod, or its volumes or network are not set up.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.notation import read_moment
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.view import PodView
-from gaudi_runtime.contract.report import BucketPhase, Phase, Shape
 
 UNSCHEDULABLE_SECONDS = 30
 """Shorter spells are usual, and not reported: a pod that ends still holds its cards until it has drained."""
-
-
-@dataclass(frozen=True)
-class Room:
-    """What is known of room for new pods: whether more is `to_come`, for then a pod without a node only waits.
-
-    `unblock` says what lets an upgrade start that finds no room beside old pods; None when none is waiting for that.
-    `soon` says what the operator itself does unless room comes first; None where it can do nothing.
-    """
-
-    to_come: bool
-    unblock: str | None = None
-    soon: str | None = None
 
 
 def unscheduled_since(pod: PodView) -> datetime | None:
@@ -91,48 +74,3 @@ def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:
         f"events of `kubectl describe pod {pod.name}` name what is missing. A ReadWriteOnce PVC serves the pods of "
         "one node only: use ReadWriteMany, or spec.pod.nodeSelector."
     )
-
-
-FACTOR = 4
-"""How many times its forecast a bucket may take before it is named."""
-
-LEAST_SECONDS = 30.0
-"""Shorter steps are never named: their times vary by chance."""
-
-
-@dataclass(frozen=True)
-class BucketInWork:
-    """What a pod compiles or captures now, since when, and the seconds that were forecast for it."""
-
-    phase: BucketPhase
-    bucket: Shape
-    since: datetime
-    forecast: float
-
-    @property
-    def limit(self) -> float:
-        """Seconds after which it is slow."""
-        return max(LEAST_SECONDS, FACTOR * self.forecast)
-
-
-def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
-    """The sentence that names it; None while all goes at its pace, or no forecast is known."""
-    at = _in_work(pod)
-    if at is None or pod.report is None or not deadlines.reached(at.since, at.limit):
-        return None
-    return (
-        f"{at.phase.capitalize()} bucket {at.bucket} takes more than {at.limit:.0f} s in phase {pod.report.phase}; "
-        f"buckets like it lead to expect {at.forecast:.1f} s (an estimate)."
-    )
-
-
-def _in_work(pod: PodView) -> BucketInWork | None:
-    """The bucket in work, if its time was forecast. Nothing moves within one, so its time is that without progress."""
-    report = pod.report
-    if report is None or pod.received is None or report.phase not in (Phase.COMPILING, Phase.CAPTURING):
-        return None
-    since = pod.received - timedelta(seconds=report.since_progress_seconds)
-    for phase, progress in ((BucketPhase.PROMPT, report.prompt), (BucketPhase.DECODE, report.decode)):
-        if progress.current is not None and progress.forecast_seconds is not None:
-            return BucketInWork(phase, progress.current, since, progress.forecast_seconds)
-    return None

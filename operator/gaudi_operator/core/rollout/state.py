@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.admission.classes import NO_CLASS, Platform
+from gaudi_operator.core.classes import NO_CLASS, Platform
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.mending import needs_a_person, worst
 from gaudi_operator.core.observed import InstallationDefaults, Observed
+from gaudi_operator.core.pods.criteria import Criteria, Room
 from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.resource import Inference
@@ -134,6 +135,23 @@ class State:
         if asked is not None:
             return asked
         return LEARNED_PLAN_SECONDS if self.brings_learned_plan(revision) else 0
+
+    def criteria(self, revision: str, room: Room) -> Criteria:
+        """Return what the pods of `revision` are judged by."""
+        spec = self.inference.spec
+        # Its pods restart by the timeout of their own revision, whatever the spec says now.
+        timeout = next((each.stall_timeout_seconds for each in self.stored if each.name == revision), None)
+        return Criteria(
+            resource=self.inference.identity.name,
+            readiness=spec.readiness,
+            canary=spec.rollout.canary,
+            deadlines=self.deadlines,
+            terminations=self.terminations,
+            stall_seconds=timeout or spec.readiness.stall_timeout_seconds,
+            observed=revision != self.before.revision.stable and self.observe_seconds(revision) > 0,
+            learned_plan=self.brings_learned_plan(revision),
+            room=room,
+        )
 
     @property
     def desired(self) -> int:

@@ -7,9 +7,9 @@ identity without rights and without a mounted token.
 
 from gaudi_operator.api.base import ApiModel
 from gaudi_operator.api.v1alpha1.network import Client, ServiceType
-from gaudi_operator.core.children.manifests.metadata import Object, child, selector_labels, stamped, traffic_labels
 from gaudi_operator.core.names import NAMESPACE_LABEL, OPERATOR_POD_LABELS
 from gaudi_operator.core.observed import InstallationDefaults
+from gaudi_operator.core.rendering.metadata import Object, child, selector_labels, stamped, traffic_labels
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
 

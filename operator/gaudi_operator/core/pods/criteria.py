@@ -1,0 +1,42 @@
+"""The facts that the pods of one revision are judged by, besides what the pods themselves report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gaudi_operator.api.v1alpha1.scaling import Canary
+from gaudi_operator.api.v1alpha1.warmup import Readiness
+from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.pods.terminations import Termination
+
+
+@dataclass(frozen=True)
+class Room:
+    """The cards that new pods can expect: a pod without a node only waits while more are `to_come`.
+
+    `unblock` is the advice that lets an upgrade start without spare cards; None if no upgrade waits for cards. `soon`
+    is what the operator itself does unless cards become free first; None if it can do nothing.
+    """
+
+    to_come: bool
+    unblock: str | None = None
+    soon: str | None = None
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """What the pods of one revision are judged by.
+
+    `resource` is the name of the GaudiInference. `terminations` are by pod. `stall_seconds` is the time without
+    progress after which the runtime itself restarts. `observed` is whether the limits of `canary` apply to the
+    revision. `learned_plan` is whether it replaces the stable revision's plan with one that was learned from traffic.
+    """
+
+    resource: str
+    readiness: Readiness
+    canary: Canary
+    deadlines: Deadlines
+    terminations: Mapping[str, Termination]
+    stall_seconds: int
+    observed: bool
+    learned_plan: bool
+    room: Room
