@@ -45,7 +45,6 @@ from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry, p
 from gaudi_runtime.http.openai_api.api_key import asked_key
 from gaudi_runtime.http.openai_api.app import openai_app
 from gaudi_runtime.http.openai_api.guard import guarded, most_connections
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.knobs.render import why_not_rendered
@@ -55,6 +54,7 @@ from gaudi_runtime.process.exit import ended_when_lost, exit_at_once, exit_broke
 from gaudi_runtime.process.open_files import allow_open_files
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from gaudi_runtime.tracing.tracing import Tracing, tracing
 

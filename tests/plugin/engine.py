@@ -26,7 +26,7 @@ from gaudi_runtime.engines.select import tell_environment
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.launch import Orders, give_orders
 from gaudi_runtime.engines.vllm.release import parse_arguments
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 
 CARD_BYTES = 64 << 20

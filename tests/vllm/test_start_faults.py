@@ -25,8 +25,8 @@ from gaudi_runtime.errors import (
     RankFailed,
     UnsupportedModel,
 )
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.knob_defaults import wrong_defaults
 from tests.vllm.configs import vllm_config

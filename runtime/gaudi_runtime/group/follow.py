@@ -12,11 +12,11 @@ from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Update, Verb, config_digest, failure_of
 from gaudi_runtime.group.peers import PACE, Pace, send
 from gaudi_runtime.group.topology import Topology
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.children import pulse
 from gaudi_runtime.process.exit import exit_when_lost
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.report.report_board import ReportBoard
 
 log = logging.getLogger(__name__)
 

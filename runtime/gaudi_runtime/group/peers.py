@@ -26,9 +26,9 @@ from gaudi_runtime.group.messages import (
     raise_first_failure,
 )
 from gaudi_runtime.group.topology import Topology
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.exit import ended_when_lost
 from gaudi_runtime.process.signals import Signals
+from gaudi_runtime.report.report_board import ReportBoard
 
 Make = Callable[[RuntimeConfig], Engine]
 

@@ -29,7 +29,7 @@ from gaudi_runtime.contract.report import (
     WarmupReport,
 )
 from gaudi_runtime.engines.protocol import Engine, EngineLoad
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram, coldest, summary
 
 MOST_BUCKET_SERIES = 512

@@ -25,8 +25,8 @@ from gaudi_runtime.contract.ports import (
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.metrics import Observed
-from gaudi_runtime.http.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyWaiters
 from gaudi_runtime.http.server import get, unless_disconnected
+from gaudi_runtime.report.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyWaiters
 from gaudi_runtime.traffic.histogram import write_traffic
 
 # Who asks here asks again: nobody's last question is worth a second of a pod's end.

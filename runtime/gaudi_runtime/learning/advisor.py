@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from gaudi_runtime.buckets.bucket import DeviceBlocks
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import PlanAdvice, Served
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.learning.comparison import Question, is_comparable
 from gaudi_runtime.learning.process import compare
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.warmup.estimate import Pace
 

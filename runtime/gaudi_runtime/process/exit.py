@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from gaudi_runtime.contract.report import RuntimeFailure
 from gaudi_runtime.errors import EngineLost, RuntimeStartError
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.children import end_children
+from gaudi_runtime.report.report_board import ReportBoard
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from gaudi_runtime.contract.report import (
     VisionBucket,
     VisionProgress,
 )
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import size
 from gaudi_runtime.warmup.memory import GraphPool, Split
 

@@ -14,8 +14,8 @@ from gaudi_runtime.engines.protocol import Engine
 from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.app import openai_app
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.http.server import http_server
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 
 

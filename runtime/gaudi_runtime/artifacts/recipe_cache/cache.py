@@ -23,8 +23,8 @@ from gaudi_runtime.artifacts.recipe_cache.revisions import Revisions, mark_name
 from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import raise_if_stopped
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import plural, size
 from gaudi_runtime.warmup.journal import JOURNAL_PREFIX, Journal
 

@@ -22,8 +22,8 @@ from gaudi_runtime.artifacts.transfer import all_at_once, persistently
 from gaudi_runtime.contract.config import EngineName, HubRepository, QuantizationConfig, RuntimeConfig
 from gaudi_runtime.contract.report import FetchProgress, Phase
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Stopped, raise_if_stopped
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import size
 
 log = logging.getLogger(__name__)

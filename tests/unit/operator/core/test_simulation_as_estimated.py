@@ -8,7 +8,7 @@ import pytest
 from gaudi_operator.core.admission.review import forecast_plan
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.forecasts import seed
 from tests.unit.operator.core.resources import inference

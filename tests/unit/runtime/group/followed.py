@@ -13,8 +13,8 @@ from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.messages import Verb
 from gaudi_runtime.group.peers import Pace
 from gaudi_runtime.group.topology import Topology
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Signals
+from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import free_port, sim_config
 from tests.unit.runtime.group.ends import LEADER, PATIENT, End, leader_by_hand
 

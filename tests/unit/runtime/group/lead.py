@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from gaudi_runtime.group.messages import Hello
 from gaudi_runtime.group.peers import Pace, Peers
 from gaudi_runtime.group.topology import Topology
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Signals
+from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import free_port
 from tests.unit.runtime.group.ends import HOST, PATIENT, End, rank_by_hand
 

@@ -11,8 +11,8 @@ from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.messages import Hello, Order, Update, Verb, config_digest
 from gaudi_runtime.group.topology import Topology
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Signals, Stopped
+from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import free_port, sim_config
 from tests.unit.runtime.group.ends import LEADER, PATIENT, QUICK, End, leader_by_hand
 from tests.unit.runtime.group.followed import IDLE, followed

@@ -12,9 +12,9 @@ from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.messages import Hello, Update, config_digest
 from gaudi_runtime.group.peers import over_the_group
 from gaudi_runtime.group.topology import ALONE, Topology
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Signals
 from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import free_port, sim_config
 from tests.unit.runtime.group.ends import HOST, QUICK, rank_by_hand
 

@@ -16,7 +16,7 @@ from gaudi_runtime.contract.report import (
     VisionProgress,
 )
 from gaudi_runtime.http.metrics import Observed, RecentRecompiles, ServingNews, new_registry, publish_counters
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import served

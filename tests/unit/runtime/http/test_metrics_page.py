@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
 from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.configs import sim_config
 

@@ -26,9 +26,9 @@ from gaudi_runtime.contract.report import (
 )
 from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.metrics import Observed, new_registry
-from gaudi_runtime.http.report_board import MAX_WAITERS, ReportBoard
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
+from gaudi_runtime.report.report_board import MAX_WAITERS, ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from gaudi_runtime.traffic.histogram import Traffic, read_traffic
 from tests.unit.runtime.configs import free_port, sim_config

@@ -7,8 +7,8 @@ import pytest
 
 from gaudi_runtime.contract.config import RuntimeConfig, WarmupConfig
 from gaudi_runtime.engines.sim.engine import SimEngine
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.learning.comparison import Question
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.warmup.virtual import VirtualClock

@@ -15,7 +15,7 @@ from gaudi_runtime.engines.protocol import Engine, SamplingParams
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, ModelUnreadable, PlanImpossible
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.configs import sim_config
 

@@ -10,7 +10,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.torch.engine import TorchEngine
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.torch.engines import collect, greedy, prompt_of, recorded, torch_config
 from tests.unit.runtime.warmup.virtual import VirtualClock

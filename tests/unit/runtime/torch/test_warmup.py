@@ -15,7 +15,7 @@ from gaudi_runtime.engines.torch.buffers import Geometry, buffer_bytes, empty_bu
 from gaudi_runtime.engines.torch.engine import TorchEngine
 from gaudi_runtime.engines.torch.runner import ModelRunner
 from gaudi_runtime.errors import DeviceOutOfMemory
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from gaudi_runtime.warmup.schedule import warmup_swaps
 from tests.unit.runtime.torch.conftest import Reference

@@ -22,7 +22,7 @@ from gaudi_runtime.engines.vllm.watch import Pace
 from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import PlanImpossible, RankFailed
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.knobs.configs import vllm_config
 from tests.unit.runtime.vllm.fake_vllm import Answers, FakeVllm

@@ -13,8 +13,8 @@ from gaudi_runtime.contract.report import MAX_REPORT_BYTES, MAX_SKIPPED, BucketP
 from gaudi_runtime.engines.protocol import Progress, SamplingParams
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Stopped
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.configs import GIB, linear, sim_config
 from tests.unit.runtime.sim.reference import LOGGED_ORDERS

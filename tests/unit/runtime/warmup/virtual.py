@@ -7,8 +7,8 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.sim.engine import SimEngine
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Stopped
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 
 

@@ -15,8 +15,8 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
 from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, WarmupConfig
 from gaudi_runtime.contract.report import RecipeOutcome
 from gaudi_runtime.engines.sim.engine import SimEngine
-from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Stopped
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.artifacts.recipe_cache.site import PLANNED, Site, cached, told
 from tests.unit.runtime.configs import linear

@@ -13,7 +13,7 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import MAX_MANIFEST_BYTES, En
 from gaudi_runtime.contract.config import SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 from tests.unit.runtime.configs import sim_config
 

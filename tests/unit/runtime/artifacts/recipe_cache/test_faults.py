@@ -19,7 +19,7 @@ from gaudi_runtime.artifacts.recipe_cache.entry import Entry
 from gaudi_runtime.contract.config import SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import sim_config
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")

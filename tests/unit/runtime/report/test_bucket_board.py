@@ -9,8 +9,8 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucket_table import MOST_ROWS, BucketState, BucketTable
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import BucketPhase, Skipped
-from gaudi_runtime.http.bucket_board import BucketBoard
-from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.report.bucket_board import BucketBoard
+from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from gaudi_runtime.traffic.serving_histogram import Key, Tally
 from tests.unit.runtime.configs import sim_config

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from gaudi_runtime.contract.report import BucketPhase, Phase, RuntimeFailure, WarmupReport
-from gaudi_runtime.http.bucket_board import BucketBoard
+from gaudi_runtime.report.bucket_board import BucketBoard
 from gaudi_runtime.tracing.tracing import NO_TRACING
 from gaudi_runtime.traffic.padding import Padding
 

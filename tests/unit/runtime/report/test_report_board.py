@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
-from gaudi_runtime.http.report_board import MAX_WAITERS, ReportBoard, TooManyWaiters
+from gaudi_runtime.report.report_board import MAX_WAITERS, ReportBoard, TooManyWaiters
 
 HASH = "a" * 64
 NEVER = 3600.0

@@ -1,0 +1,5 @@
+"""The report of this instance: every part of start-up and serving writes it, and the status port reads it.
+
+report_board  the current WarmupReport and its long-poll
+bucket_board  the state of each planned bucket
+"""
