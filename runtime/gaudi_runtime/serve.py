@@ -26,14 +26,8 @@ from gaudi_runtime.artifacts.sources.fetch import with_model_here
 from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
-from gaudi_runtime.engines.protocol import (
-    Engine,
-    PartsCanDie,
-    PodPart,
-    Rank,
-    ServingEngine,
-    TokenEngine,
-)
+from gaudi_runtime.engine_protocol.engine import Engine, PartsCanDie, ServingEngine, TokenEngine
+from gaudi_runtime.engine_protocol.group import PodPart, Rank
 from gaudi_runtime.engines.select import select_engine, select_rank
 from gaudi_runtime.errors import ConfigError, EngineLost, RuntimeStartError
 from gaudi_runtime.group.follow import follow

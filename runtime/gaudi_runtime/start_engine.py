@@ -13,7 +13,7 @@ from gaudi_runtime.buckets.optimal.strategy import learned_padding
 from gaudi_runtime.buckets.planner import plan_of_device
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import MemorySplit, Phase
-from gaudi_runtime.engines.protocol import (
+from gaudi_runtime.engine_protocol.engine import (
     DividedMemory,
     Engine,
     OwnMemory,

@@ -7,8 +7,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from gaudi_runtime.contract.config import ModelConfig, RuntimeConfig
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.engines.host_cpu import host_cpu
-from gaudi_runtime.engines.protocol import RecipeKey
 
 HPU_CACHE = "PT_HPU_RECIPE_CACHE_CONFIG"
 BRIDGE = "habana-torch-plugin"

@@ -6,7 +6,8 @@ from collections.abc import MutableMapping
 
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
-from gaudi_runtime.engines.protocol import Engine, PodPart, Rank
+from gaudi_runtime.engine_protocol.engine import Engine
+from gaudi_runtime.engine_protocol.group import PodPart, Rank
 from gaudi_runtime.errors import EngineUnsupported
 from gaudi_runtime.knobs.render import render
 

@@ -3,5 +3,6 @@
 topology  whether this pod leads, or which rank it is
 peers     the leader's connections to the ranks, and the engine that spans them
 follow    a rank, from hello to farewell
-messages  what they send each other
+
+Their messages are in engine_protocol/messages.py.
 """

@@ -7,9 +7,18 @@ from typing import Any
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase
-from gaudi_runtime.engines.protocol import Meeting, PodPart, Progress, Rank
+from gaudi_runtime.engine_protocol.engine import Progress
+from gaudi_runtime.engine_protocol.group import Meeting, PodPart, Rank
+from gaudi_runtime.engine_protocol.messages import (
+    MOST_LINE_BYTES,
+    Hello,
+    Order,
+    Update,
+    Verb,
+    config_digest,
+    failure_of,
+)
 from gaudi_runtime.errors import EngineLost
-from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Update, Verb, config_digest, failure_of
 from gaudi_runtime.group.peers import PACE, Pace, send
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.children import pulse

@@ -13,9 +13,9 @@ from typing import cast
 from pydantic import ValidationError
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.protocol import Engine, Meeting, Progress, SpansPods
-from gaudi_runtime.errors import EngineLost, PortUnavailable
-from gaudi_runtime.group.messages import (
+from gaudi_runtime.engine_protocol.engine import Engine, Progress
+from gaudi_runtime.engine_protocol.group import Meeting, SpansPods
+from gaudi_runtime.engine_protocol.messages import (
     MOST_LINE_BYTES,
     Hello,
     Order,
@@ -25,6 +25,7 @@ from gaudi_runtime.group.messages import (
     line,
     raise_first_failure,
 )
+from gaudi_runtime.errors import EngineLost, PortUnavailable
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.exit import ended_when_lost
 from gaudi_runtime.process.signals import Signals

@@ -28,7 +28,7 @@ from gaudi_runtime.contract.report import (
     Served,
     WarmupReport,
 )
-from gaudi_runtime.engines.protocol import Engine, EngineLoad
+from gaudi_runtime.engine_protocol.engine import Engine, EngineLoad
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram, coldest, summary
 

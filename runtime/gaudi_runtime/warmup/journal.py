@@ -14,7 +14,7 @@ from typing import TextIO
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.warmup.estimate import Step, StepKind
 
 log = logging.getLogger("gaudi_runtime.warmup")

@@ -13,7 +13,7 @@ from typing import cast
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped, VisionBucket
-from gaudi_runtime.engines.protocol import Engine, SeesImages
+from gaudi_runtime.engine_protocol.engine import Engine, SeesImages
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard

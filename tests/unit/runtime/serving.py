@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 from prometheus_client import CollectorRegistry
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.protocol import Engine
+from gaudi_runtime.engine_protocol.engine import Engine
 from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.app import openai_app

@@ -22,7 +22,7 @@ from gaudi_runtime.artifacts.recipe_cache.remote_entry import RemoteEntry, http_
 from gaudi_runtime.artifacts.recipe_cache.revisions import Revisions, mark_name
 from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import plural, size

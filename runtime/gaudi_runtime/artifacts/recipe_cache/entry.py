@@ -22,7 +22,7 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import (
     manifest_text,
     parse_manifest,
 )
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.units import size
 
 CHUNK_BYTES = 4 * 1024 * 1024

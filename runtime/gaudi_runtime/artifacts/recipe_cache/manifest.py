@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, ValidationError
 
 from gaudi_runtime.contract.base import Wire
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.warmup.journal import JournalUnusable, Recipes, parse, text_of
 
 MAX_MANIFEST_BYTES = 128 * 1024 * 1024

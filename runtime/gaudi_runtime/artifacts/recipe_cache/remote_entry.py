@@ -32,7 +32,7 @@ from gaudi_runtime.contract.ports import (
     STORE_SESSION_VARIABLE,
     STORE_TOKEN_VARIABLE,
 )
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.units import size
 
 Answer = TypeVar("Answer")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import DeviceMemory
+from gaudi_runtime.engine_protocol.engine import DeviceMemory
 from gaudi_runtime.engines.sim.script import SimScript
 from gaudi_runtime.errors import DeviceOutOfMemory
 from gaudi_runtime.units import GIB

@@ -9,7 +9,7 @@ from gaudi_runtime import errors
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import (
+from gaudi_runtime.engine_protocol.engine import (
     GRAPH_MODES,
     DeviceMemory,
     EngineLoad,

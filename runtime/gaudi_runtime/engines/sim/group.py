@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import DeviceMemory, Others, Progress
+from gaudi_runtime.engine_protocol.engine import DeviceMemory, Progress
+from gaudi_runtime.engine_protocol.group import Others
+from gaudi_runtime.engine_protocol.messages import Verb, raise_first_failure
 from gaudi_runtime.engines.sim.engine import SimEngine
-from gaudi_runtime.group.messages import Verb, raise_first_failure
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from itertools import cycle
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import EngineLoad, GenerationChunk, SamplingParams
+from gaudi_runtime.engine_protocol.engine import EngineLoad, GenerationChunk, SamplingParams
 from gaudi_runtime.engines.sim.card import SimCard, SimClock, SimMemory
 from gaudi_runtime.engines.sim.script import SimScript
 from gaudi_runtime.engines.stop_strings import StopStrings

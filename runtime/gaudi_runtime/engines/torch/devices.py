@@ -16,8 +16,8 @@ import torch._dynamo
 from torch._dynamo.utils import counters
 
 from gaudi_runtime.contract.config import EngineConfig, ExecutionMode
+from gaudi_runtime.engine_protocol.engine import GRAPH_MODES, DeviceMemory
 from gaudi_runtime.engines.host_cpu import threads
-from gaudi_runtime.engines.protocol import GRAPH_MODES, DeviceMemory
 from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, DeviceUnavailable
 from gaudi_runtime.process.cgroup import usable_cores
 

@@ -11,7 +11,7 @@ import torch
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import CompileBackend, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import (
+from gaudi_runtime.engine_protocol.engine import (
     DeviceMemory,
     EngineLoad,
     GenerationChunk,

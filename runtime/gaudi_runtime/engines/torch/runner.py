@@ -12,7 +12,7 @@ from gaudi_runtime.buckets.bucket import Bucket, most_context_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import GRAPH_MODES, DeviceMemory, Progress, SamplingParams
+from gaudi_runtime.engine_protocol.engine import GRAPH_MODES, DeviceMemory, Progress, SamplingParams
 from gaudi_runtime.engines.torch import sampler
 from gaudi_runtime.engines.torch.buffers import Geometry, KVCache, buffer_bytes, empty_cache, padding_block
 from gaudi_runtime.engines.torch.checkpoint import (

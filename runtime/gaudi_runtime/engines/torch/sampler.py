@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gaudi_runtime.engines.protocol import SamplingParams
+from gaudi_runtime.engine_protocol.engine import SamplingParams
 
 # What a float32 holds exactly.
 DRAW_BITS = 24

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import SamplingParams
+from gaudi_runtime.engine_protocol.engine import SamplingParams
 from gaudi_runtime.engines.torch.block_manager import BlockManager
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.engines.protocol import EngineLoad, GenerationChunk, SamplingParams
+from gaudi_runtime.engine_protocol.engine import EngineLoad, GenerationChunk, SamplingParams
 from gaudi_runtime.engines.torch.block_manager import BlockManager
 from gaudi_runtime.engines.torch.runner import DeviceThread, ModelRunner
 from gaudi_runtime.engines.torch.scheduler import Batch, Scheduler, Sequence

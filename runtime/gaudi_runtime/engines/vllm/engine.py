@@ -22,8 +22,9 @@ from starlette.types import ASGIApp
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
+from gaudi_runtime.engine_protocol.engine import DeviceMemory, EngineLoad, Progress, RecipeKey
+from gaudi_runtime.engine_protocol.group import Meeting, Others
 from gaudi_runtime.engines.host_cpu import threads
-from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Meeting, Others, Progress, RecipeKey
 from gaudi_runtime.engines.vllm.greedy import refuse_sampling
 from gaudi_runtime.engines.vllm.launch import Build, engine_arguments, launch, meeting_arguments, tell_own_address
 from gaudi_runtime.engines.vllm.memory import CpuLedger, memory_of

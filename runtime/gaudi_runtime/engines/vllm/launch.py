@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
-from gaudi_runtime.engines.protocol import Meeting, Progress
+from gaudi_runtime.engine_protocol.engine import Progress
+from gaudi_runtime.engine_protocol.group import Meeting
 from gaudi_runtime.engines.vllm.memory import figures
 from gaudi_runtime.engines.vllm.release import parse_arguments
 from gaudi_runtime.engines.vllm.start_errors import read_failure, why_not_started

@@ -13,7 +13,7 @@ from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.catalog.models.config_json import parse_config
 from gaudi_runtime.catalog.models.ranks import Spread, Stage, stages
 from gaudi_runtime.contract.config import Dtype, EngineConfig, KvCacheDtype, RuntimeConfig
-from gaudi_runtime.engines.protocol import DeviceMemory
+from gaudi_runtime.engine_protocol.engine import DeviceMemory
 from gaudi_runtime.engines.vllm.ranks import least, most
 from gaudi_runtime.errors import ConfigError, ModelNotFound, PlanImpossible, UnsupportedModel
 from gaudi_runtime.units import plural, size

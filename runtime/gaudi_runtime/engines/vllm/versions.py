@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from gaudi_runtime.catalog.pairs import CPU_RELEASE, MEANING, RELEASES, Pair, pair_of, release_of, series
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.engines.recipe_key import kept_recipe_key
 from gaudi_runtime.errors import EngineUnsupported
 

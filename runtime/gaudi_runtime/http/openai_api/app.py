@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.protocol import TokenEngine
+from gaudi_runtime.engine_protocol.engine import TokenEngine
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.answer import (
     ChatFormat,

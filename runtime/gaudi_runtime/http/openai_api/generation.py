@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from gaudi_runtime.engines.protocol import GenerationChunk, SamplingParams, TokenEngine
+from gaudi_runtime.engine_protocol.engine import GenerationChunk, SamplingParams, TokenEngine
 from gaudi_runtime.http.metrics import RequestMetrics
 
 Piece = tuple[int, GenerationChunk]

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
-from gaudi_runtime.engines.protocol import SamplingParams
+from gaudi_runtime.engine_protocol.engine import SamplingParams
 from gaudi_runtime.http.openai_api.errors import InvalidRequest
 
 T = TypeVar("T", bound=BaseModel)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from gaudi_runtime.engines.protocol import ChatTokenizer
+from gaudi_runtime.engine_protocol.engine import ChatTokenizer
 from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded
 
 TOKENIZING_SECONDS = 30.0

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gaudi_runtime.contract.base import Wire
-from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Update, line
+from gaudi_runtime.engine_protocol.messages import MOST_LINE_BYTES, Hello, Order, Update, line
 from gaudi_runtime.group.peers import Pace
 
 HOST = "127.0.0.1"

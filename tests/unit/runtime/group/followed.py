@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.protocol import PodPart, Progress, Rank
+from gaudi_runtime.engine_protocol.engine import Progress
+from gaudi_runtime.engine_protocol.group import PodPart, Rank
+from gaudi_runtime.engine_protocol.messages import Verb
 from gaudi_runtime.group.follow import follow
-from gaudi_runtime.group.messages import Verb
 from gaudi_runtime.group.peers import Pace
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.signals import Signals

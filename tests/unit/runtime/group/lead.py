@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
-from gaudi_runtime.group.messages import Hello
+from gaudi_runtime.engine_protocol.messages import Hello
 from gaudi_runtime.group.peers import Pace, Peers
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.signals import Signals

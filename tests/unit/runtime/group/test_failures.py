@@ -2,8 +2,8 @@
 
 import pytest
 
+from gaudi_runtime.engine_protocol.messages import Update, Verb, failure_of, raise_first_failure
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ModelNotFound, RankFailed
-from gaudi_runtime.group.messages import Update, Verb, failure_of, raise_first_failure
 
 
 def done(answer: object = None, error: Exception | None = None) -> Update:

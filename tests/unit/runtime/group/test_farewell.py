@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 from contextlib import AsyncExitStack
 
-from gaudi_runtime.group.messages import Order, Update
+from gaudi_runtime.engine_protocol.messages import Order, Update
 from gaudi_runtime.group.peers import Pace
 from tests.unit.runtime.group.ends import PATIENT, QUICK, End
 from tests.unit.runtime.group.lead import Lead

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from gaudi_runtime.engine_protocol.messages import Hello, Order, Update, Verb, config_digest
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.follow import follow
-from gaudi_runtime.group.messages import Hello, Order, Update, Verb, config_digest
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.report.report_board import ReportBoard

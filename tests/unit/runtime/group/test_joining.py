@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from gaudi_runtime.engine_protocol.messages import Hello, Update, line
 from gaudi_runtime.errors import PortUnavailable
-from gaudi_runtime.group.messages import Hello, Update, line
 from tests.unit.runtime.group.ends import PATIENT, QUICK, rank_by_hand
 from tests.unit.runtime.group.lead import DIGEST, Lead, group
 

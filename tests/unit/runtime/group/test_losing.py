@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from gaudi_runtime.engine_protocol.messages import Order, Update, Verb
 from gaudi_runtime.errors import EngineLost
-from gaudi_runtime.group.messages import Order, Update, Verb
 from tests.unit.runtime.group.ends import PATIENT, QUICK, End
 from tests.unit.runtime.group.lead import Lead, group
 

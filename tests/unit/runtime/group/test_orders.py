@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from gaudi_runtime.group.messages import Order, Update, Verb
+from gaudi_runtime.engine_protocol.messages import Order, Update, Verb
 from tests.unit.runtime.group.ends import PATIENT, QUICK
 from tests.unit.runtime.group.lead import Lead, group
 

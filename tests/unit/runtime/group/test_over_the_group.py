@@ -6,10 +6,10 @@ from typing import cast
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase
-from gaudi_runtime.engines.protocol import OwnMemory
+from gaudi_runtime.engine_protocol.engine import OwnMemory
+from gaudi_runtime.engine_protocol.messages import Hello, Update, config_digest
 from gaudi_runtime.engines.select import select_engine, select_rank
 from gaudi_runtime.group.follow import follow
-from gaudi_runtime.group.messages import Hello, Update, config_digest
 from gaudi_runtime.group.peers import over_the_group
 from gaudi_runtime.group.topology import ALONE, Topology
 from gaudi_runtime.process.signals import Signals

@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from gaudi_runtime.engine_protocol.messages import Order, Update, Verb, failure_of
 from gaudi_runtime.errors import EngineLost, ModelNotFound, RankFailed
-from gaudi_runtime.group.messages import Order, Update, Verb, failure_of
 from gaudi_runtime.process.worker import in_worker_thread
 from tests.unit.runtime.group.ends import HOST, QUICK, End
 from tests.unit.runtime.group.lead import Lead, group

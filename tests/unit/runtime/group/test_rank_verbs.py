@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.contract.report import Phase
-from gaudi_runtime.engines.protocol import Meeting, Progress, Rank
+from gaudi_runtime.engine_protocol.engine import Progress
+from gaudi_runtime.engine_protocol.group import Meeting, Rank
+from gaudi_runtime.engine_protocol.messages import Order, Update, Verb
 from gaudi_runtime.errors import EngineLost, ModelNotFound
 from gaudi_runtime.group.follow import do
-from gaudi_runtime.group.messages import Order, Update, Verb
 from gaudi_runtime.process.worker import in_worker_thread
 from tests.unit.runtime.group.ends import PATIENT, QUICK
 from tests.unit.runtime.group.followed import IDLE, Followed, Scripted, followed

@@ -11,7 +11,7 @@ import pytest
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import AdapterConfig, ExecutionMode, KvCacheDtype, RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import Engine, SamplingParams
+from gaudi_runtime.engine_protocol.engine import Engine, SamplingParams
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, ModelUnreadable, PlanImpossible

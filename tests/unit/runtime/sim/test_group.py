@@ -1,6 +1,6 @@
 """The answers of all ranks as one."""
 
-from gaudi_runtime.engines.protocol import DeviceMemory
+from gaudi_runtime.engine_protocol.engine import DeviceMemory
 from gaudi_runtime.engines.sim.group import least_memory, most
 
 

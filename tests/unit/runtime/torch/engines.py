@@ -15,7 +15,7 @@ from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 from gaudi_runtime.contract.config import EngineConfig, EngineName, ExecutionMode, ModelConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import GenerationChunk, SamplingParams
+from gaudi_runtime.engine_protocol.engine import GenerationChunk, SamplingParams
 from gaudi_runtime.engines.torch.engine import TorchEngine
 from gaudi_runtime.engines.torch.graphs import GraphTable
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from gaudi_runtime.engines.protocol import SamplingParams
+from gaudi_runtime.engine_protocol.engine import SamplingParams
 from gaudi_runtime.engines.torch.sampler import choice, choose, draw
 
 CPU = torch.device("cpu")

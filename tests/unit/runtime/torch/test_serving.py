@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import SamplingParams
+from gaudi_runtime.engine_protocol.engine import SamplingParams
 from gaudi_runtime.engines.torch.engine import TorchEngine
 from gaudi_runtime.errors import PlanImpossible
 from tests.unit.runtime.torch.conftest import Reference

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from gaudi_runtime.engines.protocol import Meeting
+from gaudi_runtime.engine_protocol.group import Meeting
 from gaudi_runtime.engines.vllm import launch as launching
 from gaudi_runtime.engines.vllm.launch import HOST_VARIABLE, launch, meeting_arguments, tell_own_address
 from gaudi_runtime.errors import RankFailed

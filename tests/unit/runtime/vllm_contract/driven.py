@@ -7,7 +7,7 @@ from typing import Any
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket, WarmupReport
-from gaudi_runtime.engines.protocol import DeviceMemory, Progress
+from gaudi_runtime.engine_protocol.engine import DeviceMemory, Progress
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.warmup.estimate import StepKind
 from gaudi_runtime.warmup.journal import Journal, journal_name
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.warmup.estimate import StepKind
 from gaudi_runtime.warmup.journal import JournalUnusable, Recipes, header, journal_name, line, parse, text_of
 

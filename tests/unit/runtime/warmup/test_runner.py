@@ -10,7 +10,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import RangeSettings
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, MAX_SKIPPED, BucketPhase, WarmupReport
-from gaudi_runtime.engines.protocol import Progress, SamplingParams
+from gaudi_runtime.engine_protocol.engine import Progress, SamplingParams
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.process.signals import Stopped

@@ -16,7 +16,7 @@ from typing import Any
 
 from gaudi_runtime.catalog.pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.engines.protocol import GRAPH_MODES
+from gaudi_runtime.engine_protocol.engine import GRAPH_MODES
 from gaudi_runtime.engines.vllm.workers.compile_times import Compiled, Compiles
 from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
 from gaudi_runtime.knobs.speculation import NGRAM, why_refused

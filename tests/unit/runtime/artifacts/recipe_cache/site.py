@@ -10,7 +10,7 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
 from gaudi_runtime.artifacts.recipe_cache.revisions import User, mark_name
 from gaudi_runtime.contract.config import RecipeStore, RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import SharedRecipesReport, WarmupReport
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 from tests.unit.runtime.configs import sim_config

@@ -12,7 +12,7 @@ from gaudi_runtime.artifacts.recipe_cache.entry import CHUNK_BYTES, Alive, Entry
 from gaudi_runtime.artifacts.recipe_cache.manifest import MAX_MANIFEST_BYTES, EntryUnusable, Manifest
 from gaudi_runtime.contract.config import SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 from tests.unit.runtime.configs import sim_config

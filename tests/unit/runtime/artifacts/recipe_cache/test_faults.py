@@ -18,7 +18,7 @@ from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.recipe_cache.entry import Entry
 from gaudi_runtime.contract.config import SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import sim_config
 
@@ -29,7 +29,7 @@ LARGE = bytes(range(256)) * 4096
 SEEDER = """
 import json, sys
 from pathlib import Path
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.artifacts.recipe_cache.cache import _turn
 from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
 from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest

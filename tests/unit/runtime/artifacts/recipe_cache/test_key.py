@@ -20,8 +20,8 @@ from gaudi_runtime.contract.config import (
     QuantizationMethod,
     RuntimeConfig,
 )
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.engines.host_cpu import cpu_of
-from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.engines.recipe_key import HPU_CACHE, kept_recipe_key
 from gaudi_runtime.engines.vllm import versions
 

@@ -18,7 +18,7 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import (
 )
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.warmup.estimate import StepKind
 from gaudi_runtime.warmup.journal import Recipes
 

@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gaudi_runtime.engines.protocol import SamplingParams, TokenEngine
+from gaudi_runtime.engine_protocol.engine import SamplingParams, TokenEngine
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.generation import Choice, Generation, Usage
 from tests.unit.runtime.configs import sim_config

@@ -6,7 +6,7 @@ import openai
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from gaudi_runtime.engines.protocol import SamplingParams
+from gaudi_runtime.engine_protocol.engine import SamplingParams
 from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, Message
 from tests.unit.runtime.serving import Served
 

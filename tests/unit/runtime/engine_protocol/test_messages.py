@@ -3,7 +3,7 @@
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import ParallelismConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.group.messages import Order, Update, Verb, config_digest, line
+from gaudi_runtime.engine_protocol.messages import Order, Update, Verb, config_digest, line
 from tests.unit.runtime.configs import sim_config
 
 

@@ -7,10 +7,9 @@ The orchestrator owns order, budget, progress and stop; an engine only does what
 import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
@@ -19,7 +18,6 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.errors import EngineLost
-from gaudi_runtime.group.messages import Update, Verb
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.warmup.memory import Split
 
@@ -232,69 +230,3 @@ class PartsCanDie(Protocol):
 
     async def until_lost(self) -> EngineLost:
         """Returns when this engine can serve no more, with the sentence that says why."""
-
-
-class Meeting(NamedTuple):
-    """Where the processes of all pods of a replica meet: an address and a free port of the leader's pod."""
-
-    address: str
-    port: int
-
-
-class Others(Protocol):
-    """The other pods of the replica, as the engine of the leader's pod sees them. From any thread."""
-
-    def start(self, progress: Progress) -> Meeting:
-        """Wait until all are there and let each start its processes, which is not waited for."""
-
-    def raise_if_failed(self) -> None:
-        """Raises RankFailed with the reason of a pod that could not start its processes, EngineLost for one lost."""
-
-    def moves(self) -> int:
-        """Grows whenever something moves in one of them."""
-
-    def serve(self) -> None:
-        """Let them report that the replica serves; nothing is waited for."""
-
-    def gather(self, progress: Progress) -> None:
-        """Wait until all are there."""
-
-    def order(self, verb: Verb, *arguments: object) -> Mapping[int, Future[Update]]:
-        """Let all do one verb of an engine; their answers by rank."""
-
-
-class SpansPods(Protocol):
-    """An engine over several pods: it reaches its processes there itself, for all but their start, or orders verbs."""
-
-    def span(self, others: Others) -> None:
-        """Be one with processes of these pods. Called before `load`."""
-
-
-class Rank(Protocol):
-    """One rank, in another pod, of an engine whose pods do each verb together."""
-
-    def report_fields(self) -> Mapping[str, object]:
-        """As of an Engine."""
-
-    def recipe_key(self) -> RecipeKey | None:
-        """As of an Engine."""
-
-    def do(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
-        """The answer as plain data; it blocks. Raises what the engine raises."""
-
-
-@runtime_checkable
-class PodPart(PartsCanDie, Protocol):
-    """The processes in another pod of an engine that reaches them itself."""
-
-    def report_fields(self) -> Mapping[str, object]:
-        """As of an Engine."""
-
-    def recipe_key(self) -> RecipeKey | None:
-        """As of an Engine."""
-
-    def join(self, meeting: Meeting, progress: Progress) -> None:
-        """Start the processes, which meet those of the leader. Raises a RuntimeStartError."""
-
-    async def close(self) -> None:
-        """End them."""
