@@ -21,11 +21,11 @@ from gaudi_runtime.engine_protocol.engine import (
 from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.learning.advisor import question_of
+from gaudi_runtime.memory_split import Split, fill_cache, kv_blocks, split_memory
 from gaudi_runtime.process.host_memory import told
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import plural, size
-from gaudi_runtime.warmup.memory import Split, fill_cache, kv_blocks, split_memory
 from gaudi_runtime.warmup.progress import split_line
 from gaudi_runtime.warmup.runner import warm_up
 

@@ -18,8 +18,8 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.errors import EngineLost
+from gaudi_runtime.memory_split import Split
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
-from gaudi_runtime.warmup.memory import Split
 
 Progress = Callable[[], None]
 """Called by an engine whenever something moved (bytes loaded, a step done): the stall clock restarts."""

@@ -17,7 +17,7 @@ from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import MemoryForecast, PhaseForecast, Phases
-from gaudi_runtime.warmup.memory import graph_pool
+from gaudi_runtime.memory_split import graph_pool
 from gaudi_runtime.warmup.schedule import CaptureBudget, PhaseBudget
 
 MEASURED_DTYPE_BYTES = 2

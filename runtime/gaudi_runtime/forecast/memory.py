@@ -6,7 +6,7 @@ from gaudi_runtime.catalog.models.ranks import Stage, stages, workspace_bytes
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.result import MemoryForecast
-from gaudi_runtime.warmup.memory import Split, split_memory
+from gaudi_runtime.memory_split import Split, split_memory
 
 WORKSPACE_SOURCE = "formula of the manual (Memory); it says 498 MiB where log 000 logged 504 MiB"
 

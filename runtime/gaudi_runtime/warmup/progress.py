@@ -19,9 +19,9 @@ from gaudi_runtime.contract.report import (
     VisionBucket,
     VisionProgress,
 )
+from gaudi_runtime.memory_split import GraphPool, Split
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import size
-from gaudi_runtime.warmup.memory import GraphPool, Split
 
 log = logging.getLogger("gaudi_runtime.warmup")
 

@@ -15,12 +15,12 @@ from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeCo
 from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped, VisionBucket
 from gaudi_runtime.engine_protocol.engine import Engine, SeesImages
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
+from gaudi_runtime.memory_split import Split, graph_pool
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.warmup.cover_first import usable
 from gaudi_runtime.warmup.estimate import Estimate, Pace, Step, StepKind
 from gaudi_runtime.warmup.journal import Journal
-from gaudi_runtime.warmup.memory import Split, graph_pool
 from gaudi_runtime.warmup.progress import Progress, finished_line, graph_shares_line
 from gaudi_runtime.warmup.schedule import (
     MIN_BLOCKS,

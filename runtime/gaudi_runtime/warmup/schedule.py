@@ -25,9 +25,9 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase, Skipped
+from gaudi_runtime.memory_split import GraphPool
 from gaudi_runtime.units import size
 from gaudi_runtime.warmup.cover_first import cover_first
-from gaudi_runtime.warmup.memory import GraphPool
 
 Order = tuple[Bucket, ...]
 

@@ -42,10 +42,10 @@ from gaudi_runtime.errors import (
     ShapeRefused,
 )
 from gaudi_runtime.knobs.attention import fused_attention, why_impossible
+from gaudi_runtime.memory_split import Split
 from gaudi_runtime.process.cgroup import usable_cores
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
-from gaudi_runtime.warmup.memory import Split
 
 WORKERS_APART = "VLLM_ENABLE_V1_MULTIPROCESSING"
 ANSWER_SECONDS = 120.0

@@ -16,8 +16,8 @@ from gaudi_runtime.contract.config import Dtype, EngineConfig, KvCacheDtype, Run
 from gaudi_runtime.engine_protocol.engine import DeviceMemory
 from gaudi_runtime.engines.vllm.ranks import least, most
 from gaudi_runtime.errors import ConfigError, ModelNotFound, PlanImpossible, UnsupportedModel
+from gaudi_runtime.memory_split import OWN_BLOCKS, Split, fill_cache, split_memory
 from gaudi_runtime.units import plural, size
-from gaudi_runtime.warmup.memory import OWN_BLOCKS, Split, fill_cache, split_memory
 
 Answers = Sequence[dict[str, Any]]
 

@@ -11,8 +11,8 @@ from gaudi_runtime.engine_protocol.engine import DeviceMemory, Progress
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
+from gaudi_runtime.memory_split import split_memory
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.warmup.memory import split_memory
 from gaudi_runtime.warmup.runner import warm_up
 from tests.unit.runtime.vllm_contract.card import GIB, Card
 from tests.unit.runtime.vllm_contract.stand_in import KV_BLOCKS, bridge, plugin

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase, percent
-from gaudi_runtime.warmup.memory import GraphPool, graph_pool
+from gaudi_runtime.memory_split import GraphPool, graph_pool
 from gaudi_runtime.warmup.schedule import CaptureBudget, CaptureStep, TimeBudget
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE

@@ -2,8 +2,8 @@
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
+from gaudi_runtime.memory_split import GraphPool
 from gaudi_runtime.units import GIB
-from gaudi_runtime.warmup.memory import GraphPool
 from gaudi_runtime.warmup.progress import captured_line, finished_line, graph_shares_line, step_line, vision_line
 
 PROMPT = BucketPhase.PROMPT

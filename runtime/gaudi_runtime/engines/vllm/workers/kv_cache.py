@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_runtime.warmup.memory import OWN_BLOCKS
+from gaudi_runtime.memory_split import OWN_BLOCKS
 
 FULL_ATTENTION = frozenset({"FullAttentionSpec", "MLAAttentionSpec"})
 """vLLM's names for the specs of layers that keep the whole sequence."""

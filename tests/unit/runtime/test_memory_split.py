@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.catalog.models.ranks import block_bytes, latent_block_bytes
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.warmup.memory import graph_pool, kv_blocks, split_memory
+from gaudi_runtime.memory_split import graph_pool, kv_blocks, split_memory
 
 GIB = 2**30
 SHARE = st.floats(0, 1)
