@@ -9,8 +9,6 @@ from typing import cast
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.sources.fetch import with_model_here
 from gaudi_runtime.buckets.bucket import DeviceBlocks
-from gaudi_runtime.buckets.optimal.strategy import learned_padding
-from gaudi_runtime.buckets.planner import plan_of_device
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import MemorySplit, Phase
 from gaudi_runtime.engine_protocol.engine import (
@@ -22,6 +20,8 @@ from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.learning.advisor import question_of
 from gaudi_runtime.memory_split import Split, fill_cache, kv_blocks, split_memory
+from gaudi_runtime.planning.optimal.strategy import learned_padding
+from gaudi_runtime.planning.planner import plan_of_device
 from gaudi_runtime.process.host_memory import told
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from gaudi_operator.cli.plan.question import PlanQuestion, parse, read_question
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.coverage import uncovered
-from gaudi_runtime.buckets.optimal.cost import score, typical_cost, warmup_seconds
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.coverage import uncovered
+from gaudi_runtime.planning.optimal.cost import score, typical_cost, warmup_seconds
+from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.batching import traffic_of
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.trace import Request, in_order, read_trace

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from gaudi_operator.api.v1alpha1.scaling import Canary
 from gaudi_operator.cli.plan.question import PlanQuestion, parse, read_question
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.optimal.strategy import learned_padding
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase
+from gaudi_runtime.planning.optimal.strategy import learned_padding
+from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.batching import traffic_of
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.trace import Request

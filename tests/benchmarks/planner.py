@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.optimal.cost import typical_cost
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
     DecodeRanges,
@@ -25,6 +23,8 @@ from gaudi_runtime.contract.bucketing import (
     Strategy,
 )
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.optimal.cost import typical_cost
+from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.padding import Padding
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 from tests.benchmarks.figures import Figure, table

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from functools import cache
 
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.optimal.cost import one_graph, score, token_cost
-from gaudi_runtime.buckets.optimal.optimizer import Optimizer
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.optimal.cost import one_graph, score, token_cost
+from gaudi_runtime.planning.optimal.optimizer import Optimizer
+from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.batching import traffic_of
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.trace import in_order, read_trace

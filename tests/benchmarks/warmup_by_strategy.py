@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from examples.make_tiny_checkpoint import make_checkpoint
-from gaudi_runtime.buckets.optimal.cost import typical_cost
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.torch.engine import TorchEngine
+from gaudi_runtime.planning.optimal.cost import typical_cost
+from gaudi_runtime.planning.planner import make_plan
 from tests.unit.runtime.torch.engines import bursts, collect, greedy, start, torch_config
 
 LIMITS: dict[str, Any] = {

@@ -17,12 +17,12 @@ import yaml
 from gaudi_operator.cli.cluster import FIELD_MANAGER
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.optimal.strategy import learned_padding
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucket_table import BucketRow, BucketState
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import CONFIG_PATH
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, PlanAdvice, PlanCost, Served
+from gaudi_runtime.planning.optimal.strategy import learned_padding
+from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by, summary
 from localcluster import ControlPlane, build
 from tests.builders import gaudi_inference

@@ -40,6 +40,7 @@ ROOMS = {
     "operator/gaudi_operator/shell/writing/apply.py": SHELL,
     "operator/gaudi_operator/shell/lease.py": SHELL,
     "runtime/gaudi_runtime/buckets": ("tests/unit/runtime/buckets",),
+    "runtime/gaudi_runtime/planning": ("tests/unit/runtime/planning",),
     "runtime/gaudi_runtime/artifacts/sources": ("tests/unit/runtime/artifacts/sources",),
     "runtime/gaudi_runtime/artifacts/recipe_cache": ("tests/unit/runtime/artifacts/recipe_cache",),
     "runtime/gaudi_runtime/group": ("tests/unit/runtime/group",),

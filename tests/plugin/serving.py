@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.planner import make_plan
 from tests.plugin.engine import Facts, Run, shape
 
 PROMPTS = [[(7 * row + 3 * at) % 500 for at in range(length)] for row, length in enumerate((90, 300, 17, 400, 128, 3))]

@@ -13,11 +13,11 @@ from unittest import mock
 import pytest
 
 from gaudi_runtime.buckets.bucket import DeviceBlocks, clamp_blocks, most_context_of, most_decode_blocks
-from gaudi_runtime.buckets.planner import plan_of_device
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.knobs.render import render
+from gaudi_runtime.planning.planner import plan_of_device
 from tests.plugin.cases import QUICK, configured
 from tests.plugin.engine import forked
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.planner import make_plan
 from tests.plugin.cases import COMPILE, GRAPHS, Case, configured, in_matrix
 from tests.plugin.engine import Facts, Run, forked, in_own_process, shape
 from tests.plugin.serving import planned, worst_gap

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, meets
 from gaudi_runtime.engines.vllm.watch import Pace
+from gaudi_runtime.planning.planner import make_plan
 from tests.plugin.apart import answer, counted, ranks, with_processes
 from tests.plugin.cases import DEFAULT, configured
 from tests.plugin.engine import Facts, Run, forked

@@ -1,11 +1,5 @@
-"""Which shapes a server prepares: pure values and arithmetic (docs/internals/bucketing.md).
+"""The shapes of a server: pure values, which every other folder may use.
 
-planner      a policy, limits and KV blocks -> BucketPlan: combinations of values, sifted by rules; or a bucket_file
-kept_plans   the plans that were made last, for callers that ask for the same plan again
-ranges       the ranges of a strategy, what users override, and the values of each dimension
-optimal/     the buckets that pad a known traffic least
-speculative  the decode buckets of steps that verify drafts
-bucket       Bucket and BucketPlan, and the lookup of the one that a batch is padded to
-coverage     which batches have no bucket
-old_releases plans of Gaudi software 1.22 and of unified attention, and bare limits
+bucket          Bucket and BucketPlan, and the lookup of the one that a batch is padded to
+attention_bias  the prompt buckets whose attention a card cannot compute
 """

@@ -7,13 +7,13 @@ forecast fits, then bisected: the answer fits, and one step less does not.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gaudi_runtime.buckets.planner import candidates
 from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import KvCacheDtype
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import Forecast, Thresholds, fits, reachable
+from gaudi_runtime.planning.planner import candidates
 from gaudi_runtime.units import GIB
 
 MOST_CHANGES = 3

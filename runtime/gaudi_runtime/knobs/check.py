@@ -2,7 +2,7 @@
 
 Entries of engine.settings that are refused (Refusals), engine.extraArgs (Further arguments), names that are in no row,
 and settings that are right and have no effect (Warnings). What the bucket strategies ignore of their ranges,
-buckets/ranges.py says.
+planning/ranges.py says.
 """
 
 import re

@@ -4,13 +4,13 @@
 """
 
 from gaudi_runtime.buckets.bucket import BucketPlan, DeviceBlocks
-from gaudi_runtime.buckets.optimal.cost import Score, score, typical_cost
-from gaudi_runtime.buckets.optimal.fewest import TOLERANCE
-from gaudi_runtime.buckets.planner import plan_of_device
 from gaudi_runtime.contract.base import Wire
 from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase, PlanAdvice, PlanCost
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.planning.optimal.cost import Score, score, typical_cost
+from gaudi_runtime.planning.optimal.fewest import TOLERANCE
+from gaudi_runtime.planning.planner import plan_of_device
 from gaudi_runtime.traffic.histogram import Traffic, read_traffic, write_traffic
 from gaudi_runtime.warmup.estimate import Pace
 

@@ -19,9 +19,9 @@ from math import ceil
 from operator import attrgetter
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, context_room, most_context_of, most_decode_blocks
-from gaudi_runtime.buckets.optimal.cost import typical_cost
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.optimal.cost import typical_cost
 from gaudi_runtime.warmup.covering import covering_set
 
 Key = tuple[BucketPhase, Bucket]
@@ -75,7 +75,7 @@ def _needs(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int)
         return needs
     rows = {size: list(row) for size, row in groupby(plan.decode, key=attrgetter("batch_size"))}
     if limits.contiguous_paged_attention:
-        # The batch size is looked up first, and its buckets must then hold the highest block (buckets/coverage.py).
+        # The batch size is looked up first, and its buckets must then hold the highest block (planning/coverage.py).
         tops = [max(row, key=attrgetter("num_blocks")) for row in rows.values()]
         for at, row in enumerate(rows.values()):
             needs.update({each: [tops[at]] for each in row if each is not tops[at]})

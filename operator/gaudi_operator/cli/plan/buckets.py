@@ -12,10 +12,10 @@ from gaudi_operator.cli.plan.options import Heat
 from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.old_releases import UnifiedBucket, plan_unified
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.planning.old_releases import UnifiedBucket, plan_unified
 from gaudi_runtime.units import plural
 
 Shape = tuple[int, int, int]

@@ -13,13 +13,13 @@ from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.plot import Point, plot
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.optimal.cost import one_graph
-from gaudi_runtime.buckets.optimal.optimizer import BOTH, Optimizer
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.optimal.cost import one_graph
+from gaudi_runtime.planning.optimal.optimizer import BOTH, Optimizer
+from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.units import GIB
 

@@ -10,14 +10,14 @@ from itertools import islice
 from operator import le
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.coverage import PhaseCoverage, Uncovered, uncovered
-from gaudi_runtime.buckets.optimal.cost import Cost, Score, graph_bytes, score, typical_cost, warmup_seconds
-from gaudi_runtime.buckets.optimal.fewest import together
-from gaudi_runtime.buckets.optimal.optimizer import BOTH
-from gaudi_runtime.buckets.optimal.prior import prior
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.coverage import PhaseCoverage, Uncovered, uncovered
+from gaudi_runtime.planning.optimal.cost import Cost, Score, graph_bytes, score, typical_cost, warmup_seconds
+from gaudi_runtime.planning.optimal.fewest import together
+from gaudi_runtime.planning.optimal.optimizer import BOTH
+from gaudi_runtime.planning.optimal.prior import prior
 from gaudi_runtime.traffic.histogram import Traffic, read_traffic
 
 LAST_GRAPHS = 10

@@ -12,13 +12,13 @@ from pydantic.alias_generators import to_camel
 
 from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.verdict import Foreseen
-from gaudi_runtime.buckets.coverage import PhaseCoverage
 from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.catalog.pairs import PAIRS, RELEASES
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.result import PhaseForecast
 from gaudi_runtime.knobs.render import render
+from gaudi_runtime.planning.coverage import PhaseCoverage
 from gaudi_runtime.units import plural
 
 if TYPE_CHECKING:

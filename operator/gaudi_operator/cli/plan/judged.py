@@ -8,14 +8,14 @@ from gaudi_operator.cli.plan.comparison import candidate_plans, graphs_unmeasure
 from gaudi_operator.cli.plan.output import stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.optimal.cost import Cost, Score, graph_bytes, one_graph, score, warmup_seconds
-from gaudi_runtime.buckets.optimal.fewest import Rival, fewest
-from gaudi_runtime.buckets.optimal.optimizer import BOTH, Chosen, Optimizer
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.planning.optimal.cost import Cost, Score, graph_bytes, one_graph, score, warmup_seconds
+from gaudi_runtime.planning.optimal.fewest import Rival, fewest
+from gaudi_runtime.planning.optimal.optimizer import BOTH, Chosen, Optimizer
+from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 
 DIGITS = 4

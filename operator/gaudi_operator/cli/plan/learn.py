@@ -14,13 +14,13 @@ from gaudi_operator.cli.plan.options import Form
 from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.optimal.cost import Score, score, typical_cost
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.learning.comparison import learned_policy
+from gaudi_runtime.planning.optimal.cost import Score, score, typical_cost
+from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 from pydantic import ValidationError
 
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.coverage import uncovered
-from gaudi_runtime.buckets.old_releases import plan_1_22, read_bare_limits
-from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.buckets.ranges import ignored_settings
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.planning.coverage import uncovered
+from gaudi_runtime.planning.old_releases import plan_1_22, read_bare_limits
+from gaudi_runtime.planning.planner import make_plan
+from gaudi_runtime.planning.ranges import ignored_settings
 from gaudi_runtime.units import quoted
 
 if TYPE_CHECKING:

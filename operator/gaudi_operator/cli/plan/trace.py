@@ -13,11 +13,11 @@ from gaudi_operator.cli.plan.judged import Budget, budget_warnings, compare_on_t
 from gaudi_operator.cli.plan.options import CostModel
 from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
-from gaudi_runtime.buckets.coverage import uncovered
-from gaudi_runtime.buckets.optimal.cost import Cost, roofline_of, token_cost, typical_cost
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import ConfigError, PlanImpossible, TraceUnreadable
 from gaudi_runtime.forecast.inputs import spread_of
+from gaudi_runtime.planning.coverage import uncovered
+from gaudi_runtime.planning.optimal.cost import Cost, roofline_of, token_cost, typical_cost
 from gaudi_runtime.traffic.batching import Pace, traffic_of
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.trace import ColumnNames, Request, count_requests, first_half, in_order, read_trace

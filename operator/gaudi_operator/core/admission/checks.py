@@ -36,11 +36,11 @@ from gaudi_operator.core.rendering.runtime_config import (
 from gaudi_operator.core.rendering.volumes import shared_memory
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_runtime.buckets.ranges import ignored_settings
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Checks, PlanImpossible, Problem
 from gaudi_runtime.knobs.check import ignored_knobs, wrong_arguments, wrong_settings, wrong_variables
+from gaudi_runtime.planning.ranges import ignored_settings
 from gaudi_runtime.units import plural
 
 

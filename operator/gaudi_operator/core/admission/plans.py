@@ -13,9 +13,9 @@ from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_lim
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.attention_bias import FusedAttention, largest_unindexable
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.kept_plans import kept_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.knobs.attention import fused_attention
+from gaudi_runtime.planning.kept_plans import kept_plan
 
 LEAST_BYTES_PER_INPUT = 4
 """Of a graph: one token id per input position, and nothing else."""

@@ -24,8 +24,6 @@ from gaudi_operator.core.rendering.runtime_config import (
     runtime_config,
 )
 from gaudi_operator.core.resource import Inference
-from gaudi_runtime.buckets.coverage import Uncovered, uncovered
-from gaudi_runtime.buckets.kept_plans import kept_plan
 from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy
@@ -35,6 +33,8 @@ from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
 from gaudi_runtime.forecast.result import Reason, gate_sentence
 from gaudi_runtime.knobs.speculation import speculation
+from gaudi_runtime.planning.coverage import Uncovered, uncovered
+from gaudi_runtime.planning.kept_plans import kept_plan
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from gaudi_operator.core.answers import PlanTooExpensive, Question
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.buckets.bucket import Bucket, weight
-from gaudi_runtime.buckets.kept_plans import kept_plan
-from gaudi_runtime.buckets.optimal.cost import warmup_seconds
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase, MemorySplit, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.kept_plans import kept_plan
+from gaudi_runtime.planning.optimal.cost import warmup_seconds
 from gaudi_runtime.units import size
 
 MOST_MISSES = 200

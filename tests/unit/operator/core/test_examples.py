@@ -13,9 +13,9 @@ from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.review import doubt, estimated_violation, hints
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
-from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY
 from gaudi_runtime.knobs.render import Rendered, render
+from gaudi_runtime.planning.coverage import uncovered
 from tests.builders import merged
 from tests.examples import EXAMPLES, FOLDER, Manifest, completed, fragments, manifests
 from tests.unit.operator.core.resources import DEFAULTS

@@ -20,10 +20,10 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import (
 )
 from gaudi_runtime.artifacts.sources.weights import INDEX_FILE, check_weights
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.bucket_file import read_bucket_file
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, BucketPhase, ColdShape, Phase, RuntimeFailure, WarmupReport
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable, PlanImpossible
+from gaudi_runtime.planning.bucket_file import read_bucket_file
 from gaudi_runtime.traffic.histogram import read_traffic
 from gaudi_runtime.warmup.estimate import StepKind
 from gaudi_runtime.warmup.journal import Recipes

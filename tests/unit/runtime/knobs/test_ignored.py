@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.buckets.ranges import ignored_settings
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.knobs.check import ignored_knobs
 from gaudi_runtime.knobs.table import Home, Knob, knobs
+from gaudi_runtime.planning.ranges import ignored_settings
 from tests.unit.runtime.knobs.configs import vllm_config
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gaudi_runtime.buckets.planner import plan_of_device
 from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import PlanAdvice
 from gaudi_runtime.learning.comparison import Question, advise, is_comparable, learned_policy
+from gaudi_runtime.planning.planner import plan_of_device
 from gaudi_runtime.traffic.histogram import read_traffic
 from tests.unit.runtime.learning.questions import BLOCKS, BUCKET_SECONDS, LIMITS, TRAFFIC, question
 

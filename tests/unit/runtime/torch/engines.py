@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 from gaudi_runtime.contract.config import EngineConfig, EngineName, ExecutionMode, ModelConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engine_protocol.engine import GenerationChunk, SamplingParams
 from gaudi_runtime.engines.torch.engine import TorchEngine
 from gaudi_runtime.engines.torch.graphs import GraphTable
+from gaudi_runtime.planning.planner import make_plan
 
 MIB = 1024**2
 EAGER = {"execution_mode": ExecutionMode.EAGER}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
+from gaudi_runtime.planning.planner import make_plan
 from tests.unit.runtime.torch.engines import bursts, collect, greedy, recorded, start, torch_config
 
 

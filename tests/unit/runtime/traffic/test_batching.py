@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.optimal.space import DecodeSpace
 from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.planning.optimal.space import DecodeSpace
 from gaudi_runtime.traffic.batching import Pace, decode_steps
 from gaudi_runtime.traffic.histogram import Weights
 from gaudi_runtime.traffic.trace import Request

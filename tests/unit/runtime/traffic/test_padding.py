@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.optimal.cost import typical_cost
-from gaudi_runtime.buckets.optimal.strategy import learned_padding
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Requests
 from gaudi_runtime.http.metrics import ServingNews
+from gaudi_runtime.planning.optimal.cost import typical_cost
+from gaudi_runtime.planning.optimal.strategy import learned_padding
+from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by, summary

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.engines.vllm.workers.speculative import NO_MATCH, even_drafts
+from gaudi_runtime.planning.planner import make_plan
 from tests.unit.runtime.vllm_contract.card import Card
 from tests.unit.runtime.vllm_contract.driven import plain
 from tests.unit.runtime.vllm_contract.stand_in import KV_BLOCKS, bridge, plugin

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, most_context_of, most_decode_blocks
-from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.buckets.speculative import with_verify_steps
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.planner import make_plan
+from gaudi_runtime.planning.speculative import with_verify_steps
 from gaudi_runtime.warmup import cover_first as module
 from gaudi_runtime.warmup.cover_first import cover_first, usable
 

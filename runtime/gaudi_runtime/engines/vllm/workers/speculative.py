@@ -2,7 +2,7 @@
 
 The plugin warms up decode batches of one token a sequence alone. A step that verifies drafts has the same shape, but
 numbers of another kind in it, for which torch.compile makes code of its own, and the check of the drafts comes after it
-(buckets/speculative.py). So each bucket is run in every way in which it can be met.
+(planning/speculative.py). So each bucket is run in every way in which it can be met.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

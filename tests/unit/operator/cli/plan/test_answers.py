@@ -9,7 +9,7 @@ import pytest
 from gaudi_runtime.buckets.bucket import Rule
 from tests.builders import merged
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan
-from tests.unit.runtime.buckets.vectors import VECTORS, digest
+from tests.unit.runtime.planning.vectors import VECTORS, digest
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"])
@@ -53,7 +53,7 @@ def test_call_with_bare_limits_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], input=json.dumps(BARE), capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert "gaudi_runtime.buckets.planner" in loaded
+    assert "gaudi_runtime.planning.planner" in loaded
     heavy = {"rich", "yaml", "kubernetes", "torch", "numpy", "gaudi_operator.api", "gaudi_runtime.forecast"}
     others = {f"gaudi_operator.cli.plan.{topic}" for topic in ("comparison", "diff", "forecast", "learn", "trace")}
     assert loaded & (heavy | others) == set()

@@ -70,7 +70,7 @@ BAD_LINES = (
     "(1, [n for n in range(9)], 0)",
     "(" * 3000,
 )
-"""What is said of each, tests/unit/runtime/buckets/test_bucket_file.py pins."""
+"""What is said of each, tests/unit/runtime/planning/test_bucket_file.py pins."""
 
 
 @pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: line[:40])

@@ -8,10 +8,10 @@ import pytest
 
 from gaudi_operator.cli.plan.figures import Expected, expected_traffic, figures_of, worth_of_last_graphs
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.optimal.cost import score, token_cost, typical_cost
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.optimal.cost import score, token_cost, typical_cost
+from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 
 PROMPT, DECODE = BucketPhase

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_operator.cli.plan.verdict import Verdict
-from gaudi_runtime.buckets import planner
 from gaudi_runtime.buckets.bucket import BucketPlan, DeviceBlocks
-from gaudi_runtime.buckets.planner import plan_of_ranges
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.planning import planner
+from gaudi_runtime.planning.planner import plan_of_ranges
 from tests.builders import merged
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 

@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from gaudi_operator.cli.plan.heat import MISS, Cell, HeatMap, byte_text, bytes_map, count_text, padding_map
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.planner import make_plan
 
 LIMITS = Limits(max_model_len=4096, max_num_seqs=16, max_num_prefill_seqs=4, max_num_batched_tokens=4096)
 PLAN = make_plan(BucketPolicy(), LIMITS, 3000)

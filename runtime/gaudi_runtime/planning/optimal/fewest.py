@@ -1,0 +1,100 @@
+"""How many graphs: the fewest that pad no kind of traffic more than strategy exponential does."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, Finder
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.optimal.cost import Cost
+from gaudi_runtime.planning.optimal.exchange import Buckets
+from gaudi_runtime.planning.optimal.optimizer import Chosen, Optimizer
+from gaudi_runtime.planning.optimal.prior import Kind
+from gaudi_runtime.traffic.histogram import Traffic
+
+TOLERANCE = 0.005
+"""Share by which the padded compute of a kind may be above the rival's: less than the model of the cost can tell."""
+
+LEAST_PADDING = 0.01
+"""Padding of the rival, as a share, below which all kinds get the same weight."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """The plan to compare with, the limits it was made for, and what a batch costs."""
+
+    plan: BucketPlan
+    limits: Limits
+    cost: Cost
+
+    def compute(self, phase: BucketPhase, kind: Kind) -> float:
+        """Padded compute of a kind of traffic with the rival's plan."""
+        return sum(weight * self.cost(phase, self._bucket(phase, shape)) for shape, weight in kind.weights.items())
+
+    def _bucket(self, phase: BucketPhase, shape: Bucket) -> Bucket:
+        # The plans of the plugin may have gaps; a batch in one is padded all the same.
+        return self.plan.find(phase, *shape) or self.plan.fallback(phase, self.limits, *shape)
+
+
+def fewest(phase: BucketPhase, kinds: tuple[Kind, ...], kv_blocks: int, rival: Rival) -> Chosen:
+    """Return the fewest buckets of a phase that pad each kind of traffic as little as it asks.
+
+    At most as many as the rival has, unless the buckets that every admissible shape needs are more. Raises
+    PlanImpossible if there is no traffic.
+    """
+    computes = [rival.compute(phase, kind) for kind in kinds]
+
+    def is_enough(buckets: Buckets) -> bool:
+        return all(
+            _compute(phase, buckets, kind, rival.cost) <= compute * (kind.most + TOLERANCE)
+            for kind, compute in zip(kinds, computes, strict=True)
+        )
+
+    found = [
+        Optimizer(_of_phase(phase, weighted), rival.limits, kv_blocks, rival.cost).fewest(
+            phase, is_enough, len(rival.plan.of(phase))
+        )
+        for weighted in _weightings(phase, kinds, computes, rival.cost)
+    ]
+    # The search minimizes a sum over all kinds, and one of these sums usually leads to fewer graphs than the other.
+    return min(found, key=lambda each: (not is_enough(each.buckets[phase]), len(each.buckets[phase])))
+
+
+def _weightings(
+    phase: BucketPhase, kinds: tuple[Kind, ...], computes: list[float], cost: Cost
+) -> Iterable[tuple[Kind, ...]]:
+    """The kinds as they are, and those that the rival pads least with more weight, since they are hardest to match."""
+    yield kinds
+    if len(kinds) > 1:
+        real = (sum(weight * cost(phase, shape) for shape, weight in kind.weights.items()) for kind in kinds)
+        paddings = (max(compute / each - 1, LEAST_PADDING) for compute, each in zip(computes, real, strict=True))
+        yield tuple(
+            Kind(kind.name, {shape: weight / padding for shape, weight in kind.weights.items()}, kind.most)
+            for kind, padding in zip(kinds, paddings, strict=True)
+        )
+
+
+def together(kinds: Iterable[Kind]) -> dict[Bucket, float]:
+    """Return the traffic of all kinds."""
+    weights: dict[Bucket, float] = {}
+    for kind in kinds:
+        for shape, weight in kind.weights.items():
+            weights[shape] = weights.get(shape, 0.0) + weight
+    return weights
+
+
+def _of_phase(phase: BucketPhase, kinds: Iterable[Kind]) -> Traffic:
+    weights = together(kinds)
+    return Traffic(weights, {}) if phase is BucketPhase.PROMPT else Traffic({}, weights)
+
+
+def _compute(phase: BucketPhase, buckets: Buckets, kind: Kind, cost: Cost) -> float:
+    finder = Finder(buckets)
+    costs = [cost(phase, bucket) for bucket in buckets]
+    padded = 0.0
+    for shape, weight in kind.weights.items():
+        position = finder.first(*shape)
+        if position is None:
+            raise AssertionError(f"{tuple(shape)} has no bucket")
+        padded += weight * costs[position]
+    return padded

@@ -1,0 +1,267 @@
+"""The cheapest buckets within a budget, for one traffic (docs/internals/optimal.md)."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.optimal.cost import Cost, Price, one_graph, typical_cost
+from gaudi_runtime.planning.optimal.exchange import Buckets, bettered
+from gaudi_runtime.planning.optimal.ladder import cheapest_within
+from gaudi_runtime.planning.optimal.prior import Kind, prior
+from gaudi_runtime.planning.optimal.rows import Choice, Kept, Selection, Worth, all_of, check_rungs, choice_of
+from gaudi_runtime.planning.optimal.space import DecodeSpace, PromptSpace, Space, choose_axes, similar
+from gaudi_runtime.traffic.histogram import Traffic, Weights, total
+
+EPSILON = 1e-12
+BOTH = (BucketPhase.PROMPT, BucketPhase.DECODE)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A selection within the budget, and by how much one more graph would lower its cost (0: it would not)."""
+
+    selection: Selection
+    next_gain: float
+
+
+def fit(choice: Choice, budget: float) -> Fit | None:
+    """The cheapest selection whose price is at most `budget`; None when even the least takes more.
+
+    Raising the rate finds the last selection within the budget and the first beyond it that are cheapest for some rate.
+    The first is filled up graph by graph, the other thinned out until it fits, and where graphs differ in price what is
+    left goes to one ladder first; the cheapest of all is taken. With one ladder and a budget of graphs that is exact.
+    """
+    within, beyond, rate = _around(choice, budget)
+    if within is None:
+        return None
+    steps = _Steps(rate)
+    thinned = steps.thinned(beyond, budget) if beyond else None
+    starts = [within, *_slack_to_one(within, budget), *([thinned] if thinned else [])]
+    found = min((steps.filled(each, budget) for each in starts), key=lambda selection: selection.cost)
+    more = steps.best(found, float("inf"))
+    return Fit(found, found.cost - more.cost if more else 0.0)
+
+
+def _slack_to_one(selection: Selection, budget: float) -> Iterator[Selection]:
+    """What is left of the budget given to a single ladder, where its rungs differ in price."""
+    slack = budget - selection.price
+    for at, kept in enumerate(selection.ladders):
+        if len({rung.price for rung in kept.ladder.rungs}) > 1:
+            rungs = cheapest_within(kept.ladder, kept.price + slack)
+            if rungs:
+                yield _replaced(selection, at, Kept(kept.ladder, rungs))
+
+
+def _around(choice: Choice, budget: float) -> tuple[Selection | None, Selection | None, float]:
+    """The last selection within the budget and the first beyond it, of those on the convex hull of (price, cost).
+
+    With them the rate between both.
+    """
+    rate = 0.0
+    high = choice(rate)
+    if high.price <= budget:
+        return high, None, rate
+    # At this rate a unit of price outweighs the whole cost.
+    low = choice(1e9 * max(high.cost, 1.0))
+    if low.price > budget:
+        return None, high, rate
+    while low.cost > high.cost and high.price > low.price:
+        rate = (low.cost - high.cost) / (high.price - low.price)
+        middle = choice(rate)
+        if middle.total(rate) >= low.total(rate) * (1 - 1e-12):
+            break
+        low, high = (middle, high) if middle.price <= budget else (low, middle)
+    return low, high, rate
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Changes of a selection by one rung in one of its ladders, whose rungs are then chosen again at a rate."""
+
+    rate: float
+
+    def filled(self, selection: Selection, budget: float) -> Selection:
+        """With the steps that gain most for their price, as long as they fit."""
+        while step := self.best(selection, budget):
+            selection = step
+        return selection
+
+    def thinned(self, selection: Selection, budget: float) -> Selection | None:
+        """Without what is missed least for its price; None when what must stay takes too much."""
+        while selection.price > budget:
+            before = selection
+            cheaper = [each for each in self._changed(before, -1) if each.price < before.price]
+            if not cheaper:
+                return None
+            selection = min(cheaper, key=lambda each: (each.cost - before.cost) / (before.price - each.price))
+        return selection
+
+    def best(self, selection: Selection, budget: float) -> Selection | None:
+        """The rung more that lowers the cost most for its price."""
+        longer = self._changed(selection, +1)
+        better = [each for each in longer if each.price <= budget and each.cost < selection.cost - EPSILON]
+        if not better:
+            return None
+        return max(better, key=lambda each: (selection.cost - each.cost) / max(each.price - selection.price, EPSILON))
+
+    def _changed(self, selection: Selection, more: int) -> Iterator[Selection]:
+        """The selection with so many rungs more in one ladder."""
+        for at, kept in enumerate(selection.ladders):
+            count = len(kept.rungs) + more
+            if 1 <= count <= len(kept.ladder.rungs):
+                yield _replaced(selection, at, Kept(kept.ladder, kept.ladder.exactly(count, self.rate)))
+
+
+def _replaced(selection: Selection, at: int, kept: Kept) -> Selection:
+    old = selection.ladders[at]
+    ladders = (*selection.ladders[:at], kept, *selection.ladders[at + 1 :])
+    return Selection(ladders, selection.cost - old.cost + kept.cost, selection.price - old.price + kept.price)
+
+
+UNMET_SHARE = 0.1
+"""Compute of traffic that was never met, as a share of that of learned traffic."""
+
+UNMET_MOST = 1.25
+"""Most padded compute of it, as a multiple of that with strategy exponential: services change."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Buckets of some phases, sorted, and what one more graph would take off the sum of their paddings."""
+
+    buckets: Mapping[BucketPhase, Buckets]
+    next_gain: float
+
+
+class Optimizer:
+    """Chooses buckets for one traffic under one set of limits.
+
+    `kv_blocks` of the device; `cost` of a batch (typical_cost() when left out).
+    """
+
+    def __init__(self, traffic: Traffic, limits: Limits, kv_blocks: int, cost: Cost | None = None) -> None:
+        self._limits, self._kv_blocks = limits, kv_blocks
+        self._cost = cost or typical_cost(limits.block_size)
+        # With contiguous attention vllm-gaudi looks up the batch size by the blocks of the sequences, and then the
+        # blocks by the highest one in use. Both lookups meet the same bucket only if each batch size has all blocks.
+        self._only_rows = {BucketPhase.DECODE} if limits.contiguous_paged_attention else set()
+        self._spaces: dict[BucketPhase, Space] = {
+            BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.has_context),
+            BucketPhase.DECODE: DecodeSpace(limits, kv_blocks),
+        }
+        self._traffic: dict[BucketPhase, Weights] = {
+            phase: {shape: weight for shape, weight in traffic.of(phase).items() if space.admits(shape)}
+            for phase, space in self._spaces.items()
+        }
+
+    def choose(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, asked: str) -> Chosen:
+        """The buckets of `phases` that pad least within `budget`, in the unit of `price`.
+
+        With several phases the sum of their paddings counts. Raises PlanImpossible for a phase without traffic that
+        the limits admit, and, beginning with the setting `asked`, when the budget does not hold even the buckets that
+        every plan needs.
+        """
+        found = fit(all_of([self._choice(phase, price) for phase in phases]), budget)
+        if found is None:
+            least = sum(self.least(phase, price) for phase in phases)
+            raise PlanImpossible(
+                f"{budget:g} is too little; a bucket for every admissible {' and '.join(phases)} batch takes {least:g}",
+                asked,
+            )
+        buckets = _by_phase(found, phases)
+        # Of a budget that both phases share, neither knows its part, so only a phase by itself is searched further.
+        if len(phases) == 1 and phases[0] not in self._only_rows:
+            buckets = {phase: self._bettered(phase, price, budget, plan) for phase, plan in buckets.items()}
+        return Chosen(buckets, found.next_gain)
+
+    def kinds(self, phase: BucketPhase) -> tuple[Kind, ...]:
+        """Return the traffic of the phase that the limits admit, traffic that is like it, and what was never met.
+
+        That of tomorrow is not that of today, so buckets that fit only what was met are not enough. Raises
+        PlanImpossible if there is no traffic.
+        """
+        traffic = self._admitted(phase)
+        # Before it is spread over as many cells.
+        check_rungs(self._spaces[phase], choose_axes(self._spaces[phase], traffic))
+        unmet = prior(phase, self._limits, self._kv_blocks, self._cost)
+        share = UNMET_SHARE * self._compute(phase, traffic) / sum(self._compute(phase, each.weights) for each in unmet)
+        return (
+            Kind("traffic", traffic),
+            Kind("similar traffic", similar(self._spaces[phase], traffic)),
+            *(
+                Kind(each.name, {shape: share * weight for shape, weight in each.weights.items()}, UNMET_MOST)
+                for each in unmet
+            ),
+        )
+
+    def beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
+        """Share of the phase's traffic that the limits do not admit."""
+        everything = total(traffic.of(phase))
+        return 1 - total(self._traffic[phase]) / everything if everything else 0.0
+
+    def fewest(self, phase: BucketPhase, is_enough: Callable[[Buckets], bool], most: int) -> Chosen:
+        """Return the fewest buckets of a phase that are enough, and at most `most` if not even these are.
+
+        `is_enough` judges the buckets of one phase. A bucket for every admissible shape is always among them, so that
+        there may be more than `most`.
+        """
+        # Budgets that are close to each other are searched at the same rates.
+        choice = cache(self._choice(phase, one_graph))
+        low = round(self.least(phase, one_graph))
+        high = max(low, most)
+        found = self._within(choice, high)
+        while low < high:
+            middle = (low + high) // 2
+            fewer = self._within(choice, middle)
+            if is_enough(_by_phase(fewer, (phase,))[phase]):
+                high, found = middle, fewer
+            else:
+                low = middle + 1
+        buckets = _by_phase(found, (phase,))[phase]
+        if phase not in self._only_rows:
+            buckets = self._bettered(phase, one_graph, len(buckets), buckets)
+        return Chosen({phase: buckets}, found.next_gain)
+
+    def _within(self, choice: Choice, graphs: int) -> Fit:
+        found = fit(choice, graphs)
+        if found is None:
+            raise AssertionError(f"{graphs} graphs are too few")
+        return found
+
+    def least(self, phase: BucketPhase, price: Price) -> float:
+        """What the buckets take that every admissible shape needs at the very least."""
+        return sum(price(phase, corner) for corner in self._spaces[phase].corners())
+
+    def _admitted(self, phase: BucketPhase) -> Weights:
+        if not self._traffic[phase]:
+            raise PlanImpossible(
+                f"the traffic of strategy Optimal has no {phase} shape within the limits; "
+                "learn from the traffic of this model, or raise the limits"
+            )
+        return self._traffic[phase]
+
+    def _choice(self, phase: BucketPhase, price: Price) -> Choice:
+        return choice_of(self._spaces[phase], self._admitted(phase), self._share(phase), partial(price, phase))
+
+    def _bettered(self, phase: BucketPhase, price: Price, budget: float, plan: Buckets) -> Buckets:
+        space, traffic = self._spaces[phase], self._traffic[phase]
+        return bettered(space, traffic, self._share(phase), partial(price, phase), budget, plan)
+
+    def _compute(self, phase: BucketPhase, traffic: Weights) -> float:
+        return sum(weight * self._cost(phase, shape) for shape, weight in traffic.items())
+
+    def _share(self, phase: BucketPhase) -> Worth:
+        """Cost of a batch as a share of the real cost of all the phase's traffic: so paddings of phases add up."""
+        real = self._compute(phase, self._traffic[phase])
+        return lambda bucket: self._cost(phase, bucket) / real
+
+
+def _by_phase(found: Fit, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, Buckets]:
+    buckets: dict[BucketPhase, set[Bucket]] = {phase: set() for phase in phases}
+    for kept in found.selection.ladders:
+        buckets[kept.ladder.phase].update(kept.buckets())
+    return {phase: tuple(sorted(each)) for phase, each in buckets.items()}

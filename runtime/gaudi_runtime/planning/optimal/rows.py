@@ -1,0 +1,264 @@
+"""Several dimensions: rows of ladders (docs/internals/optimal.md, Rows and ladders).
+
+`find` looks for the smallest batch size first, then for the smallest query, then for the fewest blocks. So a plan whose
+outer dimension is cut into rows, each row with a ladder of its own that ends where the row's requests end, sends every
+request to the row and rung that its numbers name. Which rows, and which rungs in each, is chosen together: a
+graph costs `rate`, and the cheapest rows are a shortest path over all ways to cut.
+
+`choice_of` makes of one phase's traffic the choice that the budget then cuts down, every admissible shape included.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import NamedTuple
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.optimal.ladder import Ladder, Rung
+from gaudi_runtime.planning.optimal.space import Axes, PromptSpace, Row, Space, choose_axes, smooth, to_axes
+from gaudi_runtime.traffic.histogram import Weights
+
+
+class Kept(NamedTuple):
+    """A ladder and the positions of the rungs that are kept."""
+
+    ladder: Ladder
+    rungs: tuple[int, ...]
+
+    @property
+    def cost(self) -> float:
+        """Cost of the ladder's traffic."""
+        return self.ladder.cost(self.rungs)
+
+    @property
+    def price(self) -> float:
+        """What the kept rungs take of the budget."""
+        return self.ladder.price(self.rungs)
+
+    def buckets(self) -> list[Bucket]:
+        """The buckets of the kept rungs."""
+        return [self.ladder.rungs[at].bucket for at in self.rungs]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Ladders with the rungs that are kept, and what all of them cost and take of the budget."""
+
+    ladders: tuple[Kept, ...] = ()
+    cost: float = 0.0
+    price: float = 0.0
+
+    def __add__(self, other: "Selection") -> "Selection":
+        return Selection(self.ladders + other.ladders, self.cost + other.cost, self.price + other.price)
+
+    def total(self, rate: float) -> float:
+        """Cost when every unit of price costs `rate`."""
+        return self.cost + rate * self.price
+
+
+Choice = Callable[[float], Selection]
+"""Answers the cheapest selection where a unit of price costs so much: the least cost + rate * price."""
+
+
+def choice_of_rungs(ladder: Ladder) -> Choice:
+    """Which rungs of one ladder to keep."""
+
+    def cheapest(rate: float) -> Selection:
+        kept = Kept(ladder, ladder.cheapest(rate))
+        return Selection((kept,), kept.cost, kept.price)
+
+    return cheapest
+
+
+def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
+    """Where to cut a dimension of `size` values into rows; `rows[i, j]` is the choice for the values i up to j - 1."""
+    by_end = sorted(rows.items(), key=lambda item: item[0][1])
+
+    def cheapest(rate: float) -> Selection:
+        # A shortest path over the cuts: every row ends behind its start, so one look at each in this order is enough.
+        best: dict[int, Selection] = {0: Selection()}
+        for (start, end), row in by_end:
+            if start in best:
+                candidate = best[start] + row(rate)
+                if end not in best or candidate.total(rate) < best[end].total(rate):
+                    best[end] = candidate
+        return best[size]
+
+    return cheapest
+
+
+def cheaper_of(*choices: Choice) -> Choice:
+    """The cheapest of several choices; the first among equals."""
+    return lambda rate: min((choice(rate) for choice in choices), key=lambda found: found.total(rate))
+
+
+def all_of(choices: Sequence[Choice]) -> Choice:
+    """Choices that share a budget."""
+    return lambda rate: sum((choice(rate) for choice in choices), Selection())
+
+
+Worth = Callable[[Bucket], float]
+
+# Most rungs of all ladders together: up to half a minute of work, and a quarter of a GiB.
+MAX_RUNGS = 300_000
+
+
+def check_rungs(space: Space, axes: Axes) -> None:
+    """Raises PlanImpossible before time and memory are spent on a search among too many rungs."""
+    sizes, queries, blocks = axes
+    rungs = 0
+    for row in _batch_rows(space, sizes):
+        longest = space.span((row,))
+        inside = bisect_left(queries, longest.top) + 1 if longest else 0
+        rungs += inside * (inside + 1) // 2 * len(blocks) if len(blocks) > 1 else inside
+    rungs = max(rungs, len(sizes) * len(queries) * len(blocks))
+    if rungs > MAX_RUNGS:
+        raise PlanImpossible(
+            f"Optimal has {rungs} {space.phase} buckets to choose from under these limits, at most "
+            f"{MAX_RUNGS} are looked at, for {len(sizes)} batch sizes need buckets of their own; lower "
+            "engine.maxNumPrefillSeqs or maxNumBatchedTokens, or choose another strategy",
+            "bucketing.strategy",
+        )
+
+
+def _batch_rows(space: Space, sizes: Sequence[int]) -> Iterator[Row]:
+    """The rows that batch sizes can be cut into."""
+    lows = [1, *(size + 1 for size in sizes[:-1])]
+    for at, low in enumerate(lows):
+        rows = (Row(low, top) for top in sizes[at:])
+        # A row that is too long stays so when it ends even later.
+        yield from takewhile(lambda row: space.span((row,)) is not None, rows)
+
+
+class Search:
+    """Every way to cut an admissible space into rows of ladders, with the weight that falls on each rung.
+
+    `cells` holds traffic on the values of `axes`; `cost` is that of one batch, `price` that of preparing a bucket.
+    """
+
+    def __init__(self, space: Space, axes: Axes, cells: Mapping[Bucket, float], cost: Worth, price: Worth) -> None:
+        self._space = space
+        self._axes = axes
+        self._cost = cost
+        self._price = price
+        self._sums = _prefix_sums(axes, cells)
+        # Without a choice of blocks the queries make the ladder.
+        self._ladder_dimension = 2 if len(axes[2]) > 1 else 1
+
+    def choice(self) -> Choice:
+        """Rows of batch sizes, in each rows of queries, in each a ladder of blocks."""
+        found = self._choice((), ())
+        if found is None:
+            raise AssertionError("one row for each batch size is always possible")
+        return found
+
+    def _choice(self, outer: tuple[Row, ...], places: tuple[Row, ...]) -> Choice | None:
+        """The choice within `outer` rows, which hold the axis positions `places`; None when they cannot be rows."""
+        span = self._space.span(outer)
+        if span is None:
+            return None
+        if len(outer) == self._ladder_dimension:
+            return choice_of_rungs(self._ladder(outer, places, span))
+        return self._rows(outer, places, span)
+
+    def _rows(self, outer: tuple[Row, ...], places: tuple[Row, ...], span: Row) -> Choice:
+        axis = self._axes[len(outer)]
+        values = [value for value in axis if value < span.top] + [span.top]
+        rows: dict[tuple[int, int], Choice] = {}
+        for start in range(len(values)):
+            for end in range(start + 1, len(values) + 1):
+                row = Row(values[start - 1] + 1 if start else span.low, values[end - 1])
+                # The last row of a span takes what was rounded up beyond its end.
+                place = Row(start, end if end < len(values) else len(axis))
+                inner = self._choice((*outer, row), (*places, place))
+                if inner is None:
+                    # Nor can a row that ends even later.
+                    break
+                rows[start, end] = inner
+        return choice_of_rows(len(values), rows)
+
+    def _ladder(self, outer: tuple[Row, ...], places: tuple[Row, ...], span: Row) -> Ladder:
+        axis = self._axes[len(outer)]
+        values = [value for value in axis if span.low <= value < span.top] + [span.top]
+        weights = [0.0] * len(values)
+        for value, weight in zip(axis, self._weights(places), strict=True):
+            weights[min(bisect_left(values, value), len(values) - 1)] += weight
+        tops = [row.top for row in outer]
+        only = [each[0] for each in self._axes[len(outer) + 1 :]]
+        buckets = [Bucket._make((*tops, value, *only)) for value in values]
+        rungs = zip(buckets, weights, strict=True)
+        return Ladder(
+            self._space.phase, [Rung(each, weight, self._cost(each), self._price(each)) for each, weight in rungs]
+        )
+
+    def _weights(self, places: tuple[Row, ...]) -> Sequence[float]:
+        """Weight per value of the ladder's axis, of the cells within `places` of the axes before it."""
+        if len(places) == 2:
+            return self._within(*places)
+        return [sum(self._within(places[0], Row(at, at + 1))) for at in range(len(self._axes[1]))]
+
+    def _within(self, batches: Row, queries: Row) -> Sequence[float]:
+        """Weight per number of blocks, of the cells between both pairs of positions."""
+        sums = self._sums
+        corners = (
+            sums[batches.top][queries.top],
+            sums[batches.low][queries.top],
+            sums[batches.top][queries.low],
+            sums[batches.low][queries.low],
+        )
+        # Not below zero, which the rounding of large sums may lead to.
+        return [max(0.0, a - b - c + d) for a, b, c, d in zip(*corners, strict=True)]
+
+
+def _prefix_sums(axes: Axes, cells: Mapping[Bucket, float]) -> list[list[Sequence[float]]]:
+    """sums[i][j]: weight per value of the last axis over the first i batch sizes and the first j queries."""
+    batches, queries, blocks = (({value: at for at, value in enumerate(axis)}) for axis in axes)
+    grid = [[[0.0] * len(blocks) for _ in queries] for _ in batches]
+    for (batch, query, block), weight in cells.items():
+        grid[batches[batch]][queries[query]][blocks[block]] += weight
+    sums: list[list[Sequence[float]]] = [[[0.0] * len(blocks)] * (len(queries) + 1)]
+    for row in grid:
+        line: list[Sequence[float]] = [[0.0] * len(blocks)]
+        running = [0.0] * len(blocks)
+        for above, cell in zip(sums[-1][1:], row, strict=True):
+            running = [total + weight for total, weight in zip(running, cell, strict=True)]
+            line.append([total + weight for total, weight in zip(above, running, strict=True)])
+        sums.append(line)
+    return sums
+
+
+def choice_of(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
+    """All that is looked at for one phase; `traffic` holds admissible shapes only."""
+    everything = _rows(space, traffic, cost, price)
+    if not isinstance(space, PromptSpace) or not space.with_context:
+        return everything
+    return cheaper_of(everything, _context_in_corners(space, traffic, cost, price))
+
+
+def _rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
+    axes = choose_axes(space, traffic)
+    check_rungs(space, axes)
+    return Search(space, axes, smooth(to_axes(traffic, axes), axes), cost, price).choice()
+
+
+def _context_in_corners(space: PromptSpace, traffic: Weights, cost: Worth, price: Worth) -> Choice:
+    """Rows for prompts without context; all others share the few buckets that hold everything."""
+    # Best where context is rare: no row pays for a bucket that only rare requests need.
+    plain = {shape: weight for shape, weight in traffic.items() if not shape.num_blocks}
+    with_context = {shape: weight for shape, weight in traffic.items() if shape.num_blocks}
+    rows = _rows(replace(space, with_context=False), plain, cost, price)
+    always = _corners(space, with_context, cost, price)
+    return lambda rate: rows(rate) + always
+
+
+def _corners(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Selection:
+    corners = space.corners()
+    sizes = [corner.batch_size for corner in corners]
+    weights = [0.0] * len(corners)
+    for shape, weight in traffic.items():
+        weights[bisect_left(sizes, shape.batch_size)] += weight
+    rungs = (Rung(each, weight, cost(each), price(each)) for each, weight in zip(corners, weights, strict=True))
+    kept = [Kept(Ladder(space.phase, [rung]), (0,)) for rung in rungs]
+    return Selection(tuple(kept), sum(each.cost for each in kept), sum(each.price for each in kept))

@@ -1,0 +1,104 @@
+"""Strategy optimal: traffic and a budget in, buckets out (docs/how-to/buckets.md).
+
+Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are. Without traffic
+the prior stands in (prior.py), and without a budget there are the fewest graphs that pad no more than those of strategy
+exponential (fewest.py).
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.optimal.cost import Price, graph_bytes, one_graph, score, typical_cost, warmup_seconds
+from gaudi_runtime.planning.optimal.exchange import Buckets
+from gaudi_runtime.planning.optimal.fewest import Rival, fewest, together
+from gaudi_runtime.planning.optimal.optimizer import BOTH, Optimizer
+from gaudi_runtime.planning.optimal.prior import prior
+from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic
+from gaudi_runtime.traffic.padding import Padding, size_class
+
+PhaseBuckets = dict[BucketPhase, Buckets]
+
+
+def optimal_buckets(
+    policy: BucketPolicy, limits: Limits, kv_blocks: int, exponential: Callable[[], BucketPlan]
+) -> tuple[PhaseBuckets, list[str]]:
+    """Return buckets per phase and warnings; `exponential` makes the plan of that strategy, once and only if a phase
+    has no budget.
+
+    Raises PlanImpossible that names the setting at fault.
+    """
+    settings = policy.optimal or OptimalSettings()
+    _check_budget(settings)
+    cost = typical_cost(limits.block_size)
+    assumed = {phase: prior(phase, limits, kv_blocks, cost) for phase in BOTH} if settings.traffic is None else {}
+    traffic = (
+        Traffic(*(together(assumed[phase]) for phase in BOTH))
+        if settings.traffic is None
+        else read_traffic(settings.traffic)
+    )
+    optimizer = Optimizer(traffic, limits, kv_blocks, cost)
+    warnings = [
+        f"bucketing.optimal.traffic: {share:.2%} of the {phase} weight is beyond the limits and was left out"
+        for phase in BOTH
+        if (share := optimizer.beyond_limits(phase, traffic)) > 0
+    ]
+    for name, budget, price in _shared_budgets(settings, limits):
+        if budget:
+            return dict(optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}").buckets), warnings
+    asked = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
+    buckets: PhaseBuckets = {}
+    rival = cache(lambda: Rival(exponential(), limits, cost))
+    for phase, graphs in asked.items():
+        if graphs:
+            chosen = optimizer.choose((phase,), one_graph, graphs, f"bucketing.optimal.{phase}Graphs")
+        else:
+            kinds = assumed.get(phase) or optimizer.kinds(phase)
+            chosen = fewest(phase, kinds, kv_blocks, rival())
+        buckets.update(chosen.buckets)
+    return buckets, warnings
+
+
+def _check_budget(settings: OptimalSettings) -> None:
+    kinds = {
+        "promptGraphs or decodeGraphs": settings.prompt_graphs or settings.decode_graphs,
+        "graphBytes": settings.graph_bytes,
+        "warmupSeconds": settings.warmup_seconds,
+    }
+    given = [name for name, value in kinds.items() if value]
+    if len(given) > 1:
+        raise PlanImpossible(
+            f"{' and '.join(given)} are different kinds of budget; give one of them", "bucketing.optimal"
+        )
+
+
+def _shared_budgets(settings: OptimalSettings, limits: Limits) -> tuple[tuple[str, int | None, Price], ...]:
+    """The budgets that both phases share: name, amount and the price of a bucket in its unit."""
+    return (
+        ("graphBytes", settings.graph_bytes, graph_bytes(limits.block_size)),
+        ("warmupSeconds", settings.warmup_seconds, warmup_seconds),
+    )
+
+
+def learned_padding(policy: BucketPolicy, limits: Limits, plan: BucketPlan) -> dict[BucketPhase, Padding]:
+    """Return the padding by phase that is forecast for `plan`; empty if it was not learned from traffic."""
+    if policy.strategy is not Strategy.OPTIMAL or policy.optimal is None or policy.optimal.traffic is None:
+        return {}
+    traffic, cost = read_traffic(policy.optimal.traffic), typical_cost(limits.block_size)
+
+    def forecast(phase: BucketPhase, shapes: Weights) -> float | None:
+        return score(plan, phase, Traffic(shapes, shapes), cost).padding
+
+    found = {}
+    for phase in BOTH:
+        shapes = traffic.of(phase)
+        by_size = {
+            size: forecast(phase, {each: shapes[each] for each in shapes if size_class(each) == size})
+            for size in set(map(size_class, shapes))
+        }
+        if overall := forecast(phase, shapes):
+            found[phase] = Padding(cost, {size: each for size, each in by_size.items() if each}, overall)
+    return found

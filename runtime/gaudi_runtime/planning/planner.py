@@ -1,0 +1,329 @@
+"""From a policy, the limits of a model and a device's KV blocks to a BucketPlan (docs/internals/bucketing.md).
+
+Of ranges all combinations of the values are looked at. Rules (docs/internals/bucketing.md, Filters) keep some out; a
+Sieve collects the buckets of one phase and counts, by rule, those that did not pass.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence, Sized
+from math import prod
+
+from gaudi_runtime.buckets.bucket import (
+    Bucket,
+    BucketPlan,
+    DeviceBlocks,
+    Dropped,
+    Rule,
+    clamp_blocks,
+    most_context_blocks,
+    most_context_of,
+)
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.bucket_file import read_bucket_file
+from gaudi_runtime.planning.coverage import levels_of, steps_up_to
+from gaudi_runtime.planning.ranges import LONG_MODEL_LEN, Dimensions, ignored_settings, next_multiple, plan_values
+from gaudi_runtime.planning.speculative import with_verify_steps
+
+# What the search of optimal takes is told by no number of buckets; it is about as long as so many take, or longer.
+OPTIMAL_CANDIDATES = 20_000
+
+
+def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
+    """All buckets for a model on a device with `kv_blocks` KV blocks.
+
+    Raises PlanImpossible with a sentence that names the phase, the dimension or the rule at fault.
+    """
+    return plan_of_device(policy, limits, DeviceBlocks.as_asked(kv_blocks, limits))
+
+
+def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
+    """The same for KV blocks that an engine has, which may be others than the limits ask for."""
+    plan = _plan(policy, blocks.limits(limits), blocks)
+    if blocks.decode_size == blocks.size:
+        return with_verify_steps(plan, blocks.limits(limits), policy, MAX_BUCKETS)
+    # The phases share nothing but the budget of strategy Optimal, which then bounds each by itself.
+    decode = _plan(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
+    dropped = (
+        *(each for each in plan.dropped if each.phase is BucketPhase.PROMPT),
+        *(each for each in decode.dropped if each.phase is BucketPhase.DECODE),
+    )
+    return BucketPlan(prompt=plan.prompt, decode=decode.decode, warnings=plan.warnings, dropped=dropped)
+
+
+def _plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
+    if blocks.count < 1:
+        raise PlanImpossible("the device has no room for a single KV block; give it more memory or a smaller model")
+    warnings = list(ignored_settings(policy, limits))
+    match policy.strategy:
+        case Strategy.FILE:
+            return plan_of_file(policy.file or "", limits, warnings)
+        case Strategy.OPTIMAL:
+            return _optimal_plan(policy, limits, blocks, warnings)
+    return plan_of_ranges(policy, limits, blocks, warnings)
+
+
+def candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
+    """About as many buckets as make_plan() looks at, known at little cost: its work, whatever becomes of them."""
+    if policy.strategy is Strategy.OPTIMAL:
+        return OPTIMAL_CANDIDATES
+    if policy.strategy is Strategy.FILE:
+        return len(policy.file or "")
+    try:
+        values = plan_values(policy, limits, DeviceBlocks.as_asked(kv_blocks, limits))
+    except PlanImpossible:
+        return 0
+    prompt = len(values.prompt_batch) * len(values.prompt_query) * len(values.prompt_context)
+    decode = len(values.decode_batch) * len(values.decode_blocks)
+    return sum(count for count in (prompt, decode) if count <= MAX_CANDIDATES)
+
+
+def _optimal_plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: list[str]) -> BucketPlan:
+    """What strategy optimal chooses: its buckets break no rule."""
+    # Imported here: most plans need no optimizer, and commands start quicker without it.
+    from gaudi_runtime.planning.optimal.strategy import optimal_buckets
+
+    def exponential() -> BucketPlan:
+        return plan_of_ranges(BucketPolicy(strategy=Strategy.EXPONENTIAL), limits, blocks)
+
+    buckets, more = optimal_buckets(policy, limits, blocks.count, exponential)
+    prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
+    for sieve, phase in ((prompt, BucketPhase.PROMPT), (decode, BucketPhase.DECODE)):
+        for bucket in buckets[phase]:
+            sieve.keep(_in_steps(bucket, blocks.query_step) if phase is BucketPhase.PROMPT else bucket)
+    return plan_of(prompt, decode, [*warnings, *more])
+
+
+def _in_steps(bucket: Bucket, step: int) -> Bucket:
+    return bucket._replace(query_len=next_multiple(bucket.query_len, step))
+
+
+def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:
+    """The rule that forbids a prompt bucket, None when it may stay."""
+    rule = query_rule(limits, batch_size, query_len)
+    if rule is not None:
+        return rule
+    if num_blocks > most_context_blocks(limits):
+        return Rule.CONTEXT_TOO_LONG
+    return Rule.NOT_WHOLE_SLICES if num_blocks == 0 and _splits_a_slice(limits, query_len) else None
+
+
+def query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
+    """The rule that forbids prompt buckets of this query whatever their context, None when there is none."""
+    if not limits.steps_by_tokens and query_len > limits.max_model_len:
+        return Rule.QUERY_TOO_LONG
+    if batch_size * query_len > limits.max_num_batched_tokens:
+        return Rule.OVER_BUDGET
+    return None
+
+
+def _splits_a_slice(limits: Limits, query_len: int) -> bool:
+    slices = limits.sliding_window_slices
+    return slices is not None and query_len >= slices.from_tokens and query_len % slices.tokens != 0
+
+
+def decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None:
+    """The rule that forbids a decode bucket, None when it may stay."""
+    # With contiguous attention blocks count up to the highest one in use, so nothing follows from how many sequences.
+    if not limits.contiguous_paged_attention and batch_size > num_blocks:
+        return Rule.FEWER_BLOCKS_THAN_SEQUENCES
+    return None
+
+
+# Most buckets of a phase: each is a graph, and this many would take weeks to warm up.
+MAX_BUCKETS = 250_000
+
+# Most combinations of a phase that are looked at: seconds of work.
+MAX_CANDIDATES = 5_000_000
+
+_EXAMPLES = {BucketPhase.PROMPT: "(1, 128, 0)", BucketPhase.DECODE: "(1, 1, 128)"}
+
+
+def check_candidates(phase: BucketPhase, *dimensions: Sized) -> None:
+    """Raises PlanImpossible before time and memory are spent on a plan that nobody can warm up."""
+    candidates = prod(len(values) for values in dimensions)
+    if candidates > MAX_CANDIDATES:
+        raise PlanImpossible(
+            f"the {phase} ranges combine to {candidates} buckets, at most {MAX_CANDIDATES} are looked at; "
+            f"choose larger steps in bucketing.{phase} or another strategy"
+        )
+
+
+class Sieve:
+    """Buckets of one phase on their way into a plan."""
+
+    def __init__(self, phase: BucketPhase) -> None:
+        self._phase = phase
+        # A dict, not a set: it keeps their order, and what comes sorted is sorted at no cost.
+        self._kept: dict[Bucket, None] = {}
+        self._dropped: Counter[Rule] = Counter()
+
+    def keep(self, bucket: Bucket) -> None:
+        """Take a bucket that broke no rule. Raises PlanImpossible when the plan grows out of all proportion."""
+        self._kept[bucket] = None
+        if len(self._kept) > MAX_BUCKETS:
+            raise PlanImpossible(
+                f"there are more than {MAX_BUCKETS} {self._phase} buckets; choose larger steps "
+                f"in bucketing.{self._phase} or another strategy"
+            )
+
+    def drop(self, rule: Rule, count: int = 1) -> None:
+        """Count buckets that broke a rule."""
+        self._dropped[rule] += count
+
+    def buckets(self) -> tuple[Bucket, ...]:
+        """What is left, sorted. Raises PlanImpossible when nothing is, with the rules that removed it."""
+        if not self._kept:
+            raise PlanImpossible(self._why_empty())
+        return tuple(sorted(self._kept))
+
+    def dropped(self) -> tuple[Dropped, ...]:
+        """The count of every rule that removed something, most first."""
+        return tuple(Dropped(self._phase, rule, count) for rule, count in self._dropped.most_common())
+
+    def _why_empty(self) -> str:
+        if not self._dropped:
+            # Ranges are never empty: only a file can ask for nothing.
+            return f"bucket file: no line asks for a {self._phase} bucket; add one such as {_EXAMPLES[self._phase]}"
+        reasons = " and ".join(f"{count} dropped because {rule}" for rule, count in self._dropped.most_common())
+        return f"no {self._phase} bucket is left: {reasons}; change bucketing.{self._phase} or raise the limit"
+
+
+MAX_FILE_WARNINGS = 20
+
+# Most steps of the staircases of a file (coverage.py): as many as a phase may have buckets.
+MAX_STEPS = 250_000
+
+
+def plan_of_ranges(
+    policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: Sequence[str] = ()
+) -> BucketPlan:
+    """The buckets that the values of a strategy's ranges combine to. Raises PlanImpossible."""
+    prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
+    values = plan_values(policy, limits, blocks)
+    _take_prompt(prompt, values, limits, policy.prompt.context.max)
+    _take_decode(decode, values, limits)
+    return plan_of(prompt, decode, warnings)
+
+
+def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> BucketPlan:
+    """The buckets of a file, with a warning for each that was dropped. Raises PlanImpossible."""
+    prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
+    plan = plan_of(prompt, decode, [*warnings, *_take_file(prompt, decode, text, limits)])
+    _check_steps(plan, limits)
+    return plan
+
+
+def plan_of(prompt: Sieve, decode: Sieve, warnings: Sequence[str] = ()) -> BucketPlan:
+    """What is left in both sieves. Raises PlanImpossible when a phase is empty."""
+    return BucketPlan(
+        prompt=prompt.buckets(),
+        decode=decode.buckets(),
+        warnings=tuple(warnings),
+        dropped=prompt.dropped() + decode.dropped(),
+    )
+
+
+def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, context_cap: int | None) -> None:
+    check_candidates(BucketPhase.PROMPT, values.prompt_batch, values.prompt_query, values.prompt_context)
+    for batch_size in values.prompt_batch:
+        contexts, shorter = values.prompt_context, 0
+        for query in values.prompt_query:
+            if limits.gapless:
+                contexts = _contexts_above(values.prompt_context, shorter, limits, context_cap)
+            else:
+                # From the query before: where its context cannot give way, that value stays (see below).
+                contexts = _fit_context(contexts, query, limits, context_cap)
+            shorter = query
+            rule = query_rule(limits, batch_size, query)
+            # Counted together: of millions of combinations most may fall to this rule.
+            if rule:
+                sieve.drop(rule, len(contexts))
+                continue
+            for context in contexts:
+                _sift_prompt(sieve, Bucket(batch_size, query, context), limits)
+
+
+def _contexts_above(values: list[int], shorter: int, limits: Limits, cap: int | None) -> list[int]:
+    """Return the values below the most context that a query above `shorter` tokens may have, and that context."""
+    # By the plugin's own rule, whole blocks behind the padded query, the shortest queries that are padded to a bucket
+    # would find none for their longest contexts.
+    most = most_context_of(limits, shorter + 1)
+    smaller = [each for each in values if each < most and (cap is None or each <= cap)]
+    # As by the plugin's rule, the largest value gives way; the only one is that of prompts without context.
+    gives_way = cap is None and len(smaller) == len(values) > 1
+    return [*(smaller[:-1] if gives_way else smaller), most]
+
+
+def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | None) -> list[int]:
+    """With a long model the largest context gives way to what the query leaves of the model length."""
+    edge = (limits.max_model_len - query) // limits.block_size
+    long = limits.max_model_len >= LONG_MODEL_LEN and limits.has_context
+    if not long or edge < 0 or (cap is not None and edge >= cap):
+        # The value of the query before stays, as in the public planner.
+        return contexts
+    return [*contexts[:-1], edge]
+
+
+def _sift_prompt(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
+    rule = prompt_rule(limits, *bucket)
+    if rule:
+        sieve.drop(rule)
+    else:
+        sieve.keep(bucket)
+    return rule
+
+
+def _take_decode(sieve: Sieve, values: Dimensions[list[int]], limits: Limits) -> None:
+    check_candidates(BucketPhase.DECODE, values.decode_batch, values.decode_blocks)
+    ascending = values.decode_blocks
+    for batch_size in values.decode_batch:
+        # Counted together, as above: of ascending blocks the first ones break the rule, and the last ones are clamped.
+        first = bisect_left(ascending, True, key=lambda blocks: decode_rule(limits, batch_size, blocks) is None)
+        if first:
+            sieve.drop(Rule.FEWER_BLOCKS_THAN_SEQUENCES, first)
+        clamped = bisect_left(ascending, True, key=lambda blocks: clamp_blocks(limits, batch_size, blocks) < blocks)
+        for blocks in ascending[first : clamped + 1]:
+            sieve.keep(Bucket(batch_size, 1, clamp_blocks(limits, batch_size, blocks)))
+
+
+def _sift_decode(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
+    rule = decode_rule(limits, bucket.batch_size, bucket.num_blocks)
+    if rule:
+        sieve.drop(rule)
+    else:
+        blocks = clamp_blocks(limits, bucket.batch_size, bucket.num_blocks)
+        sieve.keep(bucket._replace(num_blocks=blocks))
+    return rule
+
+
+def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[str]:
+    """Sift the buckets of a file; every dropped one is reported with its line and rule."""
+    reports: list[str] = []
+    dropped = 0
+    for line, bucket in read_bucket_file(text):
+        is_decode = bucket.query_len == 1
+        rule = _sift_decode(decode, bucket, limits) if is_decode else _sift_prompt(prompt, bucket, limits)
+        if rule:
+            dropped += 1
+            if dropped <= MAX_FILE_WARNINGS:
+                reports.append(f"bucket file, line {line}: {tuple(bucket)} was dropped: {rule}")
+    if dropped > MAX_FILE_WARNINGS:
+        reports.append(f"bucket file: {dropped - MAX_FILE_WARNINGS} more buckets were dropped")
+    return reports
+
+
+def _check_steps(plan: BucketPlan, limits: Limits) -> None:
+    """Raises PlanImpossible for a file whose gaps would take far more work than its buckets."""
+    # The other strategies repeat their values for every batch size, and so have no more steps than buckets.
+    levels = levels_of(plan.prompt, limits.max_num_prefill_seqs)
+    if steps_up_to(MAX_STEPS, levels) > MAX_STEPS:
+        sizes = len({bucket.batch_size for bucket in plan.prompt})
+        raise PlanImpossible(
+            f"for each of its {sizes} prompt batch sizes, the buckets of at least that size that no "
+            f"other of them holds are looked at, together more than {MAX_STEPS}; use fewer batch sizes, or fewer "
+            "buckets of the largest ones",
+            "bucketing.file",
+        )

@@ -1,0 +1,175 @@
+"""Budgets in a policy: graphs, bytes, seconds; what is too little and what contradicts."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.optimal import cost
+from gaudi_runtime.planning.optimal.cost import Price
+from gaudi_runtime.planning.optimal.fewest import TOLERANCE
+from gaudi_runtime.planning.optimal.optimizer import Optimizer
+from gaudi_runtime.planning.optimal.strategy import optimal_buckets
+from gaudi_runtime.planning.planner import make_plan
+from gaudi_runtime.traffic.histogram import read_traffic
+
+LIMITS = Limits(max_model_len=4096, max_num_seqs=8, max_num_batched_tokens=4096)
+TRAFFIC = "".join(f"prompt 1 {300 * n} 0 {20 - n}\n" for n in range(1, 14)) + "".join(
+    f"decode {n} 1 {5 * n} {n}\n" for n in range(1, 9)
+)
+GIB = 2**30
+
+
+def plan(**budget: int) -> BucketPlan:
+    settings = OptimalSettings(traffic=TRAFFIC, **budget)
+    return make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), LIMITS, kv_blocks=100)
+
+
+def spent(chosen: BucketPlan, price: Price) -> float:
+    return sum(price(phase, bucket) for phase in BucketPhase for bucket in chosen.of(phase))
+
+
+def test_graphs_per_phase_are_used_up() -> None:
+    chosen = plan(prompt_graphs=5, decode_graphs=9)
+    assert (len(chosen.prompt), len(chosen.decode)) == (5, 9)
+
+
+def test_without_budget_there_are_fewer_graphs_than_exponential_has() -> None:
+    chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
+    assert len(chosen.prompt) < len(rival.prompt)
+    assert len(chosen.decode) < len(rival.decode)
+
+
+@pytest.mark.parametrize(
+    ("budget", "plans"), [({}, 1), ({"prompt_graphs": 5}, 1), ({"prompt_graphs": 5, "decode_graphs": 9}, 0)]
+)
+def test_rival_is_planned_at_most_once(budget: dict[str, int], plans: int) -> None:
+    made: list[BucketPlan] = []
+
+    def exponential() -> BucketPlan:
+        made.append(make_plan(BucketPolicy(), LIMITS, kv_blocks=100))
+        return made[-1]
+
+    settings = OptimalSettings(traffic=TRAFFIC, **budget)
+    optimal_buckets(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), LIMITS, 100, exponential)
+    assert len(made) == plans
+
+
+def test_without_budget_traffic_is_padded_no_more_than_by_exponential() -> None:
+    chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
+    traffic, cost_of = read_traffic(TRAFFIC), cost.typical_cost(128)
+    for phase in BucketPhase:
+        padding = cost.score(chosen, phase, traffic, cost_of).padding
+        bound = cost.score(rival, phase, traffic, cost_of).padding
+        assert padding is not None
+        assert bound is not None
+        assert padding <= bound * (1 + TOLERANCE)
+
+
+@settings(max_examples=8)
+@given(st.integers(8 * GIB, 60 * GIB))
+def test_graph_bytes_are_never_exceeded(budget: int) -> None:
+    assert spent(plan(graph_bytes=budget), cost.graph_bytes(128)) <= budget
+
+
+@settings(max_examples=8)
+@given(st.integers(3, 90))
+def test_warmup_seconds_are_never_exceeded(budget: int) -> None:
+    assert spent(plan(warmup_seconds=budget), cost.warmup_seconds) <= budget
+
+
+def test_bytes_of_one_phase_alone_buy_what_they_hold() -> None:
+    """Its plan is searched further by exchanges, as those of graphs are."""
+    traffic = read_traffic(TRAFFIC)
+    price = cost.graph_bytes(128)
+    decode = (BucketPhase.DECODE,)
+    varied = LIMITS.model_copy(update={"contiguous_paged_attention": False})
+    optimizer = Optimizer(traffic, varied, 100)
+    budget = 5 * optimizer.least(BucketPhase.DECODE, price)
+    (chosen,) = optimizer.choose(decode, price, budget, "--graph-bytes").buckets.values()
+    assert len(chosen) >= 5
+    assert sum(price(BucketPhase.DECODE, bucket) for bucket in chosen) <= budget
+
+
+def test_more_seconds_buy_more_graphs() -> None:
+    counts = [len(each.prompt) + len(each.decode) for each in (plan(warmup_seconds=10), plan(warmup_seconds=30))]
+    assert counts == sorted(set(counts))
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        (
+            lambda: plan(graph_bytes=1000),
+            "bucketing.optimal.graphBytes: 1000 is too little; a bucket for every admissible prompt and decode batch "
+            "takes 6.15393e+09",
+        ),
+        (
+            lambda: plan(warmup_seconds=1),
+            "bucketing.optimal.warmupSeconds: 1 is too little; a bucket for every admissible prompt and decode batch "
+            "takes 1.63333",
+        ),
+        (
+            lambda: plan(prompt_graphs=3, graph_bytes=9 * GIB),
+            "bucketing.optimal: promptGraphs or decodeGraphs and graphBytes are different kinds of budget; give one of "
+            "them",
+        ),
+        (
+            lambda: plan(decode_graphs=3, graph_bytes=9 * GIB, warmup_seconds=9),
+            "bucketing.optimal: promptGraphs or decodeGraphs and graphBytes and warmupSeconds are different kinds of "
+            "budget; give one of them",
+        ),
+    ],
+)
+def test_impossible_budget_is_refused_with_the_setting(ask: Callable[[], BucketPlan], sentence: str) -> None:
+    with pytest.raises(PlanImpossible) as refusal:
+        ask()
+    assert str(refusal.value) == sentence
+
+
+def test_traffic_without_decode_is_refused() -> None:
+    only = OptimalSettings(traffic="prompt 1 300 0 1")
+    with pytest.raises(PlanImpossible) as refusal:
+        make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=only), LIMITS, 100)
+    assert str(refusal.value) == (
+        "the traffic of strategy Optimal has no decode shape within the limits; learn from the traffic of this model, "
+        "or raise the limits"
+    )
+
+
+def test_traffic_beyond_the_limits_is_reported() -> None:
+    beyond = OptimalSettings(traffic=TRAFFIC + "prompt 1 9999 0 100\n")
+    chosen = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=beyond), LIMITS, 100)
+    assert chosen.warnings == (
+        "bucketing.optimal.traffic: 37.17% of the prompt weight is beyond the limits and was left out",
+    )
+
+
+def test_equal_inputs_make_equal_plans() -> None:
+    assert plan(decode_graphs=20) == plan(decode_graphs=20)
+
+
+def test_optimal_settings_beside_another_strategy_are_named_as_ignored() -> None:
+    policy = BucketPolicy(optimal=OptimalSettings(traffic=TRAFFIC))
+    (warning,) = make_plan(policy, LIMITS, 100).warnings
+    assert warning.startswith("bucketing.optimal is ignored")
+
+
+def test_search_among_too_many_buckets_is_refused_before_it_begins() -> None:
+    """Most prompt batch sizes have a longest query of their own under a large maxNumBatchedTokens."""
+    limits = Limits(
+        max_model_len=4_194_304,
+        max_num_seqs=65_536,
+        max_num_prefill_seqs=65_536,
+        max_num_batched_tokens=16_777_216,
+        block_size=1,
+        prefix_caching=True,
+    )
+    settings = OptimalSettings(traffic="prompt 1 100 3 1\nprompt 40 700 9 1\ndecode 1 1 9 1\n")
+    with pytest.raises(PlanImpossible, match=r"^bucketing\.strategy: Optimal has [0-9]+ prompt buckets to choose from"):
+        make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), limits, kv_blocks=100)

@@ -1,0 +1,85 @@
+"""How many graphs a plan gets where no budget is given."""
+
+from functools import cache
+
+import pytest
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.optimal.cost import score, typical_cost
+from gaudi_runtime.planning.optimal.fewest import TOLERANCE, Rival, fewest
+from gaudi_runtime.planning.optimal.optimizer import UNMET_MOST
+from gaudi_runtime.planning.optimal.prior import Kind, prior
+from gaudi_runtime.planning.planner import make_plan
+from gaudi_runtime.traffic.histogram import Traffic
+
+DECODE = BucketPhase.DECODE
+COST = typical_cost(128)
+LIMITS = Limits(max_model_len=8192, max_num_seqs=32, max_num_batched_tokens=8192, gapless=True)
+WITH_CONTEXT = LIMITS.model_copy(
+    update={"prefix_caching": True, "contiguous_paged_attention": False, "max_num_batched_tokens": 2048}
+)
+KV_BLOCKS = 1200
+
+
+@cache
+def plans(with_context: bool) -> tuple[BucketPlan, BucketPlan]:
+    """Return the plan of Optimal without traffic, and that of Exponential."""
+    limits = WITH_CONTEXT if with_context else LIMITS
+    return (
+        make_plan(BucketPolicy(strategy=Strategy.OPTIMAL), limits, KV_BLOCKS),
+        make_plan(BucketPolicy(), limits, KV_BLOCKS),
+    )
+
+
+def padding(plan: BucketPlan, phase: BucketPhase, kind: Kind) -> float:
+    found = score(plan, phase, Traffic(kind.weights, kind.weights), COST)
+    assert found.coverage == 1.0
+    assert found.padding is not None
+    return found.padding
+
+
+@pytest.mark.parametrize("with_context", [False, True])
+@pytest.mark.parametrize("phase", list(BucketPhase))
+def test_no_kind_of_traffic_is_padded_more_than_by_exponential(with_context: bool, phase: BucketPhase) -> None:
+    plan, rival = plans(with_context)
+    for kind in prior(phase, WITH_CONTEXT if with_context else LIMITS, KV_BLOCKS, COST):
+        assert padding(plan, phase, kind) <= padding(rival, phase, kind) * (1 + TOLERANCE), kind.name
+
+
+@pytest.mark.parametrize("with_context", [False, True])
+def test_graphs_are_at_most_three_fifths_of_those_of_exponential(with_context: bool) -> None:
+    plan, rival = plans(with_context)
+    assert len(plan.prompt) + len(plan.decode) <= 0.6 * (len(rival.prompt) + len(rival.decode))
+
+
+def test_traffic_of_a_single_shape_needs_three_graphs() -> None:
+    plan = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
+    kinds = (Kind("traffic", {Bucket(7, 1, 100): 1.0}),)
+    buckets = fewest(DECODE, kinds, KV_BLOCKS, Rival(plan, LIMITS, COST)).buckets[DECODE]
+    # One row for the shape, which with contiguous attention holds all blocks, and the largest bucket.
+    assert [bucket.num_blocks for bucket in buckets] == [100, 1200, 1200]
+    assert buckets[-1] == Bucket(32, 1, 1200)
+
+
+@pytest.mark.parametrize("phase", list(BucketPhase))
+def test_traffic_that_was_never_met_is_padded_within_bounds(phase: BucketPhase) -> None:
+    learned = OptimalSettings(traffic="prompt 1 700 0 1\ndecode 2 1 9 1")
+    plan = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=learned), LIMITS, KV_BLOCKS)
+    rival = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
+    for kind in prior(phase, LIMITS, KV_BLOCKS, COST):
+        assert padding(plan, phase, kind) <= padding(rival, phase, kind) * (UNMET_MOST + TOLERANCE), kind.name
+
+
+def test_gap_of_the_rival_costs_what_its_fallback_takes() -> None:
+    rival = Rival(BucketPlan(prompt=(), decode=(Bucket(1, 1, 8),)), LIMITS, COST)
+    kind = Kind("traffic", {Bucket(2, 1, 4): 1.0})
+    assert rival.compute(DECODE, kind) == COST(DECODE, Bucket(4, 1, 8))
+
+
+def test_kinds_without_traffic_are_refused() -> None:
+    plan = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
+    with pytest.raises(PlanImpossible, match="has no decode shape within the limits"):
+        fewest(DECODE, (Kind("traffic", {}),), KV_BLOCKS, Rival(plan, LIMITS, COST))

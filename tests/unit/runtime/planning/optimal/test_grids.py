@@ -1,0 +1,56 @@
+"""The search against decode grids that were made by hand, with as many graphs."""
+
+from functools import cache
+
+import pytest
+
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.coverage import uncovered
+from gaudi_runtime.planning.optimal.cost import score, typical_cost
+from gaudi_runtime.planning.optimal.fewest import together
+from gaudi_runtime.planning.optimal.prior import prior
+from gaudi_runtime.planning.planner import make_plan
+from gaudi_runtime.traffic.histogram import Traffic
+from tests.grids import GRIDS, decode_grid
+
+DECODE = BucketPhase.DECODE
+LIMITS = Limits(
+    max_model_len=8192,
+    max_num_seqs=128,
+    max_num_batched_tokens=8192,
+    contiguous_paged_attention=False,
+    gapless=True,
+)
+"""Those of the 8B example, and below its KV blocks."""
+KV_BLOCKS = 4774
+CONTIGUOUS = LIMITS.model_copy(update={"contiguous_paged_attention": True})
+
+
+@cache
+def prior_of(limits: Limits) -> Traffic:
+    return Traffic({}, together(prior(DECODE, limits, KV_BLOCKS, typical_cost(128))))
+
+
+def padding(plan: BucketPlan, limits: Limits) -> float:
+    assert uncovered(plan, limits, KV_BLOCKS).decode.missing == 0
+    found = score(plan, DECODE, prior_of(limits), typical_cost(128))
+    assert found.coverage == 1.0
+    assert found.padding is not None
+    return found.padding
+
+
+@pytest.mark.parametrize(("name", "graphs"), [("9 x 8", 71), ("12 x 5", 59), ("8 x 5", 40)])
+def test_grid_has_the_graphs_that_were_proposed(name: str, graphs: int) -> None:
+    assert len(decode_grid(name, LIMITS, KV_BLOCKS)) == graphs
+
+
+@pytest.mark.parametrize("limits", [LIMITS, CONTIGUOUS], ids=["plain", "contiguous"])
+@pytest.mark.parametrize("name", GRIDS)
+def test_search_pads_less_than_a_grid_of_as_many_graphs(name: str, limits: Limits) -> None:
+    grid = decode_grid(name, limits, KV_BLOCKS)
+    settings = OptimalSettings(prompt_graphs=4, decode_graphs=len(grid))
+    plan = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), limits, KV_BLOCKS)
+    assert len(plan.decode) <= len(grid)
+    assert padding(plan, limits) <= padding(BucketPlan((), grid), limits)

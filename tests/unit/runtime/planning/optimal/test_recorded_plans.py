@@ -1,0 +1,26 @@
+"""Plans of small policies as this code made them (tests/data/optimal_plans.json): a change that moves any shows.
+
+That such plans are good is judged elsewhere (test_fit.py, test_rows.py, tests/benchmarks/brute_force.py); here, that a
+policy keeps its graphs from one release to the next.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.planner import make_plan
+from tests.unit.runtime.planning.vectors import DATA
+
+PLANS = json.loads((DATA / "optimal_plans.json").read_text())
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=[plan["name"] for plan in PLANS])
+def test_policy_has_the_plan_that_was_recorded(plan: dict[str, Any]) -> None:
+    settings = OptimalSettings(traffic="\n".join(plan["traffic"]) or None, **plan["budget"])
+    policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
+    made = make_plan(policy, Limits(**plan["limits"]), plan["kv_blocks"])
+    for phase in BucketPhase:
+        assert [list(bucket) for bucket in made.of(phase)] == plan[phase]

@@ -1,0 +1,96 @@
+from dataclasses import replace
+
+import pytest
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.catalog.cards import Card, card_named
+from gaudi_runtime.catalog.models.known import known_shape
+from gaudi_runtime.catalog.models.ranks import Spread
+from gaudi_runtime.catalog.models.shape import ModelShape
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.planning.optimal.cost import roofline_of
+
+BF16 = Spread(tensor=1, pipeline=1, dtype_bytes=2, kv_dtype_bytes=2)
+GAUDI2 = card_named("gaudi2")
+
+
+def shape_of(name: str) -> ModelShape:
+    shape = known_shape(name)
+    assert shape
+    return shape
+
+
+def test_llama_8b_multiplies_a_token_with_all_weights_but_embeddings() -> None:
+    """7.5 billion of its 8.03 billion parameters; 128,256 * 4096 embeddings are looked up."""
+    found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
+    assert found.matmul_weights == pytest.approx(8.03e9 - 128_256 * 4096, rel=0.001)
+    assert found.weight_bytes == pytest.approx(16.06e9, rel=0.001)
+
+
+def test_token_is_multiplied_with_matrices_and_not_with_norms() -> None:
+    """The output head, and in each of 32 layers queries and output, keys and values, and the feed-forward's three."""
+    found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
+    layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336
+    assert found.matmul_weights == 128_256 * 4096 + 32 * layer
+
+
+def test_llama_8b_caches_a_block_of_16_mib() -> None:
+    """The block of log 000, by the token."""
+    found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
+    assert found.kv_bytes_per_token * 128 == 16 * 2**20
+
+
+def test_token_visits_the_active_experts_alone() -> None:
+    """Mixtral 8x7B: 46.7 billion parameters, 12.9 billion of them for a token."""
+    found = roofline_of(shape_of("mistralai/Mixtral-8x7B-v0.1"), BF16, GAUDI2, 128)
+    assert found.matmul_weights == pytest.approx(12.9e9 - 32_000 * 4096, rel=0.01)
+    assert found.weight_bytes == pytest.approx(2 * 46.7e9, rel=0.01)
+
+
+def test_fp8_cache_halves_what_decode_reads_of_it() -> None:
+    shape = shape_of("meta-llama/Llama-3.1-8B")
+    fp8 = roofline_of(shape, Spread(1, 1, 2, 1), GAUDI2, 128)
+    assert 2 * fp8.kv_bytes_per_token == roofline_of(shape, BF16, GAUDI2, 128).kv_bytes_per_token
+
+
+def test_ranks_change_no_cost() -> None:
+    shape, shapes = shape_of("meta-llama/Llama-3.1-8B"), [Bucket(1, 1024, 3), Bucket(8, 1, 100)]
+    one, four = (roofline_of(shape, Spread(ranks, 1, 2, 2), GAUDI2, 128) for ranks in (1, 4))
+    assert [one(phase, each) for phase in BucketPhase for each in shapes] == [
+        four(phase, each) for phase in BucketPhase for each in shapes
+    ]
+
+
+def test_layers_of_pipeline_ranks_are_all_read() -> None:
+    """Of one model: two stages with tied embeddings would hold them twice."""
+    shape = shape_of("meta-llama/Llama-3.2-1B")
+    found = roofline_of(shape, Spread(1, 2, 2, 2), GAUDI2, 128)
+    assert found == roofline_of(shape, BF16, GAUDI2, 128)
+    assert found.weight_bytes == pytest.approx(2 * 1.236e9, rel=0.001)
+
+
+def test_attention_is_as_wide_as_heads_of_all_layers() -> None:
+    assert roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128).attention_width == 32 * 32 * 128
+
+
+def test_latent_attention_is_as_wide_as_scores_and_values() -> None:
+    """DeepSeek V2 Lite: 27 layers of 16 heads, scores on 128 + 64 numbers, values of 128."""
+    found = roofline_of(shape_of("deepseek-ai/DeepSeek-V2-Lite"), BF16, GAUDI2, 128)
+    assert found.attention_width == 27 * 16 * (128 + 64 + 128) / 2
+
+
+def test_rates_are_those_of_the_card() -> None:
+    found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 64)
+    assert (found.operations_per_second, found.bytes_per_second, found.block_size) == (432e12, 2.45e12, 64)
+
+
+@pytest.mark.parametrize("card", [replace(GAUDI2, bandwidth=None), replace(GAUDI2, bf16_matmul=None)])
+def test_card_with_half_of_its_speed_is_refused(card: Card) -> None:
+    with pytest.raises(ConfigError, match=r"described; a roofline needs gaudi2 or gaudi3$"):
+        roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, card, 128)
+
+
+def test_card_without_a_described_speed_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the speed of card none is not described"):
+        roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, card_named("none"), 128)

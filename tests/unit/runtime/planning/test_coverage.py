@@ -1,0 +1,334 @@
+"""What a plan leaves without a bucket: against a scan of every admissible shape, and the known gaps by name."""
+
+from itertools import product
+from math import ceil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.bucketing import (
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    PromptRanges,
+    RangeSettings,
+    Strategy,
+)
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.coverage import MAX_GAPS, Gap, PhaseCoverage, Uncovered, uncovered
+from gaudi_runtime.planning.planner import make_plan
+
+PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
+
+
+@st.composite
+def small_limits(draw: st.DrawFn) -> Limits:
+    block_size = draw(st.integers(1, 4))
+    return Limits(
+        max_model_len=draw(st.integers(1, 16)),
+        max_num_seqs=draw(st.integers(1, 6)),
+        max_num_prefill_seqs=draw(st.integers(1, 5)),
+        max_num_batched_tokens=draw(st.integers(1, 24)),
+        block_size=block_size,
+        contiguous_paged_attention=draw(st.booleans()),
+        prefix_caching=draw(st.booleans()),
+        splits_prompts=draw(st.sampled_from([None, True])),
+        steps_by_tokens=draw(st.sampled_from([None, True])),
+    )
+
+
+def buckets(*dimensions: tuple[int, int]) -> st.SearchStrategy[tuple[Bucket, ...]]:
+    """Sorted distinct buckets; the dimensions give (least, most)."""
+    shape = st.tuples(*(st.integers(low, high) for low, high in dimensions)).map(lambda values: Bucket(*values))
+    return st.sets(shape, min_size=1, max_size=8).map(lambda found: tuple(sorted(found)))
+
+
+PLANS = st.builds(BucketPlan, buckets((1, 6), (1, 18), (0, 8)), buckets((1, 7), (1, 1), (1, 30)))
+POLICIES = st.builds(
+    BucketPolicy,
+    strategy=st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE]),
+)
+
+
+def admissible(phase: BucketPhase, limits: Limits, kv_blocks: int) -> set[Bucket]:
+    """Every batch that the limits admit, one by one."""
+    scan = _prompts(limits) if phase is PROMPT else _decodes(limits, kv_blocks)
+    return {Bucket(*shape) for shape in scan}
+
+
+def _prompts(limits: Limits) -> list[tuple[int, int, int]]:
+    """One by one: a batch of several is only made where a bucket holds it."""
+    if limits.steps_by_tokens:
+        return [(1, query, 0) for query in range(1, limits.max_num_batched_tokens + 1)]
+    # A piece of a split prompt begins anywhere; what is cached of others is whole blocks.
+    least = 1 if limits.splits_prompts else limits.block_size
+    has_context = limits.prefix_caching or limits.splits_prompts
+    contexts = range(limits.max_model_len + 1) if has_context else range(1)
+    return [
+        (1, query, context)
+        for query, context in product(range(1, limits.max_model_len + 1), contexts)
+        if query <= limits.max_num_batched_tokens
+        and query + (context and (context - 1) * limits.block_size + least) <= limits.max_model_len
+    ]
+
+
+def _decodes(limits: Limits, kv_blocks: int) -> list[tuple[int, int, int]]:
+    """Every sequence has a block of its own, so that no more sequences run than blocks exist."""
+    longest = ceil(limits.max_model_len / limits.block_size)
+    found = []
+    for size in range(1, min(limits.max_num_seqs, kv_blocks) + 1):
+        # Sequences that share blocks reference them once each, up to three times all of them.
+        most = min(size * longest, 3 * kv_blocks if limits.prefix_caching else kv_blocks)
+        blocks = kv_blocks if limits.contiguous_paged_attention else most
+        found += [(size, 1, count) for count in range(size, blocks + 1)]
+    return found
+
+
+def misses(plan: BucketPlan, phase: BucketPhase, shapes: set[Bucket], contiguous: bool) -> set[Bucket]:
+    if phase is DECODE and contiguous:
+        return {shape for shape in shapes if _runs_cold(plan, shape.batch_size, shape.num_blocks)}
+    return {shape for shape in shapes if plan.find(phase, *shape) is None}
+
+
+def _runs_cold(plan: BucketPlan, size: int, highest: int) -> bool:
+    """vllm-gaudi looks up the batch size by the blocks of the sequences, then the blocks by the highest in use."""
+    for blocks in range(size, highest + 1):
+        padded = plan.find(DECODE, size, 1, blocks)
+        read = padded and plan.find(DECODE, padded.batch_size, 1, highest)
+        if padded is None or read is None or Bucket(padded.batch_size, 1, read.num_blocks) not in plan.decode:
+            return True
+    return False
+
+
+def inside(gap: Gap, shapes: set[Bucket]) -> set[Bucket]:
+    return {
+        shape
+        for shape in shapes
+        if all(low <= value <= high for low, value, high in zip(gap.first, shape, gap.last, strict=True))
+    }
+
+
+def check(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
+    found = uncovered(plan, limits, kv_blocks)
+    for coverage in (found.prompt, found.decode):
+        shapes = admissible(coverage.phase, limits, kv_blocks)
+        missing = misses(plan, coverage.phase, shapes, limits.contiguous_paged_attention)
+        assert (coverage.shapes, coverage.missing) == (len(shapes), len(missing))
+        regions = [inside(gap, shapes) for gap in coverage.gaps]
+        assert all(region <= missing for region in regions)
+        if coverage.gap_count <= MAX_GAPS:
+            assert set().union(*regions) == missing
+        for gap in coverage.gaps:
+            assert gap.first in missing
+            for side in range(3):
+                assert gap.last[side] == max(shape[side] for shape in inside(gap, shapes))
+
+
+@given(PLANS, small_limits(), st.integers(1, 20))
+@settings(max_examples=300)
+def test_gaps_and_totals_of_any_plan_are_those_of_scan(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
+    check(plan, limits, kv_blocks)
+
+
+@given(POLICIES, small_limits(), st.integers(1, 20))
+@settings(max_examples=150)
+def test_gaps_and_totals_of_public_strategies_are_those_of_scan(
+    policy: BucketPolicy, limits: Limits, kv_blocks: int
+) -> None:
+    try:
+        plan = make_plan(policy, limits, kv_blocks)
+    except PlanImpossible:
+        return
+    check(plan, limits, kv_blocks)
+
+
+@given(PLANS, small_limits(), st.integers(1, 20))
+def test_no_gap_lies_inside_another(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
+    found = uncovered(plan, limits, kv_blocks)
+    for coverage in (found.prompt, found.decode):
+        firsts = [gap.first for gap in coverage.gaps]
+        assert firsts == sorted(firsts)
+        for first, gap in product(firsts, coverage.gaps):
+            inside_it = all(low <= at <= high for low, at, high in zip(gap.first, first, gap.last, strict=True))
+            assert first == gap.first or not inside_it
+
+
+RANGES = st.builds(RangeSettings, min=st.integers(1, 6), step=st.integers(1, 6), max=st.integers(6, 30))
+
+
+@given(
+    st.builds(
+        BucketPolicy,
+        strategy=st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE]),
+        prompt=st.builds(PromptRanges, batch_size=RANGES, query=RANGES, context=RANGES),
+        decode=st.builds(DecodeRanges, batch_size=RANGES, blocks=RANGES),
+    ),
+    small_limits(),
+    st.integers(1, 20),
+)
+@settings(max_examples=300)
+def test_every_step_by_tokens_has_a_bucket_whatever_the_ranges(
+    policy: BucketPolicy, limits: Limits, kv_blocks: int
+) -> None:
+    by_tokens = limits.model_copy(update={"steps_by_tokens": True, "gapless": True})
+    plan = make_plan(policy, by_tokens, kv_blocks)
+    assert uncovered(plan, by_tokens, kv_blocks).sentence() is None
+    tokens = by_tokens.max_num_batched_tokens
+    assert max(bucket.query_len for bucket in plan.prompt) == tokens, "the scheduler's budget has a bucket of its own"
+
+
+def test_file_that_ends_below_the_budget_leaves_a_named_gap() -> None:
+    limits = Limits(max_model_len=256, max_num_seqs=1, max_num_batched_tokens=512, block_size=32, steps_by_tokens=True)
+    policy = BucketPolicy(strategy=Strategy.FILE, file="(1, [64, 384], 0)\n(1, 1, 8)")
+    assert uncovered(make_plan(policy, limits, 8), limits, 8).prompt.gaps == (
+        Gap(Bucket(1, 385, 0), Bucket(1, 512, 0)),
+    )
+
+
+RECORDED = Limits(
+    max_model_len=4096,
+    max_num_seqs=16,
+    max_num_prefill_seqs=4,
+    max_num_batched_tokens=4096,
+    prefix_caching=True,
+)
+
+
+def recorded(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> Uncovered:
+    given = RECORDED.model_copy(update=limits)
+    return uncovered(make_plan(BucketPolicy(strategy=strategy), given, 3000), given, 3000)
+
+
+WITHOUT = "of the prompt shapes that the limits admit have no bucket:"
+
+
+def test_the_plugins_own_plan_has_gaps_before_its_largest_contexts() -> None:
+    """A query of 513 tokens leaves room for 59 blocks, and its bucket of 640 has 58 at most."""
+    found = recorded(max_model_len=8192, max_num_batched_tokens=8192).prompt
+    assert found.gaps[0] == Gap(Bucket(1, 513, 59), Bucket(1, 640, 59))
+
+
+def test_sentence_names_share_and_number_of_gaps_and_the_first() -> None:
+    said = recorded(max_model_len=8192, max_num_batched_tokens=8192).sentence() or ""
+    assert said.startswith(f"15.1 % {WITHOUT} 8 gaps, the first from (1, 513, 59) to")
+
+
+@st.composite
+def limits_of_gapless_plans(draw: st.DrawFn) -> Limits:
+    return Limits(
+        max_model_len=draw(st.integers(16, 300)),
+        max_num_seqs=draw(st.integers(1, 40)),
+        max_num_prefill_seqs=draw(st.integers(1, 3)),
+        max_num_batched_tokens=draw(st.integers(16, 400)),
+        block_size=draw(st.sampled_from([4, 16])),
+        contiguous_paged_attention=draw(st.booleans()),
+        prefix_caching=draw(st.booleans()),
+        splits_prompts=draw(st.sampled_from([None, True])),
+        gapless=True,
+    )
+
+
+@given(POLICIES, limits_of_gapless_plans(), st.integers(1, 200))
+@settings(max_examples=300)
+def test_gapless_plan_of_any_limits_has_no_gap(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
+    found = uncovered(make_plan(policy, limits, kv_blocks), limits, kv_blocks)
+    assert found.sentence() is None
+
+
+def pieces(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> Uncovered:
+    return recorded(strategy, prefix_caching=False, splits_prompts=True, gapless=True, **limits)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+@pytest.mark.parametrize("length", [1024, 4096, 8192, 20_096])
+def test_every_piece_of_a_split_prompt_has_a_bucket(strategy: Strategy, length: int) -> None:
+    assert pieces(strategy, max_model_len=length, max_num_batched_tokens=min(length, 8192)).prompt.missing == 0
+
+
+def test_plan_without_gaps_has_no_sentence() -> None:
+    found = recorded(max_num_prefill_seqs=1)
+    assert found.sentence() is None
+    assert found.sentence() is None
+
+
+def test_share_that_rounds_to_nothing_is_not_called_nothing() -> None:
+    coverage = PhaseCoverage(PROMPT, 100_000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
+    assert coverage.sentence() == (f"under 0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
+
+
+def test_share_just_below_a_thousandth_is_under_it() -> None:
+    coverage = PhaseCoverage(PROMPT, 1_000_500, 1000, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
+    assert (coverage.sentence() or "").startswith("under 0.1 % ")
+
+
+def test_share_of_a_thousandth_is_said_in_figures() -> None:
+    coverage = PhaseCoverage(PROMPT, 1000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
+    assert coverage.sentence() == (f"0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
+
+
+def test_gaps_of_both_phases_are_one_sentence() -> None:
+    gap = (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),)
+    found = Uncovered(PhaseCoverage(PROMPT, 10, 1, 1, gap), PhaseCoverage(DECODE, 10, 2, 1, gap))
+    first, second = found.sentences()
+    assert found.sentence() == f"{first}; {second}"
+
+
+def test_corner_that_is_longer_than_the_model_is_no_gap() -> None:
+    limits = Limits(
+        max_model_len=16,
+        max_num_seqs=1,
+        max_num_prefill_seqs=1,
+        max_num_batched_tokens=16,
+        block_size=4,
+        prefix_caching=True,
+    )
+    stairs = (Bucket(1, 4, 3), Bucket(1, 8, 2), Bucket(1, 12, 1), Bucket(1, 16, 0))
+    assert uncovered(BucketPlan(stairs, (Bucket(1, 1, 4),)), limits, 4).prompt.gaps == ()
+
+
+def test_gap_of_larger_batch_that_begins_earlier_is_told() -> None:
+    limits = Limits(max_model_len=10, max_num_seqs=2, block_size=1, max_num_batched_tokens=10)
+    found = uncovered(BucketPlan((Bucket(1, 10, 0),), (Bucket(1, 1, 5), Bucket(2, 1, 4))), limits, 10).decode
+    assert [gap.first for gap in found.gaps] == [Bucket(1, 1, 6), Bucket(2, 1, 5)]
+
+
+def test_only_the_largest_batch_size_without_a_bucket_is_gap() -> None:
+    limits = Limits(max_model_len=8, max_num_seqs=4, max_num_batched_tokens=32, block_size=1)
+    plan = BucketPlan((Bucket(3, 8, 0),), (Bucket(3, 1, 32),))
+    found = uncovered(plan, limits, 32)
+    assert found.prompt.gaps == ()
+    assert [gap.first for gap in found.decode.gaps] == [Bucket(4, 1, 4)]
+
+
+def test_batch_sizes_above_the_largest_multiple_of_step_are_gap() -> None:
+    """Linear decode batch sizes end at a multiple of 32, so 97 to 100 sequences have no bucket."""
+    given = RECORDED.model_copy(update={"max_num_seqs": 100})
+    found = uncovered(make_plan(BucketPolicy(strategy=Strategy.LINEAR), given, 3000), given, 3000)
+    assert [gap.first for gap in found.decode.gaps] == [Bucket(97, 1, 97)]
+
+
+def test_later_pieces_of_prompts_have_context() -> None:
+    """The plugin's own plan has no context without prefix caching, so that no later piece has a bucket."""
+    given = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512, splits_prompts=True)
+    plan = make_plan(BucketPolicy(), given.model_copy(update={"splits_prompts": None}), 32)
+    assert [gap.first for gap in uncovered(plan, given, 32).prompt.gaps] == [Bucket(1, 1, 1)]
+
+
+def test_no_gap_is_lost_when_a_list_is_cut() -> None:
+    """A staircase of 200 steps has 201 inner corners."""
+    steps = 200
+    stairs = tuple(Bucket(1, steps - step, step) for step in range(steps))
+    given = Limits(max_model_len=1000, max_num_seqs=1, max_num_batched_tokens=1000, block_size=1, prefix_caching=True)
+    found = uncovered(BucketPlan(stairs, (Bucket(1, 1, 1000),)), given, 1000).prompt
+    assert (len(found.gaps), found.gap_count) == (MAX_GAPS, steps + 1)
+
+
+def test_decode_buckets_of_wide_settings_hold_every_batch() -> None:
+    wide = BucketPolicy(strategy=Strategy.LINEAR)
+    wide = wide.model_copy(
+        update={"decode": wide.decode.model_copy(update={"batch_size": RangeSettings(min=1, step=4, max=16)})}
+    )
+    assert uncovered(make_plan(wide, RECORDED, 3000), RECORDED, 3000).decode.missing == 0

@@ -1,0 +1,90 @@
+"""Plans of strategy File: the buckets of a file pass the same rules as those of ranges."""
+
+import pytest
+
+from gaudi_runtime.buckets.bucket import Dropped, Rule
+from gaudi_runtime.contract.bucketing import (
+    BucketPolicy,
+    Limits,
+    Strategy,
+)
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.planner import make_plan
+
+LIMITS = Limits(max_model_len=2048, max_num_seqs=4, max_num_batched_tokens=2048, prefix_caching=True)
+
+
+def file(text: str) -> BucketPolicy:
+    return BucketPolicy(strategy=Strategy.FILE, file=text)
+
+
+def test_file_buckets_are_split_by_query_length() -> None:
+    plan = make_plan(file("(1, [256, 128], 0)\n(4, 1, 64)"), LIMITS, kv_blocks=64)
+    assert plan.prompt == ((1, 128, 0), (1, 256, 0))
+    assert plan.decode == ((4, 1, 64),)
+
+
+def test_file_bucket_that_breaks_rule_is_reported_with_its_line() -> None:
+    plan = make_plan(file("(1, 128, 0)\n\n(1, 4096, 0)\n(1, 1, 8)"), LIMITS, kv_blocks=64)
+    assert plan.warnings == (f"bucket file, line 3: (1, 4096, 0) was dropped: {Rule.QUERY_TOO_LONG}",)
+
+
+def test_file_of_nothing_is_refused() -> None:
+    with pytest.raises(
+        PlanImpossible, match=r"^bucket file: no line asks for a prompt bucket; add one such as \(1, 128, 0\)$"
+    ):
+        make_plan(BucketPolicy(strategy=Strategy.FILE), LIMITS, kv_blocks=64)
+
+
+def test_file_decode_buckets_are_sifted_like_those_of_ranges() -> None:
+    """Fewer blocks than sequences are dropped, and more than the sequences can have are cut to those."""
+    limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
+    plan = make_plan(file("(1, 128, 0)\n(4, 1, 3)\n(2, 1, 99)\n(4, 1, 4)"), limits, kv_blocks=64)
+    assert plan.decode == ((2, 1, 32), (4, 1, 4))
+    assert plan.dropped == (Dropped(BucketPhase.DECODE, Rule.FEWER_BLOCKS_THAN_SEQUENCES, 1),)
+    assert plan.warnings == (f"bucket file, line 2: (4, 1, 3) was dropped: {Rule.FEWER_BLOCKS_THAN_SEQUENCES}",)
+
+
+def test_file_with_many_dropped_buckets_reports_a_bounded_number() -> None:
+    text = "(1, 128, 0)\n(1, 1, 8)\n(1, range(2049, 2149), 0)"
+    warnings = make_plan(file(text), LIMITS, kv_blocks=64).warnings
+    assert len(warnings) == 21
+    assert warnings[-1] == "bucket file: 80 more buckets were dropped"
+
+
+def test_file_without_decode_buckets_is_refused() -> None:
+    with pytest.raises(
+        PlanImpossible, match=r"bucket file: no line asks for a decode bucket; add one such as \(1, 1, 128\)"
+    ):
+        make_plan(file("(1, 128, 0)"), LIMITS, kv_blocks=64)
+
+
+def staircases(sizes: int, steps: int) -> BucketPolicy:
+    """A file whose largest batch size alone has `steps` buckets, so that every batch size has as many steps."""
+    lines = [f"({sizes}, {steps - at + 1}, {at})" for at in range(steps)]
+    return file("\n".join([*lines, f"(range(1, {sizes}), 2, 0)", "(1, 1, 8)"]))
+
+
+WIDE = Limits(
+    max_model_len=4096,
+    max_num_seqs=2048,
+    max_num_prefill_seqs=2048,
+    max_num_batched_tokens=16_777_216,
+    block_size=1,
+    prefix_caching=True,
+)
+
+
+def test_file_with_too_many_steps_is_refused_by_its_field() -> None:
+    with pytest.raises(PlanImpossible, match=r"^bucketing\.file: for each of its 501 prompt batch sizes"):
+        make_plan(staircases(501, 500), WIDE, kv_blocks=64)
+
+
+def test_file_with_just_as_many_steps_as_allowed_is_planned() -> None:
+    assert len(make_plan(staircases(500, 500), WIDE, kv_blocks=64).prompt) == 500 + 499
+
+
+def test_batch_sizes_above_maxnumprefillseqs_count_no_steps() -> None:
+    limits = WIDE.model_copy(update={"max_num_prefill_seqs": 100})
+    assert len(make_plan(staircases(501, 500), limits, kv_blocks=64).prompt) == 500 + 500

@@ -1,0 +1,348 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks, Dropped, Rule
+from gaudi_runtime.contract.bucketing import (
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    OptimalSettings,
+    PromptRanges,
+    RangeSettings,
+    Strategy,
+)
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.planner import Sieve, candidates, decode_rule, make_plan, plan_of_device, prompt_rule
+
+LIMITS = Limits(max_model_len=2048, max_num_seqs=4, max_num_batched_tokens=2048, prefix_caching=True)
+RANGED = st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+
+
+def linear(**dimensions: RangeSettings) -> BucketPolicy:
+    prompt = {name: value for name, value in dimensions.items() if name in PromptRanges.model_fields}
+    decode = {name: value for name, value in dimensions.items() if name == "blocks"}
+    return BucketPolicy(strategy=Strategy.LINEAR, prompt=PromptRanges(**prompt), decode=DecodeRanges(**decode))
+
+
+def test_padding_aware_begins_at_one_where_blocks_are_few() -> None:
+    """Fewer KV blocks than a block has tokens, which is where the range would begin (spec/pairs.md, last rule)."""
+    few = Limits(max_model_len=1536, max_num_seqs=3, max_num_batched_tokens=1536, contiguous_paged_attention=False)
+    plan = make_plan(BucketPolicy(strategy=Strategy.PADDING_AWARE), few, kv_blocks=100)
+    by_size = [[each.num_blocks for each in plan.decode if each.batch_size == size] for size in (1, 2, 3)]
+    assert by_size == [[1, 2, 4, 8, 12], [2, 4, 8, 16, 24], [4, 8, 16, 32, 36]]
+
+
+@st.composite
+def limits(draw: st.DrawFn) -> Limits:
+    return Limits(
+        max_model_len=draw(st.integers(1, 20_000)),
+        max_num_seqs=draw(st.integers(1, 64)),
+        max_num_prefill_seqs=draw(st.integers(1, 8)),
+        max_num_batched_tokens=draw(st.integers(512, 8192)),
+        block_size=draw(st.sampled_from([128, 256, 512])),
+        contiguous_paged_attention=draw(st.booleans()),
+        prefix_caching=draw(st.booleans()),
+    )
+
+
+def plan_or_none(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan | None:
+    try:
+        return make_plan(policy, limits, kv_blocks)
+    except PlanImpossible:
+        return None
+
+
+@given(RANGED, limits(), st.integers(1, 6000))
+def test_plan_is_sorted_and_distinct(strategy: Strategy, limits: Limits, kv_blocks: int) -> None:
+    plan = plan_or_none(BucketPolicy(strategy=strategy), limits, kv_blocks)
+    for buckets in (plan.prompt, plan.decode) if plan else ():
+        assert list(buckets) == sorted(set(buckets))
+
+
+@given(RANGED, limits(), st.integers(1, 6000))
+def test_every_planned_bucket_passes_the_filters(strategy: Strategy, limits: Limits, kv_blocks: int) -> None:
+    plan = plan_or_none(BucketPolicy(strategy=strategy), limits, kv_blocks)
+    for bucket in plan.prompt if plan else ():
+        assert prompt_rule(limits, *bucket) is None
+    for bucket in plan.decode if plan else ():
+        assert decode_rule(limits, bucket.batch_size, bucket.num_blocks) is None
+
+
+@given(st.integers(1, 4), st.integers(1, 1519))
+def test_contiguous_attention_has_a_bucket_for_every_block_count(batch: int, blocks: int) -> None:
+    plan = make_plan(BucketPolicy(), LIMITS, kv_blocks=1519)
+    assert plan.find(BucketPhase.DECODE, batch, 1, blocks) is not None
+
+
+def test_without_prefix_caching_prompts_have_no_context() -> None:
+    without = LIMITS.model_copy(update={"prefix_caching": False})
+    plan = make_plan(BucketPolicy(), without, kv_blocks=1519)
+    assert {bucket.num_blocks for bucket in plan.prompt} == {0}
+
+
+def test_long_model_without_prefix_caching_has_no_context_either() -> None:
+    without = LIMITS.model_copy(update={"prefix_caching": False, "max_model_len": 16_384})
+    plan = make_plan(BucketPolicy(), without, kv_blocks=1519)
+    assert {bucket.num_blocks for bucket in plan.prompt} == {0}
+
+
+def test_contiguous_attention_ends_with_all_blocks_of_the_device() -> None:
+    assert make_plan(BucketPolicy(), LIMITS, kv_blocks=1519).decode[-1].num_blocks == 1519
+
+
+REFERENCES = Limits(
+    max_model_len=1024,
+    max_num_seqs=16,
+    max_num_batched_tokens=1024,
+    contiguous_paged_attention=False,
+    prefix_caching=True,
+)
+
+
+TRAFFIC = OptimalSettings(traffic="prompt 1 100 0 5\nprompt 1 900 0 2\ndecode 2 1 12 9")
+
+
+def of_device(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: Any) -> BucketPlan:
+    """For 10 blocks, so that three times as many are fewer than 16 sequences of 8 may refer to."""
+    found = DeviceBlocks(10, **{"size": 128, "decode_size": 128, **blocks})
+    optimal = TRAFFIC if strategy is Strategy.OPTIMAL else None
+    return plan_of_device(BucketPolicy(strategy=strategy, optimal=optimal), REFERENCES, found)
+
+
+def test_decode_blocks_are_bounded_unless_the_engine_bounds_none() -> None:
+    assert of_device().decode[-1].num_blocks == 30
+    assert of_device(bounded=False).decode[-1].num_blocks == 8 * 16
+
+
+def test_blocks_of_the_engine_are_planned() -> None:
+    assert {query for _, query, _ in of_device(size=256, decode_size=256).prompt} == {256, 512, 768, 1024}
+    assert of_device(size=256, decode_size=256, bounded=False).decode[-1].num_blocks == 4 * 16
+
+
+def test_decode_batches_count_blocks_of_their_own_size() -> None:
+    plan = of_device(size=512, bounded=False)
+    assert {query for _, query, _ in plan.prompt} == {512, 1024}
+    assert plan.decode == of_device(bounded=False).decode
+    assert {each.phase for each in plan.dropped} <= {BucketPhase.PROMPT, BucketPhase.DECODE}
+
+
+@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE, Strategy.OPTIMAL])
+def test_queries_are_multiples_of_the_engines_step(strategy: Strategy) -> None:
+    queries = {query for _, query, _ in of_device(strategy, query_step=256).prompt}
+    assert queries <= {256, 512, 768, 1024}
+    assert 1024 in queries
+
+
+def test_dropped_buckets_are_counted_by_rule() -> None:
+    policy = linear(query=RangeSettings(max=4096), context=RangeSettings(max=0))
+    plan = make_plan(policy, LIMITS, kv_blocks=64)
+    assert plan.dropped == (Dropped(BucketPhase.PROMPT, Rule.QUERY_TOO_LONG, 16),)
+
+
+def test_prompt_without_any_bucket_names_phase_and_rule() -> None:
+    policy = linear(query=RangeSettings(min=4096, max=4096), context=RangeSettings(max=0))
+    with pytest.raises(
+        PlanImpossible,
+        match=r"no prompt bucket is left: 1 dropped because its query is longer than maxModelLen; "
+        r"change bucketing\.prompt or raise the limit",
+    ):
+        make_plan(policy, LIMITS, kv_blocks=64)
+
+
+def test_batch_over_the_token_budget_names_its_rule() -> None:
+    policy = linear(batch_size=RangeSettings(min=32, max=32), query=RangeSettings(min=128, max=128))
+    with pytest.raises(PlanImpossible, match=r"16 dropped because its tokens \(batch size \* query\) exceed"):
+        make_plan(policy, LIMITS, kv_blocks=64)
+
+
+def test_decode_without_any_bucket_names_phase_and_rule() -> None:
+    limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
+    policy = linear(blocks=RangeSettings(min=1, step=1, max=1)).model_copy(
+        update={"decode": DecodeRanges(batch_size=RangeSettings(min=4), blocks=RangeSettings(max=1))}
+    )
+    with pytest.raises(PlanImpossible, match=r"no decode bucket is left: .* fewer KV blocks than sequences"):
+        make_plan(policy, limits, kv_blocks=64)
+
+
+def test_min_above_max_names_the_dimension() -> None:
+    policy = linear(query=RangeSettings(min=512, max=256))
+    with pytest.raises(PlanImpossible, match=r"bucketing.prompt.query: min 512 .* max 256"):
+        make_plan(policy, LIMITS, kv_blocks=64)
+
+
+def ranges(dimension: str, **settings: int) -> BucketPolicy:
+    phase, name = dimension.split(".")
+    policy = {"strategy": "linear", phase: {name: settings}}
+    return BucketPolicy.model_validate(policy)
+
+
+@pytest.mark.parametrize("dimension", ["prompt.batchSize", "prompt.query", "decode.batchSize", "decode.blocks"])
+def test_dimension_whose_min_is_zero_is_named(dimension: str) -> None:
+    with pytest.raises(PlanImpossible) as refused:
+        make_plan(ranges(dimension, min=0), LIMITS, kv_blocks=64)
+    assert str(refused.value) == f"bucketing.{dimension}: min 0 is below 1; a batch has at least one of each"
+
+
+def test_context_whose_min_is_above_max_is_named() -> None:
+    with pytest.raises(
+        PlanImpossible, match=r"^bucketing\.prompt\.context: min 9 is above max 3; lower min or raise max$"
+    ):
+        make_plan(ranges("prompt.context", min=9, max=3), LIMITS, kv_blocks=64)
+
+
+@pytest.mark.parametrize(
+    "dimension", ["prompt.batchSize", "prompt.query", "prompt.context", "decode.batchSize", "decode.blocks"]
+)
+def test_dimension_of_an_ignored_setting_is_named(dimension: str) -> None:
+    policy = ranges(dimension, padPercent=7).model_copy(update={"strategy": Strategy.EXPONENTIAL})
+    assert make_plan(policy, LIMITS, kv_blocks=64).warnings == (
+        f"bucketing.{dimension}.padPercent is ignored by the Exponential strategy",
+    )
+
+
+def test_long_context_of_no_multiple_stays_where_query_leaves_max() -> None:
+    """Of 8192 tokens a query of 54 blocks leaves 10, as many as max: as in the public planner, nothing changes."""
+    long = LIMITS.model_copy(update={"max_model_len": 8192, "max_num_batched_tokens": 8192})
+    policy = linear(context=RangeSettings(step=4, max=10), query=RangeSettings(min=53 * 128, max=55 * 128))
+    plan = make_plan(policy, long, kv_blocks=64)
+    assert [[each.num_blocks for each in plan.prompt if each.query_len == 128 * size] for size in (53, 54, 55)] == [
+        [0, 4, 8],
+        [0, 4, 8],
+        [0, 4, 9],
+    ]
+
+
+def test_batch_size_zero_is_refused() -> None:
+    policy = linear(batch_size=RangeSettings(min=0))
+    with pytest.raises(PlanImpossible, match=r"bucketing.prompt.batchSize: min 0 is below 1; a batch has at least one"):
+        make_plan(policy, LIMITS, kv_blocks=64)
+
+
+def test_device_without_a_block_is_refused() -> None:
+    with pytest.raises(PlanImpossible) as refused:
+        make_plan(BucketPolicy(), LIMITS, kv_blocks=0)
+    assert str(refused.value) == (
+        "the device has no room for a single KV block; give it more memory or a smaller model"
+    )
+
+
+def test_strategy_without_ranges_is_refused_by_name() -> None:
+    with pytest.raises(PlanImpossible, match=r"bucketing.strategy: Unified makes no"):
+        make_plan(BucketPolicy(strategy=Strategy.UNIFIED), LIMITS, kv_blocks=64)
+
+
+@pytest.mark.parametrize(
+    ("phase", "policy", "combined"),
+    [
+        ("prompt", ranges("prompt.query", min=1, step=1, max=50_001), 50_001 * 100),
+        ("decode", ranges("decode.blocks", min=1, step=1, max=50_001), 50_001 * 100),
+    ],
+)
+def test_ranges_that_explode_are_refused(phase: str, policy: BucketPolicy, combined: int) -> None:
+    wide = Limits(max_model_len=50_001, max_num_seqs=100, max_num_prefill_seqs=100, max_num_batched_tokens=50_001)
+    every = {"decode": policy.decode.model_copy(update={"batch_size": RangeSettings(step=1)})}
+    with pytest.raises(PlanImpossible) as refused:
+        make_plan(policy.model_copy(update=every), wide, kv_blocks=50_001)
+    assert str(refused.value) == (
+        f"the {phase} ranges combine to {combined} buckets, at most 5000000 are looked at; choose larger steps in "
+        f"bucketing.{phase} or another strategy"
+    )
+
+
+def test_phase_of_more_than_250000_buckets_is_refused() -> None:
+    sieve = Sieve(BucketPhase.DECODE)
+    for size in range(1, 250_001):
+        sieve.keep(Bucket(size, 1, 1))
+    with pytest.raises(PlanImpossible) as refused:
+        sieve.keep(Bucket(250_001, 1, 1))
+    assert str(refused.value) == (
+        "there are more than 250000 decode buckets; choose larger steps in bucketing.decode or another strategy"
+    )
+
+
+SMALL_LINEAR = linear(query=RangeSettings(max=512), context=RangeSettings(max=2), blocks=RangeSettings(step=16, max=32))
+
+
+@pytest.mark.parametrize(
+    ("policy", "count"),
+    [
+        (SMALL_LINEAR, 1 * 4 * 3 + 3 * 6),
+        (linear(query=RangeSettings(max=512), blocks=RangeSettings(min=0)), 0),
+        (linear(query=RangeSettings(min=1, step=1, max=99_999), context=RangeSettings(max=60)), 3 * 7),
+        (BucketPolicy(strategy=Strategy.FILE, file="(1, 128, 0)"), 11),
+        (BucketPolicy(strategy=Strategy.FILE), 0),
+        (BucketPolicy(strategy=Strategy.OPTIMAL), 20_000),
+    ],
+)
+def test_candidates_are_about_what_a_plan_looks_at(policy: BucketPolicy, count: int) -> None:
+    assert candidates(policy, LIMITS, kv_blocks=32 if policy is SMALL_LINEAR else 64) == count
+
+
+def test_exponential_names_every_ignored_setting() -> None:
+    policy = BucketPolicy(
+        prompt=PromptRanges(query=RangeSettings(step=256, max=1024)),
+        decode=DecodeRanges(blocks=RangeSettings(pad_percent=10)),
+    )
+    fields = ("prompt.query.step", "prompt.query.max", "decode.blocks.padPercent")
+    assert make_plan(policy, LIMITS, kv_blocks=1519).warnings == tuple(
+        f"bucketing.{field} is ignored by the Exponential strategy" for field in fields
+    )
+
+
+def test_exponential_with_a_long_model_reads_the_largest_context() -> None:
+    long = LIMITS.model_copy(update={"max_model_len": 16_384})
+    policy = BucketPolicy(prompt=PromptRanges(context=RangeSettings(max=100)))
+    plan = make_plan(policy, long, kv_blocks=1519)
+    assert plan.warnings == ()
+    assert plan.prompt != make_plan(BucketPolicy(), long, kv_blocks=1519).prompt
+
+
+def test_linear_names_an_ignored_padding() -> None:
+    (warning,) = make_plan(linear(query=RangeSettings(pad_max=10)), LIMITS, kv_blocks=64).warnings
+    assert warning.startswith("bucketing.prompt.query.padMax is ignored")
+    assert "Linear" in warning
+
+
+def test_steps_by_tokens_ignore_batch_size_and_context_of_prompts() -> None:
+    limits = Limits(max_model_len=256, max_num_seqs=4, max_num_batched_tokens=256, steps_by_tokens=True)
+    ranges = PromptRanges(batch_size=RangeSettings(max=4), context=RangeSettings(max=2))
+    plan = make_plan(BucketPolicy(strategy=Strategy.LINEAR, prompt=ranges), limits, 9)
+    assert {(bucket.batch_size, bucket.num_blocks) for bucket in plan.prompt} == {(1, 0)}
+    assert [warning.partition(" is ignored: on a CPU")[0] for warning in plan.warnings] == [
+        "bucketing.prompt.batchSize.max",
+        "bucketing.prompt.context.max",
+    ]
+
+
+def test_context_without_prefix_caching_is_named_as_ignored() -> None:
+    without = LIMITS.model_copy(update={"prefix_caching": False})
+    plan = make_plan(linear(context=RangeSettings(max=4)), without, kv_blocks=64)
+    assert plan.warnings == (
+        "bucketing.prompt.context.max is ignored: without prefix caching prompts have no context here",
+    )
+
+
+PIECES = LIMITS.model_copy(update={"prefix_caching": False, "splits_prompts": True, "gapless": True})
+
+
+def test_pieces_have_as_much_context_as_is_left() -> None:
+    """A query of 257 to 384 tokens may stand behind 1791: 14 blocks."""
+    contexts = [each.num_blocks for each in make_plan(BucketPolicy(), PIECES, 64).prompt if each.query_len == 384]
+    assert contexts == [0, 1, 2, 4, 8, 14]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+def test_given_contexts_end_with_the_most_of_each_query(strategy: Strategy) -> None:
+    policy = BucketPolicy(strategy=strategy, prompt=PromptRanges(context=RangeSettings(max=2)))
+    plan = make_plan(policy, PIECES, kv_blocks=64)
+    assert plan.warnings == ()
+    assert [each.num_blocks for each in plan.prompt if each.query_len == 384] == [0, 1, 2, 14]
+
+
+def test_one_block_of_context_is_planned_beside_none() -> None:
+    short = PIECES.model_copy(update={"max_model_len": 130, "max_num_batched_tokens": 130})
+    assert [each.num_blocks for each in make_plan(linear(), short, 64).prompt] == [0, 2, 0, 1]

@@ -1,0 +1,65 @@
+"""Decode buckets of steps that verify drafts."""
+
+import pytest
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, most_decode_blocks
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.config import plan_hash
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.planner import make_plan
+from gaudi_runtime.planning.speculative import verify
+
+LIMITS = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, contiguous_paged_attention=False)
+STRATEGIES = (Strategy.OPTIMAL, Strategy.EXPONENTIAL)
+DRAFTING = LIMITS.model_copy(update={"draft_tokens": 3})
+
+
+def test_every_token_of_a_sequence_has_a_row() -> None:
+    assert verify(Bucket(2, 1, 4), 3, LIMITS) == [Bucket(8, 1, 16)]
+
+
+def test_few_rows_also_have_a_bucket_of_few_blocks() -> None:
+    assert verify(Bucket(2, 1, 8), 3, LIMITS) == [Bucket(8, 1, 8), Bucket(8, 1, 32)]
+
+
+def test_rows_read_at_most_what_full_sequences_have() -> None:
+    assert verify(Bucket(1, 1, 16), 1, LIMITS) == [Bucket(2, 1, 16), Bucket(2, 1, 16)]
+
+
+def test_plan_with_drafts_adds_to_the_one_without() -> None:
+    plain, drafting = (make_plan(BucketPolicy(), each, 300) for each in (LIMITS, DRAFTING))
+    assert drafting.seeds == plain.decode
+    assert set(plain.decode) < set(drafting.decode)
+    assert drafting.prompt == plain.prompt
+
+
+def test_hash_of_a_plan_without_drafts_stays() -> None:
+    """Operator and runtime of two releases agree until somebody drafts."""
+    said = {"maxModelLen": 1024, "maxNumSeqs": 4, "maxNumBatchedTokens": 1024, "contiguousPagedAttention": False}
+    assert plan_hash(BucketPolicy(), LIMITS) == plan_hash(BucketPolicy(), Limits.model_validate(said))
+    assert plan_hash(BucketPolicy(), LIMITS) != plan_hash(BucketPolicy(), DRAFTING)
+
+
+@pytest.mark.parametrize(
+    "settings", [OptimalSettings(traffic="prompt 1 90 0 5\ndecode 1 1 2 5"), OptimalSettings(decode_graphs=8)]
+)
+def test_optimal_with_drafts_takes_no_traffic_or_budget(settings: OptimalSettings) -> None:
+    policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
+    with pytest.raises(PlanImpossible, match=r"bucketing\.optimal: with speculative decoding"):
+        make_plan(policy, DRAFTING, 300)
+
+
+def test_optimal_plans_every_step_that_verifies_drafts() -> None:
+    limits = DRAFTING.model_copy(update={"max_num_seqs": 64, "max_model_len": 8192, "gapless": True})
+    optimal, exponential = (make_plan(BucketPolicy(strategy=each), limits, 4000) for each in STRATEGIES)
+    assert len(optimal.decode) < len(exponential.decode)
+    seeds = BucketPlan(prompt=(), decode=optimal.seeds)
+    for size in range(1, 65):
+        for blocks in range(size, most_decode_blocks(size, limits, 4000) + 1, 7):
+            seed = seeds.find(BucketPhase.DECODE, size, 1, blocks)
+            assert seed
+            rows = 4 * seed.batch_size
+            found = optimal.find(BucketPhase.DECODE, rows, 1, 4 * blocks)
+            assert found
+            assert found.batch_size == rows
