@@ -19,11 +19,12 @@ from gaudi_operator.core.answers import AT_ONCE, Answers, Unanswered
 from gaudi_operator.core.children.desired import changes_what_is_there, child_actions
 from gaudi_operator.core.classes import filled, platform_of
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.mending import MENDED_BY_OTHERS, refused_since
+from gaudi_operator.core.gate.condition import pods_with_gates
+from gaudi_operator.core.gate.judgement import judge_gates
 from gaudi_operator.core.observed import InstallationDefaults, Manifest, Observed
-from gaudi_operator.core.pods.gate import judge_gates, with_gates
 from gaudi_operator.core.pods.terminations import terminations
 from gaudi_operator.core.pods.view import PodView, read_pods
+from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS, refused_since
 from gaudi_operator.core.resource import Inference, SpecUnreadable, read_identity, read_inference, read_status
 from gaudi_operator.core.rollout.backoff import attempts
 from gaudi_operator.core.rollout.planner import rollout_policy
@@ -122,7 +123,7 @@ def _judge(
     pods = read_pods(observed)
     to_go = still_to_go(pods, wanted_pods(observed))
     gates = judge_gates(pods, inference.spec.readiness, promised.floor, deadlines, to_go, may_close=not alone)
-    pods = with_gates(pods, gates, observed.now)
+    pods = pods_with_gates(pods, gates, observed.now)
 
     found = terminations(pods, before, observed.reports)
     stored = stored_revisions(observed.revisions)

@@ -9,9 +9,9 @@ from aiohttp.test_utils import TestServer
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.gate import judgement
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods import gate
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.shell.reports import StatusPorts, Target, Unreachable, Unusable
 from gaudi_runtime.contract.config import RuntimeConfig
@@ -53,7 +53,7 @@ async def opened(answer: Object | None, *conditions: Object) -> tuple[bool | Non
     """Return what is written into the gate of a pod with this answer, and why its report is ignored."""
     found = await answered(answer)
     seen = view(pod(conditions=conditions), found.report, ignored=found.ignored)
-    action = gate.judge(seen, Readiness(), Deadlines(NOW))
+    action = judgement.judge(seen, Readiness(), Deadlines(NOW))
     return action.open if action else None, seen.report_ignored
 
 

@@ -132,9 +132,19 @@ class PodView:
         return max(filter(None, moments), default=None)
 
     @property
+    def gate(self) -> PodCondition | None:
+        """The condition of our readiness gate; None before its first judgement."""
+        return self.conditions.get(GATE)
+
+    @property
     def gate_open(self) -> bool:
         """Whether our gate is open."""
-        return GATE in self.conditions and self.conditions[GATE].true
+        return self.gate is not None and self.gate.true
+
+    @property
+    def open_since(self) -> datetime | None:
+        """When our gate opened; None while it is closed."""
+        return self.gate.since if self.gate and self.gate.true else None
 
     @property
     def ready(self) -> bool:
@@ -143,8 +153,8 @@ class PodView:
 
     @property
     def served(self) -> bool:
-        """Whether its gate was ever judged open: such a pod comes back, one that never got there may not."""
-        return GATE in self.conditions
+        """Whether its gate was ever open: such a pod usually recovers, one that never served may not."""
+        return self.gate is not None
 
 
 def read_pods(observed: Observed) -> tuple[PodView, ...]:
@@ -192,7 +202,7 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         phase=status.get("phase", "Pending"),
         terminating="deletionTimestamp" in metadata,
         gone_by=read_moment(metadata.get("deletionTimestamp")),
-        conditions={each["type"]: _condition(each) for each in status.get("conditions") or ()},
+        conditions={each["type"]: read_condition(each) for each in status.get("conditions") or ()},
         container=container,
         report=word.report if word is not None and ignored is None else None,
         received=word.received if word is not None else None,
@@ -240,7 +250,8 @@ def _ended_at(pod: Manifest) -> datetime | None:
     return max(filter(None, map(read_moment, moments)), default=None)
 
 
-def _condition(condition: Mapping[str, Any]) -> PodCondition:
+def read_condition(condition: Mapping[str, Any]) -> PodCondition:
+    """Return a condition of a pod's status as a value."""
     return PodCondition(
         true=condition.get("status") == "True",
         reason=condition.get("reason") or "",

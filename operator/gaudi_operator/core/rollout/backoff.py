@@ -13,11 +13,10 @@ from datetime import datetime, timedelta
 from gaudi_operator.api.base import MOST_COUNT
 from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionState
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.mending import problem_since
-from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import read_moment, timestamp
 from gaudi_operator.core.pods.terminations import End, Termination, ends
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.mending import problem_since
 from gaudi_runtime.errors import Problem
 
 FIRST_SECONDS, MOST_SECONDS = 10, 300
@@ -100,7 +99,7 @@ def with_next_try(
 
 def _attempts(known: Attempts, pods: list[PodView], found: Mapping[str, Termination]) -> Attempts:
     """The written one goes on: what it has counted is not counted again, however long a pod is there to be seen."""
-    proven = max((since for pod in pods if pod.ready and (since := pod.conditions[GATE].since)), default=None)
+    proven = max((since for pod in pods if pod.ready and (since := pod.open_since)), default=None)
     error, back_off = known.last_error, known.back_off
     for end in ends(pods, found):
         # Times are whole seconds: an end in the second of the last one counted is taken for the same.

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from gaudi_operator.core.mending import worst
-from gaudi_operator.core.pods.criteria import Room
-from gaudi_operator.core.pods.problems import failed_pods_problem, first_problem
+from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.mending import worst
+from gaudi_operator.core.problems.pod_problems import failed_pods_problem, first_problem
 from gaudi_operator.core.rollout.backoff import with_next_try
 from gaudi_operator.core.rollout.mode import in_place_soon, may_go_in_place, unblock, why_in_place
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step, next_step, rollout_policy

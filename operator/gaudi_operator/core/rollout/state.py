@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.classes import NO_CLASS, Platform
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.mending import needs_a_person, worst
 from gaudi_operator.core.observed import InstallationDefaults, Observed
-from gaudi_operator.core.pods.criteria import Criteria, Room
 from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.criteria import Criteria, Room
+from gaudi_operator.core.problems.mending import needs_a_person, worst
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.backoff import Attempts
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.scaling import OnFailure
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.names import GATE
-from gaudi_operator.core.pods.criteria import Room
-from gaudi_operator.core.pods.problems import blames_the_revision, pod_problems
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.pod_problems import blames_the_revision, pod_problems
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import Choice, State
 from gaudi_runtime.errors import Problem
@@ -100,5 +99,4 @@ def on_trial(
 
 def held_its_gate(pod: PodView, seconds: int, deadlines: Deadlines) -> bool:
     """Whether the pod has held its gate for so long."""
-    since = pod.conditions[GATE].since if pod.gate_open else None
-    return seconds == 0 or (since is not None and deadlines.reached(since, seconds))
+    return seconds == 0 or (pod.open_since is not None and deadlines.reached(pod.open_since, seconds))

@@ -18,9 +18,9 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import Condition
 from gaudi_operator.core.children.scaling import METRIC
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.names import GATE
+from gaudi_operator.core.gate.condition import is_settling
+from gaudi_operator.core.gate.judgement import BELOW_THRESHOLD
 from gaudi_operator.core.notation import read_moment, timestamp
-from gaudi_operator.core.pods.gate import is_settling
 from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import ENDED, PodView
 from gaudi_operator.core.rollout.planner import Progress
@@ -123,7 +123,7 @@ def judge_warmed_up(s: State) -> Verdict:
         return Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up.")
     opened = sum(pod.gate_open for pod in s.updated)
     of = f" of revision {s.current}" if s.current else ""
-    found = f"{opened} of {s.desired} replicas{of} have passed the gate {GATE}."
+    found = f"{opened} of {s.desired} replicas{of} have passed the readiness gate."
     # A tag that moves may give pods of one revision different releases.
     releases = sorted({pod.report.releases for pod in s.updated if pod.report and pod.report.releases})
     if opened >= s.desired:
@@ -138,7 +138,7 @@ def judge_degraded(s: State) -> Verdict:
     if lost:
         take = plural(len(lost), "pod that has served takes", "pods that have served take")
         return Verdict(TRUE, "ReplicasLost", f"{take} no traffic now: {_first_names(lost)}.")
-    below = [pod for pod in s.serving if pod.conditions[GATE].reason == "OpenedBelowThreshold"]
+    below = [pod for pod in s.serving if pod.gate and pod.gate.reason == BELOW_THRESHOLD]
     if below:
         serve = plural(len(below), "pod serves", "pods serve")
         found = f"{serve} although fewer graphs are captured than spec.readiness asks for: {_first_names(below)}."

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Event, SetGate
-from gaudi_operator.core.names import GATE
-from gaudi_operator.core.pods.gate import WARMED_UP, judged_counts
+from gaudi_operator.core.gate.condition import judged_counts
+from gaudi_operator.core.gate.judgement import WARMED_UP
 from gaudi_operator.core.pods.view import PodView
 
 
@@ -78,7 +78,7 @@ def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus, updated: I
 
 def _last_gate(pods: Iterable[PodView]) -> str:
     """What was found at the gate that opened last, to be added to a sentence."""
-    opened = {(since, pod.name): pod for pod in pods if pod.gate_open and (since := pod.conditions[GATE].since)}
+    opened = {(since, pod.name): pod for pod in pods if (since := pod.open_since)}
     return f" Pod {opened[max(opened)].name}: {judged_counts(opened[max(opened)])}" if opened else ""
 
 

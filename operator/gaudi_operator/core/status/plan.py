@@ -16,7 +16,8 @@ from gaudi_operator.core.admission.checks import why_settings_are_ignored
 from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_unknown
 from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, gate_outlook, hints
 from gaudi_operator.core.classes import filled
-from gaudi_operator.core.notation import ADD_SIZES, DONE, captured_percent, only_images_cold
+from gaudi_operator.core.gate.recompiles import ADD_SIZES, only_images_cold
+from gaudi_operator.core.gate.thresholds import DONE, captured_percent
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.cold_shapes import suggestion

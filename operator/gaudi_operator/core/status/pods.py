@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
-from gaudi_operator.core.names import GATE
-from gaudi_operator.core.notation import captured_percent, warmup_percent
-from gaudi_operator.core.pods.gate import RECOMPILING, why_below
+from gaudi_operator.core.gate.recompiles import RECOMPILING
+from gaudi_operator.core.gate.thresholds import captured_percent, warmup_percent, why_below
 from gaudi_operator.core.pods.scheduling import unscheduled_since
 from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import PodView
@@ -75,8 +74,8 @@ def _message(pod: PodView, state: State) -> str | None:
         and (below := why_below(pod.report, state.inference.spec.readiness))
     ):
         return below[1]
-    if GATE in pod.conditions and pod.conditions[GATE].reason == RECOMPILING:
-        return pod.conditions[GATE].message
+    if pod.gate and pod.gate.reason == RECOMPILING:
+        return pod.gate.message
     if slow := slow_bucket(pod, state.deadlines):
         return slow
     if pod.report and pod.report.warnings:

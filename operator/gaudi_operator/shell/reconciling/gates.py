@@ -5,15 +5,12 @@ sent once. Those of one pod go one after the other: which of two arrives last wo
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from gaudi_operator.core.actions import Action, SetGate
-from gaudi_operator.core.names import GATE
-from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_runtime.contract.text import on_one_line
+from gaudi_operator.core.gate.condition import observed_with_gates
+from gaudi_operator.core.observed import Observed
 
 
 @dataclass
@@ -62,12 +59,8 @@ class Gates:
         return all(task.result() for task in self._seen_on_way)
 
     def assumed(self, observed: Observed) -> Observed:
-        """The picture as it is once all have arrived."""
-        if not self._on_way:
-            return observed
-        ways = ((pod, self._on_way.get(pod["metadata"]["uid"])) for pod in observed.pods)
-        pods = tuple(_with_gate(pod, gate, observed.now) if gate else pod for pod, gate in ways)
-        return replace(observed, pods=pods)
+        """Return the snapshot as it will be once all gates in flight are written."""
+        return observed_with_gates(observed, self._on_way.values())
 
     def cancel(self) -> None:
         """Write no more of them."""
@@ -75,27 +68,3 @@ class Gates:
         for task in (self.task, *self.tasks):
             if task:
                 task.cancel()
-
-
-def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict[str, str]:
-    """The condition that is written for `gate` into the status of `pod`, an empty one where nothing is known of it."""
-    known = next((each for each in _conditions(pod) if each["type"] == GATE), {})
-    status = "True" if gate.open else "False"
-    # A gate that is written again keeps its time: how long it is open counts from there.
-    since = known.get("lastTransitionTime") if known.get("status") == status else None
-    return {
-        "type": GATE,
-        "status": status,
-        "reason": gate.reason,
-        "message": on_one_line(gate.message),
-        "lastTransitionTime": str(since or now.strftime("%Y-%m-%dT%H:%M:%SZ")),
-    }
-
-
-def _with_gate(pod: Manifest, gate: SetGate, now: datetime) -> Manifest:
-    others = [each for each in _conditions(pod) if each["type"] != GATE]
-    return {**pod, "status": {**pod.get("status", {}), "conditions": [*others, gate_condition(pod, gate, now)]}}
-
-
-def _conditions(pod: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    return (pod.get("status") or {}).get("conditions") or ()

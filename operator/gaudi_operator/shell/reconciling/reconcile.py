@@ -9,6 +9,7 @@ from typing import Any
 
 from gaudi_operator.core.actions import Action, Decision, SetGate
 from gaudi_operator.core.classes import asks_for_labels
+from gaudi_operator.core.gate.condition import gate_status
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.status.status import moves_within
@@ -21,7 +22,7 @@ from gaudi_operator.shell.reconciling.gate_writer import GateWriter
 from gaudi_operator.shell.reconciling.resource_worker import Beside, ResourceWorker
 from gaudi_operator.shell.reconciling.slots import Rank, Slots
 from gaudi_operator.shell.reports import target_of
-from gaudi_operator.shell.watching.store import CLASSES, Key, gate_of, version_of
+from gaudi_operator.shell.watching.store import CLASSES, Key, version_of
 from gaudi_operator.shell.writing.apply import with_failure
 
 SOON_SECONDS = 0.1
@@ -73,7 +74,7 @@ class Reconciler:
         if key := self._do.store.put(manifest):
             kind, version = kind_of(manifest), version_of(manifest)
             if kind is POD and _runs_anew(before, manifest):
-                self._container_has_news(key, gate_of(manifest) == "True", SOON_SECONDS, version)
+                self._container_has_news(key, gate_status(manifest) == "True", SOON_SECONDS, version)
             elif kind is POD:
                 self._pod_has_news(key, before, manifest, version)
             else:
@@ -310,7 +311,7 @@ def _state(pod: Manifest | None) -> tuple[Any, ...]:
     status = (pod or {}).get("status") or {}
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
     going = pod is not None and "deletionTimestamp" in pod["metadata"]
-    return status.get("phase", "Pending"), ready, going, gate_of(pod or {})
+    return status.get("phase", "Pending"), ready, going, gate_status(pod or {})
 
 
 def _asked(resource: Manifest) -> tuple[Any, ...]:

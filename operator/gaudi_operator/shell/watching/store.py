@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from gaudi_operator.core.gate.condition import gate_status
 from gaudi_operator.core.names import (
-    GATE,
     GROUP_NAME_LABEL,
     MANAGED_BY,
     MANAGED_BY_LABEL,
@@ -182,7 +182,7 @@ class Store:
 
     def gate_is_open(self, key: Key, uid: str) -> bool:
         """Whether the pod of the resource with that UID takes traffic as far as its gate goes; False without it."""
-        return gate_of(self._families.get(key, {}).get((POD, uid)) or {}) == "True"
+        return gate_status(self._families.get(key, {}).get((POD, uid)) or {}) == "True"
 
     def resource(self, key: Key) -> Manifest | None:
         """The resource itself."""
@@ -274,12 +274,6 @@ class Store:
                 self.doubted.discard(key)
                 self._settle(key)
         return key
-
-
-def gate_of(pod: Mapping[str, Any]) -> str | None:
-    """Status of the gate's condition; None while nobody has written it."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return next((str(each["status"]) for each in conditions if each["type"] == GATE), None)
 
 
 def controlled_by(manifest: Manifest, uid: str) -> bool:

@@ -15,7 +15,8 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Delete, Event, SetDeletionCost, SetGate
-from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
+from gaudi_operator.core.gate.condition import gate_condition, other_conditions
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, REMOVED_FIRST
 from gaudi_operator.core.notation import canonical_json
 from gaudi_operator.core.observed import Manifest, TextKey
 from gaudi_operator.core.status.conditions import conditions_from
@@ -23,7 +24,6 @@ from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_operator.errors import NotFound, Stalled, Transient, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of
-from gaudi_operator.shell.reconciling.gates import gate_condition
 from gaudi_operator.shell.watching.store import Key, Store, controlled_by, is_retained, version_of
 from gaudi_runtime.contract.text import on_one_line
 
@@ -251,8 +251,8 @@ class Writer:
 def _without_ours(pod: Manifest) -> tuple[object, ...]:
     """What others say of a pod."""
     metadata, status = pod["metadata"], pod.get("status") or {}
-    conditions = [each for each in status.get("conditions") or () if each["type"] != GATE]
-    return metadata.get("labels"), metadata.get("deletionTimestamp"), {**status, "conditions": conditions}
+    theirs = {**status, "conditions": other_conditions(pod)}
+    return metadata.get("labels"), metadata.get("deletionTimestamp"), theirs
 
 
 def _skeleton(kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:

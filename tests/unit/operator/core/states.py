@@ -7,9 +7,9 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.criteria import Room
-from gaudi_operator.core.pods.problems import first_problem, pod_problem
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.pod_problems import first_problem, pod_problem
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import RolloutState, State

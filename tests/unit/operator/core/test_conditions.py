@@ -8,8 +8,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
 from gaudi_operator.core.admission.estimate import why_unknown
 from gaudi_operator.core.admission.review import forecast_plan
-from gaudi_operator.core.names import GATE
-from gaudi_operator.core.notation import ADD_SIZES
+from gaudi_operator.core.gate.recompiles import ADD_SIZES
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.status import CONDITIONS, judge_conditions
@@ -56,7 +55,7 @@ def promised(take: str, least: str) -> str:
 
 
 def passed(pods: int) -> str:
-    return f"{pods} of 2 replicas of revision new have passed the gate {GATE}."
+    return f"{pods} of 2 replicas of revision new have passed the readiness gate."
 
 
 def driven(release: str) -> WarmupReport:

@@ -9,9 +9,9 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods.criteria import Room
 from gaudi_operator.core.pods.terminations import terminations
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.criteria import Room
 from gaudi_runtime.contract.report import (
     Phase,
     PhaseProgress,

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.gate.condition import is_settling
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.criteria import Room
-from gaudi_operator.core.pods.gate import is_settling
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.criteria import Room
 from gaudi_operator.core.rollout.replicas import ending_pods
 from gaudi_operator.core.rollout.target import on_trial
 from gaudi_runtime.contract.report import Phase

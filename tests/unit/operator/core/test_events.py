@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, Revisions
 from gaudi_operator.core.actions import Event, SetGate
-from gaudi_operator.core.pods.gate import with_gates
+from gaudi_operator.core.gate.condition import pods_with_gates
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.events import events
 from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
@@ -95,7 +95,7 @@ ONE_OF_MANY = SetGate("a", "uid-of-a", True, "WarmedUp", "It is so.")
     ids=["first", "between", "once more", "below", "closed"],
 )
 def test_first_gate_of_many_is_told(gate: SetGate, others: bool, told: list[str]) -> None:
-    pods = with_gates([warming("a"), serving("b") if others else warming("b")], [gate], NOW)
+    pods = pods_with_gates([warming("a"), serving("b") if others else warming("b")], [gate], NOW)
     assert [each.reason for each in events(NOTHING, NOTHING, (gate,), pods, 3)] == told
 
 
@@ -103,7 +103,7 @@ def test_last_gate_of_all_is_told_with_warmed_up() -> None:
     pod = warming("a")
     gate = SetGate(pod.name, pod.uid, True, "WarmedUp", "All is captured. Container c, instance i, plan p.")
     warm = with_condition("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."))
-    opened = with_gates([pod], [gate], NOW)
+    opened = pods_with_gates([pod], [gate], NOW)
     assert events(NOTHING, NOTHING, (gate,), opened, 1) == ()
     told = Event("Normal", "WarmedUp", "All passed. Pod a: All is captured.")
     assert events(NOTHING, warm, (), opened, 1) == (told,)

@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import BackOff, LastError
-from gaudi_operator.core.pods.problems import failed_in_a_row, failed_pods_problem
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.pod_problems import failed_in_a_row, failed_pods_problem
 from gaudi_operator.core.rollout.backoff import Attempts, with_next_try
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import Cluster, stamp

@@ -8,15 +8,19 @@ import pytest
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.gate import judgement as gates
+from gaudi_operator.core.gate.condition import JudgedInstance, judged_instance, observed_with_gates, pods_with_gates
+from gaudi_operator.core.gate.judgement import REOPEN_SECONDS
+from gaudi_operator.core.gate.thresholds import first_left_out, shortfalls
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.notation import first_left_out, shortfalls, timestamp
-from gaudi_operator.core.pods import gate as gates
-from gaudi_operator.core.pods.gate import REOPEN_SECONDS, JudgedInstance, judged_instance, with_gates
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.notation import timestamp
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.pods.view import PodView, read_pods
 from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, Skipped
-from tests.unit.operator.core.pod_objects import LONG_AGO, gate_condition, pod, view
+from tests.builders import Object
+from tests.unit.operator.core.pod_objects import LONG_AGO, condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import PLAN, report
-from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.resources import NOW, resource
 
 STRICT = Readiness()
 LENIENT = Readiness(on_shortfall=Shortfall.SERVE_AND_WARN)
@@ -218,10 +222,21 @@ def test_gate_opened_with_warning_names_all_that_is_below() -> None:
 @pytest.mark.parametrize(("was", "since"), [(True, LONG_AGO), (False, timestamp(NOW))])
 def test_gate_keeps_its_time_while_its_status_stays(was: bool, since: str) -> None:
     before = view(pod(conditions=(gate_condition(was, since=LONG_AGO),)))
-    (after,) = with_gates([before], [gate(True, "WarmedUp", RECORD)], NOW)
+    (after,) = pods_with_gates([before], [gate(True, "WarmedUp", RECORD)], NOW)
     found = after.conditions[GATE].since
     assert found
     assert timestamp(found) == since
+
+
+@pytest.mark.parametrize("opens", [True, False])
+@pytest.mark.parametrize("before", [(), (gate_condition(True),), (gate_condition(False),)])
+def test_snapshot_and_pods_with_a_gate_are_the_same(before: tuple[Object, ...], opens: bool) -> None:
+    manifest = pod(conditions=(condition("Ready", True), *before))
+    observed = Observed(resource(), pods=(manifest,), now=NOW + timedelta(milliseconds=1500))
+    written = [SetGate(manifest["metadata"]["name"], manifest["metadata"]["uid"], opens, "Odd", "On\ntwo lines.")]
+    expected = pods_with_gates(read_pods(observed), written, observed.now)
+    assert read_pods(observed_with_gates(observed, written)) == expected
+    assert expected[0].gate_open is opens
 
 
 def test_closed_gate_is_not_closed_again() -> None:

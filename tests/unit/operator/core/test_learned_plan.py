@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.names import FAILURE_ANNOTATION
-from gaudi_operator.core.pods.criteria import Room
-from gaudi_operator.core.pods.learned_plan import why_forecast_missed
+from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.learned_plan import why_forecast_missed
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, Phase, Served, ServedPhase, WarmupReport

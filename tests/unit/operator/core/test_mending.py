@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_operator.core.mending import MENDED_BY_OTHERS, worst
 from gaudi_operator.core.names import FAILURE_ANNOTATION
-from gaudi_operator.core.pods.criteria import Room
-from gaudi_operator.core.pods.problems import blames_the_revision
+from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS, worst
+from gaudi_operator.core.problems.pod_problems import blames_the_revision
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.errors import Problem
 from tests.conformance import kstatus, violations

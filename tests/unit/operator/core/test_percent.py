@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.notation import captured_percent, counts, first_left_out, shortfalls, warmup_percent
+from gaudi_operator.core.gate.thresholds import captured_percent, counts, first_left_out, shortfalls, warmup_percent
 from gaudi_runtime.contract.report import (
     BucketPhase,
     Phase,

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.core.pods.criteria import Room
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.criteria import Room
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view

@@ -7,11 +7,11 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.notation import ADD_SIZES
-from gaudi_operator.core.pods.criteria import Room
-from gaudi_operator.core.pods.gate import why_below
-from gaudi_operator.core.pods.problems import blames_the_revision
+from gaudi_operator.core.gate.recompiles import ADD_SIZES
+from gaudi_operator.core.gate.thresholds import why_below
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.problems.pod_problems import blames_the_revision
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import (

@@ -14,10 +14,12 @@ from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.decide import decide, decide_gates
+from gaudi_operator.core.gate.condition import pods_with_gates
+from gaudi_operator.core.gate.judgement import judge_gates
+from gaudi_operator.core.gate.recompiles import RECOMPILING
 from gaudi_operator.core.notation import timestamp
-from gaudi_operator.core.pods.criteria import Room
-from gaudi_operator.core.pods.gate import RECOMPILING, judge_gates, with_gates
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.criteria import Room
 from gaudi_runtime.contract.report import Phase, Requests
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.http.metrics import ServingNews
@@ -194,7 +196,7 @@ PODS = st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=6).map(
 @given(PODS, st.integers(0, 6))
 def test_promise_is_kept_and_a_second_look_changes_nothing(pods: list[PodView], promised: int) -> None:
     written = judge_gates(pods, CLOSING, promised, Deadlines(NOW))
-    after = with_gates(pods, written, NOW)
+    after = pods_with_gates(pods, written, NOW)
     kept = max(1, promised)
     assert sum(each.ready for each in after) >= min(kept, sum(each.ready for each in pods))
     assert sum(each.gate_open for each in after) >= min(kept, len(pods))

@@ -7,8 +7,8 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.criteria import Room
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.criteria import Room
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.rollout.target import choose, last_good

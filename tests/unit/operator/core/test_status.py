@@ -22,8 +22,8 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.gate.thresholds import why_below
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.gate import why_below
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.status import (

@@ -9,13 +9,14 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
+from gaudi_operator.core.gate.condition import gate_condition, gate_status
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import POD, REPLICA_SET
-from gaudi_operator.shell.reconciling.gates import Gates, gate_condition
+from gaudi_operator.shell.reconciling.gates import Gates
 from gaudi_operator.shell.reconciling.reconcile import FEW_PODS
-from gaudi_operator.shell.watching.store import Key, gate_of
+from gaudi_operator.shell.watching.store import Key
 from tests.builders import gaudi_inference
 from tests.unit.operator.shell.memory import KEY, NAMESPACE, Memory, manifest
 from tests.unit.operator.shell.reconciled import AWAY, REFUSED, Operator, made
@@ -223,9 +224,9 @@ def test_gate_on_its_way_counts_as_written() -> None:
     pod, other = (memory.exists(manifest(POD, name, spec={}, status={})) for name in "ab")
     gates.send([opened(pod)])
     observed = Observed(gaudi_inference("tiny"), pods=(pod, other), now=moment(0))
-    assert [gate_of(each) for each in gates.assumed(observed).pods] == ["True", None]
+    assert [gate_status(each) for each in gates.assumed(observed).pods] == ["True", None]
     gates.arrived([opened(pod)])
-    assert [gate_of(each) for each in gates.assumed(observed).pods] == [None, None]
+    assert [gate_status(each) for each in gates.assumed(observed).pods] == [None, None]
 
 
 def test_gate_that_is_written_again_keeps_its_time() -> None:

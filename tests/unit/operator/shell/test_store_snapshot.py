@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_operator.core.gate.condition import gate_status
 from gaudi_operator.core.names import GATE, GROUP_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL
 from gaudi_operator.core.observed import Observed, PodReport
 from gaudi_operator.shell.kinds import (
@@ -24,7 +25,7 @@ from gaudi_operator.shell.kinds import (
     STATEFUL_SET,
     Kind,
 )
-from gaudi_operator.shell.watching.store import Key, Store, gate_of, is_retained, key_of
+from gaudi_operator.shell.watching.store import Key, Store, is_retained, key_of
 from tests.unit.operator.shell.test_store import KEY, NOW, manifest, store_of
 
 FIELDS = {
@@ -110,7 +111,7 @@ def test_gate_is_open_as_the_condition_of_the_pod_says(status: str | None, is_op
     others = [{"type": "Ready", "status": "True"}, {"type": f"{GATE}x", "status": "True"}]
     conditions = [*others, *([{"type": GATE, "status": status}] if status else [])]
     pod = manifest(POD, "p", 1, "mine", status={"conditions": conditions})
-    assert gate_of(pod) == status
+    assert gate_status(pod) == status
     store = store_of(pod)
     assert store.gate_is_open(KEY, "p") is is_open
     assert not store.gate_is_open(KEY, "q")

@@ -5,11 +5,11 @@ A waiting reason comes and goes between two tries: by it alone a condition would
 
 from collections.abc import Sequence
 
-from gaudi_operator.core.mending import problem_since
 from gaudi_operator.core.notation import sentence
-from gaudi_operator.core.pods.criteria import Criteria
 from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView, SideContainer
+from gaudi_operator.core.problems.criteria import Criteria
+from gaudi_operator.core.problems.mending import problem_since
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 

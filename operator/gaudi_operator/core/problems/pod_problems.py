@@ -9,13 +9,10 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import chain
 
-from gaudi_operator.core.mending import MENDED_BY_OTHERS, problem_since, worst
-from gaudi_operator.core.notation import ADD_SIZES, only_images_cold, sentence
+from gaudi_operator.core.gate.recompiles import ADD_SIZES, only_images_cold
+from gaudi_operator.core.gate.thresholds import why_below
+from gaudi_operator.core.notation import sentence
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.pods.containers import container_waits, crash_loop, side_container_fails, side_container_waits
-from gaudi_operator.core.pods.criteria import Criteria
-from gaudi_operator.core.pods.gate import why_below
-from gaudi_operator.core.pods.learned_plan import why_forecast_missed
 from gaudi_operator.core.pods.scheduling import (
     UNSCHEDULABLE_SECONDS,
     refused_since,
@@ -27,6 +24,15 @@ from gaudi_operator.core.pods.scheduling import (
 )
 from gaudi_operator.core.pods.terminations import at_work
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.problems.containers import (
+    container_waits,
+    crash_loop,
+    side_container_fails,
+    side_container_waits,
+)
+from gaudi_operator.core.problems.criteria import Criteria
+from gaudi_operator.core.problems.learned_plan import why_forecast_missed
+from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS, problem_since, worst
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Checks, Problem
 

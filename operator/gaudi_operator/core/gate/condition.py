@@ -1,0 +1,113 @@
+"""The readiness gate as a condition of a pod: what it records, how it is written, and a pod once it is written.
+
+The message records the container, the instance and the plan that were judged, so that any later operator sees from the
+pod alone whether the judgement still holds for what runs now (docs/internals/architecture.md, The gate).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from gaudi_operator.core.actions import SetGate
+from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.names import GATE
+from gaudi_operator.core.notation import timestamp
+from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.pods.view import PodCondition, PodView, read_condition
+from gaudi_runtime.contract.text import on_one_line
+
+_RECORD = re.compile(r" ?Container (\S+), instance (\S+), plan (\S+)\.$")
+
+SETTLE_SECONDS = 10
+"""A pod whose gate has just opened is not ready until the kubelet has observed it; that is no loss."""
+
+
+@dataclass(frozen=True)
+class JudgedInstance:
+    """What an open gate was judged for."""
+
+    container: str
+    instance: str
+    plan: str
+
+    def __str__(self) -> str:
+        return f"Container {self.container}, instance {self.instance}, plan {self.plan}."
+
+
+def judged_instance(pod: PodView) -> JudgedInstance | None:
+    """Return the record in the message of the pod's gate; None when there is none, or none of ours."""
+    # A pod condition has no field of its own for it: only this module writes and reads it in the message.
+    match = _RECORD.search(pod.gate.message) if pod.gate else None
+    return JudgedInstance(*match.groups()) if match else None
+
+
+def judged_counts(pod: PodView) -> str:
+    """Return the message of the pod's gate without the record: which graphs were captured."""
+    return _RECORD.sub("", pod.gate.message) if pod.gate else ""
+
+
+def is_settling(pod: PodView, deadlines: Deadlines) -> bool:
+    """Whether its gate has just opened, and the kubelet has not observed it yet."""
+    since = pod.open_since if pod.active and not pod.ready else None
+    return since is not None and not deadlines.reached(since, SETTLE_SECONDS)
+
+
+def gate_status(pod: Mapping[str, Any]) -> str | None:
+    """Return the status of the gate of a pod's manifest; None if no operator has written it."""
+    known = _known(pod)
+    return str(known["status"]) if known else None
+
+
+def other_conditions(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the conditions of a pod's manifest that others write."""
+    return [each for each in (pod.get("status") or {}).get("conditions") or () if each["type"] != GATE]
+
+
+def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict[str, str]:
+    """Return the condition to write into `pod`, which is empty if its manifest is unknown."""
+    known = _known(pod)
+    found = _written(read_condition(known) if known else None, gate, now)
+    return {
+        "type": GATE,
+        "status": "True" if found.true else "False",
+        "reason": found.reason,
+        "message": found.message,
+        "lastTransitionTime": timestamp(found.since or now),
+    }
+
+
+def observed_with_gates(observed: Observed, gates: Iterable[SetGate]) -> Observed:
+    """Return the snapshot as it will be once `gates` are written."""
+    written = {gate.uid: gate for gate in gates}
+    if not written:
+        return observed
+    found = ((pod, written.get(pod["metadata"]["uid"])) for pod in observed.pods)
+    return replace(observed, pods=tuple(_with_gate(pod, gate, observed.now) if gate else pod for pod, gate in found))
+
+
+def pods_with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
+    """Return the pods as they will be once `gates` are written: the rest of a reconcile is decided on that."""
+    written = {gate.uid: gate for gate in gates}
+    found = ((pod, written.get(pod.uid)) for pod in pods)
+    return tuple(
+        replace(pod, conditions={**pod.conditions, GATE: _written(pod.gate, gate, now)}) if gate else pod
+        for pod, gate in found
+    )
+
+
+def _written(known: PodCondition | None, gate: SetGate, now: datetime) -> PodCondition:
+    """Return the condition as the API server keeps it: the transition time moves only when the status does."""
+    since = known.since if known is not None and known.true == gate.open else None
+    return PodCondition(gate.open, gate.reason, on_one_line(gate.message), since or now.replace(microsecond=0))
+
+
+def _with_gate(pod: Manifest, gate: SetGate, now: datetime) -> Manifest:
+    conditions = [*other_conditions(pod), gate_condition(pod, gate, now)]
+    return {**pod, "status": {**pod.get("status", {}), "conditions": conditions}}
+
+
+def _known(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == GATE), None)

@@ -1,0 +1,84 @@
+"""Gates close while requests wait for compiles (docs/reference/conditions.md, Recompiles while serving).
+
+A gate closes above readiness.maxRecompiles within five minutes, and opens after five minutes without any; what lies
+between changes nothing. The condition itself records why the gate is closed, so any later operator goes on from there.
+At least as many pods as promised serve, whatever they compile.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
+from gaudi_operator.core.actions import SetGate
+from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.gate.condition import is_settling
+from gaudi_operator.core.pods.view import PodView
+from gaudi_runtime.contract.report import WarmupReport
+
+RECOMPILING = "Recompiling"
+"""Reason of a gate that is closed because requests wait for compiles."""
+
+
+def limit_recompiles(
+    gates: Mapping[str, SetGate],
+    pods: Sequence[PodView],
+    readiness: Readiness,
+    promised: int,
+    deadlines: Deadlines,
+    to_go: int,
+    *,
+    may_close: bool,
+) -> dict[str, SetGate]:
+    """Return `gates`, by UID of the pod, with those that close for recompiles and without those that stay closed.
+
+    The arguments are those of judge_gates().
+    """
+    found = dict(gates)
+    if readiness.on_recompiles is not OnRecompiles.CLOSE_GATE:
+        return found
+    closing = {uid for uid, gate in found.items() if not gate.open}
+    serving = [pod for pod in pods if pod.ready and pod.uid not in closing]
+    # Slow answers are better than none: at least one pod serves, whatever it compiles.
+    spare = len(serving) - to_go - max(1, promised)
+    coming = sum(is_settling(pod, deadlines) for pod in pods)
+    # A gate that may open again goes back before another one closes, or both could be shut at once.
+    waiting = [pod.uid for pod in _calmest_first(pods) if pod.uid in found and _is_kept_closed(pod)]
+    for uid in waiting[max(0, -spare - coming) :]:
+        del found[uid]
+    if may_close:
+        found |= {pod.uid: _close(pod) for pod in _hottest(serving, readiness)[: max(0, spare)]}
+    return found
+
+
+def _hottest(serving: Iterable[PodView], readiness: Readiness) -> list[PodView]:
+    """Return the pods above the limit, worst first."""
+    return [pod for pod in _calmest_first(serving) if _recent(pod) > readiness.max_recompiles][::-1]
+
+
+def _calmest_first(pods: Iterable[PodView]) -> list[PodView]:
+    return sorted(pods, key=lambda pod: (_recent(pod), pod.name))
+
+
+def _is_kept_closed(pod: PodView) -> bool:
+    """Whether its gate was closed for recompiles, and some are still recent."""
+    return pod.gate is not None and pod.gate.reason == RECOMPILING and _recent(pod) > 0
+
+
+def _recent(pod: PodView) -> int:
+    return pod.report.recent_recompiles if pod.report else 0
+
+
+def _close(pod: PodView) -> SetGate:
+    waited = f"Requests waited for {_recent(pod)} compiles within five minutes"
+    message = f"{waited}; the gate opens after five minutes without any."
+    return SetGate(pod.name, pod.uid, False, RECOMPILING, message)
+
+
+ADD_SIZES = (
+    "They are sizes of images, which the log of the pod names: say them in VLLM_MULTIMODAL_RESOLUTIONS in "
+    "spec.engine.settings."
+)
+
+
+def only_images_cold(report: WarmupReport) -> bool:
+    """Whether requests waited for the vision tower alone: no batch of tokens was cold, so no bucket would help."""
+    return bool(report.served.vision and report.served.vision.recompiles and not report.cold_shapes)

@@ -1,0 +1,116 @@
+"""The captured graphs of a report, in percent and against the thresholds of spec.readiness.
+
+See docs/internals/warmup.md, Percentages.
+"""
+
+from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    Phase,
+    PhaseProgress,
+    VisionProgress,
+    WarmupReport,
+    meets,
+    percent,
+)
+
+DONE = frozenset({Phase.SERVING, Phase.DRAINING})
+_MAX_REASON = 300
+
+
+def captured_percent(progress: PhaseProgress) -> int | None:
+    """Captured graphs in percent of the plan, floored; None for a phase that is empty or has no graphs."""
+    return percent(progress.captured, progress.planned) if progress.capture_applies else None
+
+
+def warmup_percent(report: WarmupReport) -> int:
+    """Warm-up done in percent of all buckets compiled and captured, floored; 100 only once it is over."""
+    if report.phase in DONE:
+        return 100
+    phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
+    total = vision.planned + sum(each.planned * (2 if each.capture_applies else 1) for each in phases)
+    done = vision.warmed + sum(each.warmed + each.captured * each.capture_applies for each in phases)
+    # Profiling and loading may still follow: 100 says that nothing does.
+    return min(99, done * 100 // total) if total else 0
+
+
+def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
+    """A clause for each phase below its threshold; counts are compared, so rounding never opens a gate."""
+    return tuple(clause for _, clause in _short(report, readiness))
+
+
+def first_left_out(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
+    """A sentence for each phase below its threshold: the first bucket that was left out, and why."""
+    left = {each.phase.value: (str(each.bucket), each.reason) for each in reversed(report.skipped)}
+    if report.vision and report.vision.skipped:
+        first = report.vision.skipped[0]
+        left[_VISION] = f"({first.bucket})", first.reason
+    return tuple(
+        f"{kind.capitalize()} bucket {left[kind][0]} was the first to be left out: "
+        f"{left[kind][1][:_MAX_REASON].rstrip('.')}."
+        for kind, _ in _short(report, readiness)
+        if kind in left
+    )
+
+
+_VISION = "vision"
+
+
+def _short(report: WarmupReport, readiness: Readiness) -> tuple[tuple[str, str], ...]:
+    if report.warmup_skipped:
+        return ()
+    phases = (
+        (BucketPhase.PROMPT, report.prompt, readiness.min_captured_prompt_percent),
+        (BucketPhase.DECODE, report.decode, readiness.min_captured_decode_percent),
+    )
+    found = [(phase.value, _shortfall(phase, progress, least)) for phase, progress, least in phases]
+    found.append((_VISION, _vision_shortfall(report.vision, readiness.min_warmed_vision_percent)))
+    return tuple((kind, clause) for kind, clause in found if clause)
+
+
+def _vision_shortfall(vision: VisionProgress | None, least: int) -> str | None:
+    if vision is None or meets(vision.warmed, vision.planned, least) is not False:
+        return None
+    floored = percent(vision.warmed, vision.planned)
+    return f"{vision.warmed} of {vision.planned} vision buckets ({floored} %) are warmed, {least} % are asked for"
+
+
+def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str | None:
+    planned = progress.planned
+    if planned == 0 or not progress.capture_applies:
+        if progress.warmed >= planned:
+            return None
+        return f"{progress.warmed} of {planned} {phase} buckets are warmed, and without graphs all must be"
+    if meets(progress.captured, planned, least):
+        return None
+    floored = percent(progress.captured, planned)
+    return f"{progress.captured} of {planned} {phase} graphs ({floored} %) are captured, {least} % are asked for"
+
+
+def counts(report: WarmupReport) -> str:
+    """The clause that an opened gate carries."""
+    if report.warmup_skipped:
+        return "warm-up is switched off"
+    found = [_count(BucketPhase.PROMPT, report.prompt), _count(BucketPhase.DECODE, report.decode)]
+    if report.vision:
+        found.append(f"{report.vision.warmed} of {report.vision.planned} vision buckets warmed")
+    return " and ".join(found)
+
+
+def _count(phase: BucketPhase, progress: PhaseProgress) -> str:
+    if progress.planned and progress.capture_applies:
+        return f"{progress.captured} of {progress.planned} {phase} graphs captured"
+    return f"{progress.warmed} of {progress.planned} {phase} buckets warmed"
+
+
+def why_below(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
+    """Reason and sentence why a report opens no gate; None when it does."""
+    if report.failure is not None:
+        return report.failure.reason, report.failure.message
+    if report.phase is not Phase.SERVING:
+        return "NotServing", f"The runtime is in phase {report.phase}."
+    missing = shortfalls(report, readiness)
+    if missing and readiness.on_shortfall is Shortfall.BLOCK:
+        said = f"Warm-up ended below the thresholds: {'; '.join(missing)}."
+        return "CapturedBelowThreshold", " ".join((said, *first_left_out(report, readiness)))
+    return None
