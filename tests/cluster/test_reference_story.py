@@ -24,7 +24,7 @@ GIB = 2**30
 @pytest.fixture
 async def operator(new_operator: NewOperator) -> AsyncIterator[OperatorProcess]:
     """An operator that allows the folder in the example."""
-    async with new_operator(allow_host_path=True) as process:
+    async with new_operator(allow_host_path='[{"prefix": "/models"}]') as process:
         yield process
 
 
