@@ -49,8 +49,9 @@ from gaudi_runtime.process.open_files import allow_open_files
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.start_engine import start_engine
+from gaudi_runtime.start_engine import StartedEngine, start_engine
 from gaudi_runtime.tracing.tracing import Tracing, tracing
+from gaudi_runtime.warmup.spans import WarmupSpans
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
         status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status,
         tracing(config, status.board.report()) as traces,
     ):
-        status.board.spans = traces.start
+        status.board.on_phase = traces.start.reported
         try:
             topology = topology_of(config.parallelism.nodes, os.environ)
             if topology.leads:
@@ -150,8 +151,8 @@ async def _lead(
     certificate = Certificate(Path(folder)) if folder else None
     select = partial(select_engine, loop=asyncio.get_running_loop())
     async with over_the_group(config, topology, status.board, signals, select) as make:
-        engine = await _start(config, status.board, signals, make)
-        await _serve_model(config, engine, status, signals, traces, certificate, schedule)
+        started = await _start(config, status.board, signals, make, traces.start)
+        await _serve_model(config, started, status, signals, traces, certificate, schedule)
 
 
 async def _follow(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
@@ -174,25 +175,27 @@ async def _follow(config: RuntimeConfig, topology: Topology, status: Status, sig
         raise EngineLost(f"This rank cannot go on: {describe(error).message}") from error
 
 
-async def _start(config: RuntimeConfig, board: ReportBoard, signals: Signals, make: Make) -> Engine:
+async def _start(
+    config: RuntimeConfig, board: ReportBoard, signals: Signals, make: Make, spans: WarmupSpans
+) -> StartedEngine:
     stop = signals.stop_between_buckets
-    work = asyncio.ensure_future(in_worker_thread(lambda: start_engine(config, board, stop, make)))
+    work = asyncio.ensure_future(in_worker_thread(lambda: start_engine(config, board, stop, make, spans=spans)))
     stopping = asyncio.ensure_future(signals.stop.wait())
     await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
     # A step between two looks at `stop`, such as one compile, may take longer than the pod has to end.
     await asyncio.wait({work}, timeout=config.serving.drain_seconds)
     if not work.done():
         exit_at_once()
-    engine = work.result()
+    started = work.result()
     if signals.stop.is_set():
         raise Stopped
     stopping.cancel()
-    return engine
+    return started
 
 
 async def _serve_model(
     config: RuntimeConfig,
-    engine: Engine,
+    started: StartedEngine,
     status: Status,
     signals: Signals,
     traces: Tracing,
@@ -200,9 +203,9 @@ async def _serve_model(
     schedule: Schedule,
 ) -> None:
     """Open the model port, publish Serving, and after SIGTERM refuse connections and finish answers."""
-    serving = config.serving
+    serving, engine = config.serving, started.engine
     engine.start_serving()
-    engine.counters.padding = status.board.padding
+    engine.counters.padding = started.padding
     status.observed.engine = engine
     metrics = RequestMetrics(status.registry)
     signature = [(INSTANCE_HEADER, status.board.report().instance)]
@@ -227,10 +230,10 @@ async def _serve_model(
     ):
         status.board.update(phase=Phase.SERVING)
         log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)
-        tasks = [
-            asyncio.create_task(publish_counters(engine, metrics, status.board)),
-            asyncio.create_task(advise_now_and_then(lambda: engine.counters.traffic(), status.board, schedule)),
-        ]
+        tasks: list[asyncio.Task[None]] = [asyncio.create_task(publish_counters(engine, metrics, status.board))]
+        if started.question:
+            advice = advise_now_and_then(started.question, lambda: engine.counters.traffic(), status.board, schedule)
+            tasks.append(asyncio.create_task(advice))
         await signals.stop.wait()
         for task in tasks:
             task.cancel()

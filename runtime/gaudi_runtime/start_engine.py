@@ -3,14 +3,15 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import cast
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.sources.fetch import with_model_here
 from gaudi_runtime.buckets.bucket import DeviceBlocks
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
-from gaudi_runtime.contract.report import MemorySplit, Phase
+from gaudi_runtime.contract.report import BucketPhase, MemorySplit, Phase
 from gaudi_runtime.engine_protocol.engine import (
     DividedMemory,
     Engine,
@@ -19,17 +20,33 @@ from gaudi_runtime.engine_protocol.engine import (
 from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.learning.advisor import question_of
+from gaudi_runtime.learning.comparison import Question
 from gaudi_runtime.memory_split import Split, fill_cache, kv_blocks, split_memory
 from gaudi_runtime.planning.optimal.strategy import learned_padding
 from gaudi_runtime.planning.planner import plan_of_device
 from gaudi_runtime.process.host_memory import told
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
+from gaudi_runtime.traffic.padding import Padding
 from gaudi_runtime.units import plural, size
 from gaudi_runtime.warmup.progress import split_line
 from gaudi_runtime.warmup.runner import warm_up
+from gaudi_runtime.warmup.spans import NO_SPANS, WarmupSpans
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StartedEngine:
+    """A loaded and warm engine, and what only its start knows.
+
+    `padding` is that of a learned plan, with its forecast; empty for any other plan. `question` is what a learned plan
+    is compared with while the engine serves; None if there is no comparison.
+    """
+
+    engine: Engine
+    padding: Mapping[BucketPhase, Padding] = field(default_factory=dict)
+    question: Question | None = None
 
 
 def start_engine(
@@ -38,10 +55,11 @@ def start_engine(
     stop: threading.Event,
     make: Callable[[RuntimeConfig], Engine] = select_engine,
     clock: Callable[[], float] = time.monotonic,
-) -> Engine:
-    """A loaded and warm engine; runs for seconds to an hour, so call it in the worker thread.
+    spans: WarmupSpans = NO_SPANS,
+) -> StartedEngine:
+    """Start an engine and warm it up. This takes seconds to an hour, so call it in the worker thread.
 
-    `make` makes the engine; `clock` returns monotonic seconds.
+    `make` makes the engine; `clock` returns monotonic seconds; `spans` record the warm-up for traces.
     Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
     """
 
@@ -63,13 +81,12 @@ def start_engine(
     progress()
     plan = plan_of_device(config.bucketing, config.limits, blocks)
     config = config.model_copy(update={"limits": blocks.limits(config.limits)})
-    board.padding = learned_padding(config.bucketing, config.limits, plan)
+    padding = learned_padding(config.bucketing, config.limits, plan)
     engine.use_plan(plan)
     with told("Warm-up", clock):
-        pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock)
-    board.question = question_of(config, blocks, pace)
+        pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock, spans)
     recipes.publish()  # before this pod serves, so that those that wait for it find them
-    return engine
+    return StartedEngine(engine, padding, question_of(config, blocks, pace))
 
 
 def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[Split, DeviceBlocks]:

@@ -43,13 +43,14 @@ def question_of(config: RuntimeConfig, blocks: DeviceBlocks, pace: Pace | None) 
     return Question(policy=config.bucketing, limits=config.limits, blocks=blocks, pace=pace, traffic="")
 
 
-async def advise_now_and_then(traffic: Callable[[], Traffic], board: ReportBoard, schedule: Schedule) -> None:
+async def advise_now_and_then(
+    question: Question, traffic: Callable[[], Traffic], board: ReportBoard, schedule: Schedule
+) -> None:
     """Keep `advice` of the report up to date until cancelled; `traffic` is what was met so far.
 
     A comparison that fails is only logged.
     """
-    question = board.question
-    while question is not None:
+    while True:
         await asyncio.sleep(schedule.look)
         if not _met_enough(board.report().served, schedule.least_batches):
             continue

@@ -3,17 +3,12 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
-from gaudi_runtime.contract.report import BucketPhase, Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import Phase, RuntimeFailure, WarmupReport
 from gaudi_runtime.report.bucket_board import BucketBoard
-from gaudi_runtime.tracing.tracing import NO_TRACING
-from gaudi_runtime.traffic.padding import Padding
-
-if TYPE_CHECKING:
-    from gaudi_runtime.learning.comparison import Question
 
 COALESCE_SECONDS = 0.5
 MAX_WAIT_SECONDS = 60.0
@@ -43,12 +38,8 @@ class ReportBoard:
         self._report = WarmupReport(instance=uuid4().hex, sequence=1, plan_hash=plan_hash, phase=Phase.STARTING)
         self.buckets = BucketBoard()
         """What the report has counts of, each by itself."""
-        self.padding: Mapping[BucketPhase, Padding] = {}
-        """The padding of a learned plan, with its forecast; empty for any other plan."""
-        self.spans = NO_TRACING.start
-        """The same story for whoever collects traces."""
-        self.question: Question | None = None
-        """What a learned plan is compared with, once this instance is warm; None if there is no comparison."""
+        self.on_phase: Callable[[WarmupReport], None] = lambda _: None
+        """Called with the first report of each phase, from any thread."""
         self._kept: dict[str, Any] = {}
         self._started = self._moved = self._eta_at = clock()
         self._announced = 1
@@ -74,7 +65,7 @@ class ReportBoard:
             after = self._report
         urgent = after.phase is not before.phase
         if urgent:
-            self.spans.reported(after)
+            self.on_phase(after)
         # The event and its timer are the loop's, and updates come from the worker thread.
         self._loop.call_soon_threadsafe(self._announce_soon, urgent)
 

@@ -11,8 +11,8 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import MAX_SKIPPED, Phase, Skipped, VisionBucket, WarmupReport
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.process.signals import Stopped
-from gaudi_runtime.tracing.tracing import Figures
 from gaudi_runtime.warmup.estimate import Step, StepKind
+from gaudi_runtime.warmup.spans import Figures
 
 Attribute = str | int | float | bool
 

@@ -2,45 +2,30 @@
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from starlette.types import ASGIApp
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.contract.report import Skipped, VisionBucket, WarmupReport
+from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.tracing.collector import GRPC, HTTP, Collector, collector
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
-from gaudi_runtime.warmup.estimate import Step
+from gaudi_runtime.warmup.spans import NoSpans, WarmupSpans
 
 if TYPE_CHECKING:
     from gaudi_runtime.tracing.otlp import OtlpTracing
 
 log = logging.getLogger(__name__)
 
-Figures = dict[str, int]
-"""What a step measured, by the end of the attribute's name."""
 
-
-class StartSpans(Protocol):
+class StartSpans(WarmupSpans, Protocol):
     """The spans of this process's start. From any thread."""
 
     def reported(self, report: WarmupReport) -> None:
-        """The phase is another one: its stage begins and the one before is over."""
-
-    def step(self, step: Step, forecast: float | None, free_bytes: int) -> AbstractContextManager[Figures]:
-        """A bucket is compiled or captured while the block runs, which should take `forecast` seconds.
-
-        What the block puts into the figures stands on its span, and the error that leaves it.
-        """
-
-    def vision_step(self, bucket: VisionBucket, free_bytes: int) -> AbstractContextManager[Figures]:
-        """The same for the vision tower."""
-
-    def left_out(self, skipped: Sequence[Skipped]) -> None:
-        """These buckets stay cold or without a graph."""
+        """Begin the stage of this report's phase, and end the stage before it."""
 
 
 class Tracing(Protocol):
@@ -57,20 +42,9 @@ class Tracing(Protocol):
         """Send what waits, for a second at most; nothing comes after it."""
 
 
-class _NoStartSpans:
+class _NoStartSpans(NoSpans):
     def reported(self, report: WarmupReport) -> None:
-        """Nothing."""
-
-    def step(self, step: Step, forecast: float | None, free_bytes: int) -> AbstractContextManager[Figures]:
-        """Nothing."""
-        return nullcontext({})
-
-    def vision_step(self, bucket: VisionBucket, free_bytes: int) -> AbstractContextManager[Figures]:
-        """Nothing."""
-        return nullcontext({})
-
-    def left_out(self, skipped: Sequence[Skipped]) -> None:
-        """Nothing."""
+        """Record nothing."""
 
 
 class _NoTracing:

@@ -5,4 +5,5 @@ cover_first  the order in which a warm-up that ends early leaves no shape withou
 runner     each step done by the engine, one after the other: compile, sampler, defragmenter, capture
 journal    what was compiled, on disk, so that the next start knows it; estimate: what is left, by measured steps
 progress   every step on the report board and in the log, in the words that users search for
+spans      what of it traces record; tracing/ implements this
 """

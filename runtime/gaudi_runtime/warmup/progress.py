@@ -22,6 +22,7 @@ from gaudi_runtime.contract.report import (
 from gaudi_runtime.memory_split import GraphPool, Split
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import size
+from gaudi_runtime.warmup.spans import NO_SPANS, WarmupSpans
 
 log = logging.getLogger("gaudi_runtime.warmup")
 
@@ -80,8 +81,8 @@ def finished_line(seconds: float, taken: int) -> str:
 class Progress:
     """Publishes every step of one warm-up on the board (docs/internals/warmup.md, Log lines)."""
 
-    def __init__(self, board: ReportBoard, plan: BucketPlan, captures: bool) -> None:
-        self._board, self._plan = board, plan
+    def __init__(self, board: ReportBoard, plan: BucketPlan, captures: bool, spans: WarmupSpans = NO_SPANS) -> None:
+        self._board, self._plan, self._spans = board, plan, spans
         self._phases = {
             phase: PhaseProgress(planned=len(plan.of(phase)), capture_applies=captures) for phase in BucketPhase
         }
@@ -135,7 +136,7 @@ class Progress:
     def skipped(self, buckets: Sequence[Skipped]) -> None:
         """These buckets are left out: cold, or compiled but without a graph."""
         self._board.buckets.leave_out(buckets)
-        self._board.spans.left_out(buckets)
+        self._spans.left_out(buckets)
         for skipped in buckets[: max(0, MAX_SKIPPED - len(self._skipped))]:
             log.warning("%s bucket %s was left out: %s", skipped.phase, list(skipped.bucket), skipped.reason)
         self._skipped += buckets

@@ -31,6 +31,7 @@ from gaudi_runtime.warmup.schedule import (
     compile_steps,
     sampler_batch_sizes,
 )
+from gaudi_runtime.warmup.spans import NO_SPANS, WarmupSpans
 
 log = logging.getLogger("gaudi_runtime.warmup")
 
@@ -65,6 +66,7 @@ class Job:
     journal: Journal
     estimate: Estimate
     progress: Progress
+    spans: WarmupSpans
     spent: Spent = field(default_factory=Spent)
 
     def moved(self) -> None:
@@ -89,6 +91,7 @@ def warm_up(
     board: ReportBoard,
     stop: threading.Event,
     clock: Callable[[], float] = time.monotonic,
+    spans: WarmupSpans = NO_SPANS,
 ) -> Pace | None:
     """Warm everything that the configuration asks for. Raises Stopped.
 
@@ -109,7 +112,8 @@ def warm_up(
         time_budget=TimeBudget(config.warmup.time_budget_seconds, clock),
         journal=Journal(folder, engine.recipe_key()),
         estimate=Estimate(config.limits.block_size),
-        progress=Progress(board, plan, captures),
+        progress=Progress(board, plan, captures, spans),
+        spans=spans,
     )
     try:
         _stages(job, split, kv_blocks)
@@ -181,7 +185,7 @@ def _warm_vision(job: Job) -> None:
         free = job.engine.memory().free
         job.progress.warming_vision(bucket, position, free)
         try:
-            with job.board.spans.vision_step(bucket, free) as figures:
+            with job.spans.vision_step(bucket, free) as figures:
                 figures["device_bytes"] = cast("SeesImages", job.engine).warm_vision(bucket)
             job.progress.warmed_vision(figures["device_bytes"])
             warmed.append(bucket)
@@ -250,7 +254,7 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
     job.progress.warming(phase, bucket, position, free, forecast)
     started = job.clock()
     try:
-        with job.board.spans.step(step, forecast, free):
+        with job.spans.step(step, forecast, free):
             job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
         # The next one is tried all the same: a smaller one may fit.
@@ -347,7 +351,7 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
     free, forecast = job.engine.memory().free, job.estimate.forecast(timed)
     job.progress.capturing(step.phase, step.bucket, step.position, free, forecast)
     try:
-        with job.board.spans.step(timed, forecast, free) as figures:
+        with job.spans.step(timed, forecast, free) as figures:
             figures["graph_bytes"] = job.engine.capture(step.phase, step.bucket)
         phase.take(figures["graph_bytes"])
     except DeviceOutOfMemory as error:

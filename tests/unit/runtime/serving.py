@@ -38,7 +38,7 @@ class Served:
 @asynccontextmanager
 async def served(config: RuntimeConfig) -> AsyncIterator[Served]:
     """Warm the engine up and serve its API while the block runs."""
-    engine = start_engine(config, ReportBoard("0" * 64), threading.Event())
+    engine = start_engine(config, ReportBoard("0" * 64), threading.Event()).engine
     engine.start_serving()
     registry = CollectorRegistry()
     closing: list[bool] = []

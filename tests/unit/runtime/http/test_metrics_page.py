@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "metrics.md").read_te
 
 async def test_the_page_names_every_metric() -> None:
     board = ReportBoard("0" * 64)
-    observed = Observed(board.report, start_engine(sim_config(), board, threading.Event()))
+    observed = Observed(board.report, start_engine(sim_config(), board, threading.Event()).engine)
     board.update(shared_recipes=SharedRecipesReport(outcome=RecipeOutcome.HIT))
     registry = new_registry(observed)
     RequestMetrics(registry)

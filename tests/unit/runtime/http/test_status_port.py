@@ -96,7 +96,7 @@ async def test_traffic_is_empty_before_the_engine_serves(status: StatusPort) -> 
 
 
 async def test_traffic_is_what_the_engine_has_met(status: StatusPort) -> None:
-    engine = start_engine(sim_config(), status.board, threading.Event())
+    engine = start_engine(sim_config(), status.board, threading.Event()).engine
     engine.start_serving()
     status.observed.engine = engine
     engine.counters.absorb([["prompt", [1, 412, 0], None, 17, 0], ["decode", [3, 1, 40], None, 250, 0]])
@@ -106,7 +106,7 @@ async def test_traffic_is_what_the_engine_has_met(status: StatusPort) -> None:
 
 
 async def test_buckets_are_told_with_the_traffic_that_met_them(status: StatusPort) -> None:
-    engine = start_engine(sim_config(), status.board, threading.Event())
+    engine = start_engine(sim_config(), status.board, threading.Event()).engine
     engine.start_serving()
     status.observed.engine = engine
     engine.counters.absorb([["prompt", [1, 412, 0], None, 17, 0]])

@@ -51,7 +51,6 @@ class Comparisons:
 
 def board_with(prompts: int, steps: int) -> ReportBoard:
     board = ReportBoard("0" * 64)
-    board.question = question(traffic="")
     board.refresh(served=Served(prompt=ServedPhase(hits=prompts), decode=ServedPhase(misses=steps)))
     return board
 
@@ -59,7 +58,7 @@ def board_with(prompts: int, steps: int) -> ReportBoard:
 @asynccontextmanager
 async def advising(board: ReportBoard, ask: Comparisons) -> AsyncIterator[None]:
     ask.board = board
-    task = asyncio.create_task(advise_now_and_then(lambda: MET, board, Schedule(0, 0, 10, ask)))
+    task = asyncio.create_task(advise_now_and_then(question(traffic=""), lambda: MET, board, Schedule(0, 0, 10, ask)))
     try:
         yield
     finally:

@@ -1,6 +1,7 @@
 """What a start leaves behind for comparisons: what its warm-up took, as if it had found no recipes."""
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,8 @@ def asked(config: RuntimeConfig) -> Question | None:
     """The question after a start on a clock that only simulated work moves."""
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
-    start_engine(config, board, threading.Event(), lambda config: SimEngine(config, clock.sleep), clock)
-    return board.question
+    make = partial(SimEngine, sleep=clock.sleep)
+    return start_engine(config, board, threading.Event(), make, clock).question
 
 
 def found(config: RuntimeConfig) -> Question:

@@ -32,7 +32,7 @@ def loaded(config: RuntimeConfig) -> SimEngine:
 
 
 def serving(script: dict[str, Any] | None = None, **limits: Any) -> Engine:
-    engine = start_engine(sim_config(script, **limits), ReportBoard("0" * 64), threading.Event())
+    engine = start_engine(sim_config(script, **limits), ReportBoard("0" * 64), threading.Event()).engine
     engine.start_serving()
     return engine
 
@@ -90,7 +90,7 @@ async def test_every_second_request_may_meet_a_cold_shape() -> None:
 
 async def test_a_cold_shape_fails_where_that_is_asked_for() -> None:
     config = sim_config(warmup=WarmupConfig(enabled=False, fail_on_cold_shapes=True))
-    engine = start_engine(config, ReportBoard("0" * 64), threading.Event())
+    engine = start_engine(config, ReportBoard("0" * 64), threading.Event()).engine
     engine.start_serving()
     with pytest.raises(RuntimeError, match=re.escape("prompt (1, 128, 0) was not warmed up")):
         await text(engine, "abc", SamplingParams(max_tokens=2))

@@ -36,7 +36,7 @@ def started(config: RuntimeConfig) -> tuple[TorchEngine, WarmupReport]:
     """An engine that serves after its whole start-up, and the report of it."""
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
-    engine = start_engine(config, board, threading.Event(), lambda config: Slow(config, clock), clock)
+    engine = start_engine(config, board, threading.Event(), lambda config: Slow(config, clock), clock).engine
     assert isinstance(engine, TorchEngine)
     engine.start_serving()
     return engine, board.report()

@@ -153,7 +153,7 @@ def test_defragmenter_runs_every_size(checkpoint: Path) -> None:
 async def test_cache_is_what_sequences_fill_unless_prefixes_are_kept(checkpoint: Path, prefix_caching: bool) -> None:
     board = ReportBoard("0" * 64)
     config = torch_config(checkpoint, engine=EAGER, prefix_caching=prefix_caching)
-    await start_engine(config, board, threading.Event()).close()
+    await start_engine(config, board, threading.Event()).engine.close()
     memory = board.report().memory
     assert memory is not None
     filled = 4 * 128 // 8 + 1

@@ -1,0 +1,45 @@
+"""The spans that a warm-up records for traces, and the implementation that records none."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+from gaudi_runtime.contract.report import Skipped, VisionBucket
+from gaudi_runtime.warmup.estimate import Step
+
+Figures = dict[str, int]
+"""The measurements of a step, by the end of the attribute's name."""
+
+
+class WarmupSpans(Protocol):
+    """The spans of one warm-up. From any thread."""
+
+    def step(self, step: Step, forecast: float | None, free_bytes: int) -> AbstractContextManager[Figures]:
+        """Record that a bucket is compiled or captured while the block runs, which should take `forecast` seconds.
+
+        The span has the figures that the block sets, and the error that the block raises.
+        """
+
+    def vision_step(self, bucket: VisionBucket, free_bytes: int) -> AbstractContextManager[Figures]:
+        """Record that the vision tower runs while the block runs."""
+
+    def left_out(self, skipped: Sequence[Skipped]) -> None:
+        """Record that these buckets stay cold or without a graph."""
+
+
+class NoSpans:
+    """Records nothing."""
+
+    def step(self, step: Step, forecast: float | None, free_bytes: int) -> AbstractContextManager[Figures]:
+        """Return a context in which figures are dropped."""
+        return nullcontext({})
+
+    def vision_step(self, bucket: VisionBucket, free_bytes: int) -> AbstractContextManager[Figures]:
+        """Return a context in which figures are dropped."""
+        return nullcontext({})
+
+    def left_out(self, skipped: Sequence[Skipped]) -> None:
+        """Record nothing."""
+
+
+NO_SPANS: WarmupSpans = NoSpans()
