@@ -1,0 +1,84 @@
+"""The contracts of import-linter -> the column "may import" of docs/internals/architecture.md.
+
+`python -m scripts.layers` writes the column; with `--check` it only fails when the column differs. A row is filled if
+its folder or module is in a `layers` contract of pyproject.toml; all other rows stay as they are.
+"""
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "internals" / "architecture.md"
+ROW = re.compile(r"^\| `(?:operator|runtime)/(gaudi_\w+/[\w/.]+)` \| (.*) \| [^|]*\|$", re.MULTILINE)
+
+NOTHING = "nothing of its package"
+
+Contracts = Sequence[dict[str, Any]]
+Layers = list[list[str]]
+"""Modules by their full names, the highest layer first."""
+
+
+def layers_of(contract: dict[str, Any]) -> Iterator[Layers]:
+    """Return the layers of a contract, once for each of its containers."""
+    for container in contract.get("containers", [""]):
+        prefix = f"{container}." if container else ""
+        layers = (re.split(r"[|:]", layer) for layer in contract["layers"])
+        yield [[prefix + name.strip(" ()") for name in layer] for layer in layers]
+
+
+def may_import(module: str, contracts: Contracts) -> str | None:
+    """Return what a module may import, as the text of a cell; None if it is in no `layers` contract."""
+    found = (layers for each in contracts if each["type"] == "layers" for layers in layers_of(each))
+    below = [allowed for layers in found if (allowed := _below(module, layers)) is not None]
+    if not below:
+        return None
+    alone = _only_there(module, contracts)
+    return "; ".join([*below, *([f"only there: {alone}"] if alone else [])])
+
+
+def _below(module: str, layers: Layers) -> str | None:
+    for layer, lower in zip(layers, [*layers[1:], []], strict=True):
+        if any(f"{module}.".startswith(f"{each}.") for each in layer):
+            rest = " and below" if lower and lower is not layers[-1] else ""
+            return (", ".join(f"`{each.rpartition('.')[2]}`" for each in lower) or NOTHING) + rest
+    return None
+
+
+def _only_there(module: str, contracts: Contracts) -> str:
+    """Return the libraries that contracts on the whole package allow in this module alone."""
+    whole = (each for each in contracts if module.split(".")[0] in each.get("source_modules", ()))
+    ignored = (line.split(" -> ") for contract in whole for line in contract.get("ignore_imports", ()))
+    packages = {imported.split(".")[0] for importer, imported in ignored if f"{importer}.".startswith(f"{module}.")}
+    return ", ".join(f"`{each}`" for each in sorted(packages))
+
+
+def filled(page: str, contracts: Contracts) -> str:
+    """Return the page with the last cell of each row that belongs to a contract."""
+
+    def row(found: re.Match[str]) -> str:
+        path, what = found.groups()
+        cell = may_import(path.removesuffix(".py").rstrip("/").replace("/", "."), contracts)
+        return found[0] if cell is None else f"| `{found[0].split('`')[1]}` | {what} | {cell} |"
+
+    return ROW.sub(row, page)
+
+
+def main() -> int:
+    """Write the page, or with --check only report that it is out of date."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    text = PAGE.read_text()
+    if (new := filled(text, contracts)) == text:
+        return 0
+    if "--check" in sys.argv[1:]:
+        sys.stderr.write(f"{PAGE.relative_to(ROOT)} is out of date: run make generate.\n")
+        return 1
+    PAGE.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
