@@ -184,9 +184,6 @@ ANSWERS, ANSWERS_PER_SECOND = 600, 4.0
 TURNS, TURNS_PER_SECOND = 10, 1.0
 """News of one pod that are looked at at once: its phases, and a few more. Others are looked at within a second."""
 
-SETTLED = frozenset({Phase.SERVING, Phase.DRAINING, Phase.FAILED})
-"""Phases in which every report may decide about a gate; before them figures only move."""
-
 _RETRY_FIRST, _RETRY_MOST = 0.2, 10.0
 
 
@@ -261,7 +258,7 @@ class Reports:
         """How many pods are on their way to serving, as their last report says. May be called in another thread."""
         # Listed in one step: while a scrape counts, the loop hears of other pods.
         latest = list(self.latest.values())
-        return sum(last.report is not None and last.report.phase not in SETTLED for last in latest)
+        return sum(last.report is not None and not last.report.phase.is_settled for last in latest)
 
     def follow(self, key: Key, pods: Iterable[Manifest]) -> None:
         """Follow exactly these pods of a resource; a restarted container is followed again."""
@@ -319,7 +316,8 @@ class Reports:
         self._metrics.reports.labels("accepted").inc()
         if known is not None and report.sequence == known.sequence:
             return
-        turn = known is None or report.phase is not known.phase or report.phase in SETTLED
+        # Every report of a settled phase may decide about a gate; before that, figures only move.
+        turn = known is None or report.phase is not known.phase or report.phase.is_settled
         self._wake(key, turn and (turns.take() or self._closes(key, target, report)))
 
     def _closes(self, key: Key, target: Target, report: WarmupReport) -> bool:

@@ -69,6 +69,11 @@ class Phase(StrEnum):
     DRAINING = "Draining"
     FAILED = "Failed"
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the start-up is over, with or without success."""
+        return self in (Phase.SERVING, Phase.DRAINING, Phase.FAILED)
+
 
 class BucketPhase(StrEnum):
     """Which kind of batch a bucket is for."""

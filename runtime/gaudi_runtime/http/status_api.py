@@ -35,7 +35,6 @@ STATUS_LIMITS = ServerLimits(
 )
 
 HEARTBEAT_LIMIT_SECONDS = 60.0
-STARTING = frozenset(Phase) - {Phase.SERVING, Phase.DRAINING, Phase.FAILED}
 
 PAGE = (files("gaudi_runtime.http") / "page.html").read_bytes()
 
@@ -154,7 +153,7 @@ def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) 
     """Why a restart would help, if it would. Both durations in seconds."""
     # While starting only standstill counts, never a fixed time (docs/internals/warmup.md, Probes). A failed start stays
     # alive: a restart would meet the same fault, and its report would be lost in a crash loop.
-    if report.phase in STARTING and report.since_progress_seconds > stall_timeout:
+    if not report.phase.is_settled and report.since_progress_seconds > stall_timeout:
         return (
             f"Start-up stands still in phase {report.phase}{_at(report)} for {report.since_progress_seconds:.0f} s; "
             f"the stall timeout is {stall_timeout:.0f} s."

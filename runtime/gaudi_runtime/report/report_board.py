@@ -13,7 +13,6 @@ from gaudi_runtime.report.bucket_board import BucketBoard
 COALESCE_SECONDS = 0.5
 MAX_WAIT_SECONDS = 60.0
 MAX_WAITERS = 16
-SETTLED = frozenset({Phase.SERVING, Phase.DRAINING, Phase.FAILED})
 
 
 class TooManyWaiters(Exception):
@@ -59,7 +58,7 @@ class ReportBoard:
             now = self._moved = self._clock()
             if "eta_seconds" in changes:
                 self._eta_at = now
-            if before.phase not in SETTLED and changes.get("phase") in SETTLED:
+            if not before.phase.is_settled and changes.get("phase", before.phase).is_settled:
                 changes |= {"elapsed_seconds": now - self._started, "eta_seconds": None}
             self._report = before.model_copy(update={**changes, **self._kept, "sequence": before.sequence + 1})
             after = self._report
@@ -87,7 +86,7 @@ class ReportBoard:
         """The report now, its durations brought up to date."""
         with self._lock:
             report, now = self._report, self._clock()
-            if report.phase in SETTLED:
+            if report.phase.is_settled:
                 return report  # its durations stand still
             eta = report.eta_seconds
             return report.model_copy(

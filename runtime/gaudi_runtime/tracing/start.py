@@ -17,7 +17,6 @@ from gaudi_runtime.warmup.spans import Figures
 Attribute = str | int | float | bool
 
 MOST_TEXT = 512
-OVER = frozenset({Phase.SERVING, Phase.DRAINING, Phase.FAILED})
 OUTCOMES = {StepKind.COMPILE: "compiled", StepKind.LOAD: "loaded", StepKind.CAPTURE: "captured"}
 
 
@@ -39,7 +38,7 @@ class OtlpStartSpans:
             if self._over or report.phase is self._phase:
                 return
             now = time.time_ns()
-            if report.phase in OVER:
+            if report.phase.is_settled:
                 self._end(report, now)
             else:
                 self._stage.end(now)

@@ -46,7 +46,6 @@ FEWEST_ERRORS = 5
 """Answers that fail before we speak of a share: fewer may be chance."""
 
 _VOLUME_WORDS = ("persistentvolumeclaim", "volume node affinity", "unbound immediate")
-STARTING = frozenset(Phase) - {Phase.SERVING, Phase.DRAINING, Phase.FAILED}
 
 
 def first_problem(pods: Iterable[PodView], replica_sets: Iterable[Manifest], criteria: Criteria) -> Problem | None:
@@ -121,7 +120,7 @@ def _workers(pod: PodView, criteria: Criteria) -> Problem | None:
 
 def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
     report, limit = pod.report, criteria.stall_seconds
-    if report is None or pod.received is None or report.phase not in STARTING:
+    if report is None or pod.received is None or report.phase.is_settled:
         return None
     if report.since_progress_seconds <= limit:
         # Only the runtime knows whether anything has moved since: our clock says when to look, never that it stalls.
