@@ -17,7 +17,7 @@ from gaudi_operator.core.admission.review import estimated_violation, plan_has_g
 from gaudi_operator.core.admission.spec_limits import why_not_allowed
 from gaudi_operator.core.answers import AT_ONCE, Answers, Unanswered
 from gaudi_operator.core.children.desired import changes_what_is_there, child_actions
-from gaudi_operator.core.classes import filled, platform_of
+from gaudi_operator.core.classes import Platform, filled, platform_of
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import pods_with_gates
 from gaudi_operator.core.gate.judgement import judge_gates
@@ -27,7 +27,7 @@ from gaudi_operator.core.pods.view import PodView, read_pods
 from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS, refused_since
 from gaudi_operator.core.resource import Inference, SpecUnreadable, read_identity, read_inference, read_status
 from gaudi_operator.core.rollout.backoff import attempts
-from gaudi_operator.core.rollout.planner import rollout_policy
+from gaudi_operator.core.rollout.planner import Policy, rollout_policy
 from gaudi_operator.core.rollout.replicas import scale, wanted_pods, with_workloads
 from gaudi_operator.core.rollout.revision import (
     FromClass,
@@ -46,8 +46,8 @@ from gaudi_operator.core.texts import with_texts
 from gaudi_runtime.errors import Problem
 
 FOLLOW_UP_SECONDS = 0.1
-"""After which is looked at what a change of ours makes possible: our own writes wake nobody, and where no pod comes or
-goes by them nothing else does.
+"""After which the next reconcile follows a change of ours: our own writes do not cause one, and if no pod comes or goes
+by them nothing else does.
 """
 
 
@@ -62,11 +62,11 @@ def decide(
 
     In this order: gates by what pods report, admission of the spec, the next step of the rollout, children, status.
     """
-    judged = _judge(observed, defaults, answers, read)
+    judged = _judge(observed, defaults, answers, read, may_close=True)
     if isinstance(judged, Decision):
         return judged
     try:
-        return _decide_by_plan(judged)
+        return _decide_by_plan(judged, observed, defaults)
     except Unanswered as error:
         return replace(_gates_alone(judged), question=error.question)
 
@@ -77,22 +77,26 @@ def decide_gates(
     answers: Answers = AT_ONCE,
     read: Callable[[Manifest, Answers], Inference] = read_inference,
 ) -> Decision:
-    """The gates of decide() and their events: a fifth of its work, for pods that wait. The status is the one before.
+    """Return the gates of decide() and their events, a fraction of its work. The status is the one before.
 
-    Without those that close while requests wait for compiles: of the pods that serve some may have to go, and what a
-    reconcile has just written about that is not known here.
+    No gate closes for recompiles here: a reconcile may just have lowered the replicas, so some of the serving pods may
+    be about to go.
     """
-    judged = _judge(observed, defaults, answers, read, alone=True)
+    judged = _judge(observed, defaults, answers, read, may_close=False)
     return _gates_alone(judged) if isinstance(judged, Judged) else Decision((), read_status(observed.resource))
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What is known before anything is planned: the gates as they are to be, and what the rest is decided on."""
+    """The gates to be written, and what they were judged by. `pods` are as they will be once the gates are written."""
 
-    state: State
+    inference: Inference
+    platform: Platform
+    before: GaudiInferenceStatus
+    deadlines: Deadlines
+    promised: Policy
     gates: Sequence[SetGate]
-    policy: PodPolicy
+    pods: tuple[PodView, ...]
 
 
 def _judge(
@@ -101,9 +105,12 @@ def _judge(
     answers: Answers,
     read: Callable[[Manifest, Answers], Inference],
     *,
-    alone: bool = False,
+    may_close: bool,
 ) -> Judged | Decision:
-    """The decision itself where there is nothing to judge. `alone` is whether only gates are decided on."""
+    """Judge the gates, and read nothing that they do not depend on: pods that have warmed up wait for this alone.
+
+    Return the whole decision if there is nothing to judge. `may_close` is that of judge_gates().
+    """
     before, deadlines = read_status(observed.resource), Deadlines(observed.now)
     if read_identity(observed.resource).deleting:
         return Decision((), before)  # the garbage collector of the cluster takes the children
@@ -116,57 +123,42 @@ def _judge(
     platform = platform_of(inference, observed, defaults)
     if platform.elsewhere:
         return Decision((), before)  # two installations share the cluster, and the other one serves this
-    platform = replace(platform, problem=_since(platform.problem, before, deadlines))
-
-    # Gates are judged and written first: a pod that has warmed up waits for nothing else, and for no plan.
     promised = rollout_policy(inference.spec.rollout, inference.spec.replicas)
     pods = read_pods(observed)
     to_go = still_to_go(pods, wanted_pods(observed))
-    gates = judge_gates(pods, inference.spec.readiness, promised.floor, deadlines, to_go, may_close=not alone)
+    gates = judge_gates(pods, inference.spec.readiness, promised.floor, deadlines, to_go, may_close=may_close)
     pods = pods_with_gates(pods, gates, observed.now)
-
-    found = terminations(pods, before, observed.reports)
-    stored = stored_revisions(observed.revisions)
-    inference = with_kept_mode(inference, stored)
-    identity = inference.identity
-    policy = PodPolicy(identity.namespace, defaults.allow_host_path, platform, identity.name, inference.spec)
-    state = State(
-        inference=inference,
-        before=before,
-        observed=observed,
-        defaults=defaults,
-        deadlines=deadlines,
-        pods=pods,
-        stored=stored,
-        terminations=found,
-        attempts=attempts(pods, before, found),
-        forbidden=_forbidden((*stored, *with_workloads(stored, observed)), policy, defaults),
-        rollout=RolloutState(promised),
-        platform=platform,
-    )
-    return Judged(state, gates, policy)
+    return Judged(inference, platform, before, deadlines, promised, gates, pods)
 
 
 def _gates_alone(judged: Judged) -> Decision:
-    """While all else waits, for an answer or for its turn."""
-    state = judged.state
-    told = events(state.before, state.before, judged.gates, *_shown(state))
-    return Decision(tuple(judged.gates), state.before, told, look_again_seconds=state.deadlines.next_seconds)
+    """Return the gates and their events while the rest waits for an answer or for its turn."""
+    shown = events(judged.before, judged.before, judged.gates, *_shown(judged))
+    return Decision(tuple(judged.gates), judged.before, shown, judged.deadlines.next_seconds)
 
 
-def _decide_by_plan(judged: Judged) -> Decision:
-    """All the rest, which knows what the plan of the spec is like."""
-    state, gates = judged.state, judged.gates
-    before, deadlines = state.before, state.deadlines
-    violation, desired = _admit(state, judged.policy)
+def _shown(judged: Judged) -> tuple[tuple[PodView, ...], int]:
+    """Return the pods of the revision in the status, and how many are desired; none where the spec is newer."""
+    before = judged.before
+    if before.observed_generation != judged.inference.identity.generation:
+        return (), 0
+    updated = (pod for pod in judged.pods if pod.active and pod.revision == before.revision.current)
+    return tuple(updated), judged.promised.desired
+
+
+def _decide_by_plan(judged: Judged, observed: Observed, defaults: InstallationDefaults) -> Decision:
+    """Decide the rest, which depends on the plan of the spec."""
+    before, deadlines = judged.before, judged.deadlines
+    state, policy = _state(judged, observed, defaults)
+    violation, desired = _admit(state, policy)
     state = roll_out(replace(state, violation=violation), desired)
     scaling = scale(state)
     children = child_actions(state, scaling)
-    if any(changes_what_is_there(each, state.observed) for each in children):
+    if any(changes_what_is_there(each, observed) for each in children):
         deadlines.look_again(FOLLOW_UP_SECONDS)
-    actions: list[Action] = [*gates, *scaling.costs, *children]
+    actions: list[Action] = [*judged.gates, *scaling.costs, *children]
     fresh = make_status(state)
-    status = throttled(before, fresh, state.observed, deadlines, heard=all_heard(state))
+    status = throttled(before, fresh, observed, deadlines, heard=all_heard(state))
     return Decision(
         tuple(actions),
         status,
@@ -177,12 +169,27 @@ def _decide_by_plan(judged: Judged) -> Decision:
     )
 
 
-def _shown(state: State) -> tuple[tuple[PodView, ...], int]:
-    """The pods of the revision that the status names, and how many there are to be, where it speaks of this spec."""
-    before, identity = state.before, state.inference.identity
-    if before.observed_generation != identity.generation:
-        return (), 0
-    return state.active_of(before.revision.current), state.desired
+def _state(judged: Judged, observed: Observed, defaults: InstallationDefaults) -> tuple[State, PodPolicy]:
+    """Return what is known before anything is planned, and what pods this installation and the class allow."""
+    before, pods, identity = judged.before, judged.pods, judged.inference.identity
+    platform = replace(judged.platform, problem=_since(judged.platform.problem, before, judged.deadlines))
+    found, stored = terminations(pods, before, observed.reports), stored_revisions(observed.revisions)
+    policy = PodPolicy(identity.namespace, defaults.allow_host_path, platform, identity.name, judged.inference.spec)
+    state = State(
+        inference=with_kept_mode(judged.inference, stored),
+        before=before,
+        observed=observed,
+        defaults=defaults,
+        deadlines=judged.deadlines,
+        pods=pods,
+        stored=stored,
+        terminations=found,
+        attempts=attempts(pods, before, found),
+        forbidden=_forbidden((*stored, *with_workloads(stored, observed)), policy, defaults),
+        rollout=RolloutState(judged.promised),
+        platform=platform,
+    )
+    return state, policy
 
 
 def _since(found: Problem | None, before: GaudiInferenceStatus, deadlines: Deadlines) -> Problem | None:

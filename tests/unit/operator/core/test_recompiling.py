@@ -178,6 +178,17 @@ def test_no_pod_closes_while_another_is_still_to_go() -> None:
     assert not any(isinstance(each, SetGate) for each in lowered().operate().actions)
 
 
+def test_gates_alone_read_no_revision() -> None:
+    """Whatever is kept of a resource costs its gates nothing."""
+    cluster = served()
+    cluster.report(pod_names(cluster)[0], Phase.COMPILING)
+    observed = cluster.observed()
+    unreadable = replace(observed, revisions=({},), config_maps=({},), pvcs=({},))
+    assert [each.open for each in decide(observed, DEFAULTS).actions if isinstance(each, SetGate)] == [False]
+    assert decide_gates(unreadable, DEFAULTS) == decide_gates(observed, DEFAULTS)
+    assert [each.open for each in decide_gates(unreadable, DEFAULTS).actions if isinstance(each, SetGate)] == [False]
+
+
 def test_gates_alone_close_for_no_recompile() -> None:
     """A reconcile may have lowered the replicas meanwhile, and its picture is not theirs."""
     cluster = served(readiness={"onRecompiles": "CloseGate"}, rollout={"maxUnavailable": 1})

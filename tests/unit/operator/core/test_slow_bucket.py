@@ -50,7 +50,7 @@ def test_sentence_names_the_bucket_and_does_not_change_with_time() -> None:
 def test_status_names_it_at_the_pod_and_in_the_condition() -> None:
     found = state_of([compiling(90)], desired=1)
     assert pod_states(found)[0].message == SENTENCE
-    assert judge_warmed_up(found).message.endswith(f"gate inference.gaudi.dev/warmed-up. Pod a: {SENTENCE}")
+    assert judge_warmed_up(found).message.endswith(f"the readiness gate. Pod a: {SENTENCE}")
 
 
 def test_it_is_looked_at_when_it_becomes_slow() -> None:
