@@ -37,7 +37,7 @@ def may_import(module: str, contracts: Contracts) -> str | None:
     if not below:
         return None
     alone = _only_there(module, contracts)
-    return "; ".join([*below, *([f"only there: {alone}"] if alone else [])])
+    return "; ".join([*dict.fromkeys(below), *([f"only there: {alone}"] if alone else [])])
 
 
 def _below(module: str, layers: Layers) -> str | None:
