@@ -104,11 +104,11 @@ async def started(
     monkeypatch.setattr(adapter, "import_server", lambda: None)
     monkeypatch.setattr(adapter, "end_children", lambda: None)  # or it kills what other tests started
     loop, board, pace = asyncio.get_running_loop(), ReportBoard("0" * 64), Pace(ask=0.01, look=0.5, hang=30)
-    engine = await asyncio.to_thread(
+    begun = await asyncio.to_thread(
         start_engine, config or two_cards(), board, threading.Event(), lambda config: VllmEngine(config, loop, pace)
     )
-    assert isinstance(engine, VllmEngine)
-    return engine, board.report()
+    assert isinstance(begun.engine, VllmEngine)
+    return begun.engine, board.report()
 
 
 async def test_bucket_takes_the_bytes_of_the_rank_that_took_most(monkeypatch: pytest.MonkeyPatch) -> None:
