@@ -13,13 +13,14 @@ from operator import le
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Space
+from gaudi_runtime.planning.optimal.axes import choose_axes
 from gaudi_runtime.planning.optimal.cost import token_cost
 from gaudi_runtime.planning.optimal.exchange import Market, exchanged, grown
 from gaudi_runtime.planning.optimal.fewest import TOLERANCE, Rival, fewest
 from gaudi_runtime.planning.optimal.optimizer import fit
 from gaudi_runtime.planning.optimal.prior import Kind
-from gaudi_runtime.planning.optimal.rows import Search
-from gaudi_runtime.planning.optimal.space import DecodeSpace, PromptSpace, Space, choose_axes
+from gaudi_runtime.planning.optimal.row_search import Search
 
 BLOCK = 2
 INSTANCES = 12

@@ -3,8 +3,10 @@
 strategy  traffic and a budget in, buckets out
 optimizer the cheapest buckets within a budget: the price per graph at which the choice fits
 fewest    how many graphs, if no budget is given; prior: traffic, if none is known
-space     the admissible shapes of a phase, the values that may become rungs, and traffic smoothed over them
-ladder    one dimension, exactly: which rungs to keep; rows: several dimensions, cut into rows of ladders
+admissible_shapes  the shapes of a phase that can occur; axes: the values that may become rungs
+smoothing traffic spread over shapes of about the same size
+ladder    one dimension, exactly: which rungs to keep; row_search: several dimensions, cut into rows of ladders
+selection the rungs that are kept, and the choice of the cheapest ones
 exchange  what few graphs gain beyond rows
 cost      what a batch of a shape costs to compute, what preparing a bucket takes, and the score of a plan
 """

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from gaudi_runtime.buckets.bucket import Bucket, Finder
-from gaudi_runtime.planning.optimal.rows import Worth
-from gaudi_runtime.planning.optimal.space import Axes, Space, choose_axes, smooth, to_axes
+from gaudi_runtime.planning.optimal.admissible_shapes import Space
+from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, to_axes
+from gaudi_runtime.planning.optimal.row_search import Worth
+from gaudi_runtime.planning.optimal.smoothing import smooth
 from gaudi_runtime.traffic.histogram import Weights
 
 MOST_EXCHANGES = 12

@@ -8,12 +8,15 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Space
+from gaudi_runtime.planning.optimal.axes import choose_axes
 from gaudi_runtime.planning.optimal.cost import Cost, Price, one_graph, typical_cost
 from gaudi_runtime.planning.optimal.exchange import Buckets, bettered
 from gaudi_runtime.planning.optimal.ladder import cheapest_within
 from gaudi_runtime.planning.optimal.prior import Kind, prior
-from gaudi_runtime.planning.optimal.rows import Choice, Kept, Selection, Worth, all_of, check_rungs, choice_of
-from gaudi_runtime.planning.optimal.space import DecodeSpace, PromptSpace, Space, choose_axes, similar
+from gaudi_runtime.planning.optimal.row_search import Worth, check_rungs, phase_choice
+from gaudi_runtime.planning.optimal.selection import Choice, Kept, Selection, all_of
+from gaudi_runtime.planning.optimal.smoothing import similar
 from gaudi_runtime.traffic.histogram import Traffic, Weights, total
 
 EPSILON = 1e-12
@@ -245,7 +248,7 @@ class Optimizer:
         return self._traffic[phase]
 
     def _choice(self, phase: BucketPhase, price: Price) -> Choice:
-        return choice_of(self._spaces[phase], self._admitted(phase), self._share(phase), partial(price, phase))
+        return phase_choice(self._spaces[phase], self._admitted(phase), self._share(phase), partial(price, phase))
 
     def _bettered(self, phase: BucketPhase, price: Price, budget: float, plan: Buckets) -> Buckets:
         space, traffic = self._spaces[phase], self._traffic[phase]

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.planning.optimal.space import DecodeSpace
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace
 from gaudi_runtime.traffic.batching import Pace, decode_steps
 from gaudi_runtime.traffic.histogram import Weights
 from gaudi_runtime.traffic.trace import Request

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket, Finder
 from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.planning.optimal.admissible_shapes import PromptSpace
 from gaudi_runtime.planning.optimal.exchange import Buckets, Market, bettered, exchanged, grown
-from gaudi_runtime.planning.optimal.space import PromptSpace
 
 GRID = sorted(map(Bucket._make, product((1, 2), (1, 2, 3), (0, 1))))
 CORNER = Bucket(2, 3, 1)

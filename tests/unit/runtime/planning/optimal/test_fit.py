@@ -10,7 +10,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.ladder import UNITS, Ladder, Rung
 from gaudi_runtime.planning.optimal.optimizer import Fit, fit
-from gaudi_runtime.planning.optimal.rows import all_of, cheaper_of, choice_of_rungs
+from gaudi_runtime.planning.optimal.selection import all_of, cheaper_of, choice_of_rungs
 
 WEIGHTS = st.lists(st.integers(0, 50), min_size=1, max_size=6)
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Space
 from gaudi_runtime.planning.optimal.cost import typical_cost
 from gaudi_runtime.planning.optimal.prior import Kind, prior, sizes
-from gaudi_runtime.planning.optimal.space import DecodeSpace, PromptSpace, Space
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 LIMITS = Limits(max_model_len=8192, max_num_seqs=64, max_num_batched_tokens=8192)

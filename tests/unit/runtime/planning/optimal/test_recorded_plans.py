@@ -1,7 +1,7 @@
 """Plans of small policies as this code made them (tests/data/optimal_plans.json): a change that moves any shows.
 
-That such plans are good is judged elsewhere (test_fit.py, test_rows.py, tests/benchmarks/brute_force.py); here, that a
-policy keeps its graphs from one release to the next.
+Other tests judge whether such plans are good (test_fit.py, test_row_search.py, tests/benchmarks/brute_force.py). These
+hold that a policy keeps its graphs from one release to the next.
 """
 
 import json

@@ -1,13 +1,14 @@
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import log
 from statistics import NormalDist
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.planning.optimal.space import NEGLIGIBLE, SPREAD_SHARE, SPREAD_WIDTH, Axes, smooth
+from gaudi_runtime.planning.optimal.axes import Axes
+from gaudi_runtime.planning.optimal.smoothing import NEGLIGIBLE, SPREAD_SHARE, SPREAD_WIDTH, smooth
 
 AXES: Axes = ([1, 2, 4], [128, 256, 384, 512, 1024], [0, 1, 8])
 CELLS = st.dictionaries(
@@ -69,3 +70,14 @@ def test_weight_of_value_too_close_to_another_is_kept() -> None:
     smoothed = smooth({Bucket(1, 100_001, 0): 3.0}, ([1], [100_000, 100_001, 200_000], [0]))
     assert smoothed[Bucket(1, 100_001, 0)] == pytest.approx(3 * (1 - SPREAD_SHARE))
     assert sum(smoothed.values()) == pytest.approx(3)
+
+
+FEW: Axes = ([1, 2, 4], [128, 256, 512], [0, 1, 8])
+
+
+@given(st.lists(st.builds(Bucket, *map(st.sampled_from, FEW)), min_size=2, max_size=2, unique=True))
+@settings(max_examples=20)
+def test_smoothing_of_two_shapes_is_sum_of_both(cells: list[Bucket]) -> None:
+    one, other = (smooth({cell: weight}, FEW) for cell, weight in zip(cells, (3.0, 5.0), strict=True))
+    both = smooth(dict(zip(cells, (3.0, 5.0), strict=True)), FEW)
+    assert both == pytest.approx({cell: one.get(cell, 0) + other.get(cell, 0) for cell in chain(one, other)})

@@ -1,25 +1,14 @@
-"""Admissible shapes against a scan, and which values of a dimension may become rungs."""
+"""Admissible shapes against a scan."""
 
-from collections.abc import Sequence
-from itertools import chain, combinations, product
+from itertools import product
 from math import ceil
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.planning.optimal.space import (
-    Axes,
-    DecodeSpace,
-    PromptSpace,
-    Row,
-    Space,
-    choose_axes,
-    smooth,
-    to_axes,
-)
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Row, Space
 
 MOST = 12
 
@@ -118,89 +107,3 @@ def test_span_of_a_decode_row_begins_at_possible_blocks(space: DecodeSpace, data
     most = max(each.num_blocks for each in scan(space) if each.batch_size == top)
     least = 1 if space.limits.contiguous_paged_attention else top
     assert space.span((Row(1, top), Row(1, 1))) == Row(least, most)
-
-
-def prompts(length: int, tokens: int, prefills: int = 1, block: int = 128, *, context: bool = False) -> PromptSpace:
-    limits = Limits(
-        max_model_len=length,
-        max_num_seqs=8,
-        max_num_prefill_seqs=prefills,
-        max_num_batched_tokens=tokens,
-        block_size=block,
-    )
-    return PromptSpace(limits, with_context=context)
-
-
-def decodes(seqs: int, kv_blocks: int) -> DecodeSpace:
-    return DecodeSpace(Limits(max_model_len=2048, max_num_seqs=seqs, max_num_batched_tokens=2048), kv_blocks)
-
-
-ALL_512 = {1: (1000,)}
-
-
-@pytest.mark.parametrize(
-    ("space", "axes"),
-    [
-        (prompts(1000, 2048), ([1], [128, 256, 384, 512, 640, 768, 896, 1000], [0])),
-        (prompts(1024, 512), ([1], [128, 256, 384, 512], [0])),
-        (prompts(512, 512, context=True), ([1], [128, 256, 384, 512], [0, 1, 2, 3, 4])),
-        (prompts(256, 512, prefills=5), ([1, 2, 3, 4, 5], [128, 256], [0])),
-        (prompts(1, 1, context=True), ([1], [1], [0])),
-        (decodes(3, 7), ([1, 2, 3], [1], [1, 2, 3, 4, 5, 6, 7])),
-    ],
-)
-def test_values_of_few_are_all_multiples_of_step(space: Space, axes: Axes) -> None:
-    assert choose_axes(space, {}) == axes
-
-
-def test_values_are_even_up_to_512_multiples() -> None:
-    assert choose_axes(prompts(513, 513, block=1), {}, ALL_512)[1] == list(range(1, 514))
-
-
-def test_values_beyond_512_multiples_have_seven_significant_digits() -> None:
-    digits = [*range(1, 128), *range(128, 256, 2), *range(256, 512, 4), *range(512, 1024, 8)]
-    assert choose_axes(prompts(1024, 1024, block=1), {}, ALL_512)[1] == [*digits, 1024]
-    assert choose_axes(prompts(1023, 1023, block=1), {}, ALL_512)[1] == [*digits, 1023]
-    assert choose_axes(prompts(3072, 3072, block=3), {}, ALL_512)[1] == [*(3 * each for each in digits), 3072]
-    assert choose_axes(prompts(3073, 3073, block=3), {}, ALL_512)[1] == [*(3 * each for each in digits), 3072, 3073]
-
-
-def test_thinned_batch_sizes_keep_those_that_the_budget_forces() -> None:
-    space = prompts(512, 1024, prefills=6)
-    assert space.forced() == [2, 3, 4, 5]
-    assert choose_axes(space, {}, {2: (1, 2)})[0] == [2, 3, 4, 5, 6]
-
-
-def padded(values: Sequence[int], weights: dict[int, int]) -> float:
-    return sum(weight * next(each for each in values if each >= value) for value, weight in weights.items())
-
-
-@given(st.dictionaries(st.integers(1, 8), st.integers(1, 9), min_size=1), st.integers(1, 8))
-def test_thinned_values_are_those_padded_least_alone(weights: dict[int, int], count: int) -> None:
-    traffic = {Bucket(1, 10 * value - 3, 0): float(weight) for value, weight in weights.items()}
-    chosen = choose_axes(prompts(80, 80, block=10), traffic, {1: (count,)})[1]
-    tens = {10 * value: weight for value, weight in weights.items()}
-    choices = ((*some, 80) for some in combinations(range(10, 80, 10), count - 1))
-    assert len(chosen) == count
-    assert padded(chosen, tens) == min(padded(each, tens) for each in choices)
-
-
-def test_weight_of_the_largest_value_asks_for_no_other() -> None:
-    traffic = {Bucket(1, 7, 0): 1.0, Bucket(1, 77, 0): 100.0}
-    assert choose_axes(prompts(80, 80, block=10), traffic, {1: (2,)})[1] == [10, 80]
-
-
-AXES: Axes = ([1, 2, 4], [128, 256, 512], [0, 1, 8])
-
-
-def test_shapes_are_rounded_up_to_axes_and_added() -> None:
-    traffic = {Bucket(1, 100, 0): 1.0, Bucket(1, 128, 0): 2.0, Bucket(3, 129, 2): 4.0, Bucket(5, 600, 9): 8.0}
-    assert to_axes(traffic, AXES) == {Bucket(1, 128, 0): 3.0, Bucket(4, 256, 8): 4.0, Bucket(4, 512, 8): 8.0}
-
-
-@given(st.lists(st.builds(Bucket, *map(st.sampled_from, AXES)), min_size=2, max_size=2, unique=True))
-@settings(max_examples=20)
-def test_smoothing_of_two_shapes_is_sum_of_both(cells: list[Bucket]) -> None:
-    one, other = (smooth({cell: weight}, AXES) for cell, weight in zip(cells, (3.0, 5.0), strict=True))
-    both = smooth(dict(zip(cells, (3.0, 5.0), strict=True)), AXES)
-    assert both == pytest.approx({cell: one.get(cell, 0) + other.get(cell, 0) for cell in chain(one, other)})

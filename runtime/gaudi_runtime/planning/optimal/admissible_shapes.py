@@ -1,0 +1,141 @@
+"""The admissible shapes of a phase: every one of them gets a bucket (docs/internals/bucketing.md, Coverage)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import NamedTuple, Protocol
+
+from gaudi_runtime.buckets.bucket import Bucket, most_decode_blocks
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+
+
+class Row(NamedTuple):
+    """Requests from `low` to `top`, all padded to `top`."""
+
+    low: int
+    top: int
+
+
+class Space(Protocol):
+    """The admissible shapes of a phase; the three dimensions are those of a Bucket."""
+
+    phase: BucketPhase
+
+    def steps(self) -> tuple[int, int, int]:
+        """Of which number the values of each dimension should be multiples."""
+
+    def bounds(self) -> tuple[Row, Row, Row]:
+        """Smallest and largest value of each dimension."""
+
+    def forced(self) -> Sequence[int]:
+        """Batch sizes that must be values of their own."""
+
+    def admits(self, shape: Bucket) -> bool:
+        """Whether a batch of this shape can occur."""
+
+    def span(self, outer: tuple[Row, ...]) -> Row | None:
+        """Smallest possible and necessary largest value of the next dimension within `outer` rows.
+
+        None when one row cannot hold the requests: what the smallest of them needs, the top must not have.
+        """
+
+    def corners(self) -> tuple[Bucket, ...]:
+        """The fewest buckets that hold every admissible shape."""
+
+
+@dataclass(frozen=True)
+class PromptSpace:
+    """Prompts: batch * query <= maxNumBatchedTokens; context only where prompts can have one."""
+
+    limits: Limits
+    with_context: bool
+    phase = BucketPhase.PROMPT
+
+    def steps(self) -> tuple[int, int, int]:
+        return 1, self.limits.block_size, 1
+
+    def bounds(self) -> tuple[Row, Row, Row]:
+        return Row(1, self._most_sequences()), Row(1, self._longest(1)), Row(0, self._most_context(1))
+
+    def forced(self) -> Sequence[int]:
+        sizes = range(1, self._most_sequences())
+        return [size for size in sizes if self._longest(size) != self._longest(size + 1)]
+
+    def admits(self, shape: Bucket) -> bool:
+        return (
+            1 <= shape.batch_size <= self._most_sequences()
+            and 1 <= shape.query_len <= self._longest(shape.batch_size)
+            and 0 <= shape.num_blocks <= self._most_context(shape.query_len)
+        )
+
+    def span(self, outer: tuple[Row, ...]) -> Row | None:
+        if not outer:
+            return Row(1, self._most_sequences())
+        if len(outer) == 1:
+            longest = self._longest(outer[0].top)
+            return Row(1, longest) if longest == self._longest(outer[0].low) else None
+        return Row(0, self._most_context(outer[1].low))
+
+    def corners(self) -> tuple[Bucket, ...]:
+        sizes = (*self.forced(), self._most_sequences())
+        return tuple(Bucket(size, self._longest(size), self._most_context(1)) for size in sizes)
+
+    def _most_sequences(self) -> int:
+        return min(self.limits.max_num_prefill_seqs, self.limits.max_num_batched_tokens)
+
+    def _longest(self, batch_size: int) -> int:
+        """Tokens of the longest query in a batch of this size."""
+        return min(self.limits.longest_query, self.limits.max_num_batched_tokens // batch_size)
+
+    def _most_context(self, query: int) -> int:
+        """Blocks of the longest context of a query."""
+        if not self.with_context:
+            return 0
+        # A block that is cached in part counts.
+        return ceil((self.limits.max_model_len - query) / self.limits.block_size)
+
+
+@dataclass(frozen=True)
+class DecodeSpace:
+    """Decode: as many KV blocks as so many sequences can reference on a device with `kv_blocks` of them."""
+
+    limits: Limits
+    kv_blocks: int
+    phase = BucketPhase.DECODE
+
+    def steps(self) -> tuple[int, int, int]:
+        return 1, 1, 1
+
+    def bounds(self) -> tuple[Row, Row, Row]:
+        return Row(1, self._most_sequences()), Row(1, 1), Row(1, self._most_blocks(self._most_sequences()))
+
+    def forced(self) -> Sequence[int]:
+        return ()
+
+    def admits(self, shape: Bucket) -> bool:
+        return (
+            1 <= shape.batch_size <= self._most_sequences()
+            and shape.query_len == 1
+            and shape.batch_size <= shape.num_blocks <= self._most_blocks(shape.batch_size)
+        )
+
+    def span(self, outer: tuple[Row, ...]) -> Row | None:
+        if not outer:
+            return Row(1, self._most_sequences())
+        if len(outer) == 1:
+            return Row(1, 1)
+        top = outer[0].top
+        # Without contiguous attention a bucket with fewer blocks than sequences is no bucket.
+        return Row(1 if self.limits.contiguous_paged_attention else top, self._most_blocks(top))
+
+    def corners(self) -> tuple[Bucket, ...]:
+        most = self._most_sequences()
+        return (Bucket(most, 1, self._most_blocks(most)),)
+
+    def _most_sequences(self) -> int:
+        # Every sequence has a block of its own.
+        return min(self.limits.max_num_seqs, self.kv_blocks)
+
+    def _most_blocks(self, batch_size: int) -> int:
+        return most_decode_blocks(batch_size, self.limits, self.kv_blocks)

@@ -1,0 +1,86 @@
+"""Selections of rungs, and choices between them: the cheapest selection at a price of graphs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.planning.optimal.ladder import Ladder
+
+
+class Kept(NamedTuple):
+    """A ladder and the positions of the rungs that are kept."""
+
+    ladder: Ladder
+    rungs: tuple[int, ...]
+
+    @property
+    def cost(self) -> float:
+        """Cost of the ladder's traffic."""
+        return self.ladder.cost(self.rungs)
+
+    @property
+    def price(self) -> float:
+        """What the kept rungs take of the budget."""
+        return self.ladder.price(self.rungs)
+
+    def buckets(self) -> list[Bucket]:
+        """The buckets of the kept rungs."""
+        return [self.ladder.rungs[at].bucket for at in self.rungs]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Ladders with the rungs that are kept, and what all of them cost and take of the budget."""
+
+    ladders: tuple[Kept, ...] = ()
+    cost: float = 0.0
+    price: float = 0.0
+
+    def __add__(self, other: "Selection") -> "Selection":
+        return Selection(self.ladders + other.ladders, self.cost + other.cost, self.price + other.price)
+
+    def total(self, rate: float) -> float:
+        """Cost when every unit of price costs `rate`."""
+        return self.cost + rate * self.price
+
+
+Choice = Callable[[float], Selection]
+"""Answers the cheapest selection where a unit of price costs so much: the least cost + rate * price."""
+
+
+def choice_of_rungs(ladder: Ladder) -> Choice:
+    """Which rungs of one ladder to keep."""
+
+    def cheapest(rate: float) -> Selection:
+        kept = Kept(ladder, ladder.cheapest(rate))
+        return Selection((kept,), kept.cost, kept.price)
+
+    return cheapest
+
+
+def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
+    """Where to cut a dimension of `size` values into rows; `rows[i, j]` is the choice for the values i up to j - 1."""
+    by_end = sorted(rows.items(), key=lambda item: item[0][1])
+
+    def cheapest(rate: float) -> Selection:
+        # A shortest path over the cuts: every row ends behind its start, so one look at each in this order is enough.
+        best: dict[int, Selection] = {0: Selection()}
+        for (start, end), row in by_end:
+            if start in best:
+                candidate = best[start] + row(rate)
+                if end not in best or candidate.total(rate) < best[end].total(rate):
+                    best[end] = candidate
+        return best[size]
+
+    return cheapest
+
+
+def cheaper_of(*choices: Choice) -> Choice:
+    """The cheapest of several choices; the first among equals."""
+    return lambda rate: min((choice(rate) for choice in choices), key=lambda found: found.total(rate))
+
+
+def all_of(choices: Sequence[Choice]) -> Choice:
+    """Choices that share a budget."""
+    return lambda rate: sum((choice(rate) for choice in choices), Selection())

@@ -1,0 +1,70 @@
+"""Traffic is smoothed, because the traffic of tomorrow differs from that of today.
+
+A share of the learned weight is spread over shapes of about the same size (docs/internals/optimal.md, Smoothing, which
+has figures of what this gains and costs). So a plan does not depend on a peak that may be gone tomorrow, and has rungs
+for sizes that were not observed yet.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import erf, log, sqrt
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.planning.optimal.admissible_shapes import Space
+from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, to_axes
+from gaudi_runtime.traffic.histogram import Weights
+
+SPREAD_SHARE = 0.2
+"""Share of the weight that is spread: most stays, because lengths repeat (a system prompt, a full context window)."""
+
+# Standard deviation of the natural logarithm of a size: two thirds of it lie between 0.74 and 1.35 times the size.
+SPREAD_WIDTH = 0.3
+
+NEGLIGIBLE = 1e-4
+
+
+def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
+    """Traffic on the values of `axes` with a share of its weight spread; the total stays."""
+    spread = _spread({cell: weight * SPREAD_SHARE for cell, weight in traffic.items()}, axes)
+    for cell, weight in traffic.items():
+        spread[cell] = spread.get(cell, 0.0) + weight * (1 - SPREAD_SHARE)
+    return spread
+
+
+def similar(space: Space, traffic: Weights) -> dict[Bucket, float]:
+    """Return admissible traffic of about the same sizes as `traffic`, all of whose weight is spread."""
+    axes = choose_axes(space, traffic)
+    return {cell: weight for cell, weight in _spread(to_axes(traffic, axes), axes).items() if space.admits(cell)}
+
+
+def _spread(traffic: dict[Bucket, float], axes: Axes) -> dict[Bucket, float]:
+    for dimension, axis in enumerate(axes):
+        traffic = _spread_along(traffic, dimension, tuple(axis))
+    return traffic
+
+
+def _spread_along(traffic: Mapping[Bucket, float], dimension: int, axis: tuple[int, ...]) -> dict[Bucket, float]:
+    spread: dict[Bucket, float] = {}
+    # Kept for one traffic, not for ever: every axis has as many as it has values, each with as many shares.
+    kernels = {centre: _kernel(axis, centre) for centre in {cell[dimension] for cell in traffic}}
+    for cell, weight in traffic.items():
+        for value, share in kernels[cell[dimension]]:
+            to = Bucket._make((*cell[:dimension], value, *cell[dimension + 1 :]))
+            spread[to] = spread.get(to, 0.0) + weight * share
+    return spread
+
+
+def _kernel(axis: tuple[int, ...], centre: int) -> Sequence[tuple[int, float]]:
+    """Shares of a log-normal distribution around the middle of the cell that ends at `centre`."""
+    # No context at all is a kind of its own: 0 neither gives nor takes.
+    if centre == 0:
+        return ((0, 1.0),)
+    positive = [value for value in axis if value > 0]
+    at = positive.index(centre)
+    middle = log(((positive[at - 1] if at else 0) + centre) / 2)
+    below = [0.5 * (1 + erf((log(value) - middle) / SPREAD_WIDTH / sqrt(2))) for value in positive[:-1]]
+    bounds = [0.0, *below, 1.0]
+    shares = [high - low for low, high in pairwise(bounds)]
+    kept = [(value, share) for value, share in zip(positive, shares, strict=True) if share > NEGLIGIBLE]
+    total = sum(share for _, share in kept)
+    return tuple((value, share / total) for value, share in kept)
