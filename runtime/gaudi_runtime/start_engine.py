@@ -24,7 +24,7 @@ from gaudi_runtime.learning.comparison import Question
 from gaudi_runtime.memory_split import Split, fill_cache, kv_blocks, split_memory
 from gaudi_runtime.planning.optimal.strategy import learned_padding
 from gaudi_runtime.planning.planner import plan_of_device
-from gaudi_runtime.process.host_memory import told
+from gaudi_runtime.process.host_memory import log_stage_cost
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.traffic.padding import Padding
@@ -73,17 +73,17 @@ def start_engine(
     board.keep(**engine.report_fields())
     recipes = RecipeCache(config, engine.recipe_key(), board, stop, clock)
     recipes.take()  # before any process of an engine looks into its folder
-    with told("Loading the model", clock):
+    with log_stage_cost("Loading the model", clock):
         engine.load(progress)
     progress()
-    with told("Splitting the memory", clock):
+    with log_stage_cost("Splitting the memory", clock):
         split, blocks = _memory(config, engine, board)
     progress()
     plan = plan_of_device(config.bucketing, config.limits, blocks)
     config = config.model_copy(update={"limits": blocks.limits(config.limits)})
     padding = learned_padding(config.bucketing, config.limits, plan)
     engine.use_plan(plan)
-    with told("Warm-up", clock):
+    with log_stage_cost("Warm-up", clock):
         pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock, spans)
     recipes.publish()  # before this pod serves, so that those that wait for it find them
     return StartedEngine(engine, padding, question_of(config, blocks, pace))

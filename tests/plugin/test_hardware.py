@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.hardware.names import names_found
+from gaudi_runtime.hardware.plugin_names import names_found
 from gaudi_runtime.hardware.report import HardwareReport, Outcome
 from tests.plugin.cases import QUICK, configured
 from tests.plugin.environment import source

@@ -21,7 +21,7 @@ from gaudi_runtime.engines.recipe_key import HPU_CACHE
 from gaudi_runtime.engines.vllm.versions import installed, installed_version
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.hardware.instance import Broken, Instance
-from gaudi_runtime.hardware.names import names_found, plugin_folder
+from gaudi_runtime.hardware.plugin_names import names_found, plugin_folder
 from gaudi_runtime.hardware.proofs import judge
 from gaudi_runtime.hardware.report import Finding, HardwareReport, Start, Traffic, Upgrade
 from gaudi_runtime.hardware.requests import Client, Prompt, Tally, ask_all, at_once, planned_prompts, whole_together

@@ -28,7 +28,7 @@ def took_line(stage: str, seconds: float, taken: int) -> str:
 
 
 @contextmanager
-def told(
+def log_stage_cost(
     stage: str, clock: Callable[[], float] = time.monotonic, resident: Callable[[], int] = host_memory
 ) -> Iterator[None]:
     """Log what the block took, once it has ended well."""

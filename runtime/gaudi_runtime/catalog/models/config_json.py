@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gaudi_runtime.catalog.models.facts import Facts
+from gaudi_runtime.catalog.models.config_values import ConfigValues
 from gaudi_runtime.catalog.models.families import FAMILIES, Family
 from gaudi_runtime.catalog.models.quantization import read_quantization
 from gaudi_runtime.catalog.models.shape import ModelShape
@@ -32,35 +32,35 @@ def parse_config(text: str) -> ModelShape:
 
 def read_config(config: Mapping[str, Any]) -> ModelShape:
     """The shape in a parsed config.json. Raises ModelUnreadable or UnsupportedModel with a sentence."""
-    outer = Facts(config)
-    facts = outer.part("text_config") or outer
-    name = facts.text("model_type", outer.text("model_type", ""))
+    outer = ConfigValues(config)
+    values = outer.part("text_config") or outer
+    name = values.text("model_type", outer.text("model_type", ""))
     family = FAMILIES.get(name)
     if family is None:
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModel(f"config.json has model_type {name!r}; memory is calculated for {known}")
-    shape = _shape(name, family, facts, outer)
+    shape = _shape(name, family, values, outer)
     extra = vision_parameters(outer, shape.hidden)
     return replace(shape, extra_parameters=extra, quantization=read_quantization(outer))
 
 
-def _shape(name: str, family: Family, facts: Facts, outer: Facts) -> ModelShape:
-    hidden = facts.whole("hidden_size", family.defaults.get("hidden_size"))
-    count = facts.whole("num_hidden_layers", family.defaults.get("num_hidden_layers"), most=MAX_LAYERS)
+def _shape(name: str, family: Family, values: ConfigValues, outer: ConfigValues) -> ModelShape:
+    hidden = values.whole("hidden_size", family.defaults.get("hidden_size"))
+    count = values.whole("num_hidden_layers", family.defaults.get("num_hidden_layers"), most=MAX_LAYERS)
     return ModelShape(
         family=name,
         hidden=hidden,
-        layers=tuple(family.layer(facts, hidden, index) for index in range(count)),
-        vocab=facts.whole("vocab_size", family.defaults.get("vocab_size")),
-        tied_embeddings=outer.flag("tie_word_embeddings", facts.flag("tie_word_embeddings", family.tied)),
-        dtype_bytes=_dtype_bytes(facts, outer),
+        layers=tuple(family.layer(values, hidden, index) for index in range(count)),
+        vocab=values.whole("vocab_size", family.defaults.get("vocab_size")),
+        tied_embeddings=outer.flag("tie_word_embeddings", values.flag("tie_word_embeddings", family.tied)),
+        dtype_bytes=_dtype_bytes(values, outer),
     )
 
 
-def _dtype_bytes(facts: Facts, outer: Facts) -> int:
+def _dtype_bytes(values: ConfigValues, outer: ConfigValues) -> int:
     """Bytes of a number in the checkpoint."""
     # transformers has called the key dtype since its version 5, and torch_dtype before.
-    names = (each.text(key, "") for each in (facts, outer) for key in ("dtype", "torch_dtype"))
+    names = (each.text(key, "") for each in (values, outer) for key in ("dtype", "torch_dtype"))
     name = next(filter(None, names), "bfloat16")
     if name not in DTYPE_BYTES:
         raise UnsupportedModel(f"config.json has dtype {name!r}; memory is calculated for {', '.join(DTYPE_BYTES)}")

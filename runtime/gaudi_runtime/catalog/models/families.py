@@ -6,11 +6,11 @@ The defaults are those of the configuration classes of transformers 5: a key tha
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gaudi_runtime.catalog.models.facts import Facts
+from gaudi_runtime.catalog.models.config_values import ConfigValues
 from gaudi_runtime.catalog.models.shape import Attention, Experts, LatentAttention, Layer, Mlp
 from gaudi_runtime.errors import ModelUnreadable
 
-LayerReader = Callable[[Facts, int, int], Layer]
+LayerReader = Callable[[ConfigValues, int, int], Layer]
 
 
 @dataclass(frozen=True)
@@ -25,136 +25,138 @@ class Family:
     defaults: Mapping[str, int] = field(default_factory=dict)
 
 
-def _attention(facts: Facts, hidden: int, *, bias: bool, out_bias: bool = False, norm: bool = False) -> Attention:
-    heads = facts.whole("num_attention_heads")
-    kv_heads = facts.whole("num_key_value_heads", heads)
+def _attention(
+    values: ConfigValues, hidden: int, *, bias: bool, out_bias: bool = False, norm: bool = False
+) -> Attention:
+    heads = values.whole("num_attention_heads")
+    kv_heads = values.whole("num_key_value_heads", heads)
     if heads % kv_heads:
         raise ModelUnreadable(f"config.json: {heads} attention heads cannot share {kv_heads} key-value heads")
     return Attention(
         heads=heads,
         kv_heads=kv_heads,
-        head_dim=facts.whole("head_dim", max(1, hidden // heads)),
+        head_dim=values.whole("head_dim", max(1, hidden // heads)),
         qkv_bias=bias,
         out_bias=out_bias,
         query_key_norm=norm,
-        window=_window(facts),
+        window=_window(values),
     )
 
 
-def _window(facts: Facts) -> int | None:
-    return facts.maybe_whole("sliding_window") if facts.flag("use_sliding_window", True) else None
+def _window(values: ConfigValues) -> int | None:
+    return values.maybe_whole("sliding_window") if values.flag("use_sliding_window", True) else None
 
 
-def _mlp(facts: Facts, bias: bool = False) -> Mlp:
-    return Mlp(facts.whole("intermediate_size"), bias=bias)
+def _mlp(values: ConfigValues, bias: bool = False) -> Mlp:
+    return Mlp(values.whole("intermediate_size"), bias=bias)
 
 
-def llama(facts: Facts, hidden: int, index: int) -> Layer:
+def llama(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Llama, Mistral and Granite."""
-    bias = facts.flag("attention_bias", False)
-    return Layer(_attention(facts, hidden, bias=bias, out_bias=bias), _mlp(facts, facts.flag("mlp_bias", False)))
+    bias = values.flag("attention_bias", False)
+    return Layer(_attention(values, hidden, bias=bias, out_bias=bias), _mlp(values, values.flag("mlp_bias", False)))
 
 
-def qwen2(facts: Facts, hidden: int, index: int) -> Layer:
+def qwen2(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Qwen 2 and 2.5: biases on queries, keys and values; a window only where it is switched on."""
-    window = _window(facts) if facts.flag("use_sliding_window", False) else None
-    attention = _attention(facts, hidden, bias=True)
-    return Layer(replace(attention, window=window), _mlp(facts))
+    window = _window(values) if values.flag("use_sliding_window", False) else None
+    attention = _attention(values, hidden, bias=True)
+    return Layer(replace(attention, window=window), _mlp(values))
 
 
-def qwen3(facts: Facts, hidden: int, index: int) -> Layer:
+def qwen3(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Qwen 3: a norm on queries and keys in place of biases."""
-    bias = facts.flag("attention_bias", False)
-    attention = _attention(facts, hidden, bias=bias, out_bias=bias, norm=True)
-    return Layer(replace(attention, window=None), _mlp(facts))
+    bias = values.flag("attention_bias", False)
+    attention = _attention(values, hidden, bias=bias, out_bias=bias, norm=True)
+    return Layer(replace(attention, window=None), _mlp(values))
 
 
-def qwen2_moe(facts: Facts, hidden: int, index: int) -> Layer:
+def qwen2_moe(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Qwen 2 mixture of experts: a shared expert with a gate of its own."""
-    attention = qwen2(facts, hidden, index).attention
+    attention = qwen2(values, hidden, index).attention
     experts = Experts(
-        count=facts.whole("num_experts"),
-        active=facts.whole("num_experts_per_tok"),
-        intermediate=facts.whole("moe_intermediate_size"),
-        shared_intermediate=facts.whole("shared_expert_intermediate_size"),
+        count=values.whole("num_experts"),
+        active=values.whole("num_experts_per_tok"),
+        intermediate=values.whole("moe_intermediate_size"),
+        shared_intermediate=values.whole("shared_expert_intermediate_size"),
         shared_gate=True,
     )
-    return Layer(attention, experts if _sparse(facts, index) else _mlp(facts))
+    return Layer(attention, experts if _sparse(values, index) else _mlp(values))
 
 
-def qwen3_moe(facts: Facts, hidden: int, index: int) -> Layer:
+def qwen3_moe(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Qwen 3 mixture of experts."""
     experts = Experts(
-        count=facts.whole("num_experts"),
-        active=facts.whole("num_experts_per_tok"),
-        intermediate=facts.whole("moe_intermediate_size"),
+        count=values.whole("num_experts"),
+        active=values.whole("num_experts_per_tok"),
+        intermediate=values.whole("moe_intermediate_size"),
     )
-    return Layer(qwen3(facts, hidden, index).attention, experts if _sparse(facts, index) else _mlp(facts))
+    return Layer(qwen3(values, hidden, index).attention, experts if _sparse(values, index) else _mlp(values))
 
 
-def _sparse(facts: Facts, index: int) -> bool:
-    step = facts.whole("decoder_sparse_step", 1)
-    return index not in facts.wholes("mlp_only_layers") and (index + 1) % step == 0
+def _sparse(values: ConfigValues, index: int) -> bool:
+    step = values.whole("decoder_sparse_step", 1)
+    return index not in values.wholes("mlp_only_layers") and (index + 1) % step == 0
 
 
-def mixtral(facts: Facts, hidden: int, index: int) -> Layer:
+def mixtral(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Mixtral, and Granite's mixtures of experts: every layer is one."""
     experts = Experts(
-        count=facts.whole("num_local_experts"),
-        active=facts.whole("num_experts_per_tok"),
-        intermediate=facts.whole("intermediate_size"),
+        count=values.whole("num_local_experts"),
+        active=values.whole("num_experts_per_tok"),
+        intermediate=values.whole("intermediate_size"),
     )
-    bias = facts.flag("attention_bias", False)
-    return Layer(_attention(facts, hidden, bias=bias, out_bias=bias), experts)
+    bias = values.flag("attention_bias", False)
+    return Layer(_attention(values, hidden, bias=bias, out_bias=bias), experts)
 
 
-def deepseek(facts: Facts, hidden: int, index: int) -> Layer:
+def deepseek(values: ConfigValues, hidden: int, index: int) -> Layer:
     """DeepSeek V2, V3 and R1: latent attention; experts after the first dense layers."""
-    rank = facts.maybe_whole("q_lora_rank")
+    rank = values.maybe_whole("q_lora_rank")
     attention = LatentAttention(
-        heads=facts.whole("num_attention_heads"),
+        heads=values.whole("num_attention_heads"),
         query_rank=rank,
-        kv_rank=facts.whole("kv_lora_rank"),
-        nope_dim=facts.whole("qk_nope_head_dim"),
-        rope_dim=facts.whole("qk_rope_head_dim"),
-        value_dim=facts.whole("v_head_dim"),
+        kv_rank=values.whole("kv_lora_rank"),
+        nope_dim=values.whole("qk_nope_head_dim"),
+        rope_dim=values.whole("qk_rope_head_dim"),
+        value_dim=values.whole("v_head_dim"),
     )
-    dense_first = facts.whole("first_k_dense_replace", 0, least=0)
-    dense = index < dense_first or index % facts.whole("moe_layer_freq", 1)
-    return Layer(attention, _mlp(facts) if dense else _deepseek_experts(facts))
+    dense_first = values.whole("first_k_dense_replace", 0, least=0)
+    dense = index < dense_first or index % values.whole("moe_layer_freq", 1)
+    return Layer(attention, _mlp(values) if dense else _deepseek_experts(values))
 
 
-def _deepseek_experts(facts: Facts) -> Experts:
-    width = facts.whole("moe_intermediate_size")
+def _deepseek_experts(values: ConfigValues) -> Experts:
+    width = values.whole("moe_intermediate_size")
     return Experts(
-        count=facts.whole("n_routed_experts"),
-        active=facts.whole("num_experts_per_tok"),
+        count=values.whole("n_routed_experts"),
+        active=values.whole("num_experts_per_tok"),
         intermediate=width,
-        shared_intermediate=width * facts.whole("n_shared_experts", 0, least=0),
+        shared_intermediate=width * values.whole("n_shared_experts", 0, least=0),
         # DeepSeek V3 balances its experts by a bias of the router instead of a loss.
-        router_bias=facts.text("topk_method", "") == "noaux_tc",
+        router_bias=values.text("topk_method", "") == "noaux_tc",
     )
 
 
-def gemma2(facts: Facts, hidden: int, index: int) -> Layer:
+def gemma2(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Gemma 2: four norms a layer, and every other layer looks back a window only."""
-    attention = _attention(facts, hidden, bias=False)
-    window = None if index % 2 else facts.whole("sliding_window", 4096)
-    return Layer(replace(attention, window=window), _mlp(facts), norms=4)
+    attention = _attention(values, hidden, bias=False)
+    window = None if index % 2 else values.whole("sliding_window", 4096)
+    return Layer(replace(attention, window=window), _mlp(values), norms=4)
 
 
-def gemma3(facts: Facts, hidden: int, index: int) -> Layer:
+def gemma3(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Gemma 3: norms on queries and keys; every sixth layer sees everything, the others a window."""
-    heads = facts.whole("num_attention_heads", 8)
-    full = (index + 1) % facts.whole("sliding_window_pattern", 6) == 0
+    heads = values.whole("num_attention_heads", 8)
+    full = (index + 1) % values.whole("sliding_window_pattern", 6) == 0
     attention = Attention(
         heads=heads,
-        kv_heads=facts.whole("num_key_value_heads", 4),
-        head_dim=facts.whole("head_dim", 256),
+        kv_heads=values.whole("num_key_value_heads", 4),
+        head_dim=values.whole("head_dim", 256),
         query_key_norm=True,
-        window=None if full else facts.whole("sliding_window", 4096),
+        window=None if full else values.whole("sliding_window", 4096),
     )
-    return Layer(attention, Mlp(facts.whole("intermediate_size", 9216)), norms=4)
+    return Layer(attention, Mlp(values.whole("intermediate_size", 9216)), norms=4)
 
 
 _GEMMA3 = Family(gemma3, tied=True, defaults={"vocab_size": 262_208, "hidden_size": 2304, "num_hidden_layers": 26})

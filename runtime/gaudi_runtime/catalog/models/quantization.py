@@ -6,7 +6,7 @@ First the type, then what a method usually does, then `quantization_config` of a
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gaudi_runtime.catalog.models.facts import Facts
+from gaudi_runtime.catalog.models.config_values import ConfigValues
 from gaudi_runtime.contract.config import QuantizationMethod as Method
 from gaudi_runtime.errors import UnsupportedModel
 
@@ -51,49 +51,49 @@ def effective(checkpoint: Quantization | None, asked: Method | None) -> Quantiza
     return checkpoint
 
 
-def read_quantization(outer: Facts) -> Quantization | None:
+def read_quantization(outer: ConfigValues) -> Quantization | None:
     """The format of the checkpoint's matrices; None without one. Raises UnsupportedModel for an unknown one."""
-    facts = outer.part("quantization_config")
-    if facts is None:
+    values = outer.part("quantization_config")
+    if values is None:
         return None
-    method = facts.text("quant_method", "")
+    method = values.text("quant_method", "")
     if method not in _READERS:
         raise UnsupportedModel(
             f"config.json has quant_method {method!r}; memory is calculated for {', '.join(_READERS)}"
         )
-    return _READERS[method](facts)
+    return _READERS[method](values)
 
 
-def _gptq(facts: Facts) -> Quantization:
+def _gptq(values: ConfigValues) -> Quantization:
     return Quantization(
         Method.GPTQ,
-        bits=facts.whole("bits", most=8),
-        group=_group(facts, "group_size"),
+        bits=values.whole("bits", most=8),
+        group=_group(values, "group_size"),
         zero_points=True,
         group_index=True,
-        head=facts.flag("lm_head", False),
+        head=values.flag("lm_head", False),
     )
 
 
-def _awq(facts: Facts) -> Quantization:
+def _awq(values: ConfigValues) -> Quantization:
     return Quantization(
         Method.AWQ,
-        bits=facts.whole("bits", 4, most=8),
-        group=_group(facts, "group_size"),
-        zero_points=facts.flag("zero_point", True),
-        attention="self_attn" not in facts.texts("modules_to_not_convert"),
+        bits=values.whole("bits", 4, most=8),
+        group=_group(values, "group_size"),
+        zero_points=values.flag("zero_point", True),
+        attention="self_attn" not in values.texts("modules_to_not_convert"),
     )
 
 
-def _fp8(facts: Facts) -> Quantization:
-    block = facts.wholes("weight_block_size")
+def _fp8(values: ConfigValues) -> Quantization:
+    block = values.wholes("weight_block_size")
     return Quantization(Method.FP8, bits=8, block=block[0] if block else None)
 
 
-def _compressed(facts: Facts) -> Quantization:
+def _compressed(values: ConfigValues) -> Quantization:
     """Compressed-tensors."""
     # Of several groups the first stands for all: which matrices each one is for is said by patterns of names.
-    groups = facts.part("config_groups")
+    groups = values.part("config_groups")
     first = next(iter(groups.parts()), None) if groups else None
     weights = first.part("weights") if first else None
     if weights is None:
@@ -104,25 +104,25 @@ def _compressed(facts: Facts) -> Quantization:
         bits=bits,
         group=_group(weights, "group_size"),
         # Its targets are all linear layers, the output head among them unless it is ignored by name.
-        head="lm_head" not in facts.texts("ignore"),
+        head="lm_head" not in values.texts("ignore"),
     )
 
 
-def _modelopt(facts: Facts) -> Quantization:
-    algorithm = facts.text("quant_algo", "")
+def _modelopt(values: ConfigValues) -> Quantization:
+    algorithm = values.text("quant_algo", "")
     if algorithm != "FP8":
         raise UnsupportedModel(f"config.json has quant_algo {algorithm!r} of modelopt; memory is calculated for FP8")
     return Quantization(Method.MODELOPT, bits=8)
 
 
-def _group(facts: Facts, key: str) -> int | None:
+def _group(values: ConfigValues, key: str) -> int | None:
     """Inputs that share a scale, None for one scale for all of them."""
     # Checkpoints write -1 for that, as AutoGPTQ does, or leave the key out.
-    size = facts.whole(key, -1, least=-1)
+    size = values.whole(key, -1, least=-1)
     return size if size > 0 else None
 
 
-_READERS: dict[str, Callable[[Facts], Quantization]] = {
+_READERS: dict[str, Callable[[ConfigValues], Quantization]] = {
     "gptq": _gptq,
     "awq": _awq,
     "fp8": _fp8,

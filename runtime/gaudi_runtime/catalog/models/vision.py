@@ -6,14 +6,14 @@ those of the configuration classes of transformers 5.
 
 from collections.abc import Callable, Mapping
 
-from gaudi_runtime.catalog.models.facts import Facts
+from gaudi_runtime.catalog.models.config_values import ConfigValues
 from gaudi_runtime.errors import UnsupportedModel
 
 MAX_TOWER_LAYERS = 1024
 COLOURS = 3
 
 
-def vision_parameters(outer: Facts, text_hidden: int) -> int:
+def vision_parameters(outer: ConfigValues, text_hidden: int) -> int:
     """Parameters of the tower and of its projection into a decoder of `text_hidden`; 0 without a tower.
 
     Raises UnsupportedModel for a tower that is not in TOWERS.
@@ -40,7 +40,7 @@ def _attention(hidden: int) -> int:
     return 4 * _linear(hidden, hidden)
 
 
-def siglip(tower: Facts, text_hidden: int) -> int:
+def siglip(tower: ConfigValues, text_hidden: int) -> int:
     """SigLIP, as Gemma 3 has it: patch and position embeddings, layers with two norms, a last norm, a projection."""
     hidden, intermediate = tower.whole("hidden_size"), tower.whole("intermediate_size")
     layers = tower.whole("num_hidden_layers", most=MAX_TOWER_LAYERS)
@@ -51,7 +51,7 @@ def siglip(tower: Facts, text_hidden: int) -> int:
     return layers * layer + ends + hidden * text_hidden + hidden
 
 
-def qwen2_5(tower: Facts, text_hidden: int) -> int:
+def qwen2_5(tower: ConfigValues, text_hidden: int) -> int:
     """Qwen 2.5 VL: gated layers with RMS norms, and a merger of `spatial_merge_size` squared patches."""
     hidden, intermediate = tower.whole("hidden_size", 1280), tower.whole("intermediate_size", 3420)
     gated = 2 * _linear(hidden, intermediate) + _linear(intermediate, hidden)
@@ -62,7 +62,7 @@ def qwen2_5(tower: Facts, text_hidden: int) -> int:
     return patch * hidden + tower.whole("depth", 32, most=MAX_TOWER_LAYERS) * layer + merger
 
 
-def qwen3(tower: Facts, text_hidden: int) -> int:
+def qwen3(tower: ConfigValues, text_hidden: int) -> int:
     """Qwen 3 VL: layer norms, learned positions, and a merger more for each layer whose result the decoder reads."""
     hidden, intermediate = tower.whole("hidden_size", 1152), tower.whole("intermediate_size", 4304)
     layer = _attention(hidden) + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
@@ -75,7 +75,7 @@ def qwen3(tower: Facts, text_hidden: int) -> int:
     return ends + tower.whole("depth", 27, most=MAX_TOWER_LAYERS) * layer + merger + 2 * hidden + inner
 
 
-Tower = Callable[[Facts, int], int]
+Tower = Callable[[ConfigValues, int], int]
 
 TOWERS: Mapping[str, Tower] = {
     "siglip_vision_model": siglip,

@@ -5,12 +5,15 @@ import mmap
 
 import pytest
 
-from gaudi_runtime.process.host_memory import host_memory, told, took_line
+from gaudi_runtime.process.host_memory import host_memory, log_stage_cost, took_line
 
 
-def test_stage_is_told_with_seconds_and_bytes(caplog: pytest.LogCaptureFixture) -> None:
+def test_stage_is_logged_with_seconds_and_bytes(caplog: pytest.LogCaptureFixture) -> None:
     moments, bytes_then = iter((10.0, 22.34)), iter((2**30, 3 * 2**30))
-    with caplog.at_level(logging.INFO), told("Loading the model", lambda: next(moments), lambda: next(bytes_then)):
+    with (
+        caplog.at_level(logging.INFO),
+        log_stage_cost("Loading the model", lambda: next(moments), lambda: next(bytes_then)),
+    ):
         pass
     assert caplog.messages == ["Loading the model took 12.3 secs and 2 GiB of host memory"]
 
@@ -20,7 +23,7 @@ def test_what_a_stage_has_freed_is_negative() -> None:
 
 
 def test_stage_that_fails_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO), pytest.raises(OSError, match="gone"), told("Loading the model"):
+    with caplog.at_level(logging.INFO), pytest.raises(OSError, match="gone"), log_stage_cost("Loading the model"):
         raise OSError("gone")
     assert caplog.messages == []
 

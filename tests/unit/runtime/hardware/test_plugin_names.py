@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_runtime.engines.vllm.workers import capabilities
 from gaudi_runtime.engines.vllm.workers.capabilities import Name
-from gaudi_runtime.hardware.names import USED, names_found
+from gaudi_runtime.hardware.plugin_names import USED, names_found
 from gaudi_runtime.hardware.report import NameFound
 
 TEXT = """

@@ -1,4 +1,4 @@
-"""Facts: reading numbers out of an untrusted config.json, each within bounds, each error a sentence."""
+"""The numbers of an untrusted config.json, each within bounds, each error a sentence."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from gaudi_runtime.errors import ModelUnreadable
 MOST = 2**24
 
 
-class Facts:
+class ConfigValues:
     """Typed access to the keys of a config.json."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -54,18 +54,18 @@ class Facts:
             raise ModelUnreadable(f"config.json: {key} is not a list of whole numbers")
         return tuple(value)
 
-    def part(self, key: str) -> "Facts | None":
+    def part(self, key: str) -> "ConfigValues | None":
         """An object inside, None when it is missing. Raises ModelUnreadable for anything else."""
         value = self._config.get(key)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise ModelUnreadable(f"config.json: {key} is not an object")
-        return Facts(value)
+        return ConfigValues(value)
 
-    def parts(self) -> "tuple[Facts, ...]":
+    def parts(self) -> "tuple[ConfigValues, ...]":
         """Every object inside."""
-        return tuple(Facts(value) for value in self._config.values() if isinstance(value, dict))
+        return tuple(ConfigValues(value) for value in self._config.values() if isinstance(value, dict))
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of strings, empty when it is missing. Raises ModelUnreadable for anything else."""
