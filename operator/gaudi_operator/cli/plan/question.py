@@ -19,8 +19,9 @@ from pydantic import ValidationError
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.planning.bare_limits import read_bare_limits
 from gaudi_runtime.planning.coverage import uncovered
-from gaudi_runtime.planning.old_releases import plan_1_22, read_bare_limits
+from gaudi_runtime.planning.old_releases import plan_1_22
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.ranges import ignored_settings
 from gaudi_runtime.units import quoted

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from gaudi_runtime.contract.bucketing import Limits, RangeSettings, Strategy
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.planning.old_releases import read_bare_limits
+from gaudi_runtime.planning.bare_limits import read_bare_limits
 
 SHORT = {"max_model_len": 1024, "max_num_seqs": 8, "max_num_batched_tokens": 2048}
 FULL = {

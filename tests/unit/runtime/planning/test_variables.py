@@ -2,7 +2,7 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import RangeSettings, Strategy
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.planning.old_releases import policy_from_env
+from gaudi_runtime.planning.bare_limits import policy_from_env
 
 
 def test_variables_become_range_settings() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
-from gaudi_runtime.planning.old_releases import policy_from_env
+from gaudi_runtime.planning.bare_limits import policy_from_env
 
 DATA = Path(__file__).parents[3] / "data"
 VECTORS = json.loads((DATA / "bucketing.json").read_text())

@@ -1,0 +1,156 @@
+"""Bare limits: a server in the names and variables of the public planners.
+
+See docs/internals/bucketing.md, Asking and Variables.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, ValidationInfo
+
+from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.units import quoted
+
+PUBLIC_NAMES = {"exp": Strategy.EXPONENTIAL, "lin": Strategy.LINEAR, "pad": Strategy.PADDING_AWARE}
+"""What the public servers call the strategies."""
+
+
+def _variable(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("a variable is a whole number or its text")
+    return value
+
+
+def _strategy(name: object) -> object:
+    """By its public name, by ours, and as a GaudiInference spells that."""
+    words = {as_in_spec(strategy): strategy for strategy in Strategy}
+    return (PUBLIC_NAMES | words).get(str(name), name)
+
+
+def _known_to_its_release(release: object, info: ValidationInfo) -> object:
+    strategy = info.data.get("strategy")
+    if release == "1.22" and strategy not in (Strategy.EXPONENTIAL, Strategy.UNIFIED):
+        raise ValueError(f"1.22 has exponential and unified plans only, and strategy is {strategy}")
+    return release
+
+
+Whole = Annotated[int, Strict(), Field(ge=1, le=16_777_216)]
+Flag = Annotated[bool, Strict()]
+Variable = Annotated[str | int, BeforeValidator(_variable)]
+Release = Annotated[Literal["current", "1.22"], BeforeValidator(_known_to_its_release)]
+
+
+class BareLimits(BaseModel):
+    """Limits and variables of a server. The recorded answers of a vector may stand beside them and are not read."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    strategy: Annotated[Strategy, BeforeValidator(_strategy)] = Strategy.EXPONENTIAL
+    release: Release = "current"
+    max_model_len: Whole
+    max_num_seqs: Whole
+    max_num_prefill_seqs: Whole = 1
+    max_num_batched_tokens: Whole
+    num_blocks: Whole | None = None
+    block_size: Whole = 128
+    contiguous_pa: Flag = True
+    prefix_caching: Flag = True
+    env: dict[str, Variable] | None = None
+    file: str | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """The limits as the planner takes them."""
+        return Limits(
+            max_model_len=self.max_model_len,
+            max_num_seqs=self.max_num_seqs,
+            max_num_prefill_seqs=self.max_num_prefill_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            block_size=self.block_size,
+            contiguous_paged_attention=self.contiguous_pa,
+            prefix_caching=self.prefix_caching,
+        )
+
+    @property
+    def policy(self) -> BucketPolicy:
+        """Strategy, variables and file. Raises ConfigError naming the variable at fault."""
+        return policy_from_env(self.strategy, self.env or {}).model_copy(update={"file": self.file})
+
+
+def read_bare_limits(document: Mapping[str, Any]) -> BareLimits:
+    """Bare limits without the recorded answers. Raises pydantic's ValidationError."""
+    return BareLimits.model_validate({key: value for key, value in document.items() if not _is_answer(key, value)})
+
+
+def _is_answer(key: str, value: object) -> bool:
+    recorded = isinstance(value, dict) and "sha256" in value
+    return key == "lookups" or (key in ("prompt", "decode") and recorded)
+
+
+_NAME = re.compile(r"VLLM_(PROMPT|DECODE)_(BS|QUERY|SEQ|CTX|BLOCK)_BUCKET_(MIN|STEP|MAX|LIMIT|PAD_MAX|PAD_PERCENT)")
+_DIMENSIONS = {
+    ("PROMPT", "BS"): "batch_size",
+    ("PROMPT", "SEQ"): "query",
+    ("PROMPT", "QUERY"): "query",
+    ("PROMPT", "CTX"): "context",
+    ("DECODE", "BS"): "batch_size",
+    ("DECODE", "BLOCK"): "blocks",
+}
+Settings = dict[str, dict[str, dict[str, int]]]
+Place = tuple[str, str, str]
+"""Phase, dimension and setting: where a variable goes."""
+
+
+def policy_from_env(strategy: Strategy, variables: Mapping[str, str | int]) -> BucketPolicy:
+    """A policy with the ranges that `variables` set, such as VLLM_DECODE_BLOCK_BUCKET_MAX.
+
+    SEQ is the old name of QUERY and yields to it. Raises ConfigError naming the variable at fault.
+    """
+    settings: Settings = {"prompt": {}, "decode": {}}
+    written: dict[Place, str] = {}
+    # Old names first, so that the new one is applied last and wins.
+    for name in sorted(variables, key=lambda name: "_SEQ_" not in name):
+        phase, dimension, setting = place = _place(name)
+        settings[phase].setdefault(dimension, {})[setting] = _whole(name, variables[name])
+        written[place] = name
+    return _validated(strategy, settings, written)
+
+
+def _place(name: str) -> Place:
+    match = _NAME.fullmatch(name)
+    dimension = match and _DIMENSIONS.get((match[1], match[2]))
+    if not match or not dimension:
+        raise ConfigError(_why_no_bucket_variable(name))
+    return match[1].lower(), dimension, match[3].lower()
+
+
+def _why_no_bucket_variable(name: str) -> str:
+    # Imported here: the table of all knobs is read only to answer a mistake.
+    from gaudi_runtime.knobs.check import unknown_name
+    from gaudi_runtime.knobs.table import knobs
+
+    if name in knobs():
+        return f"{name} is not a bucket variable: leave it out of env (manual: How buckets are made, Variables)"
+    return unknown_name(name)
+
+
+def _whole(name: str, value: str | int) -> int:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return int(value)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {quoted(repr(value))} is not a whole number") from error
+
+
+def _validated(strategy: Strategy, settings: Settings, written: Mapping[Place, str]) -> BucketPolicy:
+    try:
+        return BucketPolicy.model_validate({"strategy": strategy, **settings})
+    except ValidationError as error:
+        first = error.errors()[0]
+        phase, dimension, setting = map(str, first["loc"])
+        name = written[phase, dimension, setting]
+        raise ConfigError(f"{name}: {first['msg']}, got {quoted(str(first['input']))}") from error
