@@ -6,7 +6,8 @@ bucket for shapes that no batch has. The three sizes are those that were propose
 
 from collections.abc import Sequence
 
-from gaudi_runtime.buckets.bucket import Bucket, most_decode_blocks
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.kv_blocks import most_decode_blocks
 from gaudi_runtime.contract.bucketing import Limits
 
 GRIDS: dict[str, tuple[Sequence[int], Sequence[int]]] = {

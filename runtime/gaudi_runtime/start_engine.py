@@ -9,7 +9,7 @@ from typing import cast
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.sources.fetch import with_model_here
-from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, MemorySplit, Phase
 from gaudi_runtime.engine_protocol.engine import (

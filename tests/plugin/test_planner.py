@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from gaudi_runtime.buckets.bucket import DeviceBlocks, clamp_blocks, most_context_of, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, clamp_blocks, most_context_of, most_decode_blocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isqrt
 
-from gaudi_runtime.buckets.bucket import Bucket, most_context_blocks
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.kv_blocks import most_context_blocks
 from gaudi_runtime.contract.bucketing import AttentionSlices, Limits
 
 MOST_PLANE_BYTES = 2**31

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from gaudi_runtime.buckets.bucket import SHARED_BLOCKS, DeviceBlocks, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import SHARED_BLOCKS, DeviceBlocks, most_decode_blocks
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
 from gaudi_runtime.errors import PlanImpossible

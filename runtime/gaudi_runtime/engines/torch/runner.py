@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import torch
 
-from gaudi_runtime.buckets.bucket import Bucket, most_context_blocks
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.kv_blocks import most_context_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.catalog.models.config_json import parse_config
 from gaudi_runtime.catalog.models.ranks import Spread, Stage, stages

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple, Protocol
 
-from gaudi_runtime.buckets.bucket import Bucket, most_decode_blocks
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.kv_blocks import most_decode_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from gaudi_runtime.buckets.bucket import Bucket, Finder
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.lookup import Finder
 from gaudi_runtime.planning.optimal.admissible_shapes import Space
 from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, to_axes
 from gaudi_runtime.planning.optimal.row_search import Worth

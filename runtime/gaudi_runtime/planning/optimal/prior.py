@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, log2
 
-from gaudi_runtime.buckets.bucket import Bucket, most_context_of, most_decode_blocks
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.kv_blocks import most_context_of, most_decode_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import Cost

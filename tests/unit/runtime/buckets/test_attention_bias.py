@@ -9,7 +9,8 @@ from gaudi_runtime.buckets.attention_bias import (
     most_indexable_tokens,
     plane_bytes,
 )
-from gaudi_runtime.buckets.bucket import Bucket, most_context_blocks
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.kv_blocks import most_context_blocks
 from gaudi_runtime.contract.bucketing import AttentionSlices, Limits
 
 BF16 = FusedAttention()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.learning.comparison import Question
 from gaudi_runtime.warmup.estimate import Pace, StepPace

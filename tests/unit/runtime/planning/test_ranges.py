@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.planning.ranges import (
     Dimensions,

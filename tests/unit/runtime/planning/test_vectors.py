@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.buckets.bucket import fallback
+from gaudi_runtime.buckets.lookup import fallback
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import make_plan
 from tests.unit.runtime.planning.vectors import VECTORS, digest, limits_of, policy_of

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import Finder
+from gaudi_runtime.buckets.lookup import Finder
 from gaudi_runtime.engines.vllm.workers.dummy_batches import smallest_prompt
 
 BLOCK, LONGEST = 4, 24

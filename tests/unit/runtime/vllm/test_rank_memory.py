@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.engine_protocol.engine import DeviceMemory
 from gaudi_runtime.engines.vllm.memory import CardMemory, CpuLedger, figures, memory_of
 from tests.unit.runtime.knobs.configs import vllm_config

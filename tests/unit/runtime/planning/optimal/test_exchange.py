@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import Bucket, Finder
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.lookup import Finder
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.planning.optimal.admissible_shapes import PromptSpace
 from gaudi_runtime.planning.optimal.exchange import Buckets, Market, bettered, exchanged, grown

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import Bucket, Finder
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.lookup import Finder
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Row, Space

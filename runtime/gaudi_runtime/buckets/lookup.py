@@ -1,0 +1,84 @@
+"""The lookup of the bucket that a batch is padded to, and the shape of a batch that has none.
+
+The first bucket that holds a batch is found by bisection: a plan is sorted by (batch size, query, blocks), so it is
+divided into one row for each batch size, and a row into one run of blocks for each query length. Most lookups end in
+the first row and run that they reach. A batch without a bucket is rounded up (docs/internals/bucketing.md, Misses).
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate, groupby
+from operator import itemgetter
+
+
+def fallback(value: int, base: int) -> int:
+    """Round `value` up to a multiple of ceil(cube root of value) * base; 0 and 1 stay."""
+    if value <= 1:
+        return value
+    # The cube root makes the rounding coarser for larger values, so few distinct shapes arise.
+    step = _ceil_cube_root(value) * base
+    return -(-value // step) * step
+
+
+def _ceil_cube_root(value: int) -> int:
+    # Of whole numbers: the root of a float may be a little off, and one more would be another shape than the plugin's.
+    root = round(math.cbrt(value))
+    return root if root**3 >= value else root + 1
+
+
+Triple = tuple[int, int, int]
+
+
+class _Row:
+    """All buckets of one batch size."""
+
+    def __init__(self, first: int, buckets: Sequence[Triple]) -> None:
+        self.queries: list[int] = []
+        self.runs: list[list[int]] = []
+        self.starts: list[int] = []
+        for query, run in groupby(buckets, key=itemgetter(1)):
+            self.queries.append(query)
+            self.runs.append([bucket[2] for bucket in run])
+            self.starts.append(first)
+            first += len(self.runs[-1])
+        self.most_from = _largest_from([run[-1] for run in self.runs])
+
+    def first(self, query: int, blocks: int) -> int | None:
+        at = bisect_left(self.queries, query)
+        if at == len(self.queries) or self.most_from[at] < blocks:
+            return None
+        while self.runs[at][-1] < blocks:
+            at += 1
+        return self.starts[at] + bisect_left(self.runs[at], blocks)
+
+
+class Finder:
+    """Answers lookups for one sorted list of distinct (batch size, query, blocks)."""
+
+    def __init__(self, buckets: Sequence[Triple]) -> None:
+        self._batches: list[int] = []
+        self._rows: list[_Row] = []
+        first = 0
+        for batch, group in groupby(buckets, key=itemgetter(0)):
+            row = list(group)
+            self._batches.append(batch)
+            self._rows.append(_Row(first, row))
+            first += len(row)
+        self._most_from = _largest_from([row.most_from[0] for row in self._rows])
+
+    def first(self, batch: int, query: int, blocks: int) -> int | None:
+        """Position of the first bucket that is >= in all three dimensions, None when there is none."""
+        for at in range(bisect_left(self._batches, batch), len(self._rows)):
+            if self._most_from[at] < blocks:
+                return None
+            found = self._rows[at].first(query, blocks)
+            if found is not None:
+                return found
+        return None
+
+
+def _largest_from(values: Sequence[int]) -> list[int]:
+    """At every position the largest value from there to the end."""
+    # So that a search knows when to give up.
+    return list(accumulate(reversed(values), max))[::-1]
