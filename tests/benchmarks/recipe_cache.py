@@ -19,8 +19,8 @@ from gaudi_runtime.contract.config import CompileBackend, RuntimeConfig, Serving
 from gaudi_runtime.contract.report import Phase, RecipeOutcome, WarmupReport
 from tests.benchmarks.figures import Figure, table
 from tests.unit.runtime.configs import free_port
+from tests.unit.runtime.engines.torch.engines import torch_config
 from tests.unit.runtime.runtime_process import runtime_process
-from tests.unit.runtime.torch.engines import torch_config
 
 POLICY = BucketPolicy(
     strategy=Strategy.LINEAR,

@@ -24,7 +24,7 @@ from gaudi_runtime.contract.ports import READYZ_PATH
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.benchmarks.figures import Figure, percentile, table
 from tests.kube_api import until
-from tests.unit.runtime.sim.reference import reference_config
+from tests.unit.runtime.engines.sim.reference import reference_config
 
 COUNT = 200
 ALONE = 10

@@ -21,7 +21,7 @@ from examples.make_tiny_checkpoint import make_checkpoint
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, PromptRanges, RangeSettings, Strategy
 from gaudi_runtime.contract.config import CompileBackend, ExecutionMode
 from gaudi_runtime.engines.torch.engine import TorchEngine
-from tests.unit.runtime.torch.engines import answers, greedy, prompt_of, start, torch_config
+from tests.unit.runtime.engines.torch.engines import answers, greedy, prompt_of, start, torch_config
 
 POLICY = BucketPolicy(
     strategy=Strategy.LINEAR,

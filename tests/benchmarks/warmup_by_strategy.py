@@ -21,7 +21,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.torch.engine import TorchEngine
 from gaudi_runtime.planning.optimal.cost import typical_cost
 from gaudi_runtime.planning.planner import make_plan
-from tests.unit.runtime.torch.engines import bursts, collect, greedy, start, torch_config
+from tests.unit.runtime.engines.torch.engines import bursts, collect, greedy, start, torch_config
 
 LIMITS: dict[str, Any] = {
     "max_model_len": 512,

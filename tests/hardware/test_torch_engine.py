@@ -10,8 +10,8 @@ from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.torch.engine import TorchEngine
 from gaudi_runtime.errors import DeviceOutOfMemory, DeviceUnavailable
-from tests.unit.runtime.torch.conftest import reference_of
-from tests.unit.runtime.torch.engines import answers, greedy, prompt_of, start, torch_config
+from tests.unit.runtime.engines.torch.conftest import reference_of
+from tests.unit.runtime.engines.torch.engines import answers, greedy, prompt_of, start, torch_config
 
 PROMPTS = [prompt_of(length) for length in (3, 17, 32, 40, 1, 64)]
 

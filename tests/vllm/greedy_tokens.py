@@ -6,7 +6,7 @@ from pathlib import Path
 from openai import OpenAI
 
 from gaudi_runtime.engine_protocol.engine import SamplingParams
-from tests.unit.runtime.torch.engines import EAGER, start, torch_config
+from tests.unit.runtime.engines.torch.engines import EAGER, start, torch_config
 from tests.vllm.configs import MODEL
 
 

@@ -17,7 +17,7 @@ from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.configs import GIB, linear, sim_config
-from tests.unit.runtime.sim.reference import LOGGED_ORDERS
+from tests.unit.runtime.engines.sim.reference import LOGGED_ORDERS
 from tests.unit.runtime.warmup.virtual import VirtualClock, announced, virtual_start
 
 

@@ -1,0 +1,13 @@
+"""docs/reference/sim.md lists the keys of a script, and nothing else."""
+
+import re
+from pathlib import Path
+
+from gaudi_runtime.engines.sim.script import SimScript
+
+PAGE = Path(__file__).parents[5] / "docs" / "reference" / "sim.md"
+
+
+def test_the_page_names_every_key() -> None:
+    documented = set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE))
+    assert documented == {field.alias for field in SimScript.model_fields.values()}

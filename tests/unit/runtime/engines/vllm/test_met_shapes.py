@@ -1,0 +1,46 @@
+"""The shapes that a worker meets while it serves, from what vLLM's scheduler hands it."""
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Ran, Scheduled, scheduled, shape_of
+from tests.unit.runtime.engines.vllm.steps import CachedRequests, Step, step_of
+
+
+def test_prompts_of_one_step_are_one_prompt_of_their_tokens() -> None:
+    assert shape_of(scheduled(step_of(new={"a": 100, "b": 40})), 128) == ("prompt", 1, 140, 0)
+
+
+def test_context_of_a_prompt_does_not_count() -> None:
+    step = step_of(new={"a": 10}, cached={"b": (129, 50)}, prefix={"a": 256})
+    assert shape_of(scheduled(step), 128) == ("prompt", 1, 60, 0)
+
+
+def test_decode_counts_the_blocks_of_whole_batch_with_new_token() -> None:
+    assert shape_of(scheduled(step_of(cached={"a": (128, 1), "b": (127, 1)})), 128) == ("decode", 2, 1, 3)
+
+
+def test_two_tokens_of_one_sequence_are_a_prompt() -> None:
+    assert shape_of(scheduled(step_of(cached={"a": (128, 2)})), 128) == ("prompt", 1, 2, 0)
+
+
+def test_decodes_beside_a_prompt_are_tokens_of_that_prompt() -> None:
+    assert shape_of(scheduled(step_of(new={"a": 30}, cached={"b": (1000, 1)})), 128) == ("prompt", 1, 31, 0)
+
+
+def test_request_that_the_step_does_not_describe_counts_without_context() -> None:
+    assert scheduled(Step([], CachedRequests([], []), {"a": 3}, 3)) == [Scheduled(0, 3)]
+
+
+def test_counts_are_handed_over_and_begin_anew() -> None:
+    met = MetShapes()
+    met.met(("decode", 2, 1, 3))
+    met.met(("decode", 2, 1, 3))
+    met.met(("prompt", 1, 7, 0), compiles=2)
+    assert met.take() == [["decode", [2, 1, 3], None, 2, 0], ["prompt", [1, 7, 0], None, 1, 2]]
+    assert met.take() == []
+
+
+def test_a_shape_has_a_row_for_each_it_ran_as() -> None:
+    met = MetShapes()
+    for blocks in (8, 8, 16):
+        met.met(("decode", 2, 1, 3), Ran(Bucket(2, 1, blocks), warm=blocks == 8))
+    assert met.take() == [["decode", [2, 1, 3], [2, 1, 8, True], 2, 0], ["decode", [2, 1, 3], [2, 1, 16, False], 1, 0]]

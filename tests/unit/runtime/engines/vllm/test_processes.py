@@ -1,0 +1,84 @@
+"""No process is left behind, and a container's end has its reason: on real processes."""
+
+import signal
+from pathlib import Path
+
+from tests.unit.runtime.engines.vllm.process_tree import is_alive, pids, python, wait_until_gone
+
+SLEEPER = "sleep 1000 & echo $!; echo $$; wait"
+"""A shell with a child, whose numbers it prints."""
+ENDS = """
+import subprocess, sys
+from gaudi_runtime.process.children import children, end_children, pulse
+subprocess.Popen(["sh", "-c", sys.argv[1]], stdout=subprocess.PIPE).stdout.readline()
+print(pulse()[0], flush=True)
+print(*(child.pid for child in children()), sep="\\n", flush=True)
+end_children()
+print(len(children()), flush=True)
+sys.stdin.readline()
+"""
+LEAVES = """
+import subprocess, sys
+from pathlib import Path
+from gaudi_runtime.process import exit
+from gaudi_runtime.errors import EngineLost
+exit.TERMINATION_LOG = Path(sys.argv[1])
+print(subprocess.Popen(["sleep", "1000"]).pid, flush=True)
+if sys.argv[2] == "broken":
+    exit.exit_broken(EngineLost("A process of vLLM died."))
+exit.exit_at_once()
+"""
+RUNTIME = """
+import subprocess, sys
+worker = subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+print(worker.pid, flush=True)
+worker.wait()
+"""
+WORKER = """
+import os, threading
+from gaudi_runtime.engines.vllm.workers.driven import watch_runtime
+watch_runtime(os.getppid())
+print(os.getpid(), flush=True)
+threading.Event().wait()
+"""
+
+
+def test_ending_children_ends_theirs_too() -> None:
+    with python(ENDS, SLEEPER) as process:
+        counted, first, second, left = pids(process, 4)
+        assert (counted, left) == (2, 0)
+        wait_until_gone(first)
+        wait_until_gone(second)
+
+
+def test_broken_process_ends_its_tree_with_a_termination_message(tmp_path: Path) -> None:
+    message = tmp_path / "termination-log"
+    with python(LEAVES, str(message), "broken") as process:
+        [child] = pids(process, 1)
+        assert process.wait() == 1
+    assert message.read_text() == "EngineLost: A process of vLLM died.\n"
+    wait_until_gone(child)
+
+
+def test_a_container_without_a_termination_log_still_ends(tmp_path: Path) -> None:
+    with python(LEAVES, str(tmp_path / "no folder" / "log"), "broken") as process:
+        assert process.wait() == 1
+
+
+def test_leaving_at_once_is_no_failure_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    message = tmp_path / "termination-log"
+    with python(LEAVES, str(message), "at once") as process:
+        [child] = pids(process, 1)
+        assert process.wait() == 0
+    assert not message.exists()
+    wait_until_gone(child)
+
+
+def test_a_worker_ends_when_the_runtime_is_killed() -> None:
+    with python(RUNTIME, WORKER) as runtime:
+        worker, itself = pids(runtime, 2)
+        assert worker == itself
+        assert is_alive(worker)
+        runtime.send_signal(signal.SIGKILL)
+        runtime.wait()
+        wait_until_gone(worker)

@@ -1,0 +1,125 @@
+"""Memory of the fullest rank: measured by the plugin on a card, a budget on a CPU."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
+from gaudi_runtime.engine_protocol.engine import DeviceMemory
+from gaudi_runtime.engines.vllm.memory import CardMemory, CpuLedger, figures, memory_of
+from tests.unit.runtime.engines.vllm.configs import BLOCK, GIB, MIB, PARAMETERS, checkpoint, cpu_config
+from tests.unit.runtime.knobs.configs import vllm_config
+
+BLOCKS = {"kv_blocks": 1500, "block_size": 128}
+CARD = {"free": 20 * GIB, "total": 96 * GIB, "margin": 8 * GIB, "kv_cache": 40 * GIB, **BLOCKS}
+WEIGHTS = 2 * PARAMETERS
+RANK = {"weights": WEIGHTS, "kv_cache": 100 * BLOCK, "kv_blocks": 100, "block_size": 128}
+
+
+def card(*changes: dict[str, int]) -> CardMemory:
+    memory = CardMemory()
+    memory.started([CARD | each for each in changes or ({},)])
+    return memory
+
+
+def ledger(folder: Path, *changes: dict[str, int]) -> CpuLedger:
+    memory = CpuLedger(cpu_config(checkpoint(folder)))
+    memory.before_start()
+    memory.started([RANK | each for each in changes or ({},)])
+    return memory
+
+
+def test_the_device_says_which_memory_it_is(tmp_path: Path) -> None:
+    assert isinstance(memory_of(vllm_config()), CardMemory)
+    assert isinstance(memory_of(cpu_config(tmp_path)), CpuLedger)
+
+
+def test_on_a_card_vllm_finds_out_about_its_cache() -> None:
+    assert memory_of(vllm_config()).before_start() is None
+
+
+def test_on_a_card_graphs_have_what_is_free_above_margin() -> None:
+    split, blocks = card().divided()
+    assert (split.graphs, split.kv_cache, split.margin) == (12 * GIB, 40 * GIB, 8 * GIB)
+    assert blocks == DeviceBlocks(1500, 128, 128)
+
+
+@pytest.mark.parametrize(
+    ("engine", "device"),
+    [
+        ({"device": "hpu", "card": "gaudi2"}, "a gaudi2 has about 94.62 GiB"),
+        ({"device": "cpu", "deviceMemoryBytes": 4 * GIB}, "deviceMemory is 4 GiB"),
+        ({"device": "hpu", "card": "of the future"}, None),
+    ],
+    ids=["card", "cpu", "unknown card"],
+)
+def test_known_figures_are_weights_and_device(tmp_path: Path, engine: dict[str, Any], device: str | None) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.safetensors").write_bytes(bytes(3 * MIB))
+    config = vllm_config(engine=engine, model={"path": str(tmp_path)}, parallelism={"tensor": 2})
+    assert figures(config) == " and ".join(filter(None, ("the weight files have 6 MiB for 2 ranks", device)))
+
+
+def test_figures_are_empty_where_nothing_is_known(tmp_path: Path) -> None:
+    assert figures(vllm_config(engine={"card": None}, model={"path": str(tmp_path / "missing")})) == ""
+
+
+def test_blocks_of_a_hybrid_are_as_the_plugin_has_them() -> None:
+    hybrid = {"block_size": 768, "decode_block_size": 128, "bounded": False, "query_step": 256}
+    assert card(hybrid).divided()[1] == DeviceBlocks(1500, 768, 128, bounded=False, query_step=256)
+
+
+@pytest.mark.parametrize("free", [0, 5 * GIB, 8 * GIB, 50 * GIB])
+def test_a_split_adds_up(free: int) -> None:
+    split, _ = card({"free": free}).divided()
+    assert split.free == split.usable + split.margin
+    assert split.usable == split.graphs + split.kv_cache
+    assert split.graphs >= 0
+
+
+def test_on_cards_the_fullest_rank_decides_and_common_blocks_count() -> None:
+    split, blocks = card({"kv_blocks": 1400}, {"free": 10 * GIB}).divided()
+    assert (split.graphs, blocks.count) == (2 * GIB, 1400)
+
+
+def test_on_a_card_the_least_free_is_free() -> None:
+    answers = [{"free": 9, "total": 96}, {"free": 7, "total": 96}]
+    assert card().now(answers) == DeviceMemory(free=7, total=96)
+
+
+@pytest.mark.parametrize(
+    ("limits", "blocks"),
+    [
+        ({"maxNumSeqs": 4, "maxModelLen": 1000}, 4 * 8 + 1),
+        ({"maxNumSeqs": 4, "maxModelLen": 1000, "prefixCaching": True}, None),
+        ({"maxNumSeqs": 4096}, None),
+    ],
+    ids=["what sequences can fill, and vLLM's own block", "all, for prefixes", "all, for sequences could fill more"],
+)
+def test_on_a_cpu_cache_is_what_sequences_can_use(tmp_path: Path, limits: dict[str, Any], blocks: int | None) -> None:
+    told = CpuLedger(cpu_config(checkpoint(tmp_path), limits=limits)).before_start()
+    left = int(int((4 * GIB - WEIGHTS) * 0.9) * 0.9)
+    assert told == BLOCK * (blocks or left // BLOCK)
+
+
+def test_on_a_cpu_split_has_real_cache_and_adds_up(tmp_path: Path) -> None:
+    split, blocks = ledger(tmp_path).divided()
+    assert (split.free, split.kv_cache, blocks.count) == (4 * GIB - WEIGHTS, 100 * BLOCK, 100)
+    assert split.usable == split.graphs + split.kv_cache
+    assert split.free == split.usable + split.margin
+
+
+def test_on_a_cpu_graphs_may_have_what_the_cache_leaves(tmp_path: Path) -> None:
+    memory = ledger(tmp_path)
+    split, _ = memory.divided()
+    assert split.graphs == int((4 * GIB - WEIGHTS) * 0.9) - 100 * BLOCK
+    assert memory.now([{}]).free - split.margin == split.graphs
+
+
+def test_on_a_cpu_weights_and_cache_are_in_use(tmp_path: Path) -> None:
+    assert ledger(tmp_path).now([{}]) == DeviceMemory(free=4 * GIB - WEIGHTS - 100 * BLOCK, total=4 * GIB)
+
+
+def test_on_a_cpu_there_is_never_less_than_nothing_free(tmp_path: Path) -> None:
+    assert ledger(tmp_path, {"kv_cache": 100 * GIB}).now([{}]).free == 0

@@ -1,0 +1,197 @@
+"""Calls to all ranks, with a deadline of ours: no answer, death and late answers are a lost engine, never a hang."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.engines.vllm.ranks import Note, Ranks, said
+from gaudi_runtime.errors import EngineLost, EngineUnsupported, RankFailed
+from tests.unit.runtime.engines.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, echo, never
+
+LONG = 60.0
+"""Seconds that no test here ever waits."""
+
+
+def asked(engine: FakeVllm) -> Ranks:
+    return Ranks(engine, asyncio.get_running_loop(), look_seconds=0.01)
+
+
+async def from_thread(engine: FakeVllm, verb: str, *arguments: Any, deadline: float = LONG) -> list[Any]:
+    """As the worker thread of start-up calls."""
+    return await asyncio.to_thread(asked(engine).call, verb, *arguments, deadline=deadline)
+
+
+async def test_a_verb_goes_to_all_ranks_with_its_arguments() -> None:
+    engine = FakeVllm(echo)
+    assert await from_thread(engine, "warm", "prompt", [1, 128, 0]) == [["warm", "prompt", [1, 128, 0]]] * 2
+    assert engine.calls == [("warm", ["prompt", [1, 128, 0]])]
+
+
+async def test_the_event_loop_may_ask_as_well() -> None:
+    assert await asked(FakeVllm(echo)).ask("memory", deadline=LONG) == [["memory"], ["memory"]]
+
+
+async def test_no_answer_within_deadline_is_lost_engine_that_names_bucket() -> None:
+    with pytest.raises(EngineLost, match=r"^vLLM gave no answer to warm prompt \(1, 128, 0\) within 0 s\.$"):
+        await from_thread(FakeVllm(never), "warm", "prompt", [1, 128, 0], deadline=0.02)
+
+
+async def test_rank_that_left_a_note_is_named(tmp_path: Path) -> None:
+    loop, note = asyncio.get_running_loop(), Note(1, str(tmp_path))
+    note.leave(1, "the device ran out of memory at prompt bucket (1, 128, 0)")
+    told = (
+        r"^vLLM gave no answer to warm prompt \(1, 128, 0\) within 0 s: rank 1 says that the device ran out of memory "
+        r"at prompt bucket \(1, 128, 0\), and the other ranks wait for it\.$"
+    )
+    with pytest.raises(EngineLost, match=told):
+        await Ranks(FakeVllm(never), loop, note=note).ask("warm", "prompt", [1, 128, 0], deadline=0.02)
+
+
+async def test_note_is_of_the_past_once_all_ranks_have_answered(tmp_path: Path) -> None:
+    note = Note(1, str(tmp_path))
+    note.leave(1, "it ran out of memory")
+    await Ranks(FakeVllm(echo), asyncio.get_running_loop(), note=note).ask("memory", deadline=LONG)
+    assert note.read() is None
+
+
+async def test_a_rank_that_failed_is_an_error_with_its_reason() -> None:
+    async def reply(verb: str) -> Answers:
+        return [{"answer": 1}, {"reason": "ConfigInvalid", "message": "no buckets."}]
+
+    with pytest.raises(RankFailed, match=r"^Rank 1 failed at describe: no buckets\.$") as failed:
+        await from_thread(FakeVllm(reply), "describe")
+    assert failed.value.reason == "ConfigInvalid"
+
+
+async def test_death_is_seen_while_waiting_for_answer_that_never_comes() -> None:
+    async def reply(verb: str) -> Answers:
+        engine.errored = True
+        return await never()
+
+    engine = FakeVllm(reply)
+    with pytest.raises(EngineLost, match="died while it was asked for plan: "):
+        await from_thread(engine, "plan")
+
+
+async def test_an_engine_that_is_dead_already_is_a_lost_engine() -> None:
+    async def reply(verb: str) -> Answers:
+        raise EngineDeadError("EngineCore encountered an issue.")
+
+    with pytest.raises(EngineLost, match="EngineCore encountered an issue"):
+        await from_thread(FakeVllm(reply), "plan")
+
+
+async def test_a_call_that_is_given_up_does_not_go_on() -> None:
+    gone = asyncio.Event()
+
+    async def reply(verb: str) -> Answers:
+        try:
+            return await never()
+        finally:
+            gone.set()
+
+    engine = FakeVllm(reply)
+    calling = asyncio.create_task(from_thread(engine, "plan"))
+    await engine.asked.wait()
+    engine.errored = True
+    with pytest.raises(EngineLost):
+        await calling
+    await asyncio.wait_for(gone.wait(), LONG)
+
+
+async def test_late_answer_is_not_taken_for_that_of_next_call() -> None:
+    late: list[asyncio.Future[Answers]] = []
+
+    async def reply(verb: str) -> Answers:
+        if verb == "slow":
+            late.append(asyncio.get_running_loop().create_future())
+            return await asyncio.shield(late[0])
+        late[0].set_result([{"answer": "late"}])
+        return [{"answer": "mine"}]
+
+    engine = FakeVllm(reply)
+    with pytest.raises(EngineLost):
+        await from_thread(engine, "slow", deadline=0.02)
+    assert await from_thread(engine, "memory") == ["mine"]
+
+
+async def test_an_event_loop_that_ends_ends_the_call() -> None:
+    engine = FakeVllm(never)
+    calling = asyncio.create_task(from_thread(engine, "plan"))
+    await engine.asked.wait()
+    [task] = [each for each in asyncio.all_tasks() if "Ranks.ask" in repr(each.get_coro())]
+    task.cancel()
+    with pytest.raises(EngineLost, match="The event loop ended while vLLM was asked for plan"):
+        await calling
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("memory",), "memory"),
+        (("warm", "prompt", [1, 128, 0]), "warm prompt (1, 128, 0)"),
+        (("sampler", 4), "sampler 4"),
+    ],
+)
+def test_a_call_is_said_as_people_read_it(words: tuple[Any, ...], text: str) -> None:
+    assert said(*words) == text
+
+
+def of_cores(engine: FakeVllm, cores: int = 2) -> Ranks:
+    return Ranks(engine, asyncio.get_running_loop(), cores=cores)
+
+
+async def test_a_verb_goes_to_every_core_at_once() -> None:
+    """Each core answers only after the other was called, as in a collective."""
+    called = asyncio.Barrier(2)
+
+    async def together(number: int, *_: Any) -> Answers:
+        await called.wait()
+        return [{"answer": number}]
+
+    engine = FakeVllm(partial(together, 0), partial(together, 1))
+    assert await of_cores(engine).ask("describe", deadline=LONG) == [0, 1]
+
+
+async def test_answers_of_each_core_are_kept_apart() -> None:
+    answers = await of_cores(FakeVllm(echo, echo)).ask_cores("memory", deadline=LONG)
+    assert answers == [[["memory"], ["memory"]]] * 2
+
+
+async def test_silent_core_is_a_lost_engine_that_names_the_core() -> None:
+    with pytest.raises(EngineLost, match=r"^Engine core 1 of vLLM gave no answer to memory within 0 s\.$"):
+        await of_cores(FakeVllm(echo, never)).ask("memory", deadline=0.02)
+
+
+async def test_ranks_are_numbered_over_all_cores() -> None:
+    async def reply(verb: str) -> Answers:
+        return [{"answer": 1}, {"reason": "ConfigInvalid", "message": "no buckets."}]
+
+    with pytest.raises(RankFailed, match=r"^Rank 3 failed at memory: no buckets\.$"):
+        await of_cores(FakeVllm(echo, reply)).ask("memory", deadline=LONG)
+
+
+async def test_core_whose_call_fails_is_lost_while_others_are_silent() -> None:
+    async def reply(verb: str) -> Answers:
+        raise OSError("the socket is closed")
+
+    with pytest.raises(EngineLost, match=r"^vLLM cannot be asked for memory: OSError: the socket is closed$"):
+        await of_cores(FakeVllm(never, reply)).ask("memory", deadline=LONG)
+
+
+@pytest.mark.parametrize("name", ["core_engines", "_call_utility_async"])
+async def test_client_without_a_name_for_several_cores_is_unsupported(name: str) -> None:
+    engine = FakeVllm(echo, echo)
+    client = {each: None for each in ("core_engines", "_call_utility_async") if each != name}
+    engine.engine_core = SimpleNamespace(**client)  # type: ignore[assignment]
+    with pytest.raises(EngineUnsupported, match=f"offers no .*{name}.*set spec.parallelism.data to 1"):
+        of_cores(engine)
+
+
+async def test_other_number_of_cores_than_planned_is_unsupported() -> None:
+    with pytest.raises(EngineUnsupported, match=r"^vLLM started 2 engine cores and spec.parallelism.data is 3: "):
+        of_cores(FakeVllm(echo, echo), cores=3)

@@ -1,0 +1,132 @@
+"""On a card the pairs of vLLM and plugin are driven, on a CPU one release; all else hears what is driven."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.catalog.pairs import CPU_RELEASE, PAIRS, Pair
+from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, Installed, check_release, installed
+from gaudi_runtime.errors import EngineUnsupported
+from tests.unit.runtime.engines.vllm.installed import pretend_installed
+
+PAIRS_IN_WORDS = "vLLM 0.26.0 with vllm-gaudi 0.26.0 (proven) or vLLM 0.30.0 with vllm-gaudi 0.30.0 (declared)"
+USE_A_PAIR = f"and this runtime drives {PAIRS_IN_WORDS} on a card: use an image with one of these pairs"
+OR_TRY = "or try yours with GAUDI_RUNTIME_ANY_VLLM=1."
+EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
+
+
+def on_card(vllm: str, plugin: str) -> Installed:
+    return Installed(vllm, plugin, cards=True)
+
+
+def on_cpu(vllm: str) -> Installed:
+    return Installed(vllm, "", cards=False)
+
+
+def refusal(found: Installed) -> str:
+    with pytest.raises(EngineUnsupported) as refused:
+        check_release(found, {})
+    return str(refused.value)
+
+
+@EVERY_PAIR
+def test_a_released_pair_is_driven_on_a_card(pair: Pair) -> None:
+    check_release(on_card(pair.vllm, pair.plugin), {})
+
+
+@pytest.mark.parametrize("built", ["0.26.0+empty", "0.26.0.post1", "0.26.1.dev0+g568afb3a1.d20260803.empty"])
+def test_a_build_of_a_release_counts_as_the_release(built: str) -> None:
+    check_release(on_card(built, "0.26.0"), {})
+    check_release(on_card("0.26.0", built), {})
+
+
+def test_a_pair_is_found_by_the_metadata_of_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_installed(monkeypatch, tmp_path, vllm="0.30.0+empty", vllm_gaudi="0.30.0")
+    assert installed(cards=True) == on_card("0.30.0+empty", "0.30.0")
+    check_release(installed(cards=True), {})
+
+
+@pytest.mark.parametrize(
+    "release",
+    ["0.25.1", "0.26.0rc1", "0.26.0.dev7", "0.26.1", "0.28.0", "0.31.0", "0.32.0", "0.33.0", "1.26.0", "main"],
+)
+def test_other_releases_are_refused_on_cards_with_pairs_and_switch(release: str) -> None:
+    assert refusal(on_card(release, release)) == (
+        f"vLLM {release} and vllm-gaudi {release} are installed, {USE_A_PAIR}, {OR_TRY}"
+    )
+
+
+@pytest.mark.parametrize(("vllm", "plugin"), [("0.26.0", "0.30.0"), ("0.30.0", "0.26.0"), ("0.32.0", "0.30.0")])
+def test_vllm_and_plugin_of_different_series_are_refused_with_pairs(vllm: str, plugin: str) -> None:
+    assert refusal(on_card(vllm, plugin)) == (
+        f"vLLM {vllm} and vllm-gaudi {plugin} are installed, which do not belong together, {USE_A_PAIR}, {OR_TRY}"
+    )
+
+
+@pytest.mark.parametrize("vllm", ["0.26.0", "0.32.0"])
+def test_on_a_card_a_missing_plugin_is_refused_with_pairs(vllm: str) -> None:
+    assert refusal(on_card(vllm, "")) == (
+        f"vLLM {vllm} is installed without vllm-gaudi, its plugin for cards, {USE_A_PAIR}."
+    )
+
+
+@pytest.mark.parametrize("built", ["0.30.0", "0.30.0.post1", "0.30.0+gaudi.1", "0.30.1.dev5+g0123abc.empty"])
+def test_on_a_cpu_builds_of_the_newest_paired_release_pass(built: str) -> None:
+    check_release(on_cpu(built), {})
+
+
+@pytest.mark.parametrize("release", ["0.26.0", "0.30", "0.30.1", "0.31.0", "0.32.0", "0.3.0", "1.30.0", "nightly"])
+def test_other_releases_are_refused_on_cpus_with_it_and_switch(release: str) -> None:
+    assert refusal(on_cpu(release)) == (
+        f"vLLM {release} is installed, and this runtime drives vLLM {CPU_RELEASE} on a CPU: use an image with it, "
+        f"{OR_TRY}"
+    )
+
+
+def test_a_missing_vllm_is_refused_with_what_to_install() -> None:
+    missing = "vLLM is not installed here"
+    assert refusal(on_cpu("")) == (
+        f"{missing}, and this runtime drives vLLM {CPU_RELEASE} on a CPU: use an image with it."
+    )
+    assert refusal(on_card("", "0.26.0")) == f"{missing}, {USE_A_PAIR}."
+
+
+@pytest.mark.parametrize("found", [on_cpu("0.31.0"), on_card("0.28.0", "0.28.0"), on_card("0.30.0", "0.26.0")])
+def test_the_switch_lets_other_releases_pass_with_a_warning(found: Installed, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        check_release(found, {ANY_RELEASE: "1"})
+    assert caplog.messages == [f"{found.found}, and this runtime drives {found.driven}: {ANY_RELEASE} is set"]
+
+
+@pytest.mark.parametrize("found", [on_cpu(""), on_card("", "0.26.0"), on_card("0.26.0", "")])
+def test_the_switch_does_not_replace_what_is_missing(found: Installed) -> None:
+    with pytest.raises(EngineUnsupported):
+        check_release(found, {ANY_RELEASE: "1"})
+
+
+def test_another_value_of_the_switch_leaves_the_check_on() -> None:
+    with pytest.raises(EngineUnsupported):
+        check_release(on_cpu("0.31.0"), {ANY_RELEASE: "0"})
+
+
+def test_the_report_says_which_pair_drives_and_its_word() -> None:
+    assert on_card("0.30.0+empty", "0.30.0").standing() == (
+        "The card is driven by vLLM 0.30.0 with vllm-gaudi 0.30.0 (declared): it is known by names, release notes and "
+        "parts of its text, and its plugin was never run here."
+    )
+    assert on_card("0.26.0", "0.26.0").standing() == (
+        "The card is driven by vLLM 0.26.0 with vllm-gaudi 0.26.0 (proven): its own code runs in this project's tests, "
+        "on a card that a CPU plays."
+    )
+
+
+def test_what_the_switch_lets_pass_is_said_to_be_neither() -> None:
+    assert on_card("0.28.0", "0.28.0").standing() == (
+        "vLLM 0.28.0 and vllm-gaudi 0.28.0 are installed: neither proven nor declared, let pass by "
+        "GAUDI_RUNTIME_ANY_VLLM."
+    )
+
+
+def test_on_a_cpu_nothing_is_said_of_pairs() -> None:
+    assert on_cpu("0.30.0").standing() is None

@@ -1,0 +1,142 @@
+"""Death and hang of vLLM while it serves, and the counts of its workers."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from itertools import chain, count, repeat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from gaudi_runtime.engines.vllm.ranks import Note, Ranks, died
+from gaudi_runtime.engines.vllm.watch import Pace, Watch
+from tests.unit.runtime.engines.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, never
+
+LONG = 60.0
+DIED = str(died(SimpleNamespace(), "while it served"))
+HANGS = "vLLM hangs: it neither answered nor worked for"
+MET = {"met": [["decode", [1, 1, 1], None, 5, 0]]}
+
+
+def never_moves() -> int:
+    return 0
+
+
+async def lost(
+    engine: FakeVllm,
+    absorb: Callable[[Any], None] = lambda counts: None,
+    longest: float = LONG,
+    *,
+    pulses: Iterator[int],
+    moves: Callable[[], int] = never_moves,
+    note: Note | None = None,
+) -> str:
+    """The sentence of the end; a watch that never ends fails the test."""
+    ranks, pace = Ranks(engine, asyncio.get_running_loop(), note=note), Pace(ask=0.01, look=0.01, hang=0.1)
+    watching = Watch(engine, ranks, absorb, longest, moves, pace, lambda: next(pulses))
+    return str(await asyncio.wait_for(watching.until_lost(), LONG))
+
+
+async def test_a_death_between_two_looks_is_seen() -> None:
+
+    async def reply(verb: str) -> Answers:
+        if engine.errored:
+            raise EngineDeadError
+        engine.errored = len(engine.calls) == 3
+        return [{"answer": MET}]
+
+    engine = FakeVllm(reply)
+    assert await lost(engine, pulses=count()) == DIED
+
+
+async def test_a_death_while_it_is_asked_is_seen() -> None:
+
+    async def reply(verb: str) -> Answers:
+        engine.errored = True
+        return await never()
+
+    engine = FakeVllm(reply)
+    assert await lost(engine, pulses=count()) == DIED
+
+
+async def test_a_death_is_told_with_the_note_of_a_rank(tmp_path: Path) -> None:
+    note = Note(os.getpid(), str(tmp_path))
+
+    async def reply(verb: str) -> Answers:
+        note.leave(1, "prompt shape (1, 512, 4) was not warmed up")
+        engine.errored = True
+        return await never()
+
+    engine = FakeVllm(reply)
+    assert "(rank 1 says that prompt shape (1, 512, 4) was not warmed up)" in await lost(
+        engine, pulses=count(), note=note
+    )
+
+
+async def test_processes_that_neither_answer_nor_work_hang() -> None:
+    assert (await lost(FakeVllm(never), pulses=repeat(7))).startswith(HANGS)
+
+
+async def test_processes_that_worked_and_then_stand_still_hang() -> None:
+    assert (await lost(FakeVllm(never), pulses=chain(range(3), repeat(7)))).startswith(HANGS)
+
+
+async def test_a_late_answer_of_processes_that_work_is_no_hang() -> None:
+    """It answers once it was looked at so often that a hang would have been seen."""
+    loop, late, absorbed = asyncio.get_running_loop(), asyncio.Event(), list[Any]()
+
+    def looks() -> Iterator[int]:
+        for look in count():
+            if look == 30:
+                loop.call_soon_threadsafe(late.set)
+            yield look
+
+    async def reply(verb: str) -> Answers:
+        if absorbed:
+            engine.errored = True
+            return await never()
+        await late.wait()
+        return [{"answer": MET}]
+
+    engine = FakeVllm(reply)
+    assert "died" in await lost(engine, absorbed.append, pulses=looks())
+    assert absorbed == [MET]
+
+
+async def test_no_step_exceeds_the_deadline_even_if_it_works() -> None:
+    assert " counters within " in await lost(FakeVllm(never), longest=0.05, pulses=count())
+
+
+async def test_counts_of_the_first_rank_are_taken_at_every_look() -> None:
+    absorbed: list[Any] = []
+
+    async def reply(verb: str) -> Answers:
+        if len(absorbed) == 2:
+            engine.errored = True
+        return [{"answer": {**MET, "look": len(absorbed)}}, {"answer": "of another rank"}]
+
+    engine = FakeVllm(reply)
+    await lost(engine, absorbed.append, pulses=count())
+    assert [each["look"] for each in absorbed][:2] == [0, 1]
+    assert {verb for verb, _ in engine.calls} == {"counters"}
+
+
+async def test_rank_that_fails_to_count_ends_watch_with_its_sentence() -> None:
+
+    async def reply(verb: str) -> Answers:
+        return [{"reason": "Crashed", "message": "KeyError: 'a'"}]
+
+    assert await lost(FakeVllm(reply), pulses=count()) == "Rank 0 failed at counters: KeyError: 'a'"
+
+
+async def test_a_late_answer_while_other_pods_work_is_no_hang() -> None:
+    """The processes here wait for those there."""
+    looks = count()
+
+    def moves() -> int:
+        engine.errored = (look := next(looks)) == 30
+        return look
+
+    engine = FakeVllm(never)
+    told = await lost(engine, pulses=repeat(7), moves=moves)
+    assert told == DIED

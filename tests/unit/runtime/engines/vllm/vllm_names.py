@@ -1,0 +1,93 @@
+"""What the adapter imports from vLLM, as a release has it in its sources; nothing of vLLM is imported to find out.
+
+    python -m tests.unit.runtime.engines.vllm.vllm_names RELEASE=SITE_PACKAGES... > tests/data/vllm_names.json
+
+writes the record of releases that lie in these folders, as requirements/another-vllm makes them.
+"""
+
+import ast
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from gaudi_runtime.engines.vllm.old_releases import FROM_0_29, TO_0_28
+
+ADAPTER = Path(__file__).parents[5] / "runtime" / "gaudi_runtime" / "engines" / "vllm"
+MOVED = {
+    (getattr(layout, where), name)
+    for layout in (TO_0_28, FROM_0_29)
+    for where, name in (("arguments", "make_arg_parser"), ("app", "build_app"), ("state", "init_app_state"))
+}
+CALLED = {
+    ("vllm.engine.arg_utils", "EngineArgs.create_engine_config"),
+    ("vllm.engine.arg_utils", "EngineArgs.from_cli_args"),
+    ("vllm.model_executor.models.registry", "_run_in_subprocess"),
+    ("vllm.v1.engine.async_llm", "AsyncLLM.from_engine_args"),
+    ("vllm.v1.engine.async_llm", "AsyncLLM.collective_rpc"),
+    ("vllm.v1.engine.async_llm", "AsyncLLM.get_supported_tasks"),
+    ("vllm.v1.engine.core_client", "AsyncMPClient._call_utility_async"),
+    ("vllm.v1.executor.multiproc_executor", "MultiprocExecutor.__init__"),
+}
+"""What release.py and cores.py call or replace besides, by the class that has it."""
+
+Names = dict[str, dict[str, list[str] | None]]
+"""By module: the parameters of a function or of a tuple with names, None for anything else."""
+
+
+def imported() -> set[tuple[str, str]]:
+    """Every `from vllm... import name` of the adapter."""
+    found = set()
+    for file in ADAPTER.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "vllm":
+                found |= {(str(node.module), each.name) for each in node.names}
+    return found
+
+
+def names_in(site_packages: Path) -> Names:
+    """What the release in this folder has of all that the adapter imports; what it lacks is left out."""
+    names: Names = {}
+    for module, name in sorted(imported() | MOVED | CALLED):
+        path = site_packages / module.replace(".", "/")
+        if (path / name).with_suffix(".py").is_file():  # a module of a package
+            names.setdefault(module, {})[name] = None
+        file = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
+        if not file.is_file():
+            continue
+        found = list(_found(ast.parse(file.read_text(encoding="utf-8")), name.split(".")))
+        if found:
+            names.setdefault(module, {})[name] = _parameters(found[-1])
+    return names
+
+
+def _found(scope: ast.Module | ast.ClassDef, path: list[str]) -> Iterator[ast.stmt]:
+    for node in scope.body:
+        if getattr(node, "name", None) == path[0]:
+            yield from _found(node, path[1:]) if path[1:] and isinstance(node, ast.ClassDef) else (node,)
+
+
+def _parameters(node: ast.stmt) -> list[str] | None:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        arguments = node.args
+        optional = len(arguments.args) - len(arguments.defaults)
+        told = [each.arg + "=" * (at >= optional) for at, each in enumerate(arguments.args)]
+        told += [
+            each.arg + "=" * (default is not None)
+            for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        ]
+        return [each for each in told if each not in ("self", "cls")]
+    if isinstance(node, ast.ClassDef) and [ast.unparse(each) for each in node.bases] == ["NamedTuple"]:
+        return [ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)]
+    return None
+
+
+if __name__ == "__main__":
+    record = {release: names_in(Path(folder)) for release, _, folder in (each.partition("=") for each in sys.argv[1:])}
+    modules = [
+        f' "{release}": {{\n'
+        + ",\n".join(f'  "{module}": {json.dumps(each)}' for module, each in names.items())
+        + "\n }"
+        for release, names in record.items()
+    ]
+    print("{\n" + ",\n".join(modules) + "\n}")  # noqa: T201 - the answer

@@ -1,0 +1,205 @@
+"""Every name that the HPU path uses is the contract's, and without it there is a sentence, never an AttributeError."""
+
+from inspect import signature
+
+import pytest
+
+from gaudi_runtime.catalog.pairs import RELEASES
+from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.engines.vllm.workers.capabilities import (
+    DEFRAGMENTER,
+    DRAFTS,
+    HPU_GRAPHS,
+    MANAGER,
+    MARGIN,
+    NO_COMPILE_METRIC,
+    PREPARED,
+    RUNNER,
+    SEEDS,
+    SETUP,
+    Name,
+    find_capabilities,
+    open_bridge,
+)
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
+from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.engines.vllm_contract.card import Card
+from tests.unit.runtime.engines.vllm_contract.driven import drive, plain
+from tests.unit.runtime.engines.vllm_contract.stand_in import CONTRACT, bridge, plugin
+
+OWNERS = {
+    "HPUModelRunner": (*SETUP, *RUNNER, *MARGIN, *HPU_GRAPHS, *PREPARED),
+    "HPUBucketingManager": MANAGER,
+    "OnlineDefragmenter": DEFRAGMENTER,
+}
+USED = [(owner, name) for owner, names in OWNERS.items() for name in names]
+NECESSARY = [each for each in USED if each[1].loss is None]
+SPARED = [each for each in USED if each[1].loss is not None]
+USED_NAMES = {(owner, name.name) for owner, name in USED}
+UNUSED = [
+    (owner, name)
+    for owner in OWNERS
+    for name in [*CONTRACT[owner]["attributes"], *CONTRACT[owner]["methods"]]
+    if (owner, name) not in USED_NAMES and name != "__init__"
+]
+
+
+def label(case: tuple[str, Name]) -> str:
+    return f"{case[0]}.{case[1].name}"
+
+
+@pytest.mark.parametrize("case", USED, ids=label)
+def test_every_name_and_its_parameters_stand_in_the_contract(case: tuple[str, Name]) -> None:
+    facts, name = CONTRACT[case[0]], case[1]
+    if name.parameters is None:
+        assert name.name in facts["attributes"]
+    else:
+        assert [each.partition("=")[0] for each in facts["methods"][name.name]] == list(name.parameters)
+
+
+@pytest.mark.parametrize("case", NECESSARY, ids=label)
+def test_necessary_name_that_is_missing_is_error_with_supported_releases(case: tuple[str, Name]) -> None:
+    card = Card()
+    with pytest.raises(EngineUnsupported) as refused:
+        HpuVerbs(plugin(card, without=(case[0], case[1].name)), bridge(card))
+    assert str(refused.value).startswith(f"{case[0]} of vllm-gaudi offers no {case[1].name}")
+    assert RELEASES in str(refused.value)
+    assert card.log == []
+
+
+@pytest.mark.parametrize("case", SPARED, ids=label)
+async def test_other_missing_names_are_losses_and_warm_up_goes_on(case: tuple[str, Name]) -> None:
+    card = Card()
+    verbs = HpuVerbs(plugin(card, without=(case[0], case[1].name)), bridge(card))
+    described, planned = plain(verbs.describe()), plain(verbs.plan([[1, 128, 0]], [[1, 1, 64]]))
+    assert described["degradations"] + planned["degradations"] == [case[1].loss]
+    report = drive(sim_config(), verbs, card)
+    assert report.prompt.captured == report.prompt.planned > 0
+    verbs.start_serving()
+    assert verbs.counters()["met"] == []
+
+
+@pytest.mark.parametrize(("owner", "name"), UNUSED)
+async def test_a_name_that_we_do_not_use_may_go(owner: str, name: str) -> None:
+    """So the tables name all that the verbs touch."""
+    card = Card()
+    verbs = HpuVerbs(plugin(card, without=(owner, name)), bridge(card))
+    report = drive(sim_config(), verbs, card)
+    assert report.decode.captured == report.decode.planned > 0
+    verbs.start_serving()
+    assert verbs.counters()["met"] == []
+
+
+def test_a_method_with_other_parameters_counts_as_missing() -> None:
+    runner = plugin(Card())
+    runner.__class__._use_graphs = lambda self: True
+    with pytest.raises(EngineUnsupported, match=r"offers no _use_graphs\(attn_metadata, batch_size\)"):
+        HpuVerbs(runner, bridge(Card()))
+
+
+@pytest.mark.parametrize("missing", ["mem_get_info", "synchronize", "is_lazy", "torch"])
+def test_incomplete_gaudi_software_is_an_error_naming_the_image(missing: str) -> None:
+    with pytest.raises(DeviceUnavailable, match="use the runtime-hpu image"):
+        bridge(Card(), missing)
+
+
+def test_without_gaudi_software_the_device_is_unavailable() -> None:
+    def load(name: str) -> object:
+        raise ImportError(f"No module named {name!r}")
+
+    with pytest.raises(DeviceUnavailable, match="No module named 'torch'"):
+        open_bridge(load)
+
+
+def test_without_compile_only_mode_compiling_computes_the_buckets() -> None:
+    card = Card()
+    found = find_capabilities(plugin(card), bridge(card, "habana_frameworks.torch.internal.bridge_config"))
+    assert found.degradations == ("the bridge has no compile-only mode: every bucket is computed while it is compiled",)
+
+
+@pytest.mark.parametrize("missing", ["habana_frameworks.torch.hpu.metrics", "graph_compilation"])
+def test_without_the_metric_of_compiles_only_new_shapes_count(missing: str) -> None:
+    card = Card()
+    found = find_capabilities(plugin(card), bridge(card, missing))
+    assert found.degradations == (NO_COMPILE_METRIC,)
+
+
+def test_bridge_without_compile_only_mode_is_asked_once() -> None:
+    def env_setting(name: str, value: object) -> object:
+        raise KeyError(name)
+
+    card = Card()
+    good = bridge(card)
+    modules = {
+        "torch": type("torch", (), {"hpu": type("hpu", (), {"mem_get_info": good.memory, "synchronize": print})}),
+        "habana_frameworks.torch.utils.internal": type("internal", (), {"is_lazy": good.is_lazy}),
+        "habana_frameworks.torch.internal.bridge_config": type("config", (), {"env_setting": env_setting}),
+    }
+    assert open_bridge(modules.__getitem__).compile_only is None
+
+
+def test_a_plugin_without_buckets_is_refused() -> None:
+    runner = plugin(Card())
+    runner.enable_bucketing = False
+    del runner.graphed_buckets
+    with pytest.raises(ConfigError, match="VLLM_ENABLE_BUCKETING is off"):
+        HpuVerbs(runner, bridge(Card()))
+
+
+def test_pooling_models_are_refused() -> None:
+    runner = plugin(Card())
+    runner.is_pooling_model = True
+    with pytest.raises(UnsupportedModel, match="pooling models"):
+        HpuVerbs(runner, bridge(Card()))
+
+
+DRAFTED = [("HPUModelRunner", each) for each in DRAFTS] + [("HPUBucketingManager", each) for each in SEEDS]
+
+
+@pytest.mark.parametrize("case", DRAFTED, ids=label)
+def test_names_for_drafts_stand_in_the_contract(case: tuple[str, Name]) -> None:
+    facts, name = CONTRACT[case[0]], case[1]
+    recorded = facts["methods"].get(name.name, [])
+    assert name.name in facts["attributes"] or {*(name.parameters or ())} <= {e.partition("=")[0] for e in recorded}
+
+
+def test_drafts_with_contiguous_attention_are_refused() -> None:
+    runner = plugin(Card(), drafts=3)
+    runner.use_contiguous_pa = True
+    with pytest.raises(ConfigError, match=r"set spec\.engine\.contiguousPagedAttention to false"):
+        HpuVerbs(runner, bridge(Card()))
+
+
+@pytest.mark.parametrize("case", DRAFTED, ids=label)
+def test_a_plugin_without_a_name_for_drafts_is_refused_drafts(case: tuple[str, Name]) -> None:
+    runner = plugin(Card(), without=(case[0], case[1].name), drafts=3)
+    with pytest.raises(EngineUnsupported, match=f"offers no {case[1].name}"):
+        HpuVerbs(runner, bridge(Card()))
+
+
+def test_drafts_of_a_second_model_are_refused() -> None:
+    runner = plugin(Card(), drafts=3)
+    runner.speculative_config.method = "eagle"
+    with pytest.raises(UnsupportedModel, match=r"by method eagle is not built, for .* use method ngram"):
+        HpuVerbs(runner, bridge(Card()))
+
+
+@pytest.mark.parametrize(("owner", "name"), [("runner", "mem_margin"), ("manager", "num_hpu_blocks")])
+def test_plugin_that_has_not_split_its_memory_yet_is_refused(owner: str, name: str) -> None:
+    runner = plugin(Card())
+    setattr(runner if owner == "runner" else runner.bucketing_manager, name, None)
+    with pytest.raises(EngineUnsupported, match="has not split the device memory yet"):
+        HpuVerbs(runner, bridge(Card()))
+
+
+@pytest.mark.parametrize("mode", [ExecutionMode.LAZY, ExecutionMode.EAGER])
+def test_modes_without_graphs_need_no_margin(mode: ExecutionMode) -> None:
+    card = Card(lazy=mode is ExecutionMode.LAZY)
+    runner = plugin(card, graphs=False, without=("HPUModelRunner", "mem_margin"))
+    assert find_capabilities(runner, bridge(card)).mode is mode
+
+
+def test_the_stand_in_takes_exactly_the_recorded_parameters() -> None:
+    taken = signature(plugin(Card())._check_config)
+    assert list(taken.parameters) == ["batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode"]

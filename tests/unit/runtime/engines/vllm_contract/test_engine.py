@@ -1,0 +1,294 @@
+"""The engine over two ranks on stand-ins of the plugin: a whole start, its report, and what serving meets."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.catalog.pairs import PAIRS, Pair
+from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase, WarmupReport
+from gaudi_runtime.engines.vllm import engine as adapter
+from gaudi_runtime.engines.vllm.engine import VllmEngine
+from gaudi_runtime.engines.vllm.launch import ORDERS_VARIABLE
+from gaudi_runtime.engines.vllm.watch import Pace
+from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
+from gaudi_runtime.errors import PlanImpossible, RankFailed
+from gaudi_runtime.report.report_board import ReportBoard
+from gaudi_runtime.start_engine import start_engine
+from tests.unit.runtime.engines.vllm.fake_vllm import Answers, FakeVllm
+from tests.unit.runtime.engines.vllm.installed import pretend_installed
+from tests.unit.runtime.engines.vllm_contract.card import GIB, MIB, Card
+from tests.unit.runtime.engines.vllm_contract.stand_in import bridge, plugin, serve
+from tests.unit.runtime.knobs.configs import vllm_config
+
+PROMPTS = {"batchSize": {"min": 1, "step": 1, "max": 1}, "query": {"min": 128, "step": 128, "max": 512}}
+DECODES = {"batchSize": {"min": 2, "step": 2, "max": 4}, "blocks": {"min": 8, "step": 8, "max": 16}}
+
+
+@pytest.fixture(params=PAIRS, ids=lambda pair: pair.vllm, autouse=True)
+def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
+    """Every pair in turn is what is installed."""
+    pair: Pair = request.param
+    pretend_installed(monkeypatch, tmp_path, vllm=pair.vllm, vllm_gaudi=pair.plugin)
+    return pair
+
+
+def two_cards(bucketing: Any = None, **engine: Any) -> RuntimeConfig:
+    """Four prompt buckets, and decode batches of 2 and 4, on two cards."""
+    return vllm_config(
+        engine=engine,
+        limits={"maxModelLen": 512, "maxNumSeqs": 4, "maxNumBatchedTokens": 512},
+        bucketing=bucketing or {"strategy": "linear", "prompt": PROMPTS, "decode": DECODES},
+        parallelism={"tensor": 2},
+    )
+
+
+def two_cores() -> RuntimeConfig:
+    """As `two_cards`, but each card has a copy of the weights."""
+    return two_cards().model_copy(update={"parallelism": ParallelismConfig(data=2)})
+
+
+@dataclass
+class Cluster:
+    """A worker on each card, behind what stands for vLLM, which has one engine core or `cores`."""
+
+    cards: list[Card]
+    cores: int = 1
+    runners: list[Any] = field(default_factory=list)
+    workers: list[DrivenWorker] = field(default_factory=list)
+    looks: int = 0
+
+    def __post_init__(self) -> None:
+        for card in self.cards:
+            runner = plugin(card)
+            worker = object.__new__(DrivenWorker)
+            worker.gaudi_verbs = HpuVerbs(runner, bridge(card))
+            worker.gaudi_reset_seed = lambda: None  # type: ignore[method-assign]
+            self.runners.append(runner)
+            self.workers.append(worker)
+        self.vllm = FakeVllm(*(partial(self.reply, core) for core in range(self.cores)))
+
+    async def reply(self, core: int, verb: str, *arguments: Any) -> Answers:
+        """Of every rank of this core; vLLM dies at the second look for counts."""
+        self.looks += verb == "counters" and core == 0
+        self.vllm.errored = self.looks > 1
+        return [worker.gaudi(verb, list(arguments)) for worker in self.workers[self.ranks_of(core)]]
+
+    def serve(self, *batches: tuple[str, tuple[int, int, int]], core: int = 0) -> None:
+        """All ranks of this core make the same step."""
+        of = self.ranks_of(core)
+        for worker, runner in zip(self.workers[of], self.runners[of], strict=True):
+            worker.gaudi_verbs.step(partial(serve, runner, *batches))
+
+    def ranks_of(self, core: int) -> slice:
+        """Where the ranks of this core are in the list of all."""
+        size = len(self.cards) // self.cores
+        return slice(core * size, (core + 1) * size)
+
+
+async def started(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, config: RuntimeConfig | None = None
+) -> tuple[VllmEngine, WarmupReport]:
+    """The engine after start-up, in the worker thread as in production; only vLLM's own processes are stood in for."""
+    monkeypatch.setenv(ORDERS_VARIABLE, "")
+    monkeypatch.setattr(adapter, "launch", lambda *_: (None, cluster.vllm))
+    monkeypatch.setattr(adapter, "import_server", lambda: None)
+    monkeypatch.setattr(adapter, "end_children", lambda: None)  # or it kills what other tests started
+    loop, board, pace = asyncio.get_running_loop(), ReportBoard("0" * 64), Pace(ask=0.01, look=0.5, hang=30)
+    begun = await asyncio.to_thread(
+        start_engine, config or two_cards(), board, threading.Event(), lambda config: VllmEngine(config, loop, pace)
+    )
+    assert isinstance(begun.engine, VllmEngine)
+    return begun.engine, board.report()
+
+
+async def test_bucket_takes_the_bytes_of_the_rank_that_took_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card(per_prompt_token=2 * MIB)])
+    _, report = await started(cluster, monkeypatch)
+    assert report.prompt.captured == report.prompt.planned == 4
+    assert report.prompt.graph_bytes == 2 * MIB * (128 + 256 + 384 + 512)
+
+
+async def test_the_report_says_which_pair_drives(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
+    _, report = await started(Cluster([Card(), Card()]), monkeypatch)
+    assert str(report.releases).startswith(f"The card is driven by {pair.words}: ")
+
+
+async def test_a_bucket_counts_when_every_rank_has_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card(longest_graphed=400)])
+    _, report = await started(cluster, monkeypatch)
+    assert report.prompt.captured == report.prompt.planned - 1
+    assert [(each.bucket, each.reason) for each in report.skipped] == [
+        (Bucket(1, 512, 0), "vLLM runs this shape without a graph")
+    ]
+
+
+async def test_odd_bucket_of_a_file_alone_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card()])
+    for runner in cluster.runners:
+        other = runner._prepare_dummy_scenario
+        runner._prepare_dummy_scenario = partial(_as_another, other, (1, 384, 0), (1, 512, 0))
+    file = "(1, [128, 256, 384, 512], 0)\n([2, 4], 1, [8, 16])"
+    _, report = await started(cluster, monkeypatch, two_cards(bucketing={"strategy": "file", "file": file}))
+    assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 3, 3)
+    (left,) = report.skipped
+    assert (left.bucket, left.reason.partition(":")[0]) == (Bucket(1, 384, 0), "vllm-gaudi runs it as (1, 512, 0)")
+
+
+def _as_another(run: Any, odd: Any, other: Any, prompt_cfg: Any, decode_cfg: Any) -> None:
+    run(other if prompt_cfg == odd else prompt_cfg, decode_cfg)
+
+
+async def test_one_rank_that_runs_out_of_memory_ends_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card(fails_at=(1, 256, 0))])
+    _, report = await started(cluster, monkeypatch)
+    assert report.prompt.captured < report.prompt.planned
+
+
+async def test_rank_without_memory_keeps_every_rank_from_capturing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for the others in a collective, and they for it: the second card is at its margin of 1 GiB."""
+    cluster = Cluster([Card(), Card(free=GIB)])
+    _, report = await started(cluster, monkeypatch)
+    assert report.prompt.captured == report.decode.captured == 0
+    assert "capture" not in [verb for verb, _ in cluster.vllm.calls]
+
+
+async def test_memory_is_that_of_the_fullest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in's margin is 1 GiB, and its KV cache has 6."""
+    _, report = await started(Cluster([Card(), Card(free=12 * GIB)]), monkeypatch)
+    assert report.memory is not None
+    assert (report.memory.graphs, report.memory.kv_cache, report.memory.kv_blocks) == (11 * GIB, 6 * GIB, 1519)
+
+
+async def test_plan_is_for_the_blocks_that_the_plugin_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of Granite 4.0-H, whose blocks of 528 tokens the plugin chooses itself."""
+    cluster = Cluster([Card(), Card()])
+    for runner in cluster.runners:
+        runner.block_size = runner.attn_block_size = 528
+    config = vllm_config(limits={"maxModelLen": 2048, "maxNumSeqs": 2, "maxNumBatchedTokens": 1056})
+    engine, report = await started(cluster, monkeypatch, config)
+    assert report.memory is not None
+    assert report.memory.block_size == 528
+    assert {query for _, query, _ in cluster.runners[0].bucketing_manager.prompt_buckets} == {528, 1056}
+    assert engine.notes() == (
+        "vLLM has KV blocks of 528 tokens for this model, not the 128 of engine.blockSize: the buckets are planned for "
+        "these",
+    )
+
+
+async def test_plan_that_a_release_answers_with_nan_ends_the_start(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
+    """The setting passes the operator, which does not know the release of the image."""
+    cluster = Cluster([Card(), Card()])
+    config = vllm_config(
+        engine={"settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"}},
+        limits={"maxModelLen": 131072, "maxNumSeqs": 1, "maxNumBatchedTokens": 8192, "prefixCaching": True},
+        bucketing={"strategy": "file", "file": "(1, 8192, 960)\n(1, 1, 1024)"},
+    )
+    if pair.tiles_queries:
+        _, report = await started(cluster, monkeypatch, config)
+        assert report.prompt.planned == 1
+    else:
+        with pytest.raises(PlanImpossible, match=r"with an image of vllm-gaudi 0\.30\.0"):
+            await started(cluster, monkeypatch, config)
+
+
+async def test_window_that_a_card_answers_with_nan_ends_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of Gemma 3, whose layers with a window have a bias of query x query elements without a context, too."""
+    cluster = Cluster([Card(), Card()])
+    for runner in cluster.runners:
+        runner.interleaved_sliding_window = 1024
+    config = vllm_config(
+        limits={"maxModelLen": 32768, "maxNumSeqs": 1, "maxNumBatchedTokens": 32768},
+        bucketing={"strategy": "file", "file": "(1, 32768, 0)\n(1, 1, 256)"},
+    )
+    with pytest.raises(PlanImpossible, match=r"or set engine\.slidingWindowSlices"):
+        await started(cluster, monkeypatch, config)
+
+
+async def test_verbs_are_called_in_order_and_buckets_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card()])
+    _, report = await started(cluster, monkeypatch)
+    verbs = [verb for verb, _ in cluster.vllm.calls if verb != "memory"]
+    buckets = report.prompt.planned + report.decode.planned
+    assert list(dict.fromkeys(verbs)) == ["describe", "profile", "plan", "warm", "sampler", "defragmenter", "capture"]
+    assert (verbs.count("warm"), verbs.count("capture"), verbs.count("sampler")) == (buckets, buckets, 1)
+    assert cluster.cards[0].log == cluster.cards[1].log
+
+
+async def test_rank_that_cannot_be_driven_fails_start_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card()])
+    cluster.workers[1].gaudi_verbs = None
+    with pytest.raises(RankFailed, match="Rank 1 failed at describe"):
+        await started(cluster, monkeypatch)
+    assert cluster.vllm.ended
+
+
+async def test_what_serving_meets_is_counted_by_hits_misses_and_recompiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def application(parsed: object, engine: object) -> AsyncIterator[object]:
+        yield None
+
+    monkeypatch.setattr(adapter, "openai_application", application)
+    cluster = Cluster([Card(), Card()])
+    engine, _ = await started(cluster, monkeypatch)
+    async with engine.application():
+        cluster.serve(("prompt", (1, 200, 0)))
+        cluster.serve(("decode", (2, 1, 5)))
+        cluster.serve(("decode", (8, 1, 32)))
+        assert "died" in str(await asyncio.wait_for(engine.until_lost(), 60))
+    assert (engine.counters.hits, sum(engine.counters.cold.values()), engine.counters.recompiles) == (2, 1, 1)
+    assert engine.counters.tallies[BucketPhase.PROMPT, Bucket(1, 256, 0)].tokens == 200
+
+
+async def test_a_bucket_counts_when_every_core_has_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card(longest_graphed=400)], cores=2)
+    _, report = await started(cluster, monkeypatch, two_cores())
+    assert report.prompt.captured == report.prompt.planned - 1
+
+
+async def test_core_that_runs_out_of_memory_ends_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card(fails_at=(1, 256, 0))], cores=2)
+    _, report = await started(cluster, monkeypatch, two_cores())
+    assert report.prompt.captured < report.prompt.planned
+
+
+async def test_memory_is_that_of_the_fullest_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, report = await started(Cluster([Card(), Card(free=12 * GIB)], cores=2), monkeypatch, two_cores())
+    assert report.memory is not None
+    assert report.memory.graphs == 11 * GIB
+
+
+async def test_plan_is_for_core_with_fewest_blocks_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card()], cores=2)
+    cluster.runners[1].bucketing_manager.num_hpu_blocks = 1000
+    engine, report = await started(cluster, monkeypatch, two_cores())
+    assert report.memory is not None
+    assert report.memory.kv_blocks == 1000
+    assert engine.notes() == (
+        "the KV caches of the engine cores have 1000 to 1519 blocks: the buckets are planned for 1000, and decode "
+        "batches of cores with more may be cold",
+    )
+
+
+async def test_what_every_core_meets_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def application(parsed: object, engine: object) -> AsyncIterator[object]:
+        yield None
+
+    monkeypatch.setattr(adapter, "openai_application", application)
+    cluster = Cluster([Card(), Card()], cores=2)
+    engine, _ = await started(cluster, monkeypatch, two_cores())
+    async with engine.application():
+        cluster.serve(("prompt", (1, 200, 0)))
+        cluster.serve(("decode", (8, 1, 32)), core=1)
+        assert "died" in str(await asyncio.wait_for(engine.until_lost(), 60))
+    assert (engine.counters.hits, sum(engine.counters.cold.values()), engine.counters.recompiles) == (1, 1, 1)

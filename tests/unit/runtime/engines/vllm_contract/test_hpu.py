@@ -1,0 +1,268 @@
+"""The verbs of a worker on a Gaudi card, against the stand-in of the plugin."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from gaudi_runtime.engines.vllm.workers.capabilities import UNBOUNDED
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
+from tests.unit.runtime.engines.vllm_contract.card import GIB, MIB, Card
+from tests.unit.runtime.engines.vllm_contract.driven import DECODE, PROMPT, plain, verbs_on
+from tests.unit.runtime.engines.vllm_contract.stand_in import bridge, plugin
+
+
+def test_warming_compiles_one_bucket_and_captures_nothing() -> None:
+    card = Card()
+    assert verbs_on(card).warm("prompt", PROMPT) == {"bytes": 0, "graph": False, "out_of_memory": None}
+    assert card.log == ["_prepare_dummy_scenario((2, 256, 0), None) compile-only"]
+
+
+def test_capturing_answers_what_the_device_has_less_than_before() -> None:
+    card = Card()
+    outcome = plain(verbs_on(card).capture("prompt", PROMPT))
+    assert outcome == {"bytes": 2 * 256 * MIB, "graph": True, "out_of_memory": None}
+    assert card.log == ["_prepare_dummy_scenario((2, 256, 0), None) -> graph"]
+
+
+def test_decode_buckets_go_to_the_other_side_of_dummy_scenario() -> None:
+    card = Card()
+    verbs_on(card).warm("decode", DECODE)
+    assert card.log == ["_prepare_dummy_scenario(None, (4, 1, 64)) compile-only"]
+
+
+def test_torch_compile_compiles_when_it_warms_and_captures_nothing_more() -> None:
+    card = Card(lazy=False)
+    verbs = verbs_on(card)
+    assert verbs.warm("decode", DECODE)["bytes"] == card.per_decode_graph
+    assert verbs.capture("decode", DECODE) == {"bytes": 0, "graph": True, "out_of_memory": None}
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_modes_without_graphs_refuse_to_capture(lazy: bool) -> None:
+    card = Card(lazy=lazy)
+    with pytest.raises(ValueError, match="has no graphs to capture"):
+        verbs_on(card, graphs=False).capture("decode", DECODE)
+
+
+def test_prompt_above_plugins_own_limit_is_not_counted_as_graph() -> None:
+    card = Card(free=GIB * 32)
+    assert verbs_on(card).capture("prompt", [1, 16384, 0]) == {"bytes": 0, "graph": False, "out_of_memory": None}
+
+
+def test_out_of_memory_is_an_answer_with_its_bucket() -> None:
+    card = Card(fails_at=(2, 256, 0))
+    outcome = plain(verbs_on(card).capture("prompt", PROMPT))
+    assert (outcome["graph"], outcome["bytes"]) == (False, 0)
+    assert outcome["out_of_memory"].startswith("the device ran out of memory at prompt bucket (2, 256, 0)")
+
+
+def test_after_out_of_memory_no_dummy_batch_runs_any_more() -> None:
+    card = Card(fails_at=(2, 256, 0))
+    verbs = verbs_on(card)
+    first = verbs.capture("prompt", PROMPT)
+    card.log.clear()
+    assert verbs.warm("decode", DECODE)["out_of_memory"] == first["out_of_memory"]
+    assert card.log == []
+
+
+@dataclass
+class Batch:
+    """The plugin's batch: rows by name, and the rows that it was told to close up, which must come last first."""
+
+    req_id_to_index: dict[str, int]
+    condensed: list[int] = field(default_factory=list)
+
+    def remove_request(self, name: str) -> int:
+        return self.req_id_to_index.pop(name)
+
+    def condense(self, rows: list[int]) -> None:
+        self.condensed = rows
+
+
+def test_out_of_memory_leaves_no_dummy_request_in_the_runner() -> None:
+    card = Card(fails_at=(2, 256, 0))
+    runner = plugin(card)
+    runner.requests, runner.scheduler_output = {"dummy": object()}, object()
+    runner.input_batch = batch = Batch({"dummy-0": 0, "dummy-1": 1})
+    verbs_on(card, runner).capture("prompt", PROMPT)
+    assert (runner.requests, runner.scheduler_output) == ({}, None)
+    assert (batch.req_id_to_index, batch.condensed) == ({}, [1, 0])
+
+
+def test_the_bridges_words_for_lack_of_memory_are_known() -> None:
+    """The first has no word of memory in it."""
+    for words in ("PT_DEVMEM Allocation failed for size::512 MB", "PT_DEVMEM OOM: No enough memory"):
+        card = Card(fails_at=(2, 256, 0), failure=f"[Rank:0] FATAL ERROR :: MODULE:{words}")
+        assert verbs_on(card).capture("prompt", PROMPT)["out_of_memory"], words
+
+
+def test_compile_only_mode_is_left_when_a_forward_fails() -> None:
+    """The bridge's own context has no finally."""
+    card = Card(fails_at=(2, 256, 0))
+    verbs_on(card).warm("prompt", PROMPT)
+    assert not card.compile_only
+
+
+def test_other_errors_of_the_plugin_are_no_lack_of_memory() -> None:
+    card = Card(fails_at=(2, 256, 0), failure="synStatus 26")
+    with pytest.raises(RuntimeError, match="synStatus 26"):
+        verbs_on(card).warm("prompt", PROMPT)
+
+
+def test_bucket_longer_than_any_sequence_is_warmed_all_the_same() -> None:
+    """The plugin's own dummy would cut its context, and so run the bucket with less."""
+    card = Card()
+    runner = plugin(card)
+    runner.max_model_len = 1024
+    verbs = HpuVerbs(runner, bridge(card))
+    verbs.plan([[1, 384, 7], [1, 512, 4], [1, 512, 7]], [DECODE])
+    card.log.clear()
+    assert verbs.capture("prompt", [1, 512, 7])["graph"]
+    assert card.log == ["_prepare_dummy_scenario((1, 512, 7), None) -> graph"]
+
+
+def test_bucket_that_no_batch_can_meet_needs_no_graph() -> None:
+    card = Card()
+    runner = plugin(card)
+    runner.max_model_len = 512
+    verbs = HpuVerbs(runner, bridge(card))
+    verbs.plan([[1, 384, 2], [1, 512, 1], [1, 512, 2]], [DECODE])
+    card.log.clear()
+    assert verbs.capture("prompt", [1, 512, 2]) == {"bytes": 0, "graph": True, "out_of_memory": None}
+    assert card.log == []
+
+
+def test_rank_that_runs_out_of_memory_leaves_a_note() -> None:
+    card, left = Card(fails_at=(2, 256, 0)), []
+    verbs = HpuVerbs(plugin(card), bridge(card), leave_note=left.append)
+    verbs.plan([PROMPT], [DECODE])
+    outcome = verbs.warm("prompt", PROMPT)
+    assert left == [outcome["out_of_memory"]]
+    assert "ran out of memory at prompt bucket (2, 256, 0)" in left[0]
+
+
+def test_bucket_that_plugin_runs_as_another_is_said() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    other = runner._prepare_dummy_scenario
+    runner._prepare_dummy_scenario = lambda prompt_cfg, decode_cfg: other((1, 128, 0), None)
+    for outcome in (verbs.warm("prompt", PROMPT), verbs.capture("prompt", PROMPT)):
+        assert plain(outcome) == {
+            "bytes": 0,
+            "graph": False,
+            "out_of_memory": None,
+            "ran_as": "vllm-gaudi runs it as (1, 128, 0): the two count shapes differently, which is a defect of this "
+            "runtime; please report it",
+        }
+
+
+def test_the_plugin_knows_the_graphs_that_there_are() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    verbs.capture("prompt", PROMPT)
+    verbs.capture("decode", DECODE)
+    assert runner.graphed_buckets == {(2, 256, 0, True), (4, 1, 64, False)}
+
+
+def test_our_buckets_take_the_place_of_the_plugins_own() -> None:
+    card = Card()
+    runner = plugin(card)
+    answer = plain(HpuVerbs(runner, bridge(card)).plan([PROMPT, [1, 128, 0]], [DECODE]))
+    assert answer == {"prompt": 2, "decode": 1, "degradations": []}
+    assert runner.bucketing_manager.prompt_buckets == [(1, 128, 0), (2, 256, 0)]
+    assert runner.bucketing_manager.decode_buckets == [(4, 1, 64)]
+    assert runner.bucketing_manager._fallback_max_ctx == 64
+
+
+def test_the_plugin_prepares_itself_and_warms_nothing() -> None:
+    card = Card()
+    HpuVerbs(plugin(card), bridge(card)).plan([PROMPT], [DECODE])
+    assert card.log == ["warmup_model() skip_warmup=True"]
+
+
+def test_a_plan_stays_ours_when_vllm_warms_up_once_more() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs_on(card, runner)
+    runner.warmup_model()
+    assert card.log == ["warmup_model() skip_warmup=True"]
+    assert runner.bucketing_manager.decode_buckets == [(4, 1, 64)]
+
+
+def test_the_profile_tells_memory_margin_and_blocks() -> None:
+    card = Card()
+    assert plain(HpuVerbs(plugin(card), bridge(card)).profile()) == {
+        "free": 16 * GIB,
+        "total": 96 * GIB,
+        "margin": GIB,
+        "kv_cache": 6 * GIB,
+        "kv_blocks": 1519,
+        "block_size": 128,
+        "decode_block_size": 128,
+        "bounded": True,
+        "query_step": 1,
+    }
+
+
+def test_blocks_of_another_size_than_attention_are_told_apart() -> None:
+    card = Card()
+    runner = plugin(card)
+    runner.block_size, runner.attn_block_size = 768, 128
+    found = plain(HpuVerbs(runner, bridge(card)).profile())
+    assert (found["block_size"], found["decode_block_size"], found["bounded"]) == (768, 128, False)
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_decode_batches_of_hybrids_are_not_bounded(name: str) -> None:
+    card = Card()
+    runner = plugin(card)
+    setattr(runner, name, 4)
+    assert plain(HpuVerbs(runner, bridge(card)).profile())["bounded"] is False
+
+
+@pytest.mark.parametrize(("explicit", "step"), [(True, 256), (False, 1)])
+def test_chunks_of_mamba_are_the_step_of_queries(explicit: bool, step: int) -> None:
+    card = Card()
+    runner = plugin(card)
+    runner.bucketing_manager.mamba_chunk_size = 256
+    runner.bucketing_manager.mamba_chunk_size_is_explicit = explicit
+    assert plain(HpuVerbs(runner, bridge(card)).profile())["query_step"] == step
+
+
+def test_sampler_and_defragmenter_are_warmed_by_the_plugin() -> None:
+    card = Card()
+    verbs = verbs_on(card)
+    assert verbs.sampler() == verbs.defragmenter() == {"done": True}
+    assert [card.log[0], card.log[-1]] == ["warmup_sampler()", "defragmenter.warmup()"]
+
+
+def test_sampler_is_followed_by_a_piece_of_a_prompt() -> None:
+    """What has no logits is compiled by itself, and the plugin's own warm-up finishes every prompt."""
+    card = Card()
+    verbs_on(card).sampler()
+    assert card.log == ["warmup_sampler()", "_prepare_dummy_scenario((1, 128, 0), None)"]
+
+
+def test_serving_begins_with_a_fresh_defragmenter() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    used = runner.defragmenter
+    verbs.start_serving()
+    assert runner.defragmenter is not used
+    assert (runner.defragmenter.kv_caches, runner.defragmenter.block_size) == (used.kv_caches, used.block_size)
+
+
+@pytest.mark.parametrize(("graphed", "warmed", "times"), [(True, True, 2), (False, True, 1), (True, False, 0)])
+def test_swaps_with_graphs_are_warmed_once_more(graphed: bool, warmed: bool, times: int) -> None:
+    """Graphs belong to the defragmenter that captured them, and serving begins with another."""
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    if warmed:
+        verbs.defragmenter()
+    runner.defragmenter.graphed = graphed
+    verbs.start_serving()
+    assert card.log.count("defragmenter.warmup()") == times

@@ -1,0 +1,27 @@
+"""The logits of a prompt batch have a row for each prompt, so warm-up runs every number of prompts."""
+
+import pytest
+
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
+from tests.unit.runtime.engines.vllm_contract.card import Card
+from tests.unit.runtime.engines.vllm_contract.stand_in import bridge, plugin
+
+
+@pytest.mark.parametrize(
+    ("prompts", "batches"),
+    [
+        ([[1, 128, 0], [1, 256, 0]], []),
+        ([[1, 128, 0], [2, 128, 0]], []),
+        ([[1, 128, 0], [2, 128, 0], [4, 128, 0], [4, 256, 0]], ["(4, 128, 0)"]),
+        ([[1, 256, 0], [4, 128, 0]], ["(4, 128, 0)", "(4, 128, 0)"]),
+    ],
+)
+def test_numbers_of_prompts_without_a_bucket_are_run(prompts: list[list[int]], batches: list[str]) -> None:
+    card = Card()
+    verbs = HpuVerbs(plugin(card), bridge(card))
+    verbs.plan(prompts, [[1, 1, 8]])
+    card.log.clear()
+    verbs.sampler()
+    piece, *others = card.log[1:]
+    assert piece.startswith("_prepare_dummy_scenario((1, ")
+    assert others == [f"_prepare_dummy_scenario({each}, None)" for each in batches]

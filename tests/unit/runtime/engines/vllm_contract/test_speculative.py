@@ -1,0 +1,126 @@
+"""Decode buckets of speculative decoding against the stand-in of the plugin: every way to meet one is run."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
+from gaudi_runtime.engines.vllm.workers.speculative import NO_MATCH, even_drafts
+from gaudi_runtime.planning.planner import make_plan
+from tests.unit.runtime.engines.vllm_contract.card import Card
+from tests.unit.runtime.engines.vllm_contract.driven import plain
+from tests.unit.runtime.engines.vllm_contract.stand_in import KV_BLOCKS, bridge, plugin
+
+POLICY = BucketPolicy(
+    strategy=Strategy.LINEAR,
+    prompt=PromptRanges(query=RangeSettings(min=128, step=128, max=512)),
+    decode=DecodeRanges(batch_size=RangeSettings(min=1, step=2, max=4), blocks=RangeSettings(min=8, step=8, max=24)),
+)
+
+
+LIMITS = Limits(
+    max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, contiguous_paged_attention=False, draft_tokens=2
+)
+PLAN = make_plan(POLICY, LIMITS, KV_BLOCKS)
+
+
+def drafting(card: Card, seeds: Sequence[Bucket] = PLAN.seeds) -> tuple[HpuVerbs, Any]:
+    runner = plugin(card, drafts=2)
+    runner.max_model_len = 1024
+    verbs = HpuVerbs(runner, bridge(card))
+    verbs.plan(PLAN.prompt, PLAN.decode, seeds)
+    card.log.clear()
+    return verbs, runner
+
+
+def test_describe_says_how_much_is_drafted() -> None:
+    assert plain(drafting(Card())[0].describe())["draft_tokens"] == 2
+
+
+def test_bucket_is_run_in_every_way_it_can_be_met() -> None:
+    card = Card()
+    drafting(card)[0].warm("decode", [3, 1, 24])
+    assert card.log == [
+        "_prepare_dummy_scenario(None, (3, 1, 24)) compile-only",
+        "_prepare_dummy_scenario(None, (3, 1, 24)) compile-only of 1 sequences with 3 tokens",
+    ]
+
+
+def test_every_planned_bucket_runs_as_itself() -> None:
+    card = Card()
+    verbs, _ = drafting(card)
+    for bucket in PLAN.decode:
+        assert verbs.warm("decode", list(bucket))["out_of_memory"] is None
+
+
+def test_bucket_that_no_step_is_padded_to_needs_no_graph() -> None:
+    """Three rows are one sequence with two drafts, which has at most 8 blocks and reads them three times."""
+    card = Card()
+    verbs, runner = drafting(card)
+    runner.bucketing_manager.decode_buckets.extend([(7, 1, 24)])
+    outcome = verbs.capture("decode", [7, 1, 24])
+    assert (outcome["graph"], outcome["bytes"], card.log) == (True, 0, [])
+
+
+def test_step_with_drafts_is_counted_by_its_rows() -> None:
+    card = Card()
+    verbs, runner = drafting(card)
+    verbs.capture("decode", [6, 1, 24])
+    verbs.start_serving()
+    verbs.step(lambda: step_of(runner, sequences=2, tokens=3, highest=20))
+    assert plain(verbs.counters())["met"] == [["decode", [6, 1, 20], [6, 1, 24, True], 1, 0]]
+
+
+def test_graph_of_single_tokens_is_none_of_drafts() -> None:
+    """torch.compile and the plugin's inputs tell them apart, so a step in a way that was not captured has no graph."""
+    card = Card()
+    verbs, runner = drafting(card)
+    verbs.capture("decode", [1, 1, 24])
+    verbs.start_serving()
+    verbs.step(lambda: step_of(runner, sequences=1, tokens=3, highest=20))
+    assert [each[2] for each in plain(verbs.counters())["met"]] == [[3, 1, 24, False]]
+
+
+def test_graph_of_drafts_is_none_of_single_tokens() -> None:
+    """With seeds of one sequence alone, a bucket of three rows is captured with drafts and in no other way."""
+    card = Card()
+    verbs, runner = drafting(card, [seed for seed in PLAN.seeds if seed[0] == 1])
+    verbs.capture("decode", [3, 1, 24])
+    verbs.start_serving()
+    verbs.step(lambda: step_of(runner, sequences=3, tokens=1, highest=20))
+    assert [each[2] for each in plain(verbs.counters())["met"]] == [[3, 1, 24, False]]
+
+
+def step_of(runner: Any, sequences: int, tokens: int, highest: int) -> None:
+    manager = runner.bucketing_manager
+    rows = manager.find_decode_bucket(sequences, sequences, tokens > 1)[0] * tokens
+    metadata = SimpleNamespace(is_prompt=False, tokens=rows)
+    runner._check_config(rows, 1, manager.find_decode_bucket(rows, highest)[2], metadata, False)
+    runner._use_graphs(metadata, rows)
+
+
+@pytest.mark.parametrize(
+    ("drafted", "even"),
+    [
+        ([[5, 6], [7]], [[5, 6], [7, NO_MATCH]]),
+        ([[-1], [-1]], [[NO_MATCH] * 2] * 2),
+    ],
+)
+def test_every_sequence_has_as_many_drafts(drafted: list[list[int]], even: list[list[int]]) -> None:
+    """The plugin computes what is missing at position 0, over the first token of the sequence."""
+    assert even_drafts(batch_of(100, 200), drafted) == even
+
+
+def test_nobody_drafts_beside_a_sequence_at_its_end() -> None:
+    assert even_drafts(batch_of(100, 1022), [[5, 6], [7]]) == [[], []]
+
+
+def batch_of(*lengths: int) -> Any:
+    runner = plugin(Card(), drafts=2)
+    runner.max_model_len = 1024
+    runner.input_batch = SimpleNamespace(num_reqs=len(lengths), num_tokens_no_spec=[*lengths, 5000])
+    return runner

@@ -1,0 +1,280 @@
+"""Our worker on a card, over a stand-in of the plugin's: what it overrides, what it leaves alone, what it counts."""
+
+import importlib
+import os
+import sys
+from inspect import signature
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from gaudi_runtime.engines.vllm.launch import Orders, give_orders
+from gaudi_runtime.engines.vllm.start_errors import read_failure
+from gaudi_runtime.engines.vllm.workers import driven
+from tests.unit.runtime.engines.vllm_contract.card import Card
+from tests.unit.runtime.engines.vllm_contract.driven import plain
+from tests.unit.runtime.engines.vllm_contract.stand_in import CONTRACT, OURS, bridge, generate, plugin, serve
+
+RECORDED = CONTRACT["HPUWorker"]
+MODULE = "gaudi_runtime.engines.vllm.workers.hpu_worker"
+SEED = 7
+CONFIG = {
+    "vllm_config": SimpleNamespace(
+        model_config=SimpleNamespace(seed=SEED, max_model_len=1024),
+        parallel_config=SimpleNamespace(data_parallel_index=0, world_size=2),
+        cache_config=SimpleNamespace(enable_prefix_caching=False),
+        scheduler_config=SimpleNamespace(max_num_seqs=4),
+    ),
+    "local_rank": 0,
+    "rank": 1,
+    "distributed_init_method": "env://",
+}
+
+
+class FullAttentionSpec(NamedTuple):
+    """A stand-in with the name and fields of vLLM's spec."""
+
+    block_size: int = 128
+    page_size_bytes: int = 1000
+
+
+LAYERS = {"model.layers.0.attn": FullAttentionSpec(), "model.layers.1.attn": FullAttentionSpec()}
+FILLED = (4 * 8 + 1) * 1000 * 2
+"""Bytes that 4 sequences of 1024 tokens fill, and vLLM's own block."""
+
+
+class CompilationTimes(NamedTuple):
+    """Of vllm.v1.worker.worker_base, as the contract says: seconds of both."""
+
+    language_model: float
+    encoder: float
+
+
+class Fault(Exception):
+    """What the plugin fails with."""
+
+
+@pytest.fixture
+def card() -> Card:
+    return Card()
+
+
+@pytest.fixture
+def failures(tmp_path: Path) -> Path:
+    return tmp_path / "failure.json"
+
+
+@pytest.fixture
+def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """DrivenHpuWorker, imported over stand-ins of the plugin and of what vLLM itself gives a worker."""
+    orders = Orders(execution_mode="hpuGraphs", failures=str(failures), runtime_pid=os.getpid())
+    for name, value in give_orders(orders).items():
+        monkeypatch.setenv(name, value)
+    modules = {
+        "vllm_gaudi": SimpleNamespace(envs=SimpleNamespace()),
+        RECORDED["module"]: SimpleNamespace(HPUWorker=plugin_worker(card)),
+        "vllm.v1.worker.worker_base": SimpleNamespace(CompilationTimes=CompilationTimes),
+        "vllm.utils.torch_utils": SimpleNamespace(set_random_seed=lambda seed: card.log.append(f"seed {seed}")),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    monkeypatch.setattr(driven, "watch_runtime", lambda pid: card.log.append(f"watches {pid == os.getpid()}"))
+    module = importlib.import_module(MODULE)
+    monkeypatch.setattr(module, "open_bridge", lambda: bridge(card))
+    yield module.DrivenHpuWorker
+    sys.modules.pop(MODULE, None)
+
+
+def plugin_worker(card: Card) -> type:
+    """As the contract says: its initialize_from_config calls compile_or_warm_up_model itself."""
+
+    def record(name: str) -> Any:
+        return lambda self, *args: card.log.append(name)
+
+    def initialize(self: Any, kv_cache_config: object) -> None:
+        self.model_runner = plugin(card)
+        card.log.append("initialize_from_config")
+        self.compile_or_warm_up_model()
+
+    def construct(
+        self: Any,
+        vllm_config: object,
+        local_rank: int,
+        rank: int,
+        distributed_init_method: str,
+        is_driver_worker: bool = False,
+    ) -> None:
+        card.log.append(f"rank {rank}")
+        self.vllm_config, self.rank = vllm_config, rank
+
+    made = generate(
+        "HPUWorker",
+        None,
+        init_device=record("init_device"),
+        load_model=record("load_model"),
+        determine_available_memory=lambda self: card.free,
+        get_kv_cache_spec=lambda self: LAYERS,
+        initialize_from_config=initialize,
+        sample_tokens=lambda self, grammar: serve(self.model_runner, ("prompt", (1, 5, 0))),
+    )
+    assert [each.partition("=")[0] for each in RECORDED["methods"]["__init__"]] == list(
+        signature(construct).parameters
+    )[1:]
+    made.__init__ = construct  # type: ignore[misc]
+    return made
+
+
+def overridden(worker_class: type) -> list[str]:
+    ours = {name for kind in (worker_class, driven.DrivenWorker) for name in vars(kind)}
+    return sorted(name for name in ours if name in RECORDED["methods"])
+
+
+def started(worker_class: Any) -> Any:
+    worker = worker_class(**CONFIG)
+    worker.init_device()
+    worker.load_model()
+    worker.initialize_from_config(object())
+    return worker
+
+
+def test_we_override_these_methods_and_no_other(worker_class: Any) -> None:
+    assert overridden(worker_class) == [
+        "__init__",
+        "compile_or_warm_up_model",
+        "determine_available_memory",
+        "init_device",
+        "initialize_from_config",
+        "load_model",
+        "sample_tokens",
+        "take_draft_token_ids",
+    ]
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_every_override_takes_what_the_plugins_method_takes(worker_class: Any, by_name: bool) -> None:
+    for name in overridden(worker_class):
+        parameters = [each.partition("=")[0] for each in RECORDED["methods"][name]]
+        taken = signature(getattr(worker_class, name))
+        assert taken.bind(None, **dict.fromkeys(parameters)) if by_name else taken.bind(None, *parameters)
+
+
+def test_everything_else_that_we_add_is_named_as_ours(worker_class: Any) -> None:
+    added = {name for kind in (worker_class, driven.DrivenWorker) for name in vars(kind) if not name.startswith("__")}
+    assert all(name in RECORDED["methods"] or name.startswith(OURS) for name in added)
+
+
+def test_the_worker_watches_the_runtime_before_the_plugin_is_made(worker_class: Any, card: Card) -> None:
+    worker_class(**CONFIG)
+    assert card.log == ["watches True", "rank 1"]
+
+
+def test_plugins_own_warm_up_is_never_reached(worker_class: Any, card: Card) -> None:
+    """Its method raises in the stand-in; the second call is the engine's."""
+    worker = started(worker_class)
+    assert worker.compile_or_warm_up_model() == CompilationTimes(0.0, 0.0)
+    assert card.log[2:] == ["init_device", "load_model", "initialize_from_config"]
+
+
+@pytest.mark.parametrize(("measured", "reported"), [(FILLED - 1, FILLED - 1), (FILLED + 1, FILLED)])
+def test_measured_memory_is_reported_up_to_what_sequences_fill(
+    card: Card, worker_class: Any, measured: int, reported: int
+) -> None:
+    card.free = measured
+    assert worker_class(**CONFIG).determine_available_memory() == reported
+
+
+def test_a_step_before_any_verb_goes_straight_to_the_plugin(worker_class: Any) -> None:
+    worker = started(worker_class)
+    worker.sample_tokens(None)
+    assert worker.gaudi("counters", []) == {"answer": {"met": []}}
+
+
+def test_a_step_of_serving_is_counted_and_executed(worker_class: Any) -> None:
+    worker = started(worker_class)
+    worker.gaudi("start_serving", [])
+    worker.sample_tokens(None)
+    met = worker.gaudi("counters", [])["answer"]["met"]
+    assert met == [["prompt", [1, 5, 0], [32, 64, 0, False], 1, 1]]
+
+
+def test_seed_is_set_again_when_serving_begins(worker_class: Any, card: Card) -> None:
+    """What is sampled does not depend on what was warmed."""
+    started(worker_class).gaudi("start_serving", [])
+    assert card.log[-1] == f"seed {SEED}"
+
+
+def test_verbs_run_in_the_mode_in_which_requests_run(worker_class: Any) -> None:
+    """Or torch.compile makes everything once more for the first request."""
+    worker = started(worker_class)
+    worker.gaudi("describe", [])
+    worker.model_runner.warmup_sampler = lambda: inference.append(torch.is_inference_mode_enabled())
+    inference: list[bool] = []
+    worker.gaudi("sampler", [])
+    assert inference == [True]
+
+
+def test_every_verb_answers_plain_data(worker_class: Any) -> None:
+    worker = started(worker_class)
+    asked = [("describe", []), ("memory", []), ("profile", []), ("plan", [[[1, 128, 0]], [[1, 1, 64]]])]
+    asked += [("warm", ["prompt", [1, 128, 0]]), ("capture", ["decode", [1, 1, 64]]), ("sampler", [])]
+    asked += [("defragmenter", []), ("start_serving", []), ("counters", [])]
+    for verb, arguments in asked:
+        assert list(plain(worker.gaudi(verb, arguments))) == ["answer"], verb
+
+
+def test_mode_that_is_not_the_configured_one_is_a_loss(worker_class: Any, card: Card) -> None:
+    """Configured are HPU graphs; the bridge of this card is not lazy."""
+    card.lazy = False
+    described = started(worker_class).gaudi("describe", [])["answer"]
+    assert described["execution_mode"] == "torchCompile"
+    assert described["degradations"] == [
+        "the worker runs in mode TorchCompile and not in HpuGraphs: something else set it"
+    ]
+
+
+def test_the_configured_mode_is_no_loss(worker_class: Any) -> None:
+    assert started(worker_class).gaudi("describe", [])["answer"]["degradations"] == []
+
+
+def test_an_error_of_ours_travels_as_its_reason_and_sentence(worker_class: Any) -> None:
+    worker = started(worker_class)
+    worker.model_runner.is_pooling_model = True
+    answer = plain(worker.gaudi("describe", []))
+    assert answer["reason"] == "UnsupportedModel"
+    assert answer["message"].startswith("Warm-up of pooling models")
+
+
+def test_any_other_error_travels_as_its_kind_and_words(worker_class: Any) -> None:
+    worker = started(worker_class)
+    worker.gaudi("describe", [])
+    worker.model_runner._prepare_dummy_scenario = lambda prompt, decode: 1 / 0
+    answer = plain(worker.gaudi("warm", ["decode", [1, 1, 64]]))
+    assert answer == {"reason": "Crashed", "message": "ZeroDivisionError: division by zero"}
+
+
+@pytest.mark.parametrize(
+    ("method", "step"),
+    [
+        ("init_device", "the device was opened"),
+        ("load_model", "the model was loaded"),
+        ("determine_available_memory", "memory was measured"),
+        ("initialize_from_config", "the KV cache was allocated"),
+    ],
+)
+def test_a_step_of_the_start_that_fails_leaves_its_reason(
+    worker_class: Any, failures: Path, monkeypatch: pytest.MonkeyPatch, method: str, step: str
+) -> None:
+    def fail(self: Any, *args: object) -> None:
+        raise Fault("no room")
+
+    monkeypatch.setattr(sys.modules[RECORDED["module"]].HPUWorker, method, fail)
+    worker = worker_class(**CONFIG)
+    with pytest.raises(Fault):
+        getattr(worker, method)(*([object()] if method == "initialize_from_config" else []))
+    failure = read_failure(failures)
+    assert failure is not None
+    assert (failure.step, failure.kind, failure.message) == (step, "Fault", "no room")
