@@ -1,7 +1,7 @@
 """Plans of small policies as this code made them (tests/data/optimal_plans.json): a change that moves any shows.
 
-Other tests judge whether such plans are good (test_fit.py, test_row_search.py, tests/benchmarks/brute_force.py). These
-hold that a policy keeps its graphs from one release to the next.
+Other tests judge whether such plans are good (test_optimizer.py, test_row_search.py, tests/benchmarks/brute_force.py).
+These hold that a policy keeps its graphs from one release to the next.
 """
 
 import json
