@@ -1,5 +1,7 @@
-"""Files that pods fetch and share on a volume: models (sources) and compiled recipes (recipe_cache).
+"""Files that pods fetch and share on a volume.
 
-lock      whose turn it is
-transfer  several files at the same time over a network that fails
+sources/       models
+recipe_cache/  compiled recipes
+lock           which process may write
+transfer       several files at the same time over a network that fails
 """

@@ -1,7 +1,9 @@
-"""`gaudi-runtime doctor`: what this machine and this image can do, and what to do where they cannot.
+"""`gaudi-runtime doctor`: what this machine and this image can do, and what to do if something is missing.
 
 See docs/reference/doctor.md.
 
-command.py has probes.py look, which makes facts.py and lets trials.py try in processes of their own what may die;
-judgement.py makes rows of the facts and is pure; then they are printed.
+probes     read the machine and the image into facts, with gaudi for the cards
+trials     imports that may end a process, each in a process of its own
+judgement  a row for each fact; pure
+command    the command line
 """

@@ -2,7 +2,10 @@
 
 See docs/internals/memory.md.
 
-inputs    what a deployment says; forecast: with a model and a card -> Forecast (result)
-memory    how a card is divided; graphs: how many fit by the card's measured rates, their bytes and seconds
+inputs    the fields of a deployment that the forecast reads
+memory    how a card is divided
+graphs    how many graphs fit by the measured rates of the card, and their bytes and seconds
+forecast  a deployment, a model and a card -> Forecast
+result    the values of a Forecast
 advice    the smallest change that makes a deployment fit
 """

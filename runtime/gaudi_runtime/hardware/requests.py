@@ -144,7 +144,7 @@ class Client:
 
 
 async def ask_all(client: Client, url: str, rounds: Mapping[int, Sequence[Prompt]]) -> Tally:
-    """The prompts of each round, so many at a time as its key says."""
+    """Send the prompts of each round; the key of a round is how many are sent at the same time."""
     tally = Tally()
     for width, prompts in rounds.items():
         for at in range(0, len(prompts), width):

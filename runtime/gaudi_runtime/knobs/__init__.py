@@ -1,7 +1,10 @@
 """Every knob of the engine, and what an engine is started with (docs/reference/knobs.md). Pure.
 
-table    table.csv, a row per knob: who reads it, where people say it, under which strategy, mode and device it counts
-check    what is wrong with what people set, by values (from what people write to the word that the engine reads)
-fields   what the typed fields say; render: fields and settings -> environment and arguments
-page     docs/reference/knobs.md
+table        table.csv, a row for each knob: who reads it, where users set it, and when it has an effect
+check        what is wrong with the settings of a user
+values       the word that the engine reads for the value that a user writes
+fields       the knobs that typed fields own
+attention    the knobs that decide how attention is computed; speculation: those of speculative decoding
+render       fields and settings -> environment and arguments
+page         docs/reference/knobs.md
 """

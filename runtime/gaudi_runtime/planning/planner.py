@@ -19,7 +19,7 @@ from gaudi_runtime.planning.coverage import levels_of, steps_up_to
 from gaudi_runtime.planning.ranges import LONG_MODEL_LEN, Dimensions, ignored_settings, next_multiple, plan_values
 from gaudi_runtime.planning.speculative import with_verify_steps
 
-# What the search of optimal takes is told by no number of buckets; it is about as long as so many take, or longer.
+# The optimal search takes at least as long as so many candidates, however many buckets it finds.
 OPTIMAL_CANDIDATES = 20_000
 
 

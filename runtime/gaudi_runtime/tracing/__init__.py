@@ -1,8 +1,8 @@
-"""Traces by OpenTelemetry, where the environment names a collector (docs/how-to/monitoring.md, Traces).
+"""Traces by OpenTelemetry, if the environment names a collector (docs/how-to/monitoring.md, Traces).
 
-collector   where to, by the variables that OpenTelemetry itself defines
-tracing     what the rest of the runtime says to it: nothing is imported, and nothing done, without a collector
-otlp        what sends spans, and how the process ends without waiting for a collector that does not answer
-start       the spans of a start: its stages, and under them the buckets
+collector   the address of the collector, by the variables that OpenTelemetry defines
+tracing     the interface for the rest of the runtime: without a collector nothing is imported
+otlp        sends spans, and lets the process end without waiting for a collector that does not answer
+start       the spans of a start: its stages, and the buckets of each
 requests    a span for each request of the model port
 """
