@@ -11,7 +11,6 @@ from pydantic import Field, ValidationError
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits, SourceKind
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.admission.pod_view import PodView, is_below
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.rendering.container import OWN_VARIABLES
@@ -53,10 +52,7 @@ def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits,
             yield f"spec.pod.nodeSelector {label}", f"must be {value} (limits.nodeSelector)"
     for toleration in spec.tolerations:
         if limits.tolerations is not None and toleration.key not in limits.tolerations:
-            yield (
-                f"spec.pod.tolerations {toleration.key or 'without a key'}",
-                _listed("tolerations", limits.tolerations),
-            )
+            yield f"spec.pod.tolerations {toleration.key}", _listed("tolerations", limits.tolerations)
     for annotation in view.annotations:
         if limits.annotation_prefixes is not None and not annotation.startswith(limits.annotation_prefixes):
             yield f"spec.pod.annotations {annotation}", _listed("annotationPrefixes", limits.annotation_prefixes)
@@ -85,7 +81,7 @@ def _is_named(variable: str, pattern: str) -> bool:
 def _variables_of_users(view: PodView, inputs: Mapping[str, Any]) -> Iterator[Finding]:
     """Without what the operator itself writes into the runtime's environment, unless a user gave it another value."""
     engine = _section(inputs, "engine")
-    theirs = {each.get("name") for each in engine.get("env") or () if isinstance(each, dict)}
+    theirs = {each.get("name") for each in _items(engine, "env") if isinstance(each, dict)}
     for where, name in view.variables:
         ours = where == "spec.engine.env" and (name in OWN_VARIABLES or name in knobs())
         if not ours or name in theirs:
@@ -116,7 +112,7 @@ def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: C
         yield "the configuration of the stored revision", "cannot be read"
         return
     engine = _section(revision.inputs, "engine")
-    for argument in (*(engine.get("extraArgs") or ()), *config.engine.extra_args):
+    for argument in (*_items(engine, "extraArgs"), *config.engine.extra_args):
         name = str(argument).partition("=")[0]
         if limits.extra_arguments is not None and name.startswith("--") and name not in limits.extra_arguments:
             yield f"spec.engine.extraArgs {name}", _listed("extraArguments", limits.extra_arguments)
@@ -124,8 +120,7 @@ def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: C
         trusted = settings.get("--trust-remote-code")
         if not limits.trust_remote_code and trusted is not None and str(trusted).lower() != "false":
             yield "spec.engine.settings --trust-remote-code", "is not allowed (limits.trustRemoteCode)"
-    asked = revision.inputs.get("stallTimeoutSeconds", Readiness().stall_timeout_seconds)
-    for stall in (asked, config.serving.stall_timeout_seconds):
+    for stall in (revision.inputs.get("stallTimeoutSeconds"), config.serving.stall_timeout_seconds):
         most = limits.max_stall_timeout_seconds
         if most is not None and isinstance(stall, int) and stall > most:
             yield (
@@ -140,7 +135,7 @@ def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: C
 
 def _sources(model: Mapping[str, Any]) -> Iterator[Finding]:
     """(field below spec.model, kind of source) of the model and its adapters, by the inputs of a revision."""
-    for where, holder in (("source", model), *(("adapters.source", each) for each in model.get("adapters") or ())):
+    for where, holder in (("source", model), *(("adapters.source", each) for each in _items(model, "adapters"))):
         yield from ((where, kind) for kind in _section(holder, "source"))
 
 
@@ -179,6 +174,11 @@ class _Config(Tolerant):
 def _section(holder: object, name: str) -> Mapping[str, Any]:
     found = holder.get(name) if isinstance(holder, Mapping) else None
     return found if isinstance(found, Mapping) else {}
+
+
+def _items(holder: Mapping[str, Any], name: str) -> list[Any]:
+    found = holder.get(name)
+    return found if isinstance(found, list) else []
 
 
 def _cards(revision: Revision, views: Sequence[PodView]) -> int:

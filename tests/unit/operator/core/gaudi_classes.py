@@ -2,9 +2,15 @@
 
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, KIND
+from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, KIND, GaudiInferenceClass
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
+from gaudi_operator.core.admission.pod_policy import PodPolicy
+from gaudi_operator.core.admission.spec_limits import why_not_allowed
+from gaudi_operator.core.classes import Platform
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_runtime.errors import Problem
 from tests.builders import Object
+from tests.unit.operator.core.resources import ANY_HOST_PATH, inference
 
 
 def gaudi_class(name: str = "gold", **spec: Any) -> Object:
@@ -15,3 +21,11 @@ def gaudi_class(name: str = "gold", **spec: Any) -> Object:
         "metadata": {"name": name, "uid": f"uid-of-{name}", "resourceVersion": "1"},
         "spec": {"controller": DEFAULT_CONTROLLER, "default": False, **spec},
     }
+
+
+def judged(limits: dict[str, Any], revision: Revision, **spec: Any) -> Problem | None:
+    """Return what class gold with these limits forbids: of a revision, or of the small resource with `spec`."""
+    says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
+    asked, platform = inference(**spec).spec, Platform("gold", says)
+    policy = PodPolicy("models", ANY_HOST_PATH, platform, "tiny", asked)
+    return policy.why_not(revision) or why_not_allowed(asked, platform)

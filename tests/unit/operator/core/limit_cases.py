@@ -91,7 +91,7 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({"serviceTypes": []}, {"service": LOAD_BALANCER, "networkAccess": RANGE}, "spec.service.type LoadBalancer "),
     (
-        {"serviceAnnotationPrefixes": ["team/"]},
+        {"serviceAnnotationPrefixes": ["team/", "shop/"]},
         {"service": {"annotations": {"team/a": "b", DNS: "shop.example.com"}}},
         f"spec.service.annotations {DNS} ",
     ),

@@ -7,15 +7,13 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.core.admission.class_limits import most_replicas, starts_with
-from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.spec_limits import why_not_allowed
-from gaudi_operator.core.classes import Platform
-from gaudi_operator.core.rollout.revision import Revision, desired_revision
+from gaudi_operator.core.rollout.revision import desired_revision
 from gaudi_runtime.errors import Problem
-from tests.unit.operator.core.gaudi_classes import gaudi_class
-from tests.unit.operator.core.limit_cases import BEYOND, CONTROL_PLANE, FOLDER, HUB, SAFE_TO_EVICT, WITHIN
-from tests.unit.operator.core.resources import ANY_HOST_PATH, CARD, DEFAULTS, inference
+from tests.unit.operator.core.gaudi_classes import gaudi_class, judged
+from tests.unit.operator.core.limit_cases import BEYOND, CONTROL_PLANE, FOLDER, SAFE_TO_EVICT, WITHIN
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
+VLLM = {"name": "vllm"}
 HARMLESS = desired_revision(inference(), (), DEFAULTS).inputs
 """The inputs of a forged revision."""
 
@@ -25,11 +23,10 @@ def found(limits: dict[str, Any], **spec: Any) -> Problem | None:
     return judged(limits, desired_revision(inference(**spec), (), DEFAULTS), **spec)
 
 
-def judged(limits: dict[str, Any], revision: Revision, **spec: Any) -> Problem | None:
-    says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
-    asked, platform = inference(**spec).spec, Platform("gold", says)
-    policy = PodPolicy("models", ANY_HOST_PATH, platform, "tiny", asked)
-    return policy.why_not(revision) or why_not_allowed(asked, platform)
+def named(limits: dict[str, Any]) -> str:
+    """How a sentence names the only one of these limits."""
+    ((name, value),) = limits.items()
+    return f"(limits.{name}: {', '.join(value) or 'none'})" if isinstance(value, list) else f"limits.{name}"
 
 
 def test_sentence_names_field_limit_and_class() -> None:
@@ -40,9 +37,77 @@ def test_sentence_names_field_limit_and_class() -> None:
     )
 
 
+def variable(name: str) -> dict[str, Any]:
+    return {"env": [{"name": name, "value": "1"}]}
+
+
+def argued(*arguments: str) -> dict[str, Any]:
+    return {"engine": {"name": "vllm", "extraArgs": [*arguments]}}
+
+
+def tolerated(key: str) -> dict[str, Any]:
+    return {"pod": {"tolerations": [{"key": key, "operator": "Exists"}]}}
+
+
+def sidecar(**fields: Any) -> dict[str, Any]:
+    return {"pod": {"sidecars": [{"name": "log", "image": "log:1", **fields}]}}
+
+
+NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"hostPaths": ["/models/ab"]}, {"model": FOLDER}, "spec.model.source.hostPath /models/a "),
+    ({"hostPaths": []}, {"model": FOLDER}, "spec.model.source.hostPath /models/a "),
+    ({"serviceAccounts": []}, {"pod": {"serviceAccountName": "tiny-2"}}, "spec.pod.serviceAccountName tiny-2 "),
+    ({"serviceAccounts": []}, {"pod": {"serviceAccountName": "tinx"}}, "spec.pod.serviceAccountName tinx "),
+    ({"tolerations": ["gaudi"]}, tolerated("gaudi-2"), "spec.pod.tolerations gaudi-2 "),
+    ({"tolerations": ["gaudi-2"]}, tolerated("gaudi"), "spec.pod.tolerations gaudi "),
+    (
+        {"annotationPrefixes": ["team/", "shop/"]},
+        {"pod": {"annotations": {"my-team/a": "b"}}},
+        "spec.pod.annotations my-team/a ",
+    ),
+    ({"environmentVariables": ["ABD"]}, {"engine": variable("ABC")}, "spec.engine.env ABC "),
+    ({"environmentVariables": ["B*"]}, {"engine": variable("AB")}, "spec.engine.env AB "),
+    ({"environmentVariables": []}, sidecar(**variable("HOME")), "spec.pod.sidecars log: env HOME "),
+    ({"extraArguments": ["--of-a"]}, argued("--of-a-plugin"), "spec.engine.extraArgs --of-a-plugin "),
+    ({"apiKeyRequired": True}, sidecar(**variable("VLLM_API_KEY")), "spec.engine.apiKeySecretRef is needed "),
+    (
+        {"maxCards": 8},
+        {
+            "replicas": 1,
+            "engine": VLLM,
+            "accelerator": CARD,
+            "parallelism": {"tensor": 4},
+            "autoscaling": {"minReplicas": 1, "maxReplicas": 4, "targetRunningRequests": 8},
+        },
+        "spec.autoscaling.maxReplicas 4 asks for 16 cards, above 8 ",
+    ),
+    *(
+        (
+            {"trustRemoteCode": False},
+            {"engine": {**VLLM, "settings": {"--trust-remote-code": value}}},
+            "spec.engine.settings --trust-remote-code is not allowed ",
+        )
+        for value in ("True", "1", "f")
+    ),
+]
+"""What is nearly within a limit, in the form of BEYOND."""
+
+JUST_WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"images": ["registry.test/runtime:1"]}, {"engine": {"image": "registry.test/runtime:1"}}),
+    ({"hostPaths": ["/models/a"]}, {"model": FOLDER}),
+    ({"annotationPrefixes": ["shop/", "team/"]}, {"pod": {"annotations": {"team/a": "b"}}}),
+    ({"extraArguments": ["--of-a-plugin"]}, argued("--of-a-plugin", "-1")),
+    ({"extraArguments": ["--of-a-plugin"]}, argued("--of-a-plugin", "a--b")),
+    ({"trustRemoteCode": False}, {"engine": {**VLLM, "settings": {"--trust-remote-code": "False"}}}),
+    ({"modelSources": ["HostPath"]}, {"model": FOLDER, "recipeCache": {"enabled": True}}),
+    ({"maxCards": 8}, {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}),
+]
+"""What is just within a limit, in the form of WITHIN."""
+
+
 @pytest.mark.parametrize(
     ("limits", "spec", "field"),
-    BEYOND,
+    [*BEYOND, *NEARLY_WITHIN],
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_what_is_beyond_a_limit_is_refused(limits: dict[str, Any], spec: dict[str, Any], field: str) -> None:
@@ -50,15 +115,39 @@ def test_what_is_beyond_a_limit_is_refused(limits: dict[str, Any], spec: dict[st
     assert problem is not None
     assert problem.reason == "ForbiddenByClass"
     assert problem.message.startswith(field)
+    assert named(limits) in problem.message
 
 
 @pytest.mark.parametrize(
     ("limits", "spec"),
-    WITHIN,
+    [*WITHIN, *JUST_WITHIN],
     ids=lambda each: ",".join(each),
 )
 def test_what_is_within_the_limits_is_allowed(limits: dict[str, Any], spec: dict[str, Any]) -> None:
     assert found(limits, **spec) is None
+
+
+SOURCES: dict[str, dict[str, Any]] = {
+    "HuggingFace": {"huggingFace": {"repo": "a/b"}},
+    "PersistentVolumeClaim": {"persistentVolumeClaim": {"claimName": "models", "path": "tiny"}},
+    "HostPath": {"hostPath": {"path": "/models/a"}},
+    "OciImage": {"ociImage": {"reference": "registry.test/model:1"}},
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_each_source_of_models_is_limited_by_its_name(kind: str) -> None:
+    model = {"source": {"persistentVolumeClaim": None, **SOURCES[kind]}}
+    assert found({"modelSources": [kind]}, model=model) is None
+    problem = found({"modelSources": [each for each in SOURCES if each != kind]}, model=model)
+    assert problem is not None
+    assert problem.message.startswith(f"spec.model.source.{next(iter(SOURCES[kind]))} is not among ")
+
+
+def test_sentence_names_the_required_node_label() -> None:
+    problem = found({"nodeSelector": {"pool": "a"}}, pod={"nodeSelector": {"pool": "b"}})
+    assert problem is not None
+    assert problem.message.startswith("spec.pod.nodeSelector pool must be a (limits.nodeSelector), as class gold says")
 
 
 def test_cards_of_all_pipeline_stages_are_counted() -> None:
@@ -117,91 +206,6 @@ def test_other_tolerations_allow_no_control_plane() -> None:
     assert problem.message.startswith(f"spec.pod.nodeSelector {CONTROL_PLANE} ")
 
 
-VLLM = {"name": "vllm"}
-
-
-@pytest.mark.parametrize(
-    ("limits", "spec", "field"),
-    [
-        (
-            {"maxCards": 15},
-            {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}},
-            "spec.replicas 2 asks for 16 cards, above 15 ",
-        ),
-        (
-            {"maxCards": 15},
-            {"engine": {"name": "sim"}, "accelerator": CARD, "parallelism": {"tensor": 8, "nodes": 2}},
-            "spec.replicas 2 asks for 16 cards, above 15 ",
-        ),
-        (
-            {"maxCards": 15},
-            {"engine": VLLM, "accelerator": {**CARD, "resourceClaimTemplateName": "eight"}},
-            "spec.accelerator.resourceClaimTemplateName eight ",
-        ),
-        (
-            {"trustRemoteCode": False},
-            {"engine": {**VLLM, "settings": {"--trust-remote-code": "true"}}},
-            "spec.engine.settings --trust-remote-code ",
-        ),
-        (
-            {"extraArguments": []},
-            {"engine": {**VLLM, "extraArgs": ["--of-a-plugin"]}},
-            "spec.engine.extraArgs --of-a-plugin ",
-        ),
-        (
-            {"maxStallTimeoutSeconds": 3600},
-            {"readiness": {"stallTimeoutSeconds": 7200}},
-            "spec.readiness.stallTimeoutSeconds 7200 ",
-        ),
-        ({"modelSources": ["PersistentVolumeClaim"]}, {"model": HUB}, "spec.model.source.huggingFace "),
-        ({"modelSources": ["PersistentVolumeClaim"]}, {"model": FOLDER}, "spec.model.source.hostPath "),
-        (
-            {"modelSources": ["PersistentVolumeClaim"]},
-            {"engine": VLLM, "model": {"adapters": [{"name": "sql", "source": {"huggingFace": {"repo": "a/b"}}}]}},
-            "spec.model.adapters.source.huggingFace ",
-        ),
-    ],
-    ids=lambda each: each if isinstance(each, str) else "",
-)
-def test_forged_inputs_hide_nothing(limits: dict[str, Any], spec: dict[str, Any], field: str) -> None:
-    forged = replace(desired_revision(inference(**spec), (), DEFAULTS), inputs=HARMLESS)
-    problem = judged(limits, forged, replicas=2)
-    assert problem is not None
-    assert problem.message.startswith(field)
-
-
-@pytest.mark.parametrize(
-    ("limits", "forged_inputs", "field"),
-    [
-        (
-            {"trustRemoteCode": False},
-            {"engine": {"settings": {"--trust-remote-code": "true"}}},
-            "spec.engine.settings --trust-remote-code ",
-        ),
-        (
-            {"maxStallTimeoutSeconds": 3600},
-            {"stallTimeoutSeconds": 7200},
-            "spec.readiness.stallTimeoutSeconds 7200 ",
-        ),
-    ],
-    ids=lambda each: each if isinstance(each, str) else "",
-)
-def test_inputs_of_a_revision_are_limited_too(
-    limits: dict[str, Any], forged_inputs: dict[str, Any], field: str
-) -> None:
-    revision = desired_revision(inference(), (), DEFAULTS)
-    problem = judged(limits, replace(revision, inputs={**revision.inputs, **forged_inputs}))
-    assert problem is not None
-    assert problem.message.startswith(field)
-
-
-def test_unreadable_configuration_is_refused_where_a_class_limits() -> None:
-    forged = replace(desired_revision(inference(), (), DEFAULTS), config='{"engine": {"settings": 7}}')
-    problem = judged({}, forged)
-    assert problem is not None
-    assert problem.message.startswith("the configuration of the stored revision cannot be read, ")
-
-
 @pytest.mark.parametrize(
     ("spec", "most"),
     [
@@ -216,6 +220,22 @@ def test_most_replicas_follow_the_cards_of_pods(spec: dict[str, Any], most: int)
     assert most_replicas(forged, limits) == most
 
 
-def test_simulation_that_inputs_hide_is_found() -> None:
-    forged = replace(desired_revision(inference(engine={"name": "sim"}), (), DEFAULTS), inputs=HARMLESS)
-    assert forged.simulated
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [({}, None), ({"maxCards": 20}, 2), ({"maxReplicas": 9}, 9), ({"maxReplicas": 1, "maxCards": 20}, 1)],
+)
+def test_lowest_of_the_limits_bounds_the_replicas(limits: dict[str, Any], most: int | None) -> None:
+    spec = {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}
+    says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
+    assert most_replicas(desired_revision(inference(**spec), (), DEFAULTS), says.limits) == most
+
+
+def test_replicas_without_cards_are_not_limited_by_cards() -> None:
+    says = GaudiInferenceClass.model_validate(gaudi_class(limits={"maxCards": 0})).spec
+    assert most_replicas(desired_revision(inference(), (), DEFAULTS), says.limits) is None
+
+
+def test_template_of_another_form_has_no_replicas() -> None:
+    says = GaudiInferenceClass.model_validate(gaudi_class(limits={"maxCards": 8})).spec
+    forged = replace(desired_revision(inference(), (), DEFAULTS), template={"spec": {"containers": "all"}})
+    assert most_replicas(forged, says.limits) == 0
