@@ -97,7 +97,7 @@ PROJECTED_FIELDS = frozenset({"configMap", "downwardAPI", "secret"})
 def field_of_others(template: Object) -> str | None:
     """Return the first field of a pod template that the operator never writes in this way; None for a rendered one.
 
-    Containers and volumes must be lists of objects, as in a PodView.
+    Containers and volumes must be lists of objects, and supplemental groups a list, as in a PodView.
     """
     return next(_fields_of_others(template.get("spec") or {}), None)
 
@@ -154,7 +154,7 @@ def is_device(resource: str) -> bool:
 
 def devices(amount: object) -> int | None:
     """The number of devices that an amount of a container says; None if it is no such number."""
-    number = whole_number(str(amount)) if isinstance(amount, int | str) else None
+    number = whole_number(str(amount))
     return None if number is None or number < 0 else number
 
 
@@ -171,7 +171,6 @@ def _is_unprivileged(security: Object) -> bool:
         security.keys() <= POD_SECURITY_FIELDS
         and security.get("runAsNonRoot") is True
         and security.get("seccompProfile") == {"type": "RuntimeDefault"}
-        and isinstance(groups, list)
         and all(isinstance(each, int) and each > 0 for each in (*ids, *groups))
     )
 

@@ -83,7 +83,6 @@ def forecast_question(
         inputs,
         limits=inputs.limits.model_copy(update={"block_size": block_size}) if block_size else inputs.limits,
         kv_blocks=measured_blocks,
-        tokens_follow_length=spec.engine.max_num_batched_tokens is None,
     )
     # The policy stands for itself, where its texts are found.
     rest = replace(inputs, policy=BucketPolicy())

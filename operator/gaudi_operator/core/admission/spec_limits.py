@@ -21,15 +21,11 @@ from gaudi_runtime.errors import Problem
 
 @dataclass(frozen=True)
 class Excess:
-    """A field of the spec that is beyond the limits, with the reason and the kind of the child that it would change.
-
-    `permission` is whether a class must allow it, so that no resource without a class may have it.
-    """
+    """A field of the spec that is beyond the limits, with the reason and the kind of the child that it would change."""
 
     where: str
     why: str
     kind: str | None = None
-    permission: bool = False
 
 
 def beyond_spec_limits(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[Excess]:
@@ -96,7 +92,7 @@ def _clients(access: NetworkAccess, limits: ClassLimits) -> Iterator[Excess]:
     }
     for field, opens in asked.items():
         if opens:
-            yield Excess(f"spec.networkAccess.{field}", _OPEN, "NetworkPolicy", permission=True)
+            yield Excess(f"spec.networkAccess.{field}", _OPEN, "NetworkPolicy")
 
 
 def _is_everyone(client: Client) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_operator.core.admission.pod_fields import devices
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.revision import Revision, desired_revision, stored_revisions
@@ -18,10 +19,12 @@ from tests.unit.operator.core.stories import condition, pod_names, revisions, se
 from tests.unit.operator.core.test_inputs import RECORDED, RELEASES
 
 POLICY = PodPolicy("models", ANY_HOST_PATH)
+NICE = {"drop": ["ALL"], "add": ["SYS_NICE"]}
 Change = Callable[[Object], object]
 SIDE = {"name": "log", "image": "log:1"}
 FOLDER = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models"}}}
 PROBE = {"httpGet": {"path": "/", "port": 80, "host": "169.254.169.254"}}
+SECURITY = "spec.securityContext"
 
 
 def runtime(spec: Object) -> Object:
@@ -97,6 +100,70 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "spec.containers.resources.limits",
     ),
     "name that is no word": (lambda spec: spec.update({"\ud800": 1}), "spec.?"),
+    "longest word that is shown": (lambda spec: spec.update({"a" * 64: 1}), f"spec.{'a' * 64}"),
+    "word that is too long": (lambda spec: spec.update({"a" * 65: 1}), "spec.?"),
+    "volumes of the node": (
+        lambda spec: spec["volumes"].append({"name": "x", "ephemeral": {}}),
+        "spec.volumes.ephemeral",
+    ),
+    "mounts that reach the node": (
+        lambda spec: runtime(spec)["volumeMounts"][0].update(mountPropagation="Bidirectional"),
+        "spec.containers.volumeMounts.mountPropagation",
+    ),
+    "folder that a sidecar writes to": (
+        lambda spec: spec["initContainers"][0].update(volumeMounts=[{"name": "model", "mountPath": "/m"}]),
+        "spec.initContainers.volumeMounts.readOnly",
+    ),
+    "requested cards without a number": (
+        lambda spec: runtime(spec)["resources"].update(requests={"habana.ai/gaudi": "8k"}),
+        "spec.containers.resources.requests",
+    ),
+    "probe by another protocol": (
+        lambda spec: runtime(spec)["livenessProbe"].update(tcpSocket={}),
+        "spec.containers.livenessProbe.tcpSocket",
+    ),
+    "command as a probe": (
+        lambda spec: runtime(spec)["readinessProbe"].update(exec={}),
+        "spec.containers.readinessProbe.exec",
+    ),
+    "hook at the start": (
+        lambda spec: runtime(spec).update(lifecycle={"postStart": {"exec": {}}}),
+        "spec.containers.lifecycle.postStart",
+    ),
+    "group root": (lambda spec: spec["securityContext"].update(runAsGroup=0), SECURITY),
+    "files of group root": (lambda spec: spec["securityContext"].update(fsGroup=0), SECURITY),
+    "group root among others": (lambda spec: spec["securityContext"].update(supplementalGroups=[6, 0]), SECURITY),
+    "user that is no number": (lambda spec: spec["securityContext"].update(runAsUser="root"), SECURITY),
+    "seccomp by name": (
+        lambda spec: spec["securityContext"]["seccompProfile"].update(localhostProfile="mine"),
+        SECURITY,
+    ),
+    "rights of the image": (
+        lambda spec: runtime(spec).pop("securityContext"),
+        "spec.containers.securityContext",
+    ),
+    "processes of another user": (
+        lambda spec: runtime(spec)["securityContext"].update(runAsUser=0),
+        "spec.containers.securityContext",
+    ),
+    "capabilities that stay": (
+        lambda spec: runtime(spec)["securityContext"]["capabilities"].update(drop=["NET_RAW"]),
+        "spec.containers.securityContext",
+    ),
+    "capabilities that are no list": (
+        lambda spec: runtime(spec)["securityContext"]["capabilities"].update(add={}),
+        "spec.containers.securityContext",
+    ),
+    "capability that begins like ours": (
+        lambda spec: runtime(spec)["securityContext"]["capabilities"].update(add=["SYS_NICER"]),
+        "spec.containers.securityContext",
+    ),
+    "SYS_NICE of a container named nearly as ours": (
+        lambda spec: spec["initContainers"][0].update(
+            name="runtime-2", securityContext=runtime(spec)["securityContext"] | {"capabilities": NICE}
+        ),
+        "spec.initContainers.securityContext",
+    ),
 }
 
 
@@ -113,6 +180,47 @@ def test_template_that_is_never_rendered_is_refused(case: str) -> None:
         f"its pod template has {field} as this operator does not write it. Delete its ControllerRevision, so that it"
         " is rendered again."
     )
+
+
+ALLOWED: dict[str, Change] = {
+    "writable volume named nearly as a folder": lambda spec: [
+        spec["volumes"].append({"name": "model-scratch", "emptyDir": {}}),
+        runtime(spec)["volumeMounts"].append({"name": "model-scratch", "mountPath": "/scratch"}),
+    ],
+    "no cards": lambda spec: runtime(spec)["resources"].update(limits={"habana.ai/gaudi": "0"}),
+    "amount of no device": lambda spec: runtime(spec)["resources"].update(requests={"cpu": "1500m"}),
+    "lowest user": lambda spec: spec["securityContext"].update(runAsUser=1),
+    "every field of a security context": lambda spec: spec["securityContext"].update(
+        fsGroup=65532,
+        fsGroupChangePolicy="OnRootMismatch",
+        runAsGroup=65532,
+        runAsUser=65532,
+        supplementalGroups=[65532],
+    ),
+    "SYS_NICE of the runtime": lambda spec: runtime(spec)["securityContext"].update(capabilities=NICE),
+}
+
+
+@pytest.mark.parametrize("case", ALLOWED)
+def test_template_that_may_be_rendered_is_allowed(case: str) -> None:
+    rendered = template(model=FOLDER, pod={"sidecars": [SIDE]})
+    ALLOWED[case](rendered["spec"])
+    assert POLICY.why_not(stored(rendered)) is None
+
+
+def test_template_without_a_spec_is_refused() -> None:
+    assert refusal(stored({})) == "PodTemplateNotAllowed"
+
+
+@pytest.mark.parametrize(
+    ("amount", "number"),
+    [
+        *((8, 8), ("8", 8), (0, 0), ("0", 0), (-1, None), ("-1", None)),
+        *((each, None) for each in ("8k", "8.0", 8.0, None, True, ["8"])),
+    ],
+)
+def test_amount_of_devices_is_a_whole_number(amount: object, number: int | None) -> None:
+    assert devices(amount) == number
 
 
 BY_OTHER_RULES = {None, "NeedsClass"}

@@ -1,0 +1,137 @@
+"""Limits of a class on Service, clients, PVC and surge (core/admission/spec_limits.py)."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.inference_class import ClassLimits, GaudiInferenceClassSpec
+from gaudi_operator.core.admission.spec_limits import Excess, beyond_spec_limits, why_not_allowed, within_limits
+from gaudi_operator.core.classes import NO_CLASS, Platform
+from gaudi_runtime.errors import Problem
+from tests.builders import Object
+from tests.unit.operator.core.resources import inference
+
+RANGE: Object = {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
+SPEC: Object = {
+    "service": {"type": "LoadBalancer", "annotations": {"team/a": "b", "dns/name": "shop"}},
+    "networkAccess": RANGE,
+    "recipeCache": {"enabled": True, "size": "20Gi"},
+}
+PREFIXES = "is not among what is allowed (limits.serviceAnnotationPrefixes: {})"
+OPENS = "lets every namespace reach the model port (limits.allowAllClients)"
+
+
+def read(limits: Object) -> ClassLimits:
+    return ClassLimits.model_validate(limits)
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec", "found"),
+    [
+        ({}, {}, []),
+        (
+            {"serviceTypes": ["ClusterIP", "NodePort"]},
+            {},
+            [
+                Excess(
+                    "spec.service.type LoadBalancer",
+                    "is not among what is allowed (limits.serviceTypes: ClusterIP, NodePort)",
+                    "Service",
+                )
+            ],
+        ),
+        (
+            {"serviceAnnotationPrefixes": ["team/", "shop/"]},
+            {"service": {"annotations": {"team/a": "b", "my-team/a": "b"}}},
+            [Excess("spec.service.annotations my-team/a", PREFIXES.format("team/, shop/"), "Service")],
+        ),
+        (
+            {"serviceAnnotationPrefixes": []},
+            {"service": {"annotations": {"a": "b"}}},
+            [Excess("spec.service.annotations a", PREFIXES.format("none"), "Service")],
+        ),
+        (
+            {"maxRecipeCacheSize": "19Gi"},
+            {},
+            [
+                Excess(
+                    "spec.recipeCache.size 20Gi",
+                    "is above 19Gi (limits.maxRecipeCacheSize)",
+                    "PersistentVolumeClaim",
+                )
+            ],
+        ),
+        (
+            {},
+            {"networkAccess": {"allowAllClients": True}},
+            [Excess("spec.networkAccess.allowAllClients true", OPENS, "NetworkPolicy")],
+        ),
+        (
+            {},
+            {"networkAccess": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/7"}}]}},
+            [Excess("spec.networkAccess.clients", OPENS, "NetworkPolicy")],
+        ),
+        (
+            {"maxSurge": 2},
+            {"rollout": {"maxSurge": 3}},
+            [Excess("spec.rollout.maxSurge 3", "is above 2 (limits.maxSurge)", None)],
+        ),
+    ],
+    ids=["nothing", "types", "annotations", "no annotation", "PVC", "clients", "addresses", "surge"],
+)
+def test_each_field_beyond_a_limit_names_its_child(limits: Object, spec: Object, found: list[Excess]) -> None:
+    asked = inference(**{**SPEC, **spec}).spec
+    assert list(beyond_spec_limits(asked, read(limits))) == found
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec", "kind", "changed"),
+    [
+        ({"serviceTypes": []}, {}, "Service", {"service": {"type": "ClusterIP"}}),
+        (
+            {"serviceAnnotationPrefixes": ["team/"]},
+            {},
+            "Service",
+            {"service": {"type": "ClusterIP", "annotations": {"team/a": "b"}}},
+        ),
+        (
+            {"maxRecipeCacheSize": "19Gi"},
+            {},
+            "PersistentVolumeClaim",
+            {"recipeCache": {"enabled": True, "size": "19Gi"}},
+        ),
+        ({}, {"networkAccess": {"enabled": False}}, "NetworkPolicy", {"networkAccess": {}}),
+    ],
+    ids=["types", "annotations", "PVC", "clients"],
+)
+def test_only_the_child_beyond_a_limit_is_changed(limits: Object, spec: Object, kind: str, changed: Object) -> None:
+    asked = {**SPEC, **spec}
+    found, kinds = within_limits(inference(**asked), read(limits))
+    assert kinds == {kind}
+    service = {**asked["service"], **changed.pop("service", {})}
+    assert found.spec == inference(**{**asked, "service": service, **changed}).spec
+
+
+def test_spec_within_all_limits_stays_as_it_is() -> None:
+    asked = inference(**SPEC)
+    assert within_limits(asked, read({"maxSurge": 1, "serviceTypes": ["LoadBalancer"]})) == (asked, frozenset())
+
+
+def refused(platform: Platform, **spec: Any) -> Problem | None:
+    return why_not_allowed(inference(**spec).spec, platform)
+
+
+def test_sentence_names_the_class_that_forbids_a_field() -> None:
+    gold = Platform("gold", GaudiInferenceClassSpec(limits=read({"serviceTypes": []})))
+    assert refused(gold, **SPEC) == Problem(
+        "ForbiddenByClass",
+        "spec.service.type LoadBalancer is not among what is allowed (limits.serviceTypes: none), as class gold says: "
+        "change it, or use another class.",
+    )
+
+
+def test_without_a_class_only_permissions_are_missing() -> None:
+    assert refused(NO_CLASS, **SPEC) is None
+    assert refused(NO_CLASS, networkAccess={"enabled": False}) == Problem(
+        "NeedsClass", f"spec.networkAccess.enabled false {OPENS}: leave it out, or use a class that allows it."
+    )
