@@ -21,6 +21,10 @@ def source(**kinds: Any) -> dict[str, Any]:
     return {"source": {"persistentVolumeClaim": None, **kinds}}
 
 
+def named(config_map: str, key: str) -> dict[str, Any]:
+    return {"configMapKeyRef": {"name": config_map, "key": key}}
+
+
 def hub_adapter(name: str, secret: str) -> dict[str, Any]:
     hub = {"repo": f"a/{name}", "tokenSecretRef": {"name": secret, "key": "token"}}
     return {"name": name, "source": {"huggingFace": hub}}
@@ -30,12 +34,6 @@ ABOVE = {
     "requests": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": 1},
     "limits": {"memory": "1024Mi", "ephemeral-storage": "500m"},
 }
-NGRAM = '{"method": "ngram", "num_speculative_tokens": 2}'
-
-
-def drafting(config: str, **engine: Any) -> dict[str, Any]:
-    return {"name": "vllm", "settings": {"--speculative-config": config}, **engine}
-
 
 NOT_BUILT = "is not built in this release"
 NOT_SIMULATED = "is not built for the sim engine: leave it out, or use engine vllm."
@@ -49,6 +47,18 @@ def no_room(memory: str, least: str) -> str:
 
 
 SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "buckets_that_no_config_map_holds": (
+        {"bucketing": {"strategy": "File", "fileFrom": named("buckets", "list")}},
+        "ConfigMapKeyMissing",
+        "spec.bucketing.fileFrom: this namespace has no ConfigMap buckets with a key list of 65536 characters at most: "
+        "create it, or write the text into spec.bucketing.file.",
+    ),
+    "traffic_that_no_config_map_holds": (
+        {"bucketing": {"strategy": "Optimal", "optimal": {"trafficFrom": named("traffic", "week")}}},
+        "ConfigMapKeyMissing",
+        "spec.bucketing.optimal.trafficFrom: this namespace has no ConfigMap traffic with a key week of 65536 "
+        "characters at most: create it, or write the text into spec.bucketing.optimal.traffic.",
+    ),
     "exabytes": (
         {"accelerator": {"deviceMemory": "1025Pi"}},
         "PlanImpossible",
@@ -85,43 +95,6 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         {"engine": {"name": "sim"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
         "NotBuilt",
         f"spec.model.adapters {NOT_SIMULATED}",
-    ),
-    "drafts_of_a_model": (
-        {"accelerator": CARD, "engine": drafting('{"method": "eagle", "num_speculative_tokens": 2}')},
-        "NotBuilt",
-        f"spec.engine.settings --speculative-config: method eagle {NOT_BUILT}, for vllm-gaudi 0.26 compiles nothing of "
-        "a draft model and checks none of its shapes, so it could be neither captured nor counted; use method ngram.",
-    ),
-    "drafts_of_a_method_that_no_plugin_knows": (
-        {"accelerator": CARD, "engine": drafting('{"method": "medusa", "num_speculative_tokens": 2}')},
-        "NotBuilt",
-        f"spec.engine.settings --speculative-config: method medusa {NOT_BUILT}, for vllm-gaudi 0.26 does not draft by "
-        "it; use method ngram.",
-    ),
-    "drafts_without_a_card": (
-        {"engine": drafting('{"method": "ngram", "num_speculative_tokens": 2}')},
-        "NotBuilt",
-        f"spec.engine.settings --speculative-config with generation none {NOT_BUILT}: leave it out.",
-    ),
-    "drafts_without_number": (
-        {"accelerator": CARD, "engine": drafting('{"method": "ngram"}')},
-        "SettingsWrong",
-        "spec.engine.settings --speculative-config: num_speculative_tokens must be a whole number from 1 to 64.",
-    ),
-    "drafts_with_contiguous_attention": (
-        {"accelerator": CARD, "engine": drafting('{"model": "ngram", "num_speculative_tokens": 2}')},
-        "SettingsWrong",
-        "spec.engine.settings --speculative-config: vLLM's plugin then answers wrongly; set "
-        "spec.engine.contiguousPagedAttention to false.",
-    ),
-    "drafts_with_split_prompts": (
-        {
-            "accelerator": CARD,
-            "engine": drafting(NGRAM, contiguousPagedAttention=False),
-        },
-        "SettingsWrong",
-        "spec.engine.settings --speculative-config: spec.engine.maxNumBatchedTokens is 256 and must be at least 268, a "
-        "prompt of maxModelLen and 3 tokens of maxNumSeqs sequences.",
     ),
     "embeddings_on_a_card": (
         {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--convert": "embed"}}},
@@ -268,10 +241,14 @@ def test_other_engines_need_no_leave_to_simulate() -> None:
     assert refused(replace(DEFAULTS, allow_simulation=False), engine={"name": "torch"}) is None
 
 
-def test_cards_without_an_image_are_refused() -> None:
-    assert refused(replace(DEFAULTS, hpu_image=""), accelerator=CARD) == Problem(
+@pytest.mark.parametrize(
+    ("missing", "spec", "kind"),
+    [("hpu_image", {"accelerator": CARD}, "cards"), ("runtime_image", {}, "the CPU")],
+)
+def test_pods_without_an_image_are_refused(missing: str, spec: dict[str, Any], kind: str) -> None:
+    assert refused(replace(DEFAULTS, **{missing: ""}), **spec) == Problem(
         "NoRuntimeImage",
-        "spec.engine.image is left out and this installation has no default image for cards: name an image.",
+        f"spec.engine.image is left out and this installation has no default image for {kind}: name an image.",
     )
 
 
@@ -286,7 +263,10 @@ def test_own_image_needs_no_default() -> None:
         {"engine": {"name": "sim"}},
         {"engine": {"name": "vllm"}},
         {"engine": {"name": "vllm", "executionMode": "Eager"}},
-        {"accelerator": CARD, "engine": drafting(NGRAM, contiguousPagedAttention=False, maxNumBatchedTokens=268)},
+        {"engine": {"name": "vllm"}, "parallelism": {"data": 2}},
+        {"engine": {"name": "vllm"}, "parallelism": {"tensor": 2, "nodes": 2}},
+        {"engine": {"name": "sim"}, "parallelism": {"data": 2, "nodes": 2}},
+        {"engine": {"name": "torch"}, "accelerator": {"deviceMemory": "1Ei"}},
         {"engine": {"name": "vllm"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
         {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--runner": "generate", "--convert": "none"}}},
         {"pod": {"resources": {"memory": "2Gi", "sharedMemory": "1Gi"}}},

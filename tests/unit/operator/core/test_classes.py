@@ -7,6 +7,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 from gaudi_operator.core.classes import Platform, asks_for_labels, filled, platform_of, selects
 from gaudi_operator.core.observed import Observed
+from gaudi_runtime.errors import Problem
 from tests.builders import Object
 from tests.unit.operator.core.gaudi_classes import gaudi_class
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
@@ -43,17 +44,22 @@ def test_name_of_a_class_is_compared_whole(asked: str, there: str) -> None:
 
 
 def test_class_that_is_not_there_is_told() -> None:
-    found = platform(className="gold").problem
-    assert found is not None
-    assert (found.reason, found.message) == (
-        "ClassMissing",
-        "spec.className is gold, and there is no GaudiInferenceClass of that name: create it, or name another "
-        "(kubectl get gic).",
+    assert platform(className="gold") == Platform(
+        "gold",
+        problem=Problem(
+            "ClassMissing",
+            "spec.className is gold, and there is no GaudiInferenceClass of that name: create it, or name another "
+            "(kubectl get gic).",
+        ),
     )
 
 
 def test_two_default_classes_are_told() -> None:
-    assert reason(DEFAULT, gaudi_class("other", default=True)) == "ClassAmbiguous"
+    assert platform(DEFAULT, gaudi_class("other", default=True)).problem == Problem(
+        "ClassAmbiguous",
+        "spec.className is left out, and several classes are the default (other, usual): name one, or leave one the "
+        "default.",
+    )
 
 
 def test_two_default_classes_do_not_matter_to_a_named_one() -> None:
@@ -75,7 +81,12 @@ def test_class_of_the_namespace_may_be_named() -> None:
 
 
 def test_default_class_of_other_namespaces_is_no_way_around() -> None:
-    assert reason(gaudi_class("chat", default=True, namespaces=FOR_CHAT["spec"]["namespaces"])) == "ForbiddenByClass"
+    default = gaudi_class("chat", default=True, namespaces=FOR_CHAT["spec"]["namespaces"])
+    assert platform(default).problem == Problem(
+        "ForbiddenByClass",
+        "spec.className is left out, and the default class chat is not for namespace models: its spec.namespaces does "
+        "not select it. Name a class that does.",
+    )
 
 
 def test_class_of_another_controller_is_served_elsewhere() -> None:
@@ -86,9 +97,11 @@ def test_class_of_a_newer_release_is_not_guessed_at() -> None:
     platform_found = platform(gaudi_class(limits={"maxReplicas": "few"}), className="gold")
     found = platform_found.problem
     assert platform_found.name == "gold"
-    assert found is not None
-    assert found.reason == "ClassUnreadable"
-    assert found.message.startswith("Class gold has fields or values that this operator does not know")
+    assert found == Problem(
+        "ClassUnreadable",
+        "Class gold has fields or values that this operator does not know, so what it allows is unknown: install the "
+        "same release of operator and CustomResourceDefinitions.",
+    )
 
 
 def test_class_that_is_refused_is_still_named_with_its_limits() -> None:
@@ -116,6 +129,27 @@ def test_labels_of_namespaces_are_read_if_a_class_selects(classes: tuple[Object,
 def test_namespaces_are_selected_as_kubernetes_does(operator: str, values: list[str], holds: bool) -> None:
     said = {"matchExpressions": [{"key": "team", "operator": operator, "values": values}]}
     assert selects(LabelSelector.model_validate(said), {"team": "chat"}) is holds
+
+
+@pytest.mark.parametrize(
+    ("labels", "selected"),
+    [
+        ({"team": "chat", "tier": "a"}, True),
+        ({"team": "chat"}, False),
+        ({"team": "chat", "tier": "ab"}, False),
+        ({"team": "chats", "tier": "a"}, False),
+        ({"team": "chax", "tier": "a"}, False),
+    ],
+    ids=str,
+)
+def test_labels_must_all_be_the_same(labels: dict[str, str], selected: bool) -> None:
+    assert selects(LabelSelector.model_validate({"matchLabels": {"team": "chat", "tier": "a"}}), labels) is selected
+
+
+@pytest.mark.parametrize(("operator", "holds"), [("Exists", False), ("DoesNotExist", True)])
+def test_label_that_begins_alike_is_another_label(operator: str, holds: bool) -> None:
+    said = {"matchExpressions": [{"key": "team", "operator": operator, "values": []}]}
+    assert selects(LabelSelector.model_validate(said), {"team-of": "chat"}) is holds
 
 
 DEFAULTS_OF_A_CLASS: dict[str, Any] = {
@@ -173,6 +207,11 @@ def test_what_is_left_out_is_filled_in() -> None:
 )
 def test_what_the_spec_says_or_has_no_use_for_stays(spec: dict[str, Any], path: str) -> None:
     assert path not in given(**spec)
+
+
+def test_filled_values_are_plain_json() -> None:
+    (toleration,) = given()["pod.tolerations"]
+    assert {type(each) for each in toleration.values()} == {str}
 
 
 def test_user_of_the_cluster_is_filled_in() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.estimate import MOST_TIME_SCALE, Estimate, GraphBounds
+from gaudi_operator.core.admission.estimate import MOST_TIME_SCALE, Estimate, GraphBounds, why_unknown
 from gaudi_operator.core.admission.review import doubt, estimated_violation, forecast_plan, gate_outlook
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError, Problem
@@ -143,6 +143,23 @@ def test_weights_that_no_workspace_could_make_fit_are_refused() -> None:
     assert found.message.endswith(f" To give it room, use more cards, a smaller model or fewer bits; {ADVISOR}.")
 
 
+def of_blocks(size: int) -> Object:
+    """About 8 MiB for KV blocks, of 128 KiB a token."""
+    engine = {"deviceMemoryUtilizationPercent": 1, "blockSize": size}
+    return from_the_hub(engine=engine, warmup={"graphMemoryPercent": 99})
+
+
+def test_kv_block_larger_than_all_usable_memory_is_refused() -> None:
+    found = refused(of_blocks(66))
+    assert found is not None
+    assert found.reason == "NoKvBlock"
+
+
+def test_kv_block_that_only_the_workspace_displaces_is_a_doubt() -> None:
+    assert refused(of_blocks(65)) is None
+    assert " and one block takes " in (doubted(of_blocks(65)) or "")
+
+
 def test_sequence_longer_than_the_kv_cache_is_a_doubt() -> None:
     spec = from_the_hub(
         "meta-llama/Llama-3.1-70B",
@@ -178,6 +195,7 @@ def test_advised_ranks_lift_the_refusal() -> None:
         {"engine": {"simulation": {"model": "nobody/knows"}}},
         {"engine": {"simulation": {"card": "gaudi9"}}},
         {"engine": {"simulation": {"card": None}}},
+        {"engine": {"simulation": {"card": "none", "model": None}}},
         {"engine": {"simulation": {"weightBytes": "1"}}},
         {"engine": {"simulation": {"oomAtBucket": "prompt:3"}}},
         {"engine": {"name": "torch", "simulation": None}},
@@ -190,6 +208,45 @@ def test_what_is_not_described_is_not_estimated(changes: dict[str, Any]) -> None
     assert found.estimate is None
     assert refused(seed(**changes)) is None
     assert doubted(seed(**changes)) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "source"),
+    [
+        (seed(), "gaudi2 and the model meta-llama/Llama-3.1-8B (as measured with this model)"),
+        (
+            on_a_card(),
+            "gaudi2 and the model meta-llama/Llama-3.1-8B, recognized by its served name (as measured with this model)",
+        ),
+        (from_the_hub("Qwen/Qwen2.5-7B"), "gaudi2 and the model Qwen/Qwen2.5-7B (scaled from another model)"),
+        (
+            from_the_hub(accelerator={"generation": "gaudi3"}),
+            "gaudi3 and the model meta-llama/Llama-3.1-8B (assumed)",
+        ),
+    ],
+    ids=["simulated", "served name", "scaled", "another card"],
+)
+def test_source_names_card_model_and_the_least_sure_figure(spec: Object, source: str) -> None:
+    assert estimate(spec).source == f"the description of card {source}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (
+            {"engine": {"name": "sim"}},
+            "the simulation describes no known card and model, or sizes, times or faults of its own",
+        ),
+        ({"engine": {"name": "vllm"}}, "nothing is known of graphs on a CPU"),
+        (
+            {"engine": {"name": "vllm"}, "accelerator": {"generation": "gaudi3"}},
+            "the model is not among the known ones; a public repository among spec.model.servedNames gives an estimate",
+        ),
+    ],
+    ids=["simulation", "CPU", "model"],
+)
+def test_reason_why_nothing_is_estimated_is_told(spec: Object, why: str) -> None:
+    assert why_unknown(inference(**spec).spec) == why
 
 
 def test_simulation_without_a_model_takes_the_cards_measured_one() -> None:

@@ -122,8 +122,17 @@ def test_hint_stands_in_the_condition_and_refuses_nothing() -> None:
     assert verdict.message.endswith(f"no card; {MAY_WORK}")
 
 
+def test_drafts_are_told_to_be_for_greedy_requests() -> None:
+    drafting = {**VLLM, "settings": {"--speculative-config": '{"method": "ngram", "num_speculative_tokens": 2}'}}
+    assert hinted(engine=drafting, model=repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")) == (
+        "Drafts are for greedy requests: those with a temperature, logprobs or a grammar are answered 400.",
+    )
+
+
 @pytest.mark.parametrize("items", [{"image": 4}, {"video": 1}])
 def test_images_are_told_that_no_plan_has_their_buckets(items: dict[str, int]) -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16", itemsPerPrompt=items)
-    (told,) = hinted(model=model)
-    assert told.startswith("Vision buckets are known once a pod has loaded the model")
+    assert hinted(model=model) == (
+        "Vision buckets are known once a pod has loaded the model: before that they are counted in no plan and no "
+        "estimate.",
+    )

@@ -96,12 +96,17 @@ LOADS = "with strategy PaddingAware vLLM's plugin splits attention from there on
             f"spec.engine.settings VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD is 1024: {LOADS} 2049 on. Raise it, {SWITCH}",
         ),
         (
+            {"engine": {"blockSize": 512, "maxNumBatchedTokens": 2044}},
+            "spec.bucketing.prompt.query.padMax, a quarter of maxNumBatchedTokens when left out, is below blockSize "
+            f"512: vLLM's plugin, which splits attention by it, does not load. Raise it, {SWITCH}",
+        ),
+        (
             {"bucketing": {"prompt": {"query": {"padMax": 127}}}},
             "spec.bucketing.prompt.query.padMax, a quarter of maxNumBatchedTokens when left out, is below blockSize "
             f"128: vLLM's plugin, which splits attention by it, does not load. Raise it, {SWITCH}",
         ),
     ],
-    ids=["few tokens", "large blocks", "threshold of one's own", "little padding"],
+    ids=["few tokens", "large blocks", "threshold of one's own", "quarter of the tokens", "little padding"],
 )
 def test_what_the_plugin_asserts_at_load_is_refused_beforehand(change: Object, sentence: str) -> None:
     assert plugin_violation(asked(PADDED, **change)) == Problem("PlanImpossible", sentence)
@@ -111,6 +116,8 @@ def test_what_the_plugin_asserts_at_load_is_refused_beforehand(change: Object, s
     "change",
     [
         {"engine": {"maxNumBatchedTokens": 1024}},
+        {"engine": {"blockSize": 512, "maxNumBatchedTokens": 2045}},
+        {"bucketing": {"prompt": {"query": {"padMax": 128}}}},
         {"bucketing": {"strategy": "Linear"}, "engine": {"maxNumBatchedTokens": 512}},
         {"engine": {"maxNumBatchedTokens": 512, "settings": {"VLLM_HPU_FSDPA_SLICE_ENABLED": "False"}}},
         {"engine": {"maxNumBatchedTokens": 512, "settings": {"VLLM_PROMPT_USE_FUSEDSDPA": "0"}}},

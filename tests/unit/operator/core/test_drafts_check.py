@@ -1,0 +1,68 @@
+"""Speculative decoding that is refused before a pod starts, with the exact sentences."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.admission.checks import first_violation
+from gaudi_runtime.errors import Problem
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
+
+SETTING = "spec.engine.settings --speculative-config"
+SPLIT: dict[str, Any] = {"contiguousPagedAttention": False}
+UNKNOWN = "vllm-gaudi 0.26 does not draft by it"
+OF_A_MODEL = (
+    "vllm-gaudi 0.26 compiles nothing of a draft model and checks none of its shapes, so it could be neither captured "
+    "nor counted"
+)
+
+
+def refused(config: dict[str, Any], card: bool = True, **engine: Any) -> Problem | None:
+    asked = {"name": "vllm", "settings": {"--speculative-config": json.dumps(config)}, **engine}
+    return first_violation(inference(engine=asked, **({"accelerator": CARD} if card else {})), DEFAULTS)
+
+
+def ngram(tokens: int) -> dict[str, Any]:
+    return {"method": "ngram", "num_speculative_tokens": tokens}
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [("eagle", OF_A_MODEL), ("medusa", UNKNOWN), ("ngram_gpu", UNKNOWN), ("ngrab", UNKNOWN), ("n", UNKNOWN)],
+)
+def test_other_methods_than_ngram_are_refused(method: str, why: str) -> None:
+    assert refused({"method": method, "num_speculative_tokens": 2}, **SPLIT, maxNumBatchedTokens=512) == Problem(
+        "NotBuilt",
+        f"{SETTING}: method {method} is not built in this release, for {why}; use method ngram.",
+    )
+
+
+def test_drafts_without_a_card_are_refused() -> None:
+    assert refused(ngram(2), card=False) == Problem(
+        "NotBuilt", f"{SETTING} with generation none is not built in this release: leave it out."
+    )
+
+
+@pytest.mark.parametrize("config", [{"method": "ngram"}, ngram(0), ngram(65)], ids=str)
+def test_number_of_drafts_outside_its_bounds_is_refused(config: dict[str, Any]) -> None:
+    assert refused(config, **SPLIT, maxNumBatchedTokens=1024) == Problem(
+        "SettingsWrong", f"{SETTING}: num_speculative_tokens must be a whole number from 1 to 64."
+    )
+
+
+@pytest.mark.parametrize(("tokens", "least"), [(1, 264), (2, 268), (64, 516)])
+def test_steps_must_hold_a_prompt_and_all_drafts(tokens: int, least: int) -> None:
+    assert refused(ngram(tokens), **SPLIT, maxNumBatchedTokens=least) is None
+    assert refused(ngram(tokens), **SPLIT, maxNumBatchedTokens=least - 1) == Problem(
+        "SettingsWrong",
+        f"{SETTING}: spec.engine.maxNumBatchedTokens is {least - 1} and must be at least {least}, a prompt of "
+        f"maxModelLen and {1 + tokens} tokens of maxNumSeqs sequences.",
+    )
+
+
+def test_contiguous_attention_answers_drafts_wrongly() -> None:
+    assert refused({"model": "ngram", "num_speculative_tokens": 2}, maxNumBatchedTokens=268) == Problem(
+        "SettingsWrong",
+        f"{SETTING}: vLLM's plugin then answers wrongly; set spec.engine.contiguousPagedAttention to false.",
+    )

@@ -1,0 +1,48 @@
+"""Plans with gaps, and the question that finds them (core/admission/review.py)."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.admission.review import forecast_question, plan_has_gaps
+from gaudi_runtime.contract.bucketing import BucketPolicy
+from gaudi_runtime.errors import Problem
+from tests.builders import merged
+from tests.unit.operator.core.resources import inference
+
+FILE = "(1, 16, 0)\n(1, 256, 0)\n([1, 2, 4], 1, [8, 64])"
+GAPS = "(1, 16, 0)\n(1, 128, 0)\n([1, 2, 4], 1, [8, 64])"
+
+
+def refused(file: str, **spec: Any) -> Problem | None:
+    return plan_has_gaps(inference(**merged({"bucketing": {"strategy": "File", "file": file}}, spec)))
+
+
+def test_batches_without_a_bucket_are_refused_with_an_example() -> None:
+    assert refused(GAPS) == Problem(
+        "BucketsMissing",
+        "50.0 % of the prompt shapes that the limits admit have no bucket: 1 gap from (1, 129, 0) to (1, 256, 0). A "
+        "request with such a batch would wait for a compile. Add buckets for them to spec.bucketing, or set "
+        "spec.bucketing.allowGaps to true.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "spec"),
+    [
+        (FILE, {}),
+        (GAPS, {"bucketing": {"allowGaps": True}}),
+        (GAPS, {"warmup": {"enabled": False}}),
+        ("(1, 512, 0)\n(1, 1, 8)", {}),
+    ],
+    ids=["no gaps", "allowed gaps", "no warm-up", "no plan"],
+)
+def test_plan_is_not_refused_for_gaps(file: str, spec: dict[str, Any]) -> None:
+    assert refused(file, **spec) is None
+
+
+def test_question_contains_the_policy_once() -> None:
+    asked = inference(bucketing={"strategy": "Linear", "prompt": {"query": {"max": 128}}})
+    question = forecast_question(asked)
+    assert question.policy.prompt.query.max == 128
+    assert question.inputs.policy == BucketPolicy()
