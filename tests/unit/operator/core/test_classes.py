@@ -93,6 +93,14 @@ def test_class_of_another_controller_is_served_elsewhere() -> None:
     assert platform(gaudi_class(controller="example.com/other"), className="gold") == Platform("gold", elsewhere=True)
 
 
+@pytest.mark.parametrize("written", [{}, {"spec": None}], ids=["no spec", "empty spec"])
+def test_class_without_a_spec_is_of_another_controller(written: Object) -> None:
+    bare = {"metadata": {"name": "gold"}, **written}
+    assert platform(bare, className="gold") == Platform("gold", elsewhere=True)
+    assert platform(bare) == Platform()
+    assert not asks_for_labels(Observed(resource(), classes=(bare,)))
+
+
 def test_class_of_a_newer_release_is_not_guessed_at() -> None:
     platform_found = platform(gaudi_class(limits={"maxReplicas": "few"}), className="gold")
     found = platform_found.problem
@@ -202,6 +210,9 @@ def test_what_is_left_out_is_filled_in() -> None:
         ({}, "accelerator.hugepages"),
         ({}, "recipeCache.objectStore"),
         ({"tracing": {"endpoint": "http://mine.test:4317"}}, "tracing"),
+        ({"pod": {"userFromCluster": True}}, "pod.runAsUser"),
+        ({"accelerator": {**CARD, "hugepages": "1Gi"}}, "accelerator.hugepages"),
+        ({"recipeCache": {"enabled": True, "objectStore": {"url": "https://mine.test/a"}}}, "recipeCache.objectStore"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
@@ -219,6 +230,12 @@ def test_user_of_the_cluster_is_filled_in() -> None:
     found = filled(inference(), says)
     assert found.values == {"pod.userFromCluster": True}
     assert found.inference.spec.pod.user_from_cluster
+
+
+@pytest.mark.parametrize("pod", [{"runAsUser": 2000}, {"userFromCluster": True}], ids=str)
+def test_user_of_the_spec_is_no_default_of_the_cluster(pod: dict[str, Any]) -> None:
+    says = platform(gaudi_class(default=True, defaults={"userFromCluster": True}))
+    assert filled(inference(pod=pod), says).values == {}
 
 
 def test_filled_spec_has_the_values() -> None:

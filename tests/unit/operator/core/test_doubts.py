@@ -129,10 +129,38 @@ def test_model_recognized_only_by_its_served_name_refuses_nothing() -> None:
     assert doubted(on_a_card(**SMALL_POOL)) is not None
 
 
-def test_figures_of_another_model_refuse_nothing() -> None:
-    scaled = from_the_hub("Qwen/Qwen2.5-7B", **SMALL_POOL)
-    assert refused(scaled) is None
-    assert doubted(scaled) is not None
+@pytest.mark.parametrize(
+    "spec",
+    [
+        from_the_hub("Qwen/Qwen2.5-7B", **SMALL_POOL),
+        from_the_hub(accelerator={"generation": "gaudi3"}, **SMALL_POOL),
+    ],
+    ids=["model", "card"],
+)
+def test_figures_of_another_model_or_card_refuse_nothing(spec: Object) -> None:
+    assert refused(spec) is None
+    assert doubted(spec) is not None
+
+
+def test_shortfalls_of_both_phases_are_told_in_one_sentence() -> None:
+    found = doubted(seed(warmup={"graphMemoryPercent": 0}))
+    assert found == (
+        "spec.readiness asks for 100 % of the prompt graphs, but about 1 of 24 (4 %) fit and asks for 100 % of the "
+        "decode graphs, but about 1 of 48 (2 %) fit. To make it fit, give graphs more memory, plan fewer buckets or "
+        f"ask for less; {ADVISOR}."
+    )
+
+
+def test_weights_that_a_simulated_card_cannot_hold_are_refused() -> None:
+    found = refused(seed(engine={"simulation": {"model": "meta-llama/Llama-3.1-70B"}}))
+    assert found is not None
+    assert found.reason == "WeightsTooLarge"
+
+
+def test_ranks_of_a_model_only_recognized_are_a_doubt() -> None:
+    spec = on_a_card(model={"servedNames": ["meta-llama/Llama-3.1-70B"]}, parallelism={"tensor": 7})
+    assert refused(spec) is None
+    assert (doubted(spec) or "").startswith("The model may not fit these ranks: ")
 
 
 def test_weights_that_no_workspace_could_make_fit_are_refused() -> None:
@@ -268,6 +296,11 @@ def test_time_scale_that_the_runtime_refuses_is_not_estimated(scale: str) -> Non
         read_script({"timeScale": scale})
     assert forecast_plan(inference(**spec)) is not None
     assert refused(spec) is None
+
+
+def test_time_scale_of_zero_takes_no_time() -> None:
+    assert read_script({"timeScale": "0"}).time_scale == 0
+    assert estimate(seed(engine={"simulation": {"timeScale": "0"}})).warmup_seconds == 0
 
 
 def test_largest_time_scale_is_estimated_and_taken_by_the_runtime() -> None:

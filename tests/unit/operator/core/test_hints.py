@@ -93,8 +93,9 @@ def test_setting_of_a_family_is_told_until_it_is_said() -> None:
     model, tensor = repository("Qwen/Qwen3-32B"), {"tensor": 8}
     name = "PT_HPUGRAPH_DISABLE_TENSOR_CACHE"
     graphs = {**VLLM, "executionMode": "HpuGraphs"}
-    (found,) = hinted(model=model, parallelism=tensor, engine=graphs)
-    assert f'{name}: "false", which spec.engine.settings leaves out.' in found
+    for mode in ("HpuGraphs", "Lazy"):
+        (found,) = hinted(model=model, parallelism=tensor, engine={**VLLM, "executionMode": mode})
+        assert f'{name}: "false", which spec.engine.settings leaves out.' in found
     assert hinted(model=model, parallelism=tensor, engine={**graphs, "settings": {name: "true"}}) == ()
     assert hinted(model=model, parallelism=tensor) == ()
 
