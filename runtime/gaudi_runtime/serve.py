@@ -35,7 +35,7 @@ from gaudi_runtime.group.peers import Make, over_the_group
 from gaudi_runtime.group.topology import Topology, topology_of
 from gaudi_runtime.http.certificate import Certificate
 from gaudi_runtime.http.connection import ServerLimits
-from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry, publish_counters
+from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry
 from gaudi_runtime.http.openai_api.api_key import asked_key
 from gaudi_runtime.http.openai_api.app import openai_app
 from gaudi_runtime.http.openai_api.guard import guarded, most_connections
@@ -49,6 +49,7 @@ from gaudi_runtime.process.open_files import allow_open_files
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.report.report_board import ReportBoard
+from gaudi_runtime.report.serving_news import publish_counters
 from gaudi_runtime.start_engine import StartedEngine, start_engine
 from gaudi_runtime.tracing.tracing import Tracing, tracing
 from gaudi_runtime.warmup.spans import WarmupSpans
@@ -230,7 +231,8 @@ async def _serve_model(
     ):
         status.board.update(phase=Phase.SERVING)
         log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)
-        tasks: list[asyncio.Task[None]] = [asyncio.create_task(publish_counters(engine, metrics, status.board))]
+        counting = publish_counters(lambda: engine.counters, metrics.report, status.board)
+        tasks: list[asyncio.Task[None]] = [asyncio.create_task(counting)]
         if started.question:
             advice = advise_now_and_then(started.question, lambda: engine.counters.traffic(), status.board, schedule)
             tasks.append(asyncio.create_task(advice))

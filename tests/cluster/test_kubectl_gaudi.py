@@ -23,7 +23,8 @@ from gaudi_runtime.contract.ports import CONFIG_PATH
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, PlanAdvice, PlanCost, Served
 from gaudi_runtime.planning.optimal.strategy import learned_padding
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by, summary
+from gaudi_runtime.report.served import summary
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 from localcluster import ControlPlane, build
 from tests.builders import gaudi_inference
 from tests.cluster.pods import all_running, gate, ready, stalled

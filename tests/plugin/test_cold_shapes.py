@@ -12,7 +12,7 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.report import COMPILE_BOUNDS, RECOMPILATION_SECONDS
-from gaudi_runtime.traffic.serving_histogram import summary
+from gaudi_runtime.report.served import summary
 from tests.plugin.cases import COMPILE, GRAPHS, Case, configured
 from tests.plugin.engine import Facts, Run, in_own_process
 

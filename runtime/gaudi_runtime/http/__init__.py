@@ -3,7 +3,7 @@
 server        one uvicorn server in our event loop
 certificate   TLS of the model port, whose files change while it runs
 connection    the bounds of a connection, and of how many there are
-metrics       what Prometheus scrapes, and what of it is news for the report
+metrics       what Prometheus scrapes
 status_api    the status port: report, probes, metrics
 openai_api    the model port, for engines that bring no application of their own
 """

@@ -1,26 +1,18 @@
-"""What is counted while serving: Prometheus metrics in a registry of their own, and the news of them in the report.
+"""Prometheus metrics, in a registry of their own: the report, the engine and the requests.
 
 Names are listed in docs/reference/metrics.md.
 """
 
-import asyncio
-import logging
-import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import NoReturn
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gaudi_runtime.contract.report import (
-    FEWEST_PROMPTS,
-    MOST_COUNT,
-    RECENT_SECONDS,
     BucketPhase,
     Phase,
     RecipeOutcome,
@@ -29,17 +21,13 @@ from gaudi_runtime.contract.report import (
     WarmupReport,
 )
 from gaudi_runtime.engine_protocol.engine import Engine, EngineLoad
-from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram, coldest, summary
+from gaudi_runtime.report.served import summary
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 
 MOST_BUCKET_SERIES = 512
 """Buckets that have series of their own; a plan with more has none."""
 
-LOOK_SECONDS = 1.0
-
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-
-log = logging.getLogger("gaudi_runtime.warmup")
 
 
 @dataclass
@@ -200,63 +188,3 @@ def _load(load: EngineLoad) -> Iterator[Metric]:
     yield GaugeMetricFamily("gaudi_sequences_waiting", "Sequences that wait.", value=load.waiting)
     yield GaugeMetricFamily("gaudi_kv_blocks_used", "KV blocks in use.", value=load.used_blocks)
     yield GaugeMetricFamily("gaudi_kv_blocks", "KV blocks of the cache.", value=load.total_blocks)
-
-
-async def publish_counters(engine: Engine, metrics: RequestMetrics, board: ReportBoard) -> NoReturn:
-    """Look once a second."""
-    news = ServingNews(board)
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        news.look(engine.counters, metrics.report(), time.monotonic())
-
-
-class ServingNews:
-    """A new cold shape, a recompile and twice as many failures are news.
-
-    For a learned plan, enough batches to judge its padding are news, and twice as many are again.
-    """
-
-    def __init__(self, board: ReportBoard) -> None:
-        self._board = board
-        self._compiles = board.report().compiles
-        self._recent = RecentRecompiles()
-        self._known: tuple[frozenset[Key], int, int, int, int, int] = (frozenset(), 0, 0, 0, 0, 0)
-
-    def look(self, counters: ServingHistogram, requests: Requests, now: float) -> None:
-        """Publish what is counted at `now`, in monotonic seconds, and log every cold shape once."""
-        total = min(counters.recompiles, MOST_COUNT)
-        images = counters.vision.cold if counters.vision else ()
-        failures = requests.failed.bit_length()
-        served = summary(counters)
-        prompts = (served.prompt.hits + served.prompt.misses) // FEWEST_PROMPTS if counters.padding else 0
-        recent = self._recent.count(total, now)
-        found = (frozenset(counters.cold), total, recent, failures, prompts.bit_length(), len(images))
-        figures = {"served": served, "cold_shapes": coldest(counters), "requests": requests}
-        if found == self._known:
-            self._board.refresh(**figures)  # counts that merely grow wake nobody
-            return
-        for phase, bucket in sorted(found[0] - self._known[0]):
-            log.warning("Configuration: (%s, %d, %d, %d) was not warmed-up!", phase, *bucket)
-        for inputs in images[self._known[-1] :]:
-            log.warning("Vision tower: (%s) was not warmed-up!", inputs)
-        self._known = found
-        self._board.update(
-            recompiles_since_ready=total, recent_recompiles=recent, compiles=self._compiles + total, **figures
-        )
-
-
-class RecentRecompiles:
-    """How many of all recompiles so far are of the last RECENT_SECONDS."""
-
-    def __init__(self) -> None:
-        self._steps: deque[tuple[float, int]] = deque()
-        self._old = self._total = 0
-
-    def count(self, total: int, now: float) -> int:
-        """`total` recompiles were counted at `now`, in seconds of a clock that never goes back."""
-        if total != self._total:
-            self._steps.append((now, total))
-            self._total = total
-        while self._steps and self._steps[0][0] <= now - RECENT_SECONDS:
-            self._old = self._steps.popleft()[1]
-        return total - self._old

@@ -2,4 +2,6 @@
 
 report_board  the current WarmupReport and its long-poll
 bucket_board  the state of each planned bucket
+served        the batches that ran, as the report shows them
+serving_news  what of them is news for those who wait
 """

@@ -22,8 +22,8 @@ from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
 from gaudi_runtime.contract.report import Phase, Requests
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
-from gaudi_runtime.http.metrics import ServingNews
 from gaudi_runtime.report.report_board import ReportBoard
+from gaudi_runtime.report.serving_news import ServingNews
 from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view

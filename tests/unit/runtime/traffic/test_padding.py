@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Requests
-from gaudi_runtime.http.metrics import ServingNews
 from gaudi_runtime.planning.optimal.cost import typical_cost
 from gaudi_runtime.planning.optimal.strategy import learned_padding
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.report.report_board import ReportBoard
+from gaudi_runtime.report.served import summary
+from gaudi_runtime.report.serving_news import ServingNews
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
-from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by, summary
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 LIMITS = Limits(max_model_len=1024, max_num_seqs=8, max_num_batched_tokens=1024)

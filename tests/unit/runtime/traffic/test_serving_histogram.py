@@ -7,16 +7,9 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.report.served import summary
 from gaudi_runtime.traffic.histogram import MOST_LINES, total
-from gaudi_runtime.traffic.serving_histogram import (
-    MOST_BUCKETS,
-    MOST_SHAPES,
-    Padded,
-    ServingHistogram,
-    Tally,
-    pad_by,
-    summary,
-)
+from gaudi_runtime.traffic.serving_histogram import MOST_BUCKETS, MOST_SHAPES, Padded, ServingHistogram, Tally, pad_by
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 PLAN = BucketPlan((Bucket(1, 128, 0), Bucket(1, 512, 0)), (Bucket(4, 1, 64),))

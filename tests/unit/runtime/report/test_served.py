@@ -14,7 +14,8 @@ from gaudi_runtime.contract.report import (
     ServedPhase,
     ServedVision,
 )
-from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram, coldest, summary
+from gaudi_runtime.report.served import coldest, summary
+from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 

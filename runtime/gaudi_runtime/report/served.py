@@ -1,0 +1,94 @@
+"""A serving histogram as the report shows it: totals, the most frequent shapes, and the coldest."""
+
+from collections.abc import Iterable, Mapping
+from heapq import nlargest
+
+from gaudi_runtime.contract.report import (
+    COMPILE_BOUNDS,
+    MAX_COLD_SHAPES,
+    MAX_SERVED_BUCKETS,
+    MOST_COUNT,
+    RECOMPILATION_SECONDS,
+    BucketPhase,
+    ColdShape,
+    CompileTimes,
+    Served,
+    ServedBucket,
+    ServedPhase,
+    ServedVision,
+)
+from gaudi_runtime.traffic.padding import Padding
+from gaudi_runtime.traffic.serving_histogram import SERVING, Key, ServingHistogram, Tally, VisionTally, blocks_of
+
+Item = tuple[Key, Tally]
+
+
+def summary(histogram: ServingHistogram) -> Served:
+    """Totals of each phase, and the shapes that most batches ran at: what a report has room for."""
+    items = list(histogram.tallies.items())
+    most = nlargest(MAX_SERVED_BUCKETS, items, key=lambda item: item[1].batches)
+    return Served(
+        prompt=_phase(BucketPhase.PROMPT, items, histogram.padding),
+        decode=_phase(BucketPhase.DECODE, items, histogram.padding),
+        vision=_vision(histogram.vision) if histogram.vision else None,
+        buckets=tuple(_bucket(item) for item in most if item[1].batches),
+        small_compiles=min(sum(map(_small, histogram.compile_times.values())), MOST_COUNT),
+        compile_times=tuple(histogram.compile_times.values()),
+    )
+
+
+def _small(times: CompileTimes) -> int:
+    """Batches whose compiles were too short to count as a recompilation."""
+    counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
+    return sum(count for bound, count in counted if times.stage == SERVING and bound <= RECOMPILATION_SECONDS)
+
+
+def coldest(histogram: ServingHistogram) -> tuple[ColdShape, ...]:
+    """The shapes that were met cold most often."""
+    cold = [item for item in histogram.tallies.items() if item[1].misses]
+    most = nlargest(MAX_COLD_SHAPES, cold, key=lambda item: item[1].misses)
+    return tuple(_cold(item) for item in most)
+
+
+def _cold(item: Item) -> ColdShape:
+    (phase, bucket), tally = item
+    return ColdShape(
+        phase=phase,
+        shape=bucket,
+        count=min(tally.misses, MOST_COUNT),
+        compiles=min(tally.compiles, MOST_COUNT),
+        needed=tally.needed,
+    )
+
+
+def _phase(phase: BucketPhase, items: Iterable[Item], paddings: Mapping[BucketPhase, Padding]) -> ServedPhase:
+    padding = paddings.get(phase)
+    mine = [(bucket, tally) for (of, bucket), tally in items if of is phase]
+    return ServedPhase(
+        hits=sum(tally.hits for _, tally in mine),
+        misses=sum(tally.misses for _, tally in mine),
+        recompiles=min(sum(tally.compiles for _, tally in mine), MOST_COUNT),
+        real_tokens=sum(tally.tokens for _, tally in mine),
+        padded_tokens=sum(tally.batches * bucket.batch_size * bucket.query_len for bucket, tally in mine),
+        real_blocks=sum(tally.blocks for _, tally in mine),
+        padded_blocks=sum(tally.batches * blocks_of(phase, bucket) for bucket, tally in mine),
+        padding=padding and padding.observed,
+        forecast_padding=padding and padding.forecast,
+    )
+
+
+def _vision(tally: VisionTally) -> ServedVision:
+    recompiles = min(tally.compiles, MOST_COUNT)
+    return ServedVision(hits=tally.hits, misses=tally.misses, recompiles=recompiles, cold=tally.cold)
+
+
+def _bucket(item: Item) -> ServedBucket:
+    (phase, bucket), tally = item
+    return ServedBucket(
+        phase=phase,
+        bucket=bucket,
+        hits=tally.hits,
+        misses=tally.misses,
+        real_tokens=tally.tokens,
+        real_blocks=tally.blocks,
+    )

@@ -1,0 +1,79 @@
+"""What of the counters of serving is news for the report: cold shapes, recompilations and failures."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NoReturn
+
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, MOST_COUNT, RECENT_SECONDS, Requests
+from gaudi_runtime.report.report_board import ReportBoard
+from gaudi_runtime.report.served import coldest, summary
+from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram
+
+LOOK_SECONDS = 1.0
+
+log = logging.getLogger("gaudi_runtime.warmup")
+
+
+async def publish_counters(
+    counters: Callable[[], ServingHistogram], requests: Callable[[], Requests], board: ReportBoard
+) -> NoReturn:
+    """Publish what was counted, once a second."""
+    news = ServingNews(board)
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        news.look(counters(), requests(), time.monotonic())
+
+
+class ServingNews:
+    """A new cold shape, a recompile and twice as many failures are news.
+
+    For a learned plan, enough batches to judge its padding are news, and twice as many are again.
+    """
+
+    def __init__(self, board: ReportBoard) -> None:
+        self._board = board
+        self._compiles = board.report().compiles
+        self._recent = RecentRecompiles()
+        self._known: tuple[frozenset[Key], int, int, int, int, int] = (frozenset(), 0, 0, 0, 0, 0)
+
+    def look(self, counters: ServingHistogram, requests: Requests, now: float) -> None:
+        """Publish what is counted at `now`, in monotonic seconds, and log every cold shape once."""
+        total = min(counters.recompiles, MOST_COUNT)
+        images = counters.vision.cold if counters.vision else ()
+        failures = requests.failed.bit_length()
+        served = summary(counters)
+        prompts = (served.prompt.hits + served.prompt.misses) // FEWEST_PROMPTS if counters.padding else 0
+        recent = self._recent.count(total, now)
+        found = (frozenset(counters.cold), total, recent, failures, prompts.bit_length(), len(images))
+        figures = {"served": served, "cold_shapes": coldest(counters), "requests": requests}
+        if found == self._known:
+            self._board.refresh(**figures)  # counts that merely grow wake nobody
+            return
+        for phase, bucket in sorted(found[0] - self._known[0]):
+            log.warning("Configuration: (%s, %d, %d, %d) was not warmed-up!", phase, *bucket)
+        for inputs in images[self._known[-1] :]:
+            log.warning("Vision tower: (%s) was not warmed-up!", inputs)
+        self._known = found
+        self._board.update(
+            recompiles_since_ready=total, recent_recompiles=recent, compiles=self._compiles + total, **figures
+        )
+
+
+class RecentRecompiles:
+    """How many of all recompiles so far are of the last RECENT_SECONDS."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[float, int]] = deque()
+        self._old = self._total = 0
+
+    def count(self, total: int, now: float) -> int:
+        """`total` recompiles were counted at `now`, in seconds of a clock that never goes back."""
+        if total != self._total:
+            self._steps.append((now, total))
+            self._total = total
+        while self._steps and self._steps[0][0] <= now - RECENT_SECONDS:
+            self._old = self._steps.popleft()[1]
+        return total - self._old

@@ -1,0 +1,95 @@
+"""Cold shapes met while serving, from the engine into the report and the log."""
+
+import asyncio
+import logging
+
+import pytest
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.config import WarmupConfig
+from gaudi_runtime.contract.report import (
+    RECENT_SECONDS,
+    BucketPhase,
+    Requests,
+    ServedPhase,
+)
+from gaudi_runtime.report.report_board import ReportBoard
+from gaudi_runtime.report.serving_news import RecentRecompiles, ServingNews, publish_counters
+from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.serving import served
+
+
+async def test_cold_shapes_are_reported_most_frequent_first_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    board = ReportBoard("0" * 64)
+    async with served(sim_config(warmup=WarmupConfig(enabled=False))) as api:
+        counting = asyncio.create_task(publish_counters(lambda: api.engine.counters, api.metrics.report, board))
+        for length in (100, 200, 150):
+            await api.openai.completions.create(model="echo", prompt="x" * length, max_tokens=1)
+        report = await board.wait_beyond(board.report().sequence, 30)
+        counting.cancel()
+    assert report.recompiles_since_ready == 3
+    assert {(cold.phase, cold.shape, cold.count) for cold in report.cold_shapes} == {
+        ("prompt", (1, 128, 0), 1),
+        ("prompt", (1, 256, 0), 1),
+        ("decode", (2, 1, 8), 1),
+    }
+    logged = [message for message in caplog.messages if "was not warmed-up!" in message]
+    assert "Configuration: (prompt, 1, 128, 0) was not warmed-up!" in logged
+    assert len(logged) == 3
+
+
+async def test_warm_shapes_are_hits(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    async with served(sim_config()) as api:
+        await api.openai.completions.create(model="echo", prompt="x" * 100, max_tokens=10)
+        assert (api.engine.counters.hits, api.engine.counters.cold) == (11, {})
+
+
+async def test_hits_are_reported_without_waking_whoever_waits_for_news() -> None:
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
+    news, sequence = ServingNews(board), board.report().sequence
+    histogram.meet(BucketPhase.PROMPT, Bucket(1, 100, 0))
+    news.look(histogram, Requests(), 1.0)
+    assert board.report().served.prompt == ServedPhase(hits=1, real_tokens=100, padded_tokens=100)
+    assert board.report().sequence == sequence
+
+
+async def test_recompile_is_news_when_it_comes_and_when_it_ages() -> None:
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=False))
+    news, seen = ServingNews(board), []
+    histogram.compiled(BucketPhase.PROMPT, histogram.meet(BucketPhase.PROMPT, Bucket(1, 100, 0)))
+    for now in (1.0, 2.0, 1.0 + RECENT_SECONDS):
+        news.look(histogram, Requests(), now)
+        seen.append((board.report().sequence, board.report().recent_recompiles))
+    assert seen == [(2, 1), (2, 1), (3, 0)]
+
+
+async def test_requests_are_no_news_but_twice_as_many_failures_are() -> None:
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
+    news, seen = ServingNews(board), []
+    for running, failed in ((1, 0), (7, 1), (7, 2), (7, 3), (0, 4)):
+        news.look(histogram, Requests(running=running, failed=failed), 1.0)
+        seen.append(board.report().sequence)
+    assert seen == [1, 2, 3, 3, 4]
+    assert board.report().requests == Requests(running=0, failed=4)
+
+
+def test_recompiles_are_recent_for_five_minutes() -> None:
+    recent = RecentRecompiles()
+    assert recent.count(3, now=10.0) == 3
+    assert recent.count(5, now=200.0) == 5
+    assert recent.count(5, now=10.0 + RECENT_SECONDS) == 2
+    assert recent.count(5, now=200.0 + RECENT_SECONDS) == 0
+
+
+async def test_cold_images_are_news_once_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
+    news = ServingNews(board)
+    for _ in range(2):
+        histogram.absorb([], [["pixel_values 80x1176", False, 1, 0]])
+        news.look(histogram, Requests(), 1.0)
+    assert board.report().sequence == 2
+    assert caplog.messages == ["Vision tower: (pixel_values 80x1176) was not warmed-up!"]
