@@ -70,8 +70,7 @@ class Decision:
     """The outcome of a reconcile: actions in order, the status to show, events after it, and when to look again.
 
     `question` is what the rest depends on, where that is not known yet: then the actions are gates, and the status is
-    the one that stands. With `holds` the status stands although there is another one to show soon. With `upgrades`
-    pods of other revisions are there, and news of a pod may be what the next step waits for.
+    the one that stands. With `holds` the status stands although there is another one to show soon.
 
     `look_again_seconds` is None when only a change in the cluster or a report can change the outcome.
     """
@@ -82,4 +81,3 @@ class Decision:
     look_again_seconds: float | None = None
     question: AnyQuestion | None = None
     holds: bool = False
-    upgrades: bool = False

@@ -62,28 +62,13 @@ def decide(
 
     In this order: gates by what pods report, admission of the spec, the next step of the rollout, children, status.
     """
-    judged = _judge(observed, defaults, answers, read, may_close=True)
+    judged = _judge(observed, defaults, answers, read)
     if isinstance(judged, Decision):
         return judged
     try:
         return _decide_by_plan(judged, observed, defaults)
     except Unanswered as error:
         return replace(_gates_alone(judged), question=error.question)
-
-
-def decide_gates(
-    observed: Observed,
-    defaults: InstallationDefaults,
-    answers: Answers = AT_ONCE,
-    read: Callable[[Manifest, Answers], Inference] = read_inference,
-) -> Decision:
-    """Return the gates of decide() and their events, a fraction of its work. The status is the one before.
-
-    No gate closes for recompiles here: a reconcile may just have lowered the replicas, so some of the serving pods may
-    be about to go.
-    """
-    judged = _judge(observed, defaults, answers, read, may_close=False)
-    return _gates_alone(judged) if isinstance(judged, Judged) else Decision((), read_status(observed.resource))
 
 
 @dataclass(frozen=True)
@@ -104,13 +89,8 @@ def _judge(
     defaults: InstallationDefaults,
     answers: Answers,
     read: Callable[[Manifest, Answers], Inference],
-    *,
-    may_close: bool,
 ) -> Judged | Decision:
-    """Judge the gates, and read nothing that they do not depend on: pods that have warmed up wait for this alone.
-
-    Return the whole decision if there is nothing to judge. `may_close` is that of judge_gates().
-    """
+    """The decision itself where there is nothing to judge."""
     before, deadlines = read_status(observed.resource), Deadlines(observed.now)
     if read_identity(observed.resource).deleting:
         return Decision((), before)  # the garbage collector of the cluster takes the children
@@ -126,7 +106,7 @@ def _judge(
     promised = rollout_policy(inference.spec.rollout, inference.spec.replicas)
     pods = read_pods(observed)
     to_go = still_to_go(pods, wanted_pods(observed))
-    gates = judge_gates(pods, inference.spec.readiness, promised.floor, deadlines, to_go, may_close=may_close)
+    gates = judge_gates(pods, inference.spec.readiness, promised.floor, deadlines, to_go)
     pods = pods_with_gates(pods, gates, observed.now)
     return Judged(inference, platform, before, deadlines, promised, gates, pods)
 
@@ -165,7 +145,6 @@ def _decide_by_plan(judged: Judged, observed: Observed, defaults: InstallationDe
         events(before, status, actions, state.updated, state.desired),
         deadlines.next_seconds,
         holds=status != fresh,
-        upgrades=bool(state.old),
     )
 
 

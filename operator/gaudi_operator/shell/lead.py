@@ -10,14 +10,14 @@ from typing import Any, Protocol
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.answers import AT_ONCE
-from gaudi_operator.core.decide import decide, decide_gates
+from gaudi_operator.core.decide import decide
 from gaudi_operator.core.resource import RecentInferences
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import Cluster
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.plans.planning import Planner
-from gaudi_operator.shell.reconciling.effects import Effects
+from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
 from gaudi_operator.shell.reports import Fetch, Reports
 from gaudi_operator.shell.watching.list_watch import SERVER_TIMEOUT_SECONDS, Seen
@@ -80,12 +80,12 @@ class Leader:
         metrics.show_resources(self._store.all_resources)
         self._watching = WatchSession(
             metrics,
-            lambda manifest: self._reconciler.seen(manifest),
-            lambda *listed: self._reconciler.listed(*listed),
+            lambda manifest: self._controller.seen(manifest),
+            lambda *listed: self._controller.listed(*listed),
             settings.watch_namespaces,
         )
         self._reports = Reports(
-            lambda *news: self._reconciler.reported(*news),
+            lambda *news: self._controller.reported(*news),
             metrics,
             around.fetch,
             settings.report_wait_seconds,
@@ -98,11 +98,9 @@ class Leader:
         self._planner = around.planner
         ask, answers = (self._planner.ask, self._planner.answers) if self._planner else (None, AT_ONCE)
         writer = Writer(cluster, self._store, clock)
-        effects = Effects(self._store, self._reports, writer, self._events, metrics, clock, ask)
-        read = RecentInferences(RECENT).read
-        decision = partial(decide, defaults=settings.defaults(), answers=answers, read=read)
-        gates = partial(decide_gates, defaults=settings.defaults(), answers=answers, read=read)
-        self._reconciler = Reconciler(effects, decision, settings.reconcile_concurrency, gates)
+        decision = partial(decide, defaults=settings.defaults(), answers=answers, read=RecentInferences(RECENT).read)
+        reconciler = Reconciler(self._store, self._reports, writer, self._events, metrics, decision, clock, ask)
+        self._controller = Controller(reconciler, settings.reconcile_concurrency)
 
     async def run(self) -> bool:
         """Work until cancelled. A return means that the watches have ended, and whether another term is to follow."""
@@ -111,7 +109,7 @@ class Leader:
 
     def stop_work(self) -> None:
         """No write starts after this, whatever else takes time to end."""
-        self._reconciler.stop()
+        self._controller.stop()
 
     def why_not_alive(self) -> str | None:
         """A watch that was neither answered nor tried again for too long."""
@@ -125,7 +123,7 @@ class Leader:
         if failing := _plurals(self._watching.failing):
             return f"cannot watch {failing}"
         unlisted = _plurals(kind for kind, _ in self._store.unlisted)
-        return f"waits for the first list of {unlisted}" if unlisted else self._reconciler.why_not_ready()
+        return f"waits for the first list of {unlisted}" if unlisted else self._controller.why_not_ready()
 
     def _has_use(self, kind: Kind) -> bool:
         """Whether a kind that is not installed is worth looking for."""
@@ -142,7 +140,7 @@ class Leader:
             for kind in kinds
             for namespace in (self._settings.watch_namespaces if kind.namespaced else ()) or (None,)
         }
-        watches = self._start_watch(self._watching, kinds, self._reconciler.seen, self._reconciler.gone)
+        watches = self._start_watch(self._watching, kinds, self._controller.seen, self._controller.gone)
         watching = asyncio.create_task(watches, name="watches")
         more = asyncio.create_task(
             self._kinds.until_more(kinds, self._has_use),

@@ -293,7 +293,7 @@ class Reports:
                 known = report
                 await asyncio.sleep(max(0.0, round_seconds - (self._clock.monotonic() - started)))
             except (Unreachable, Unusable) as error:
-                self._ignore(key, target, error, turns)
+                self._ignore(key, target, error)
                 await asyncio.sleep(backoff.next())
 
     async def _next(self, target: Target, known: WarmupReport | None) -> tuple[WarmupReport, float]:
@@ -316,15 +316,12 @@ class Reports:
         self._metrics.reports.labels("accepted").inc()
         if known is not None and report.sequence == known.sequence:
             return
+        # Closing is not delayed, and done once: a gate that has closed stays so for a moment.
+        closes = report.phase is not Phase.SERVING and self._gate_is_open(key, target.uid)
         # Every report of a settled phase may decide about a gate; before that, figures only move.
-        turn = known is None or report.phase is not known.phase or report.phase.is_settled
-        self._wake(key, turn and (turns.take() or self._closes(key, target, report)))
+        self._wake(key, closes or (report.phase.is_settled and turns.take()))
 
-    def _closes(self, key: Key, target: Target, report: WarmupReport) -> bool:
-        """Closing waits for nothing, and is done once: a gate that is shut stays so for a moment."""
-        return report.phase is not Phase.SERVING and self._gate_is_open(key, target.uid)
-
-    def _ignore(self, key: Key, target: Target, error: Exception, turns: TokenBucket) -> None:
+    def _ignore(self, key: Key, target: Target, error: Exception) -> None:
         """Keep the reason; a pod that is merely silent keeps its last report, for silence proves nothing."""
         silent = isinstance(error, Unreachable)
         self._metrics.reports.labels("unreachable" if silent else "unusable").inc()
@@ -333,4 +330,4 @@ class Reports:
         if ours and (ours.ignored == str(error) or (silent and ours.report)):
             return
         self.latest[target.uid] = PodReport(target.container_id, self._clock.now(), ignored=str(error))
-        self._wake(key, turns.take())
+        self._wake(key, False)

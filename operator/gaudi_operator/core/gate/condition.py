@@ -14,7 +14,6 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import timestamp
-from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodCondition, PodView, read_condition
 from gaudi_runtime.contract.text import on_one_line
 
@@ -78,15 +77,6 @@ def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict
     }
 
 
-def observed_with_gates(observed: Observed, gates: Iterable[SetGate]) -> Observed:
-    """Return the snapshot as it will be once `gates` are written."""
-    written = {gate.uid: gate for gate in gates}
-    if not written:
-        return observed
-    found = ((pod, written.get(pod["metadata"]["uid"])) for pod in observed.pods)
-    return replace(observed, pods=tuple(_with_gate(pod, gate, observed.now) if gate else pod for pod, gate in found))
-
-
 def pods_with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
     """Return the pods as they will be once `gates` are written: the rest of a reconcile is decided on that."""
     written = {gate.uid: gate for gate in gates}
@@ -101,11 +91,6 @@ def _written(known: PodCondition | None, gate: SetGate, now: datetime) -> PodCon
     """Return the condition as the API server keeps it: the transition time moves only when the status does."""
     since = known.since if known is not None and known.true == gate.open else None
     return PodCondition(gate.open, gate.reason, on_one_line(gate.message), since or now.replace(microsecond=0))
-
-
-def _with_gate(pod: Manifest, gate: SetGate, now: datetime) -> Manifest:
-    conditions = [*other_conditions(pod), gate_condition(pod, gate, now)]
-    return {**pod, "status": {**pod.get("status", {}), "conditions": conditions}}
 
 
 def _known(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:

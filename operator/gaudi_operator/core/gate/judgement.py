@@ -83,14 +83,12 @@ def judge_gates(
     promised: int,
     deadlines: Deadlines,
     to_go: int = 0,
-    *,
-    may_close: bool = True,
 ) -> list[SetGate]:
     """Return all gates to be written.
 
     `promised` pods, and at least one, keep serving whatever they compile, in addition to the `to_go` serving pods that
-    the controllers of the workloads are about to remove. Without `may_close` no gate closes for recompiles.
+    the controllers of the workloads are about to remove.
     """
     found = {pod.uid: gate for pod in pods if (gate := judge(pod, readiness, deadlines))}
-    limited = limit_recompiles(found, pods, readiness, promised, deadlines, to_go, may_close=may_close)
+    limited = limit_recompiles(found, pods, readiness, promised, deadlines, to_go)
     return list(limited.values())

@@ -25,8 +25,6 @@ def limit_recompiles(
     promised: int,
     deadlines: Deadlines,
     to_go: int,
-    *,
-    may_close: bool,
 ) -> dict[str, SetGate]:
     """Return `gates`, by UID of the pod, with those that close for recompiles and without those that stay closed.
 
@@ -44,9 +42,7 @@ def limit_recompiles(
     waiting = [pod.uid for pod in _calmest_first(pods) if pod.uid in found and _is_kept_closed(pod)]
     for uid in waiting[max(0, -spare - coming) :]:
         del found[uid]
-    if may_close:
-        found |= {pod.uid: _close(pod) for pod in _hottest(serving, readiness)[: max(0, spare)]}
-    return found
+    return found | {pod.uid: _close(pod) for pod in _hottest(serving, readiness)[: max(0, spare)]}
 
 
 def _hottest(serving: Iterable[PodView], readiness: Readiness) -> list[PodView]:

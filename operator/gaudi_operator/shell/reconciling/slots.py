@@ -1,9 +1,7 @@
 """In which order reconciles run when more are due than may run at once: gates, then what is in motion, then the rest.
 
-Within a rank namespaces take turns, so that nobody who has many resources is in the way of others for more than one
-reconcile. What opens or closes gates does not wait for the reconciles that run: those may be busy writing for a while.
-And between two that begin the loop has a turn: a thousand that are woken at once have seconds of work, and pods'
-reports, gates and probes come meanwhile.
+Within a rank namespaces take turns, so that many resources of one delay those of another by one reconcile at most.
+What may change a gate does not wait for the reconciles that run: those may be busy writing for a while.
 """
 
 import asyncio
@@ -30,10 +28,9 @@ class Slots:
     """At most `at_once` reconciles at a time, and as many again for gates."""
 
     def __init__(self, at_once: int) -> None:
-        """Nobody runs or waits."""
+        """None runs or waits."""
         self._at_once = at_once
         self._running = 0
-        self._handing_out: asyncio.Handle | None = None
         self._waiting: dict[Rank, OrderedDict[str, Waiting]] = {rank: OrderedDict() for rank in Rank}
 
     async def acquire(self, key: Key, rank: Rank) -> None:
@@ -61,17 +58,8 @@ class Slots:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """To all that are about gates, and to the next of the others once the loop has had its turn."""
-        while turn := self._next((Rank.GATES,), 2 * self._at_once):
+        while turn := self._next((Rank.GATES,), 2 * self._at_once) or self._next(_OTHERS, self._at_once):
             self._give(turn)
-        if self._handing_out is None and self._running < self._at_once and any(map(self._waiting.get, _OTHERS)):
-            self._handing_out = asyncio.get_running_loop().call_soon(self._hand_to_other)
-
-    def _hand_to_other(self) -> None:
-        self._handing_out = None
-        if turn := self._next(_OTHERS, self._at_once):
-            self._give(turn)
-        self._hand_out()
 
     def _give(self, turn: asyncio.Future[None]) -> None:
         if not turn.done():

@@ -1,5 +1,6 @@
 """When a gate opens and closes, with the exact words that stand in the pod afterwards."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.gate import condition as gate_conditions
 from gaudi_operator.core.gate import judgement as gates
-from gaudi_operator.core.gate.condition import JudgedInstance, judged_instance, observed_with_gates, pods_with_gates
+from gaudi_operator.core.gate.condition import JudgedInstance, judged_instance, other_conditions, pods_with_gates
 from gaudi_operator.core.gate.judgement import REOPEN_SECONDS
 from gaudi_operator.core.gate.thresholds import first_left_out, shortfalls
 from gaudi_operator.core.names import GATE
@@ -230,12 +232,14 @@ def test_gate_keeps_its_time_while_its_status_stays(was: bool, since: str) -> No
 
 @pytest.mark.parametrize("opens", [True, False])
 @pytest.mark.parametrize("before", [(), (gate_condition(True),), (gate_condition(False),)])
-def test_snapshot_and_pods_with_a_gate_are_the_same(before: tuple[Object, ...], opens: bool) -> None:
+def test_gate_counts_as_it_will_be_written(before: tuple[Object, ...], opens: bool) -> None:
     manifest = pod(conditions=(condition("Ready", True), *before))
     observed = Observed(resource(), pods=(manifest,), now=NOW + timedelta(milliseconds=1500))
-    written = [SetGate(manifest["metadata"]["name"], manifest["metadata"]["uid"], opens, "Odd", "On\ntwo lines.")]
-    expected = pods_with_gates(read_pods(observed), written, observed.now)
-    assert read_pods(observed_with_gates(observed, written)) == expected
+    decided = SetGate(manifest["metadata"]["name"], manifest["metadata"]["uid"], opens, "Odd", "On\ntwo lines.")
+    expected = pods_with_gates(read_pods(observed), [decided], observed.now)
+    conditions = [*other_conditions(manifest), gate_conditions.gate_condition(manifest, decided, observed.now)]
+    written = {**manifest, "status": {**manifest["status"], "conditions": conditions}}
+    assert read_pods(replace(observed, pods=(written,))) == expected
     assert expected[0].gate_open is opens
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.decide import decide, decide_gates
 from gaudi_operator.core.gate.condition import pods_with_gates
 from gaudi_operator.core.gate.judgement import judge_gates
 from gaudi_operator.core.gate.recompiles import RECOMPILING
@@ -28,7 +27,7 @@ from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import FULL, PLAN, report
-from tests.unit.operator.core.resources import DEFAULTS, NOW, inference
+from tests.unit.operator.core.resources import NOW, inference
 from tests.unit.operator.core.states import problem_of, state_of
 from tests.unit.operator.core.stories import pod_names, served
 from tests.unit.runtime.engines.vllm_contract.card import Card
@@ -176,27 +175,6 @@ def lowered() -> Cluster:
 
 def test_no_pod_closes_while_another_is_still_to_go() -> None:
     assert not any(isinstance(each, SetGate) for each in lowered().operate().actions)
-
-
-def test_gates_alone_read_no_revision() -> None:
-    """Whatever is kept of a resource costs its gates nothing."""
-    cluster = served()
-    cluster.report(pod_names(cluster)[0], Phase.COMPILING)
-    observed = cluster.observed()
-    unreadable = replace(observed, revisions=({},), config_maps=({},), pvcs=({},))
-    assert [each.open for each in decide(observed, DEFAULTS).actions if isinstance(each, SetGate)] == [False]
-    assert decide_gates(unreadable, DEFAULTS) == decide_gates(observed, DEFAULTS)
-    assert [each.open for each in decide_gates(unreadable, DEFAULTS).actions if isinstance(each, SetGate)] == [False]
-
-
-def test_gates_alone_close_for_no_recompile() -> None:
-    """A reconcile may have lowered the replicas meanwhile, and its picture is not theirs."""
-    cluster = served(readiness={"onRecompiles": "CloseGate"}, rollout={"maxUnavailable": 1})
-    hot, _ = pod_names(cluster)
-    cluster.report(hot, Phase.SERVING, prompt=FULL, recent_recompiles=99)
-    observed = cluster.observed()
-    assert decide_gates(observed, DEFAULTS).actions == ()
-    assert [each.reason for each in decide(observed, DEFAULTS).actions if isinstance(each, SetGate)] == [RECOMPILING]
 
 
 PODS = st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=6).map(

@@ -13,7 +13,7 @@ def operator() -> Iterator[Operator]:
     yield made
 
     async def stop() -> None:
-        made.reconciler.stop()
+        made.controller.stop()
 
     made.loop.run_until_complete(stop())
     made.pass_time(0)

@@ -1,4 +1,4 @@
-"""A resource whose decisions are the test's own, and the reconciler that carries them out."""
+"""A resource whose decisions are the test's own, and the controller that carries them out."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import SERVICE
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.reconciling.effects import Effects
+from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
 from gaudi_operator.shell.reports import Reports, Unreachable
 from gaudi_operator.shell.watching.store import Key
@@ -27,7 +27,7 @@ REFUSED, AWAY = Answer(422, b"{}"), Answer(503, b"{}")
 
 
 class Operator:
-    """A reconciler whose decisions are the test's: `wanted` are its actions, `decided` the times of its decisions."""
+    """A controller whose decisions are the test's: `wanted` are its actions, `decided` the times of its decisions."""
 
     def __init__(self) -> None:
         """The resource exists and was not seen yet."""
@@ -37,37 +37,34 @@ class Operator:
         self.status = GaudiInferenceStatus(replicas=1)
         self.events: tuple[Event, ...] = ()
         self.look_again: float | None = None
-        self.upgrades = False
         self.asked: list[tuple[Key, AnyQuestion, Callable[[Key], None]]] = []
         self.decided: list[float] = []
         self.decide: Callable[[Observed], Decision] = self._decide
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
         self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
-        self.reports = Reports(lambda *news: self.reconciler.reported(*news), self.metrics, _silent, 10.0, clock)
-        effects = Effects(
+        self.reports = Reports(lambda *news: self.controller.reported(*news), self.metrics, _silent, 10.0, clock)
+        reconciler = Reconciler(
             self.memory.store,
             self.reports,
             Writer(self.memory.cluster, self.memory.store, clock),
             self.publisher,
             self.metrics,
+            lambda observed: self.decide(observed),
             clock,
             lambda *asked: self.asked.append(asked),
         )
-        self.decide_gates: Callable[[Observed], Decision] = lambda observed: Decision((), self.status)
-        self.reconciler = Reconciler(
-            effects, lambda observed: self.decide(observed), 4, lambda observed: self.decide_gates(observed)
-        )
+        self.controller = Controller(reconciler, 4)
 
     def _decide(self, _: Observed) -> Decision:
         self.decided.append(self.loop.time())
-        return Decision(self.wanted, self.status, self.events, self.look_again, upgrades=self.upgrades)
+        return Decision(self.wanted, self.status, self.events, self.look_again)
 
     def sees(self, *manifests: Object) -> None:
         """A watch shows objects, and all that follows at once is done."""
 
         async def see() -> None:
             for each in manifests:
-                self.reconciler.seen(each)
+                self.controller.seen(each)
 
         self.loop.run_until_complete(see())
         self.pass_time(0)

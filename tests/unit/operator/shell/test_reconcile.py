@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.actions import Decision, SetGate
-from gaudi_operator.core.names import CONTAINER, GATE
+from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.status.status import MOVES_SECONDS
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, RESOURCE, SERVICE
-from gaudi_operator.shell.reconciling.reconcile import PODS_SECONDS, SOON_SECONDS
 from gaudi_operator.shell.reconciling.slots import Rank
+from gaudi_operator.shell.reconciling.triggers import FOLLOW_SECONDS, PODS_SECONDS
 from gaudi_operator.shell.watching.store import Key
 from tests.unit.operator.shell.memory import KEY, manifest
 from tests.unit.operator.shell.reconciled import AWAY, Operator, made
@@ -31,7 +31,7 @@ def test_news_in_one_moment_are_one_reconcile(operator: Operator) -> None:
     operator.sees(operator.resource)
     others = (operator.memory.exists(manifest(CONFIG_MAP, name), seen=False) for name in ("a", "b", "c"))
     operator.sees(*others)
-    operator.pass_time(SOON_SECONDS)
+    operator.pass_time(FOLLOW_SECONDS)
     assert len(operator.decided) == 2
     operator.pass_time(10)
     assert len(operator.decided) == 2
@@ -43,76 +43,50 @@ def serving_pod(operator: Operator) -> Object:
     return operator.memory.exists(manifest(POD, "a", spec={}, status={"conditions": [gate]}), seen=False)
 
 
-@pytest.mark.parametrize(("upgrades", "within"), [(False, PODS_SECONDS), (True, SOON_SECONDS)])
-def test_upgrade_looks_at_its_pods_sooner(operator: Operator, upgrades: bool, within: float) -> None:
-    operator.upgrades = upgrades
+def test_report_that_decides_is_looked_at_at_once(operator: Operator) -> None:
     operator.sees(operator.resource)
-    operator.sees(serving_pod(operator))
-    operator.pass_time(within - 0.01)
-    assert len(operator.decided) == 1
-    operator.pass_time(0.02)
+    operator.loop.call_soon(operator.controller.reported, KEY, True)
+    operator.pass_time(0)
     assert len(operator.decided) == 2
-
-
-@pytest.mark.parametrize("upgrades", [False, True])
-def test_pod_that_comes_is_looked_at_when_shown(operator: Operator, upgrades: bool) -> None:
-    held = list[datetime | None]()
-
-    def decide(observed: Observed) -> Decision:
-        held.append(observed.status_held)
-        return Decision((), operator.status, upgrades=upgrades)
-
-    operator.decide = decide
-    operator.sees(operator.resource)
-    operator.pass_time(10)
-    operator.sees(operator.memory.exists(manifest(POD, "a", spec={}, status={"phase": "Pending"}), seen=False))
-    operator.pass_time(SOON_SECONDS)
-    assert held == [None, None][: 1 + upgrades]
-    operator.pass_time(MOVES_SECONDS)
-    assert held == ([None, None] if upgrades else [None, moment(10)])
-
-
-def test_container_that_starts_is_looked_at_soon(operator: Operator) -> None:
-    operator.sees(operator.resource)
-    operator.sees(running(serving_pod(operator)))
-    operator.pass_time(SOON_SECONDS)
-    assert len(operator.decided) == 2
-
-
-def running(pod: Object) -> Object:
-    """Its runtime runs."""
-    container = {"name": CONTAINER, "containerID": "containerd://1", "state": {"running": {}}}
-    return {**pod, "status": {**pod["status"], "podIP": "10.0.0.1", "containerStatuses": [container]}}
-
-
-def test_report_that_decides_is_looked_at_with_what_follows(operator: Operator) -> None:
-    operator.sees(operator.resource)
-    operator.loop.call_soon(operator.reconciler.reported, KEY, True)
-    operator.pass_time(PODS_SECONDS)
-    assert len(operator.decided) == 2
-    operator.loop.call_soon(operator.reconciler.reported, KEY, False)
+    operator.loop.call_soon(operator.controller.reported, KEY, False)
     operator.pass_time(MOVES_SECONDS - 0.1)
     assert len(operator.decided) == 2
     operator.pass_time(0.2)
     assert len(operator.decided) == 3
 
 
+def test_status_waits_from_the_first_difference(operator: Operator) -> None:
+    held = list[datetime | None]()
+
+    def decide(observed: Observed) -> Decision:
+        held.append(observed.status_held)
+        return Decision((), operator.status, holds=len(held) < 3)
+
+    operator.decide = decide
+    operator.sees(operator.resource)
+    for _ in range(3):
+        operator.pass_time(10)
+        operator.loop.call_soon(operator.controller.wake, KEY)
+        operator.pass_time(0)
+    assert held == [None, moment(0), moment(0), None]
+
+
 def test_start_is_over_when_all_were_looked_at(operator: Operator) -> None:
     operator.memory.store.unlisted = {(RESOURCE, None)}
     operator.memory.answers = [AWAY]
-    assert operator.reconciler.why_not_ready() is None
+    assert operator.controller.why_not_ready() is None
 
     async def list_all() -> None:
-        operator.reconciler.seen(operator.resource)
-        operator.reconciler.listed(RESOURCE, None, [operator.resource["metadata"]["uid"]], 99)
-        why = operator.reconciler.why_not_ready()
+        operator.controller.seen(operator.resource)
+        operator.controller.listed(RESOURCE, None, [operator.resource["metadata"]["uid"]], 99)
+        why = operator.controller.why_not_ready()
         assert why is not None
         assert why.endswith("0 of 1 are done")
 
     operator.loop.run_until_complete(list_all())
     operator.pass_time(0)
     assert operator.outcomes("transient") == 1
-    assert operator.reconciler.why_not_ready() is None
+    assert operator.controller.why_not_ready() is None
 
 
 def test_resource_is_looked_at_again_when_that_is_due(operator: Operator) -> None:
@@ -152,7 +126,7 @@ def test_rest_of_a_decision_on_another_spec_is_not_done(operator: Operator) -> N
             written.append(request[1].partition("?")[0].rpartition("/")[2])
         if written == ["a"]:
             edited = {**operator.resource, "spec": {**operator.resource["spec"], "replicas": 7}}
-            operator.reconciler.seen(operator.memory.api.put(edited, generation=2))
+            operator.controller.seen(operator.memory.api.put(edited, generation=2))
         return await send(*request)
 
     operator.decide = decide
@@ -165,7 +139,7 @@ def test_rest_of_a_decision_on_another_spec_is_not_done(operator: Operator) -> N
 def keep_all_busy(operator: Operator) -> None:
     """Other resources have every slot."""
     for other in range(4):
-        operator.loop.run_until_complete(operator.reconciler._slots.acquire(Key("others", str(other)), Rank.REST))
+        operator.loop.run_until_complete(operator.controller._slots.acquire(Key("others", str(other)), Rank.REST))
 
 
 def test_picture_is_of_the_moment_when_its_turn_comes(operator: Operator) -> None:
@@ -180,7 +154,7 @@ def test_picture_is_of_the_moment_when_its_turn_comes(operator: Operator) -> Non
     operator.sees(operator.resource)
     operator.pass_time(10)
     assert pictures == []
-    operator.loop.call_soon(operator.reconciler._slots.release)
+    operator.loop.call_soon(operator.controller._slots.release)
     operator.pass_time(10)
     assert pictures == [moment(10)]
 
@@ -193,7 +167,7 @@ def test_own_write_that_a_watch_shows_first_asks_for_nothing(operator: Operator)
 
     async def told_first(*request: Any) -> Answer:
         answer = await send(*request)
-        operator.reconciler.seen(json.loads(answer.text))
+        operator.controller.seen(json.loads(answer.text))
         return answer
 
     operator.memory.send = told_first  # type: ignore[method-assign]
@@ -219,7 +193,7 @@ def test_pod_that_changed_before_its_gate_was_written_counts(operator: Operator)
 
     operator.memory.send = changed_before  # type: ignore[method-assign]
     operator.wanted = (SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", ""),)
-    operator.loop.call_soon(operator.reconciler.reported, KEY, True)
+    operator.loop.call_soon(operator.controller.reported, KEY, True)
     operator.pass_time(3600)
     assert len(operator.decided) == decided + 2
 
@@ -234,8 +208,8 @@ def test_last_list_begins_the_work(operator: Operator) -> None:
     operator.memory.store.unlisted = {(RESOURCE, None)}
 
     async def list_all() -> None:
-        operator.reconciler.seen(operator.resource)
-        operator.reconciler.listed(RESOURCE, None, [operator.resource["metadata"]["uid"]], 99)
+        operator.controller.seen(operator.resource)
+        operator.controller.listed(RESOURCE, None, [operator.resource["metadata"]["uid"]], 99)
 
     operator.loop.run_until_complete(list_all())
     operator.pass_time(0)
@@ -247,7 +221,7 @@ def test_resource_that_is_gone_is_left_alone(operator: Operator) -> None:
     operator.sees(operator.resource)
 
     async def gone() -> None:
-        operator.reconciler.gone({**operator.resource, "metadata": {**operator.resource["metadata"]}})
+        operator.controller.gone({**operator.resource, "metadata": {**operator.resource["metadata"]}})
 
     operator.loop.run_until_complete(gone())
     operator.pass_time(100)
@@ -259,8 +233,8 @@ def test_no_write_starts_after_the_stop(operator: Operator) -> None:
     operator.sees(operator.resource)
 
     async def stop() -> None:
-        operator.reconciler.stop()
-        operator.reconciler.seen(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+        operator.controller.stop()
+        operator.controller.seen(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
 
     operator.loop.run_until_complete(stop())
     asked = len(operator.memory.asked)
@@ -272,6 +246,6 @@ def test_object_that_is_gone_makes_its_resource_doubtful(operator: Operator) -> 
     child = operator.memory.exists(manifest(SERVICE, "a", operator.resource))
     operator.sees(operator.resource)
     operator.memory.store.doubted.clear()
-    operator.loop.call_soon(operator.reconciler.gone, child)
+    operator.loop.call_soon(operator.controller.gone, child)
     operator.pass_time(0)
     assert operator.memory.store.doubted == {KEY}

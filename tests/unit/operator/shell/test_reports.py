@@ -40,7 +40,12 @@ class Pods:
         self.asked: list[float] = []
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
         self.reports = Reports(
-            lambda _, urgent: self.woken.append((self.loop.time(), urgent)), Metrics(), self.fetch, WAIT, clock
+            lambda _, urgent: self.woken.append((self.loop.time(), urgent)),
+            Metrics(),
+            self.fetch,
+            WAIT,
+            clock,
+            gate_is_open=lambda *_: False,
         )
 
     async def fetch(self, target: Target, after: int, wait: float) -> WarmupReport:
@@ -86,12 +91,13 @@ def report(sequence: int = 1, phase: Phase = Phase.COMPILING, instance: str = "i
     return WarmupReport(instance=instance, sequence=sequence, plan_hash="0" * 64, phase=phase, **fields)
 
 
-def test_first_report_is_urgent_news(pods: Pods) -> None:
-    pods.said["c1"] = report()
+@pytest.mark.parametrize(("phase", "urgent"), [(Phase.COMPILING, False), (Phase.SERVING, True)])
+def test_first_report_is_news(pods: Pods, phase: Phase, urgent: bool) -> None:
+    pods.said["c1"] = report(phase=phase)
     pods.follow(pod())
     pods.pass_time(1)
-    assert pods.reports.latest["u"].report == report()
-    assert pods.woken == [(0.0, True)]
+    assert pods.reports.latest["u"].report == report(phase=phase)
+    assert pods.woken == [(0.0, urgent)]
 
 
 def test_figures_that_move_are_not_urgent(pods: Pods) -> None:
@@ -100,17 +106,17 @@ def test_figures_that_move_are_not_urgent(pods: Pods) -> None:
     pods.pass_time(1)
     pods.said["c1"] = report(2)
     pods.pass_time(1)
-    assert [urgent for _, urgent in pods.woken] == [True, False]
+    assert [urgent for _, urgent in pods.woken] == [False, False]
 
 
-@pytest.mark.parametrize("phase", [Phase.CAPTURING, Phase.SERVING, Phase.FAILED])
-def test_new_phase_is_urgent(pods: Pods, phase: Phase) -> None:
+@pytest.mark.parametrize(("phase", "urgent"), [(Phase.CAPTURING, False), (Phase.SERVING, True), (Phase.FAILED, True)])
+def test_phase_that_decides_about_the_gate_is_urgent(pods: Pods, phase: Phase, urgent: bool) -> None:
     pods.said["c1"] = report(1)
     pods.follow(pod())
     pods.pass_time(1)
     pods.said["c1"] = report(2, phase)
     pods.pass_time(1)
-    assert [urgent for _, urgent in pods.woken] == [True, True]
+    assert [urgent for _, urgent in pods.woken] == [False, urgent]
 
 
 def test_every_report_of_a_serving_pod_is_urgent(pods: Pods) -> None:

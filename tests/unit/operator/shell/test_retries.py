@@ -5,7 +5,7 @@ from gaudi_operator.core.actions import Decision, Event, SetGate
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, SERVICE
-from gaudi_operator.shell.reconciling.reconcile import SOON_SECONDS
+from gaudi_operator.shell.reconciling.triggers import FOLLOW_SECONDS
 from tests.unit.operator.shell.memory import KEY, manifest
 from tests.unit.operator.shell.reconciled import AWAY, Operator, made
 
@@ -78,7 +78,7 @@ def test_success_makes_the_next_wait_short_again(operator: Operator) -> None:
     operator.memory.answers = [AWAY]
     operator.status = GaudiInferenceStatus(replicas=2)
     operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
-    operator.pass_time(SOON_SECONDS + 0.25)
+    operator.pass_time(FOLLOW_SECONDS + 0.25)
     assert operator.memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 2
 
 

@@ -106,7 +106,7 @@ def test_slot_of_one_that_gives_up_is_not_lost(line: Line, handed_out: bool) -> 
     if handed_out:
         line.loop.call_soon(line.slots.release)
         # Right after the slot was handed out, and before its task goes on.
-        line.loop.call_soon(line.loop.call_soon, line.tasks["b"].cancel)
+        line.loop.call_soon(line.tasks["b"].cancel)
     else:
         line.tasks["b"].cancel()
     line.settle()
@@ -114,18 +114,3 @@ def test_slot_of_one_that_gives_up_is_not_lost(line: Line, handed_out: bool) -> 
     if not handed_out:
         line.release()
     assert line.began == ["a", "c"]
-
-
-def test_loop_has_a_turn_between_two_that_begin(line: Line) -> None:
-    line.slots = Slots(8)
-
-    def look() -> None:
-        line.began.append("turn")
-        if len(line.began) < 6:
-            line.loop.call_soon(look)
-
-    for name in ("a", "b"):
-        line.tasks[name] = line.loop.create_task(line.take(Key("blue", name), Rank.REST))
-    line.loop.call_soon(look)
-    line.settle()
-    assert "turn" in line.began[line.began.index("a") : line.began.index("b")]

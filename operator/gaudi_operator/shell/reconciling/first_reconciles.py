@@ -10,7 +10,7 @@ from gaudi_operator.shell.watching.store import Key
 log = logging.getLogger(__name__)
 
 
-class FirstPasses:
+class FirstReconciles:
     """The resources that were there when everything was listed, until each was looked at."""
 
     def __init__(self, clock: Clock) -> None:

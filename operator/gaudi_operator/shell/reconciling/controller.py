@@ -1,0 +1,140 @@
+"""Which resource is reconciled when: one task for each, never two reconciles of one resource at once."""
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.errors import OperatorError, Transient, Waiting
+from gaudi_operator.shell.kinds import RESOURCE, Kind, kind_of
+from gaudi_operator.shell.reconciling.first_reconciles import FirstReconciles
+from gaudi_operator.shell.reconciling.reconcile import Reconciler, logged_as
+from gaudi_operator.shell.reconciling.refusals import Refusals
+from gaudi_operator.shell.reconciling.slots import Rank, Slots
+from gaudi_operator.shell.reconciling.triggers import FOLLOW_SECONDS, after_change, after_report, may_close_gate
+from gaudi_operator.shell.reconciling.worker import Worker
+from gaudi_operator.shell.watching.store import CLASSES, Key, version_of
+
+_MOVING = frozenset({"Pending", "WarmingUp", "RollingOut"})
+
+log = logging.getLogger(__name__)
+
+
+class Controller:
+    """Runs reconciles of the resources that are woken, a few at the same time."""
+
+    def __init__(self, reconciler: Reconciler, at_once: int) -> None:
+        """`at_once` bounds concurrent reconciles."""
+        self._reconciler = reconciler
+        self._store, self._metrics, self._clock = reconciler.store, reconciler.metrics, reconciler.clock
+        self._slots = Slots(at_once)
+        self._workers: dict[Key, Worker] = {}
+        self._stopped = False
+        self._first = FirstReconciles(self._clock)
+
+    def seen(self, manifest: Manifest) -> None:
+        """A watch has shown an object as it is now."""
+        before = self._store.find(manifest)
+        if key := self._store.put(manifest):
+            within, urgent = after_change(before, manifest, self._store.resource(key)), may_close_gate(before, manifest)
+            self.wake(key, within, version_of(manifest), urgent=urgent)
+
+    def gone(self, manifest: Manifest) -> None:
+        """A watch has shown the last of an object."""
+        if key := self._store.remove(manifest):
+            self._store.doubt(kind_of(manifest), key)
+            self.wake(key, 0.0 if kind_of(manifest) is RESOURCE else FOLLOW_SECONDS)
+
+    def listed(self, kind: Kind, namespace: str | None, uids: Collection[str], version: int) -> None:
+        """All objects of a kind, in one namespace or in all, were seen; these are their UIDs."""
+        waited = bool(self._store.unlisted)
+        woken = self._store.end_list(kind, namespace, uids, version)
+        if waited and not self._store.unlisted:
+            self._first.expect(self._store.served())
+        for key in woken:
+            self.wake(key)
+
+    def reported(self, key: Key, decides: bool) -> None:
+        """A pod of the resource has reported. `decides` is whether its gate may change by it."""
+        self.wake(key, after_report(decides, self._store.resource(key)), urgent=decides)
+
+    def why_not_ready(self) -> str | None:
+        """How many resources that were there at the start are still to be looked at."""
+        return self._first.why_not_done()
+
+    def wake(self, key: Key, within: float = 0.0, version: int | None = None, *, urgent: bool = False) -> None:
+        """Something about the resource changed: reconcile it within so many seconds. Cheap; many calls before the next
+        reconcile are one. `version` is that of the object that has changed, if it is one. An `urgent` reconcile goes
+        before others, since a gate may change.
+        """
+        # Not before every kind was listed: what is not listed yet would be taken for missing.
+        if self._store.unlisted:
+            return
+        if key == CLASSES:
+            for each in self._store.served():
+                self.wake(each, within)
+            return
+        worker = self._workers.get(key)
+        if worker is None and not self._stopped and self._store.resource(key):
+            worker = self._workers[key] = Worker(Refusals(self._clock))
+            worker.task = asyncio.create_task(self._serve(key, worker), name=f"reconcile {key.namespace}/{key.name}")
+        if worker:
+            worker.wake(within, version)
+        if worker and urgent:
+            worker.rank = Rank.GATES
+            self._slots.hurry(key)
+
+    def stop(self) -> None:
+        """Stop all work now: no write starts after this."""
+        self._stopped = True
+        for worker in self._workers.values():
+            worker.cancel()
+
+    async def _serve(self, key: Key, worker: Worker) -> None:
+        """One reconcile after the other until the resource is gone."""
+        while self._store.resource(key):
+            with self._metrics.queued.track_inprogress():
+                await self._slots.acquire(key, min(worker.rank, self._rank(key)))
+            try:
+                worker.begin()
+                seconds, failed = await self._reconcile(key, worker)
+            finally:
+                self._slots.release()
+            self._first.done(key)
+            own = self._reconciler.writer.take_own(key)
+            worker.ignore(own.versions)
+            if failed:
+                await asyncio.sleep(seconds or 0.0)  # a change does not shorten a back-off
+            else:
+                await worker.wait(0.0 if own.told_more else seconds)
+        self._reconciler.reports.follow(key, ())
+        self._first.done(key)
+        # Nothing is awaited since the last look: a wake-up in between would have been lost.
+        del self._workers[key]
+
+    async def _reconcile(self, key: Key, worker: Worker) -> tuple[float | None, bool]:
+        """One reconcile; returns how long to wait at most after it, and whether it has failed."""
+        outcome, seconds, failed = "done", None, True
+        try:
+            with self._metrics.seconds.time():
+                seconds, failed = await self._reconciler.reconcile(key, worker, self.wake), False
+            worker.backoff.reset()
+        except Waiting as error:
+            outcome, seconds = "waiting", error.seconds
+            log.info("%s", error, extra=logged_as(key))
+        except Transient as error:
+            outcome, seconds = "transient", max(worker.backoff.next(), error.retry_after or 0.0)
+            log.warning("%s", error, extra=logged_as(key))
+        except OperatorError as error:
+            outcome, seconds = "refused", worker.backoff.next()
+            log.warning("%s", error, extra=logged_as(key))
+        except Exception:
+            outcome, seconds = "bug", worker.backoff.next()
+            log.exception("The reconcile failed by a defect of the operator; it is tried again.", extra=logged_as(key))
+        self._metrics.passes.labels(outcome).inc()
+        return seconds, failed
+
+    def _rank(self, key: Key) -> Rank:
+        """That of a resource of which no gate may change."""
+        status = (self._store.resource(key) or {}).get("status") or {}
+        return Rank.MOTION if status.get("phase") in _MOVING else Rank.REST

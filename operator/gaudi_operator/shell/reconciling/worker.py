@@ -1,0 +1,79 @@
+"""What one resource's task remembers between reconciles, and how it waits for the next one."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from gaudi_operator.errors import Backoff
+from gaudi_operator.shell.reconciling.refusals import Refusals
+from gaudi_operator.shell.reconciling.slots import Rank
+
+
+@dataclass
+class Worker:
+    """The state of one resource's task; nothing here must survive the process.
+
+    `rank` is how urgent the next reconcile is. `status_held` is since when a status waits to be written.
+    """
+
+    refusals: Refusals = field(default_factory=Refusals)
+    task: asyncio.Task[None] | None = None
+    backoff: Backoff = field(default_factory=lambda: Backoff(0.25, 10.0))
+    rank: Rank = Rank.REST
+    status_held: datetime | None = None
+    _due: asyncio.Event = field(default_factory=asyncio.Event)
+    _timer: asyncio.TimerHandle | None = None
+    _because: set[int | None] = field(default_factory=set)
+
+    def cancel(self) -> None:
+        """End the work for the resource, wherever it is."""
+        if self.task:
+            self.task.cancel()
+
+    def begin(self) -> None:
+        """A reconcile looks at everything: what has changed until now needs no other one."""
+        self.rank = Rank.REST
+        self._forget()
+
+    def wake(self, seconds: float, version: int | None = None) -> None:
+        """Make sure that a reconcile comes, at the latest after `seconds`: because of an object of that version, or of
+        something else.
+        """
+        self._because.add(version)
+        if seconds <= 0:
+            self._look()
+            return
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and self._timer.when() <= loop.time() + seconds:
+            return
+        self._stop_timer()
+        self._timer = loop.call_later(seconds, self._look)
+
+    def ignore(self, versions: Iterable[int]) -> None:
+        """These were written by ourselves, and alone they need no reconcile."""
+        # A watch is often quicker than the answer to a write, and shows it as if somebody else had written.
+        if self._because and not self._because.difference(versions):
+            self._forget()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until a reconcile is due, at most `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._due.wait()
+        except TimeoutError:
+            pass
+
+    def _forget(self) -> None:
+        self._because.clear()
+        self._due.clear()
+        self._stop_timer()
+
+    def _look(self) -> None:
+        self._stop_timer()
+        self._due.set()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

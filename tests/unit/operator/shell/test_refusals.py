@@ -1,0 +1,88 @@
+"""A refused request is not sent again at once, and one that is no longer desired is forgotten."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from gaudi_operator.clock import Clock
+from gaudi_operator.core.actions import Apply
+from gaudi_operator.errors import Forbidden, Stalled, Transient
+from gaudi_operator.shell.reconciling.refusals import RIGHTS_DEADLINE_SECONDS, Refusals
+
+REFUSED = Stalled("ApiRefused", "the field is wrong")
+
+
+FORBIDDEN = Forbidden("ApiForbidden", "no rights")
+
+
+@dataclass
+class Time:
+    """The seconds of refusals."""
+
+    seconds: float = 0.0
+
+    def refusals(self) -> Refusals:
+        return Refusals(clock=Clock(monotonic=lambda: self.seconds))
+
+
+def apply(port: int) -> Apply:
+    return Apply({"kind": "Service", "metadata": {"name": "tiny"}, "spec": {"port": port}}, "it does not exist")
+
+
+def test_refused_action_is_held_back() -> None:
+    refusals = Refusals()
+    refusals.add(apply(1), REFUSED)
+    assert refusals.find(apply(1)) is REFUSED
+
+
+def test_changed_action_is_tried_at_once() -> None:
+    refusals = Refusals()
+    refusals.add(apply(1), REFUSED)
+    assert refusals.find(apply(2)) is None
+
+
+def test_refusal_ends_by_itself() -> None:
+    time = Time()
+    refusals = time.refusals()
+    refusals.add(apply(1), REFUSED)
+    time.seconds += refusals.next_seconds() or 0.0
+    assert refusals.find(apply(1)) is None
+
+
+def test_refusals_grow_rarer() -> None:
+    refusals = Refusals()
+    for _ in range(12):
+        refusals.add(apply(1), REFUSED)
+    seconds = refusals.next_seconds()
+    assert seconds is not None
+    assert 30 <= seconds <= 60
+
+
+def test_refusal_of_what_is_no_longer_desired_is_forgotten() -> None:
+    refusals = Refusals()
+    refusals.add(apply(1), REFUSED)
+    refusals.keep_only(())
+    assert refusals.next_seconds() is None
+
+
+def test_accepted_action_leaves_nothing_behind() -> None:
+    refusals = Refusals()
+    refusals.add(apply(1), REFUSED)
+    refusals.remove(apply(1))
+    assert refusals.next_seconds() is None
+
+
+def test_missing_rights_are_not_believed_at_once() -> None:
+    refusals = Refusals()
+    with pytest.raises(Transient):
+        refusals.add(apply(1), FORBIDDEN)
+
+
+def test_missing_rights_are_believed_after_their_deadline() -> None:
+    time = Time()
+    refusals = time.refusals()
+    with pytest.raises(Transient):
+        refusals.add(apply(1), FORBIDDEN)
+    time.seconds += RIGHTS_DEADLINE_SECONDS
+    refusals.add(apply(1), FORBIDDEN)
+    assert refusals.find(apply(1)) is FORBIDDEN

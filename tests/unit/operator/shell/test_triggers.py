@@ -1,0 +1,57 @@
+"""Which change leads to a reconcile, and how soon."""
+
+import pytest
+
+from gaudi_operator.core.names import CONTAINER, GATE
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.status.status import MANY_PODS_SECONDS, MOVES_SECONDS
+from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, SERVICE
+from gaudi_operator.shell.reconciling.triggers import FOLLOW_SECONDS, PODS_SECONDS, after_change, after_report
+from tests.unit.operator.shell.memory import Memory, manifest
+from tests.world.api import Object
+
+
+def resource(**status: object) -> Manifest:
+    """One with that status."""
+    return Memory().resource(**status)
+
+
+def pod(gate: str, container: str = "1") -> Object:
+    """A pod whose runtime runs."""
+    runs = {"name": CONTAINER, "containerID": f"containerd://{container}", "state": {"running": {}}}
+    conditions = [{"type": GATE, "status": gate}]
+    status = {"podIP": "10.0.0.1", "containerStatuses": [runs], "conditions": conditions}
+    return Memory().exists(manifest(POD, "a", spec={}, status=status))
+
+
+@pytest.mark.parametrize("kind", [RESOURCE, CLASS])
+def test_change_by_a_person_is_looked_at_at_once(kind: object) -> None:
+    changed = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}}  # type: ignore[attr-defined]
+    assert after_change(None, changed, resource()) == 0
+
+
+def test_changes_of_children_are_looked_at_together() -> None:
+    assert after_change(None, manifest(SERVICE, "tiny"), resource()) == FOLLOW_SECONDS
+
+
+@pytest.mark.parametrize(("phase", "seconds"), [("Serving", PODS_SECONDS), ("RollingOut", FOLLOW_SECONDS)])
+def test_rollout_looks_at_its_pods_sooner(phase: str, seconds: float) -> None:
+    assert after_change(None, pod("False"), resource(phase=phase)) == seconds
+
+
+@pytest.mark.parametrize(("gate", "seconds"), [("True", 0), ("False", PODS_SECONDS)])
+def test_new_container_may_close_an_open_gate(gate: str, seconds: float) -> None:
+    assert after_change(pod(gate), pod(gate, "2"), resource(phase="Serving")) == seconds
+
+
+def test_same_container_closes_no_gate() -> None:
+    assert after_change(pod("True"), pod("True"), resource(phase="Serving")) == PODS_SECONDS
+
+
+def test_report_that_decides_is_looked_at_at_once() -> None:
+    assert after_report(True, resource(replicas=1)) == 0
+
+
+@pytest.mark.parametrize(("replicas", "seconds"), [(1, MOVES_SECONDS), (1000, MANY_PODS_SECONDS)])
+def test_figures_are_looked_at_as_often_as_shown(replicas: int, seconds: float) -> None:
+    assert after_report(False, resource(replicas=replicas)) == seconds

@@ -1,0 +1,47 @@
+"""A worker waits for what is due, however many changes lead to it."""
+
+import asyncio
+from collections.abc import Callable
+
+from gaudi_operator.shell.reconciling.worker import Worker
+from tests.world.loop import Loop
+
+
+def waited(seconds: float | None, *changes: Callable[[Worker], None]) -> float:
+    """How many seconds of an own clock a wait takes after these changes."""
+
+    async def wait() -> float:
+        worker = Worker()
+        for change in changes:
+            change(worker)
+        await worker.wait(seconds)
+        return asyncio.get_running_loop().time()
+
+    loop = Loop()
+    took = loop.run_until_complete(wait())
+    loop.close()
+    return took
+
+
+def test_wait_ends_after_its_seconds() -> None:
+    assert waited(60) == 60
+
+
+def test_earliest_change_ends_the_wait() -> None:
+    assert waited(60, lambda worker: worker.wake(5), lambda worker: worker.wake(1), lambda worker: worker.wake(3)) == 1
+
+
+def test_change_at_once_ends_the_wait() -> None:
+    assert waited(60, lambda worker: worker.wake(0)) == 0
+
+
+def test_own_write_alone_ends_no_wait() -> None:
+    assert waited(60, lambda worker: worker.wake(0, 7), lambda worker: worker.ignore([7])) == 60
+
+
+def test_own_write_beside_another_change_ends_the_wait() -> None:
+    assert waited(60, lambda worker: worker.wake(0, 7), lambda worker: worker.wake(0), lambda w: w.ignore([7])) == 0
+
+
+def test_reconcile_takes_all_changes_before_it() -> None:
+    assert waited(60, lambda worker: worker.wake(0), lambda worker: worker.wake(1), lambda w: w.begin()) == 60
