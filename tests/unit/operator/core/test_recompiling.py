@@ -30,8 +30,8 @@ from tests.unit.operator.core.reports import FULL, PLAN, report
 from tests.unit.operator.core.resources import NOW, inference
 from tests.unit.operator.core.states import problem_of, state_of
 from tests.unit.operator.core.stories import pod_names, served
-from tests.unit.runtime.engines.vllm_contract.card import Card
-from tests.unit.runtime.engines.vllm_contract.stand_in import bridge, plugin, serve
+from tests.unit.runtime.engines.vllm.workers.card import Card
+from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin, serve
 
 CLOSING = Readiness(on_recompiles=OnRecompiles.CLOSE_GATE, max_recompiles=3)
 RECORD = f"Container c1, instance first, plan {PLAN}."

@@ -14,8 +14,8 @@ from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.memory_split import split_memory
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.warmup.runner import warm_up
-from tests.unit.runtime.engines.vllm_contract.card import GIB, Card
-from tests.unit.runtime.engines.vllm_contract.stand_in import KV_BLOCKS, bridge, plugin
+from tests.unit.runtime.engines.vllm.workers.card import GIB, Card
+from tests.unit.runtime.engines.vllm.workers.stand_in import KV_BLOCKS, bridge, plugin
 from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start
 
 PROMPT, DECODE = [2, 256, 0], [4, 1, 64]

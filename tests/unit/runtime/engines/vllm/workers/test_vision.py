@@ -9,9 +9,9 @@ from gaudi_runtime.engines.vllm.workers.capabilities import VISION, VISION_BUCKE
 from gaudi_runtime.engines.vllm.workers.hpu import NO_VISION, HpuVerbs
 from gaudi_runtime.engines.vllm.workers.vision import layout
 from tests.unit.runtime.configs import sim_config
-from tests.unit.runtime.engines.vllm_contract.card import MIB, Card
-from tests.unit.runtime.engines.vllm_contract.driven import drive, plain
-from tests.unit.runtime.engines.vllm_contract.stand_in import CONTRACT, Pixels, bridge, plugin, serve
+from tests.unit.runtime.engines.vllm.workers.card import MIB, Card
+from tests.unit.runtime.engines.vllm.workers.driven import drive, plain
+from tests.unit.runtime.engines.vllm.workers.stand_in import CONTRACT, Pixels, bridge, plugin, serve
 
 COLD = "the vision tower is not warmed up: the first image of every size is slow"
 SIZES = (1, 2, 4)

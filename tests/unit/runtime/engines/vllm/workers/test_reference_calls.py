@@ -12,11 +12,11 @@ from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupCo
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.engines.sim.reference import LOGGED_ORDERS, reference_config
-from tests.unit.runtime.engines.vllm_contract.card import GIB, MIB, Card
-from tests.unit.runtime.engines.vllm_contract.driven import drive, drive_plan
-from tests.unit.runtime.engines.vllm_contract.stand_in import bridge, plugin
+from tests.unit.runtime.engines.vllm.workers.card import GIB, MIB, Card
+from tests.unit.runtime.engines.vllm.workers.driven import drive, drive_plan
+from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin
 
-LOGS = json.loads((Path(__file__).parents[4] / "data" / "reference_plans.json").read_text())
+LOGS = json.loads((Path(__file__).parents[5] / "data" / "reference_plans.json").read_text())
 MODES = {
     ExecutionMode.HPU_GRAPHS: (True, True),
     ExecutionMode.TORCH_COMPILE: (False, True),

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from gaudi_runtime.engines.vllm.workers.capabilities import Bridge, open_bridge
-from tests.unit.runtime.engines.vllm_contract.card import GIB, MIB, Card
+from tests.unit.runtime.engines.vllm.workers.card import GIB, MIB, Card
 
-CONTRACT = json.loads((Path(__file__).parents[4] / "data" / "vllm_gaudi_contract.json").read_text())["classes"]
+CONTRACT = json.loads((Path(__file__).parents[5] / "data" / "vllm_gaudi_contract.json").read_text())["classes"]
 KV_BLOCKS = 1519
 OURS = "gaudi"
 """What we add to a class of the plugin begins so."""

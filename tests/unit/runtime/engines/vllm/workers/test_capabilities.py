@@ -24,9 +24,9 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
 from tests.unit.runtime.configs import sim_config
-from tests.unit.runtime.engines.vllm_contract.card import Card
-from tests.unit.runtime.engines.vllm_contract.driven import drive, plain
-from tests.unit.runtime.engines.vllm_contract.stand_in import CONTRACT, bridge, plugin
+from tests.unit.runtime.engines.vllm.workers.card import Card
+from tests.unit.runtime.engines.vllm.workers.driven import drive, plain
+from tests.unit.runtime.engines.vllm.workers.stand_in import CONTRACT, bridge, plugin
 
 OWNERS = {
     "HPUModelRunner": (*SETUP, *RUNNER, *MARGIN, *HPU_GRAPHS, *PREPARED),

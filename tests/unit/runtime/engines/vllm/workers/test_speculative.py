@@ -11,9 +11,9 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits,
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.engines.vllm.workers.speculative import NO_MATCH, even_drafts
 from gaudi_runtime.planning.planner import make_plan
-from tests.unit.runtime.engines.vllm_contract.card import Card
-from tests.unit.runtime.engines.vllm_contract.driven import plain
-from tests.unit.runtime.engines.vllm_contract.stand_in import KV_BLOCKS, bridge, plugin
+from tests.unit.runtime.engines.vllm.workers.card import Card
+from tests.unit.runtime.engines.vllm.workers.driven import plain
+from tests.unit.runtime.engines.vllm.workers.stand_in import KV_BLOCKS, bridge, plugin
 
 POLICY = BucketPolicy(
     strategy=Strategy.LINEAR,

@@ -6,9 +6,9 @@ import pytest
 
 from gaudi_runtime.engines.vllm.workers.capabilities import UNBOUNDED
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
-from tests.unit.runtime.engines.vllm_contract.card import GIB, MIB, Card
-from tests.unit.runtime.engines.vllm_contract.driven import DECODE, PROMPT, plain, verbs_on
-from tests.unit.runtime.engines.vllm_contract.stand_in import bridge, plugin
+from tests.unit.runtime.engines.vllm.workers.card import GIB, MIB, Card
+from tests.unit.runtime.engines.vllm.workers.driven import DECODE, PROMPT, plain, verbs_on
+from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin
 
 
 def test_warming_compiles_one_bucket_and_captures_nothing() -> None:

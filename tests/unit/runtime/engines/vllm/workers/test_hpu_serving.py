@@ -8,9 +8,9 @@ import pytest
 from gaudi_runtime.contract.report import RECOMPILATION_SECONDS
 from gaudi_runtime.engines.vllm.workers.forwards import ColdShape
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
-from tests.unit.runtime.engines.vllm_contract.card import Card
-from tests.unit.runtime.engines.vllm_contract.driven import DECODE, PROMPT, plain, verbs_on
-from tests.unit.runtime.engines.vllm_contract.stand_in import bridge, plugin, serve
+from tests.unit.runtime.engines.vllm.workers.card import Card
+from tests.unit.runtime.engines.vllm.workers.driven import DECODE, PROMPT, plain, verbs_on
+from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin, serve
 
 
 def test_a_graph_that_failed_is_not_used_while_serving() -> None:

@@ -26,8 +26,8 @@ from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.engines.vllm.fake_vllm import Answers, FakeVllm
 from tests.unit.runtime.engines.vllm.installed import pretend_installed
-from tests.unit.runtime.engines.vllm_contract.card import GIB, MIB, Card
-from tests.unit.runtime.engines.vllm_contract.stand_in import bridge, plugin, serve
+from tests.unit.runtime.engines.vllm.workers.card import GIB, MIB, Card
+from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin, serve
 from tests.unit.runtime.knobs.configs import vllm_config
 
 PROMPTS = {"batchSize": {"min": 1, "step": 1, "max": 1}, "query": {"min": 128, "step": 128, "max": 512}}

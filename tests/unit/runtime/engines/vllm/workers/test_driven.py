@@ -14,9 +14,9 @@ import torch
 from gaudi_runtime.engines.vllm.launch import Orders, give_orders
 from gaudi_runtime.engines.vllm.start_errors import read_failure
 from gaudi_runtime.engines.vllm.workers import driven
-from tests.unit.runtime.engines.vllm_contract.card import Card
-from tests.unit.runtime.engines.vllm_contract.driven import plain
-from tests.unit.runtime.engines.vllm_contract.stand_in import CONTRACT, OURS, bridge, generate, plugin, serve
+from tests.unit.runtime.engines.vllm.workers.card import Card
+from tests.unit.runtime.engines.vllm.workers.driven import plain
+from tests.unit.runtime.engines.vllm.workers.stand_in import CONTRACT, OURS, bridge, generate, plugin, serve
 
 RECORDED = CONTRACT["HPUWorker"]
 MODULE = "gaudi_runtime.engines.vllm.workers.hpu_worker"

@@ -3,8 +3,8 @@
 import pytest
 
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
-from tests.unit.runtime.engines.vllm_contract.card import Card
-from tests.unit.runtime.engines.vllm_contract.stand_in import bridge, plugin
+from tests.unit.runtime.engines.vllm.workers.card import Card
+from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin
 
 
 @pytest.mark.parametrize(
