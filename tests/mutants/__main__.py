@@ -31,6 +31,7 @@ MOST_ALIVE_PERCENT = 8
 
 CORE = ("tests/unit/operator/core",)
 SHELL = ("tests/unit/operator/shell",)
+GROUP = ("tests/unit/runtime/group", "tests/unit/runtime/engine_protocol")
 ROOMS = {
     "operator/gaudi_operator/core/pods": CORE,
     "operator/gaudi_operator/core/rollout": CORE,
@@ -43,11 +44,12 @@ ROOMS = {
     "operator/gaudi_operator/shell/watching": SHELL,
     "operator/gaudi_operator/shell/writing/apply.py": SHELL,
     "operator/gaudi_operator/shell/lease.py": SHELL,
-    "runtime/gaudi_runtime/buckets": ("tests/unit/runtime/buckets",),
+    "runtime/gaudi_runtime/buckets": ("tests/unit/runtime/buckets", "tests/unit/runtime/planning"),
     "runtime/gaudi_runtime/planning": ("tests/unit/runtime/planning",),
     "runtime/gaudi_runtime/artifacts/sources": ("tests/unit/runtime/artifacts/sources",),
     "runtime/gaudi_runtime/artifacts/recipe_cache": ("tests/unit/runtime/artifacts/recipe_cache",),
-    "runtime/gaudi_runtime/group": ("tests/unit/runtime/group",),
+    "runtime/gaudi_runtime/group": GROUP,
+    "runtime/gaudi_runtime/engine_protocol/messages.py": GROUP,
     "runtime/gaudi_runtime/http/openai_api": ("tests/unit/runtime/http/openai_api",),
 }
 """Where it would hurt users most, and the tests that are to notice."""
