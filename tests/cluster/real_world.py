@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import httpx
 
+from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import FAILURE_ANNOTATION, NAME_LABEL, RESTARTED_AT_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.rollout.revision import undo_patch
 from gaudi_runtime.contract.report import Requests
 from tests.api_proxy import ApiProxy
 from tests.background import Background

@@ -2,8 +2,8 @@
 
 from functools import partial
 
+from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import FAILURE_ANNOTATION, NAME_LABEL, REVISION_LABEL
-from gaudi_operator.core.rollout.revision import undo_patch
 from gaudi_runtime.contract.report import Phase
 from tests.builders import gaudi_inference
 from tests.cluster.pods import all_running, ready, stalled

@@ -4,8 +4,8 @@ from datetime import datetime
 from itertools import count
 from typing import Self
 
+from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import DESIRED_ANNOTATION, FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.rollout.revision import undo_patch
 from gaudi_operator.settings import HostPath, Settings
 from tests.builders import gaudi_inference, merged, patched
 from tests.laws.history import History, Runtime

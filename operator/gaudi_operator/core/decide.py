@@ -27,13 +27,13 @@ from gaudi_operator.core.pods.view import PodView, read_pods
 from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS, refused_since
 from gaudi_operator.core.resource import Inference, SpecUnreadable, read_identity, read_inference, read_status
 from gaudi_operator.core.rollout.backoff import attempts
+from gaudi_operator.core.rollout.controller_revision import stored_revisions
 from gaudi_operator.core.rollout.planner import Policy, rollout_policy
 from gaudi_operator.core.rollout.replicas import scale, wanted_pods, with_workloads
 from gaudi_operator.core.rollout.revision import (
     FromClass,
     Revision,
     desired_revision,
-    stored_revisions,
     why_not_kept,
     with_kept_mode,
 )

@@ -142,3 +142,7 @@ class InstallationDefaults:
     gateways_from: tuple[Client, ...] = ()
     tracing: Tracing | None = None
     controller: str = DEFAULT_CONTROLLER
+
+    def __hash__(self) -> int:
+        """Return a hash of fields that have one: the labels of clients are dictionaries."""
+        return hash((self.runtime_image, self.hpu_image, self.controller))

@@ -3,8 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from threading import Lock
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -16,6 +17,7 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_runtime.contract.config import ExecutionMode
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class SpecUnreadable(Exception):
@@ -38,21 +40,32 @@ class Identity:
 class Inference:
     """A GaudiInference as decisions see it.
 
-    `kept_mode` is what the kept revision of this spec runs in; None where there is none yet. `answers` are asked what
-    the plan of the spec is like. `derived` is what was worked out from these fields; a copy with others begins anew.
+    `kept_mode` is what the kept revision of this spec runs in; None where there is none yet. `answers` know what the
+    plan of the spec is like.
     """
 
     identity: Identity
     spec: GaudiInferenceSpec
     kept_mode: ExecutionMode | None = None
     answers: Answers = field(default=AT_ONCE, compare=False, repr=False)
-    derived: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    memo: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """The values of functions with @derived; a copy with other fields has none yet."""
 
-    def once(self, name: Hashable, work_out: Callable[[], T]) -> T:
-        """What `work_out` gives, a value that follows from this object alone: worked out the first time."""
-        if name not in self.derived:
-            self.derived[name] = work_out()
-        return cast("T", self.derived[name])
+
+def derived(function: Callable[Concatenate[Inference, P], T]) -> Callable[Concatenate[Inference, P], T]:
+    """Compute a function of an Inference once: the value depends on it and on the arguments alone.
+
+    A decision reads most of these values several times.
+    """
+
+    @wraps(function)
+    def value(inference: Inference, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (function, args, *kwargs.items())
+        if key not in inference.memo:
+            inference.memo[key] = function(inference, *args, **kwargs)
+        return cast("T", inference.memo[key])
+
+    return value
 
 
 def read_identity(resource: Manifest) -> Identity:

@@ -73,3 +73,8 @@ class Parallelism(ApiModel):
     nodes: Annotated[int, Field(ge=1, le=64)] = Field(
         1, description="Nodes that one replica spans, a pod on each; above 1 it is a group of a LeaderWorkerSet."
     )
+
+    @property
+    def ranks_per_pod(self) -> int:
+        """Ranks in one pod; each has a card of its own."""
+        return self.tensor * self.pipeline * self.data // self.nodes

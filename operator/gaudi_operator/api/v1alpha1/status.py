@@ -259,7 +259,7 @@ class BackOff(ApiModel):
     until: Timestamp = Field(description="No new pod of the revision is made before; running pods stay.")
 
 
-class RevisionState(ApiModel):
+class RevisionStatus(ApiModel):
     """One revision of the history."""
 
     name: Revision = Field(description="Name: the hash of what made it.")
@@ -308,7 +308,7 @@ class GaudiInferenceStatus(ApiModel):
     recipe_cache: RecipeCacheState | None = Field(None, description="Recipe cache, where spec.recipeCache is enabled.")
     simulated: bool = Field(False, description="True when the figures come from the sim engine.")
     revision: Revisions = Field(Revisions(), description="Revisions by their part.")
-    revisions: Annotated[tuple[RevisionState, ...], Field(max_length=MAX_REVISIONS)] = Field(
+    revisions: Annotated[tuple[RevisionStatus, ...], Field(max_length=MAX_REVISIONS)] = Field(
         (), description="The newest kept revisions, newest first."
     )
     endpoint: Text | None = Field(None, description="Address of the OpenAI API inside the cluster.")

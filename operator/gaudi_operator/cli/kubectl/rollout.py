@@ -11,10 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
+from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import CONTAINER, FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_inference, read_status
-from gaudi_operator.core.rollout.revision import Revision, stored_revisions, undo_patch
+from gaudi_operator.core.rollout.controller_revision import stored_revisions
+from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.text import on_one_line
 
 NONE = "<none>"

@@ -17,7 +17,8 @@ from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, Gaudi
 from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_identity, read_status
-from gaudi_operator.core.rollout.revision import Revision, stored_revisions
+from gaudi_operator.core.rollout.controller_revision import stored_revisions
+from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.text import on_one_line
 
 if TYPE_CHECKING:

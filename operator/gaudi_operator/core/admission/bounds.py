@@ -7,7 +7,7 @@ never work, what passes is judged again by the runtime after its profile run (do
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.notation import MOST_MEMORY, whole_bytes
+from gaudi_operator.core.quantities import MOST_MEMORY, whole_bytes
 from gaudi_operator.core.rendering.runtime_config import execution_mode, plan_limits
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import ExecutionMode

@@ -24,8 +24,8 @@ from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.review import asked_forecast
 from gaudi_operator.core.admission.speculation import drafts_cannot_be_verified
 from gaudi_operator.core.answers import PlanTooExpensive
-from gaudi_operator.core.notation import MOST_MEMORY, at_least, parse_quantity, whole_bytes
 from gaudi_operator.core.observed import InstallationDefaults, Observed
+from gaudi_operator.core.quantities import MOST_MEMORY, at_least, parse_quantity, whole_bytes
 from gaudi_operator.core.rendering.container import image
 from gaudi_operator.core.rendering.metadata import as_written
 from gaudi_operator.core.rendering.runtime_config import (
@@ -34,7 +34,7 @@ from gaudi_operator.core.rendering.runtime_config import (
     tokens,
 )
 from gaudi_operator.core.rendering.volumes import shared_memory
-from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.resource import Inference, derived
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 from gaudi_runtime.contract.config import EngineName
@@ -246,12 +246,9 @@ def why_settings_are_wrong(inference: Inference) -> str | None:
     return _text([f"spec.{each}" for each in _wrong(inference)])
 
 
+@derived
 def why_settings_are_ignored(inference: Inference) -> str | None:
-    """One text that names every setting without effect; None when all have one."""
-    return inference.once("ignored settings", lambda: _why_ignored(inference))
-
-
-def _why_ignored(inference: Inference) -> str | None:
+    """Return one text that names every setting without effect; None when all have one."""
     config = runtime_config(inference)
     plugin = ignored_by_the_plugin(inference)
     ignored = (*plugin, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
@@ -310,10 +307,10 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
     )
 
 
+@derived
 def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """What is wrong with a spec on an installation; None when it may run. Raises Unanswered."""
-    judged_by, found = inference.once("violation", lambda: (defaults, _first_violation(inference, defaults)))
-    return found if judged_by is defaults else _first_violation(inference, defaults)
+    """Return what is wrong with a spec on an installation; None when it may run. Raises Unanswered."""
+    return _first_violation(inference, defaults)
 
 
 _first_violation = Checks(

@@ -10,7 +10,7 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.bounds import most_kv_blocks
 from gaudi_operator.core.answers import Question
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits, runtime_config
-from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.resource import Inference, derived
 from gaudi_runtime.buckets.attention_bias import FusedAttention, largest_unindexable
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
@@ -77,11 +77,12 @@ def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
     return LEAST_BYTES_PER_INPUT * sum(sizes[:needed])
 
 
+@derived
 def plan_figures(inference: Inference) -> PlanFigures:
     """Those of the plan with the most buckets that the spec can have. Raises PlanImpossible with the planner's
     sentence, without a full stop, when there is no plan; PlanTooExpensive, and Unanswered.
     """
-    return inference.once("figures", lambda: inference.answers.get(_figures_question(inference)))
+    return inference.answers.get(_figures_question(inference))
 
 
 def _figures_question(inference: Inference) -> FiguresOf:

@@ -11,7 +11,6 @@ whole (docs/how-to/running-vllm.md, Hints).
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
@@ -23,7 +22,7 @@ from gaudi_operator.core.rendering.runtime_config import (
     on_cpu,
     runtime_config,
 )
-from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.resource import Inference, derived
 from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy
@@ -64,14 +63,13 @@ def forecast_plan(
     return None
 
 
+@derived
 def asked_forecast(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> PlanForecast | None:
-    """The same. Raises PlanTooExpensive, too."""
-    # One decision asks several times, and to look an answer up by all that its question says takes as long as
-    # most of what a decision does.
-    question = partial(forecast_question, inference, measured_blocks, block_size)
-    return inference.once(("forecast", measured_blocks, block_size), lambda: inference.answers.get(question()))
+    """Return the forecast as above. Raises PlanTooExpensive, too."""
+    # Without @derived, the look-up of the answer by a whole question would be most of a decision.
+    return inference.answers.get(forecast_question(inference, measured_blocks, block_size))
 
 
 def forecast_question(

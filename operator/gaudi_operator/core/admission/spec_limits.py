@@ -13,7 +13,7 @@ from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, Client, Network
 from gaudi_operator.api.v1alpha1.selectors import SelectorOperator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.classes import FORBIDDEN, Platform
-from gaudi_operator.core.notation import parse_quantity
+from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.planner import scaled_amount
 from gaudi_runtime.errors import Problem

@@ -123,7 +123,7 @@ def _desired_children(
         *(config_map(owner, revision.config) for revision in running if revision.config),
         *([network_policy(inference, state.defaults)] if inference.spec.network_access.enabled else []),
         pod_disruption_budget(inference, policy.desired, policy.max_unavailable),
-        inference.once("service", lambda: service(inference)),
+        service(inference),
         *([horizontal_pod_autoscaler(owner, autoscaling)] if autoscaling else []),
         *_workloads(state, running, scaling),
     ]

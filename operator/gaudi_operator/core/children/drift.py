@@ -6,7 +6,7 @@ Fields of others, and the server's defaults, do not matter.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gaudi_operator.core.notation import parse_quantity
+from gaudi_operator.core.quantities import parse_quantity
 
 _LIST_KEYS = ("name", "uid", "mountPath", "containerPort", "topologyKey", "conditionType")
 """Keys by which the API server merges lists of objects: entries of others may stand between ours."""

@@ -5,15 +5,15 @@ others. Only the operator and monitoring reach the status port, and pods of a gr
 identity without rights and without a mounted token.
 """
 
-from gaudi_operator.api.base import ApiModel
 from gaudi_operator.api.v1alpha1.network import Client, ServiceType
 from gaudi_operator.core.names import NAMESPACE_LABEL, OPERATOR_POD_LABELS
 from gaudi_operator.core.observed import InstallationDefaults
-from gaudi_operator.core.rendering.metadata import Object, child, selector_labels, stamped, traffic_labels
-from gaudi_operator.core.resource import Identity, Inference
+from gaudi_operator.core.rendering.metadata import Object, as_written, child, selector_labels, stamped, traffic_labels
+from gaudi_operator.core.resource import Identity, Inference, derived
 from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
 
 
+@derived
 def service(inference: Inference) -> Object:
     """The Service with the resource's name; only the model port stands on it."""
     owner, desired = inference.identity, inference.spec.service
@@ -85,14 +85,10 @@ def _client_rules(inference: Inference, defaults: InstallationDefaults) -> list[
 
 def _peer(client: Client) -> Object:
     if client.ip_block:
-        return {"ipBlock": _said(client.ip_block)}
+        return {"ipBlock": as_written(client.ip_block)}
     pods, namespaces = client.pod_selector, client.namespace_selector
     found = {"podSelector": pods, "namespaceSelector": namespaces}
-    return {name: _said(selector) for name, selector in found.items() if selector is not None}
-
-
-def _said(part: ApiModel) -> Object:
-    return part.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return {name: as_written(selector) for name, selector in found.items() if selector is not None}
 
 
 def _port(name: str) -> Object:

@@ -10,7 +10,8 @@ from typing import Any
 from gaudi_operator.core.names import DESIRED_ANNOTATION, IN_PLACE_ANNOTATION
 from gaudi_operator.core.rendering.metadata import Object, child, revision_labels
 from gaudi_operator.core.resource import Identity
-from gaudi_operator.core.rollout.revision import Revision, failure_annotations
+from gaudi_operator.core.rollout.controller_revision import failure_annotations
+from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
 
 

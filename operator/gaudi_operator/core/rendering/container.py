@@ -204,19 +204,13 @@ def _resources(spec: GaudiInferenceSpec) -> Object:
         "hugepages-2Mi": accelerator.hugepages,
     }
     if not on_cpu(accelerator) and not accelerator.resource_claim_template_name:
-        fixed[accelerator.resource_name] = str(cards_per_pod(spec))
+        fixed[accelerator.resource_name] = str(spec.parallelism.ranks_per_pod)
     both = {name: amount for name, amount in fixed.items() if amount}
     limits = {**both, **({"cpu": desired.cpu_limit} if desired.cpu_limit else {})}
     resources: Object = {"limits": limits, "requests": {**both, **_cpu(desired, accelerator)}}
     if accelerator.resource_claim_template_name:
         resources["claims"] = [{"name": "cards"}]
     return {key: value for key, value in resources.items() if value}
-
-
-def cards_per_pod(spec: GaudiInferenceSpec) -> int:
-    """Cards of one pod: every rank has one."""
-    ranks = spec.parallelism
-    return ranks.tensor * ranks.pipeline * ranks.data // ranks.nodes
 
 
 def _cpu(desired: Resources, accelerator: Accelerator) -> dict[str, str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from posixpath import basename
 
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
-from gaudi_operator.core.notation import parse_quantity
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.rendering.metadata import Object, child
 from gaudi_operator.core.resource import Identity
 from gaudi_runtime.contract.config import KeptRevisions

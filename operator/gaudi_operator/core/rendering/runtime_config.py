@@ -12,9 +12,10 @@ from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.model import Adapter, HuggingFaceSource, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, Warmup
-from gaudi_operator.core.notation import short_hash, whole_bytes
+from gaudi_operator.core.notation import short_hash
+from gaudi_operator.core.quantities import whole_bytes
 from gaudi_operator.core.rendering.metadata import Object, child
-from gaudi_operator.core.resource import Identity, Inference
+from gaudi_operator.core.resource import Identity, Inference, derived
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
     AdapterConfig,
@@ -51,12 +52,9 @@ from gaudi_runtime.units import size
 _DAY_SECONDS = 86_400
 
 
+@derived
 def runtime_config(inference: Inference) -> RuntimeConfig:
-    """Everything that a runtime of this resource is configured with. One decision asks for it five times."""
-    return inference.once("runtime config", lambda: _runtime_config(inference))
-
-
-def _runtime_config(inference: Inference) -> RuntimeConfig:
+    """Return everything that a runtime of this resource is configured with."""
     spec = inference.spec
     return RuntimeConfig(
         model=ModelConfig(

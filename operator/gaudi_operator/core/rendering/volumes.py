@@ -74,8 +74,7 @@ def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
 
     See docs/how-to/running-vllm.md, Memory of a pod.
     """
-    spread = spec.parallelism
-    ranks = spread.tensor * spread.pipeline * spread.data // spread.nodes
+    ranks = spec.parallelism.ranks_per_pod
     queues = ranks if ranks > 1 else 0
     return spec.pod.resources.shared_memory or f"{1024 + 512 * queues}Mi"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gaudi_operator.api.base import MOST_COUNT
-from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionState
+from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionStatus
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.notation import read_moment, timestamp
 from gaudi_operator.core.pods.terminations import End, Termination, ends
@@ -50,7 +50,7 @@ def attempts(
     return {name: _attempts(known.get(name, Attempts()), each, found) for name, each in mine.items()}
 
 
-def _written(row: RevisionState) -> Attempts:
+def _written(row: RevisionStatus) -> Attempts:
     """Whoever may write a status may write times there that are none: those remember nothing."""
     error, pause = row.last_error, row.back_off
     return Attempts(

@@ -13,7 +13,7 @@ from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 from gaudi_operator.core.notation import short_hash
-from gaudi_operator.core.resource import Inference, SpecUnreadable
+from gaudi_operator.core.resource import Inference, SpecUnreadable, derived
 
 VERSION = 4
 """The form in which a ControllerRevision keeps inputs. Forms 1 to 3 were never released.
@@ -45,12 +45,9 @@ class RevisionInputs(ApiModel):
     restarted_at: str | None = None
 
 
+@derived
 def revision_inputs(inference: Inference) -> RevisionInputs:
     """Return the inputs that `inference` asks for now."""
-    return inference.once("revision inputs", lambda: _revision_inputs(inference))
-
-
-def _revision_inputs(inference: Inference) -> RevisionInputs:
     spec = inference.spec
     return RevisionInputs(
         class_name=spec.class_name,
@@ -74,9 +71,10 @@ def stored_form(inputs: RevisionInputs) -> dict[str, Any]:
     return {**_fields(inputs), "version": VERSION}
 
 
+@derived
 def as_kept(inference: Inference) -> dict[str, Any]:
     """Return the inputs that `inference` asks for now as a ControllerRevision of this release keeps them."""
-    return inference.once("inputs as kept", lambda: stored_form(revision_inputs(inference)))
+    return stored_form(revision_inputs(inference))
 
 
 def revision_name(inputs: RevisionInputs) -> str:

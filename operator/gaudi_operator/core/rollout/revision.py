@@ -1,28 +1,18 @@
-"""Revisions: found among the stored ControllerRevisions by their inputs, or rendered again (docs/how-to/revisions.md).
+"""Revisions: what one consists of, and the one that the spec asks for, kept or rendered (docs/how-to/revisions.md)."""
 
-First why one was given up: that is kept on its ControllerRevision, so that no operator tries it again unasked
-(docs/how-to/revisions.md, When a revision fails). Then the kept revisions, and the one that the spec asks for. Last the
-way back by the spec: the patch that makes the spec ask for what a kept revision was made from. Whoever cannot patch the
-spec, because another tool holds it, sets spec.rollout.revision instead (docs/how-to/revisions.md, Going back).
-"""
-
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.notation import canonical_json
-from gaudi_operator.core.observed import InstallationDefaults, Manifest
+from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_operator.core.rendering.pod_template import pod_template, worker_template
 from gaudi_operator.core.rendering.runtime_config import config_map_name, runtime_config
-from gaudi_operator.core.resource import Inference, read_inference
+from gaudi_operator.core.resource import Inference, derived
 from gaudi_operator.core.rollout.inputs import (
-    RevisionInputs,
     as_kept,
-    read_inputs,
     revision_inputs,
     revision_name,
     same_inputs,
@@ -31,74 +21,6 @@ from gaudi_operator.core.rollout.inputs import (
 from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.contract.config import EngineName, ExecutionMode, plan_hash
 from gaudi_runtime.errors import Problem
-
-MAX_REASON, MAX_MESSAGE = 64, 1024
-
-
-def failure_annotations(failure: Problem | None) -> dict[str, str]:
-    """The annotations of a ControllerRevision that say it; none without a failure."""
-    if failure is None:
-        return {}
-    said = Problem(failure.reason[:MAX_REASON], failure.message[:MAX_MESSAGE])
-    return {FAILURE_ANNOTATION: canonical_json({"reason": said.reason, "message": said.message})}
-
-
-def read_failure(annotations: Mapping[str, str]) -> Problem | None:
-    """The failure that stands there; one that a person has written in another form counts as it is."""
-    text = annotations.get(FAILURE_ANNOTATION)
-    if text is None:
-        return None
-    try:
-        said = json.loads(text)
-        found = Problem(str(said["reason"])[:MAX_REASON], str(said["message"])[:MAX_MESSAGE])
-        # A lone surrogate passes JSON, but not the status write: better not to read it at all.
-        return Problem(*(each.encode().decode() for each in (found.reason, found.message)))
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return Problem("MarkedFailed", text[:MAX_MESSAGE])
-
-
-_MOST_NUMBER = 2**62
-"""Above any that counts: the next one must be a number of 64 bits too."""
-
-_MOST_VOLUMES = 1_000
-"""Far more than any pod of ours has, and few enough to look at in every reconcile."""
-
-
-class _Named(Tolerant):
-    name: str
-
-
-class _Folder(Tolerant):
-    path: str
-
-
-class _Claim(Tolerant):
-    claim_name: str
-
-
-class _Volume(Tolerant):
-    config_map: _Named | None = None
-    host_path: _Folder | None = None
-    persistent_volume_claim: _Claim | None = None
-
-
-class _PodSpec(Tolerant):
-    volumes: Annotated[tuple[_Volume, ...], Field(max_length=_MOST_VOLUMES)] = ()
-    service_account_name: str | None = None
-
-
-class _Template(Tolerant):
-    spec: _PodSpec = _PodSpec()
-
-
-class _Group(Tolerant):
-    size: int
-    worker: _Template
-
-
-class _Class(Tolerant):
-    name: str
-    values: dict[str, Any] = Field({})
 
 
 class _Engine(Tolerant):
@@ -110,16 +32,6 @@ class _Running(Tolerant):
     """The part of a RuntimeConfig that says which engine runs, and in which mode."""
 
     engine: _Engine = _Engine()
-
-
-class _Data(Tolerant):
-    """The parts of a ControllerRevision's data that are looked into; what is beside them goes to pods as it is."""
-
-    inputs: dict[str, Any] = Field({})
-    template: _Template = _Template()
-    config: str = ""
-    group: _Group | None = None
-    class_: Annotated[_Class | None, Field(alias="class")] = None
 
 
 @dataclass(frozen=True)
@@ -227,36 +139,6 @@ class Revision:
         return {"inputs": self.inputs, "template": self.template, "config": self.config, **group, **self._class}
 
 
-def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
-    """The revisions of the ControllerRevisions that are not being deleted, newest first."""
-    alive = [each for each in manifests if "deletionTimestamp" not in each["metadata"]]
-    return tuple(sorted(filter(None, map(_read, alive)), key=lambda revision: revision.number, reverse=True))
-
-
-def _read(manifest: Manifest) -> Revision | None:
-    """None for one that no operator has written: whoever may make ControllerRevisions may give them any content."""
-    name, number = (manifest["metadata"].get("labels") or {}).get(REVISION_LABEL), manifest.get("revision", 0)
-    data = manifest.get("data") or {}
-    try:
-        _Data.model_validate(data)
-    except ValidationError:
-        return None
-    if not name or not 0 <= number < _MOST_NUMBER:
-        return None
-    return Revision(
-        name=name,
-        number=number,
-        inputs=data.get("inputs", {}),
-        template=data.get("template", {}),
-        config=data.get("config", ""),
-        group=Group(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
-        failure=read_failure(manifest["metadata"].get("annotations") or {}),
-        created=manifest["metadata"].get("creationTimestamp"),
-        kept=data,
-        from_class=FromClass(data["class"]["name"], data["class"].get("values", {})) if data.get("class") else None,
-    )
-
-
 def desired_revision(
     inference: Inference,
     stored: tuple[Revision, ...],
@@ -290,8 +172,12 @@ def desired_revision(
 
 def with_kept_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
     """With the execution mode of the stored revision of the spec's inputs: what runs is judged by what it runs in."""
-    mode = next((each.mode for each in stored if each.is_of(inference)), None)
-    return inference.once(("in mode", mode), lambda: replace(inference, kept_mode=mode))
+    return _in_mode(inference, next((each.mode for each in stored if each.is_of(inference)), None))
+
+
+@derived
+def _in_mode(inference: Inference, mode: ExecutionMode | None) -> Inference:
+    return replace(inference, kept_mode=mode)
 
 
 def to_run(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
@@ -314,55 +200,3 @@ def why_not_kept(inference: Inference, stored: tuple[Revision, ...]) -> str | No
 
 def _newest(stored: tuple[Revision, ...]) -> int:
     return max((revision.number for revision in stored), default=0)
-
-
-_STALL = "stallTimeoutSeconds"
-_RESTARTED = "restartedAt"
-
-
-def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The JSON patch (RFC 6902) of `resource` that makes its spec ask for the `inputs` of a ControllerRevision's data.
-
-    Only what makes a revision and differs is written: replicas, thresholds and the rollout's settings stay, and a
-    pinned revision is let go. Defaults are left out, for the rules of the API may ask whether a field was set at all.
-    Raises SpecUnreadable when a release that this one does not understand wrote the spec or the inputs.
-    """
-    now, then = _said(revision_inputs(read_inference(resource))), _said(read_inputs(inputs))
-    return [
-        *_sections(resource["spec"], now, then),
-        *_readiness(resource["spec"], then),
-        *_annotation(resource, then),
-    ]
-
-
-def _said(inputs: RevisionInputs) -> dict[str, Any]:
-    return inputs.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-
-
-def _sections(spec: Mapping[str, Any], now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    names = [name for name in dict.fromkeys([*now, *then]) if name not in (_STALL, _RESTARTED)]
-    differ = {name for name in names if now.get(name) != then.get(name)}
-    for name in sorted(differ):
-        yield from _write(f"/spec/{name}", spec.get(name), then.get(name))
-    if "revision" in spec.get("rollout", {}):
-        yield {"op": "remove", "path": "/spec/rollout/revision"}
-
-
-def _readiness(spec: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    was = spec.get("readiness") or {}
-    others = {key: value for key, value in was.items() if key != _STALL}
-    stored = {_STALL: inputs[_STALL]} if _STALL in inputs else {}
-    yield from _write("/spec/readiness", was or None, {**others, **stored} or None)
-
-
-def _annotation(resource: Manifest, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    was = resource["metadata"].get("annotations") or {}
-    others = {key: value for key, value in was.items() if key != RESTARTED_AT_ANNOTATION}
-    stored = {RESTARTED_AT_ANNOTATION: inputs[_RESTARTED]} if inputs.get(_RESTARTED) else {}
-    yield from _write("/metadata/annotations", was or None, {**others, **stored} or None)
-
-
-def _write(path: str, was: object, desired: object) -> Iterator[dict[str, Any]]:
-    if was == desired:
-        return
-    yield {"op": "remove", "path": path} if desired is None else {"op": "add", "path": path, "value": desired}

@@ -49,7 +49,7 @@ def suggestion(state: State) -> str | None:
         with suppress(PlanImpossible, PlanTooExpensive):
             limits, batches = _as_found(plan_limits(spec), report.memory), _cold_batches(reports.values())
             shapes = tuple(sorted(batches))
-            question = HoldingOf(bucket_policy(spec), limits, report.memory.kv_blocks, shapes)
+            question = CoveredShapesQuestion(bucket_policy(spec), limits, report.memory.kv_blocks, shapes)
             holding = state.inference.answers.get(question)
             missed = list(islice(_misses(batches, set(shapes) - set(holding.held), limits), MOST_MISSES))
             return _bucket_to_add(missed, holding, limits, name, report) if missed else NO_GRAPH
@@ -73,7 +73,7 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Holding:
+class CoveredShapes:
     """Which shapes a plan has buckets for, and what all its graphs weigh."""
 
     held: tuple[ColdShape, ...]
@@ -82,10 +82,10 @@ class Holding:
 
 
 @dataclass(frozen=True)
-class HoldingOf(Question[Holding]):
+class CoveredShapesQuestion(Question[CoveredShapes]):
     """Asks which of `shapes` have a bucket."""
 
-    kind = Holding
+    kind = CoveredShapes
 
     policy: BucketPolicy
     limits: Limits
@@ -97,7 +97,7 @@ class HoldingOf(Question[Holding]):
         """As measured: two tuples of four numbers for each shape."""
         return 4 * 1024 + 400 * len(self.shapes)
 
-    def answer(self) -> Holding:
+    def answer(self) -> CoveredShapes:
         """Look each shape up."""
         plan = kept_plan(self.policy, self.limits, self.kv_blocks)
         weights = {
@@ -107,7 +107,7 @@ class HoldingOf(Question[Holding]):
             for phase in BucketPhase
         }
         held = tuple(each for each in self.shapes if plan.find(*each) is not None)
-        return Holding(held, weights[BucketPhase.PROMPT], weights[BucketPhase.DECODE])
+        return CoveredShapes(held, weights[BucketPhase.PROMPT], weights[BucketPhase.DECODE])
 
 
 def _as_found(limits: Limits, memory: MemorySplit) -> Limits:
@@ -134,7 +134,7 @@ def _misses(batches: Counter[ColdShape], missed: Container[ColdShape], limits: L
         yield Miss(phase, Bucket(batch, query, blocks), count)
 
 
-def _bucket_to_add(missed: Sequence[Miss], plan: Holding, limits: Limits, pod: str, report: WarmupReport) -> str:
+def _bucket_to_add(missed: Sequence[Miss], plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport) -> str:
     def caught(miss: Miss) -> int:
         return sum(other.batches for other in missed if miss.holds(other))
 
@@ -148,7 +148,7 @@ def _bucket_to_add(missed: Sequence[Miss], plan: Holding, limits: Limits, pod: s
     )
 
 
-def _amounts(miss: Miss, plan: Holding, limits: Limits, pod: str, report: WarmupReport) -> str:
+def _amounts(miss: Miss, plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport) -> str:
     progress = report.prompt if miss.phase is BucketPhase.PROMPT else report.decode
     seconds = f"about {warmup_seconds(miss.phase, miss.bucket):.2g} s of warm-up as on a Gaudi 2"
     if not progress.capture_applies or not progress.captured:

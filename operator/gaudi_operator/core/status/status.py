@@ -18,7 +18,7 @@ from gaudi_operator.api.v1alpha1.status import (
     PodState,
     RevisionPhase,
     Revisions,
-    RevisionState,
+    RevisionStatus,
 )
 from gaudi_operator.core.admission.class_limits import most_replicas
 from gaudi_operator.core.children.network import endpoint
@@ -264,15 +264,15 @@ def _previous(state: State) -> str | None:
     return written.current if written.current not in (None, state.current) else written.previous
 
 
-def revision_states(state: State) -> tuple[RevisionState, ...]:
+def revision_states(state: State) -> tuple[RevisionStatus, ...]:
     """A row per kept revision; the oldest are left out where there are more than the status holds."""
     newest = sorted(state.revisions, key=lambda revision: revision.number, reverse=True)
     return tuple(_state(state, revision) for revision in newest[:MAX_REVISIONS])
 
 
-def _state(state: State, revision: Revision) -> RevisionState:
+def _state(state: State, revision: Revision) -> RevisionStatus:
     failure, remembered = revision.failure, state.attempts.get(revision.name, Attempts())
-    return RevisionState(
+    return RevisionStatus(
         name=revision.name,
         number=revision.number,
         phase=_revision_phase(state, revision),

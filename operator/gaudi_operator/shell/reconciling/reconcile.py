@@ -12,6 +12,7 @@ from gaudi_operator.core.answers import AnyQuestion
 from gaudi_operator.core.classes import asks_for_labels
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import read_status
+from gaudi_operator.core.status.refusal import with_refusal
 from gaudi_operator.core.texts import named_texts
 from gaudi_operator.errors import Stalled
 from gaudi_operator.shell.metrics.monitoring import Metrics
@@ -19,8 +20,9 @@ from gaudi_operator.shell.reconciling.refusals import subject_of
 from gaudi_operator.shell.reconciling.worker import Worker
 from gaudi_operator.shell.reports import Reports
 from gaudi_operator.shell.watching.store import Key, Store
-from gaudi_operator.shell.writing.apply import Writer, with_failure
+from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.events import Publisher
+from gaudi_runtime.errors import Problem
 
 GATES_AT_ONCE = 32
 """Gates that are written at a time: a restart may open those of a thousand pods, and others need the API server too."""
@@ -82,7 +84,8 @@ class Reconciler:
             self._publish(key, observed, decision)
             return decision.look_again_seconds
         if refusal:
-            decision = with_failure(decision, read_status(observed.resource), refusal, self.clock.now())
+            problem = Problem(refusal.reason, refusal.message)
+            decision = with_refusal(decision, read_status(observed.resource), problem, self.clock.now())
         # As it is by now: the status may have been written by another manager during the reconcile.
         await self.writer.show(self.store.resource(key) or observed.resource, decision.status)
         self._publish(key, observed, decision)

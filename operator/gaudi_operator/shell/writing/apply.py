@@ -7,20 +7,18 @@ server refuses is shown there too: Stalled with its reason, and not Ready.
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import SYSTEM, Clock
-from gaudi_operator.core.actions import Action, Apply, Decision, Delete, Event, SetDeletionCost, SetGate
+from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.gate.condition import gate_condition, other_conditions
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, REMOVED_FIRST
 from gaudi_operator.core.notation import canonical_json
 from gaudi_operator.core.observed import Manifest, TextKey
-from gaudi_operator.core.status.conditions import conditions_from
-from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_operator.errors import NotFound, Stalled, Transient, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of
@@ -284,20 +282,3 @@ def printable(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: printable(each) for name, each in value.items()}
     return [printable(each) for each in value] if isinstance(value, list) else value
-
-
-def with_failure(decision: Decision, shown: GaudiInferenceStatus, error: Stalled, now: datetime) -> Decision:
-    """The decision with a status, and an event when it is news, that show `error`. `shown` is the status before."""
-    verdicts = (
-        ("Ready", Verdict(FALSE, error.reason, error.message)),
-        ("Reconciling", Verdict(FALSE, "Stalled", "A request was refused; the condition Stalled says why.")),
-        ("Stalled", Verdict(TRUE, error.reason, error.message)),
-    )
-    judged = conditions_from(verdicts, shown.conditions, decision.status.observed_generation, now)
-    replaced = {each.type for each in judged}
-    others = (each for each in decision.status.conditions if each.type not in replaced)
-    status = decision.status.model_copy(update={"phase": "Stalled", "conditions": (*judged, *others)})
-    # Once for each refusal: passes meet the same one every few seconds.
-    known = any(each.type == "Stalled" and each.reason == error.reason for each in shown.conditions)
-    news = () if known else (Event("Warning", error.reason, error.message),)
-    return replace(decision, status=status, events=(*decision.events, *news))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionPhase, RevisionState
+from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionPhase, RevisionStatus
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.pods.view import PodView
@@ -56,7 +56,7 @@ def ready(since: int, created: int = 0) -> PodView:
 
 
 def remembered(known: Attempts) -> GaudiInferenceStatus:
-    row = RevisionState(
+    row = RevisionStatus(
         name="new", number=1, phase=RevisionPhase.ROLLING_OUT, last_error=known.last_error, back_off=known.back_off
     )
     return GaudiInferenceStatus(revisions=(row,))

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from gaudi_operator.core.names import FAILURE_ANNOTATION
-from gaudi_operator.core.rollout.revision import MAX_MESSAGE, failure_annotations, read_failure
+from gaudi_operator.core.rollout.controller_revision import MAX_MESSAGE, failure_annotations, read_failure
 from gaudi_runtime.errors import Problem
 
 STALLED = Problem("WarmupStalled", "Nothing has moved in pod a.")

@@ -9,7 +9,8 @@ import pytest
 from gaudi_operator.core.admission.pod_fields import devices
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.resource import read_inference
-from gaudi_operator.core.rollout.revision import Revision, desired_revision, stored_revisions
+from gaudi_operator.core.rollout.controller_revision import stored_revisions
+from gaudi_operator.core.rollout.revision import Revision, desired_revision
 from tests.builders import Object, copied
 from tests.examples import manifests
 from tests.unit.operator.core.limit_cases import BEYOND, WITHIN

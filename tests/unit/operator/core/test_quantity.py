@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.core.notation import at_least, parse_quantity, whole_bytes
+from gaudi_operator.core.quantities import at_least, parse_quantity, whole_bytes
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.notation import canonical_json
 from gaudi_operator.core.rendering.runtime_config import execution_mode
+from gaudi_operator.core.rollout.controller_revision import stored_revisions
 from gaudi_operator.core.rollout.revision import (
     Group,
     Revision,
     desired_revision,
-    stored_revisions,
     why_not_kept,
     with_kept_mode,
 )

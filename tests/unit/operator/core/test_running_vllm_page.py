@@ -9,7 +9,7 @@ import yaml
 
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
 from gaudi_operator.core.admission.plugin import plugin_violation
-from gaudi_operator.core.notation import whole_bytes
+from gaudi_operator.core.quantities import whole_bytes
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.rendering.volumes import shared_memory
 from gaudi_operator.core.resource import Inference

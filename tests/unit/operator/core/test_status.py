@@ -16,7 +16,7 @@ from gaudi_operator.api.v1alpha1.status import (
     PodState,
     RevisionPhase,
     Revisions,
-    RevisionState,
+    RevisionStatus,
     VisionCounts,
     WarmupProgress,
 )
@@ -308,7 +308,7 @@ def test_operator_that_starts_waits_for_the_first_words() -> None:
     [
         {"observed_generation": 2},
         {"revision": Revisions(current="new")},
-        {"revisions": (RevisionState(name="new", number=1, phase=RevisionPhase.SERVING),)},
+        {"revisions": (RevisionStatus(name="new", number=1, phase=RevisionPhase.SERVING),)},
     ],
 )
 def test_what_later_reconciles_build_on_is_written_at_once(remembered: dict[str, Any]) -> None:

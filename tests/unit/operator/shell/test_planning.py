@@ -12,7 +12,7 @@ import pytest
 from gaudi_operator.core.admission.plans import FiguresOf, PlanFigures
 from gaudi_operator.core.admission.review import ForecastOf, forecast_question
 from gaudi_operator.core.answers import AnyQuestion, PlanTooExpensive, Question, Unanswered, worked_out
-from gaudi_operator.core.status.cold_shapes import ColdShape, HoldingOf
+from gaudi_operator.core.status.cold_shapes import ColdShape, CoveredShapesQuestion
 from gaudi_operator.shell.plans.planning import Asked, Planner, Turns
 from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
@@ -104,7 +104,7 @@ QUESTIONS: dict[str, AnyQuestion] = {
     "figures": FIGURES,
     "forecast": forecast_question(inference()),
     "forecast of a known model": forecast_question(inference(**seed())),
-    "cold shapes": HoldingOf(
+    "cold shapes": CoveredShapesQuestion(
         POLICY, LIMITS, 200, (ColdShape(BucketPhase.PROMPT, 1, 99, 0), ColdShape(BucketPhase.DECODE, 999, 1, 9_999))
     ),
 }

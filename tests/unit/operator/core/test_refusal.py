@@ -4,11 +4,11 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event
-from gaudi_operator.errors import Stalled
-from gaudi_operator.shell.writing.apply import with_failure
+from gaudi_operator.core.status.refusal import with_refusal
+from gaudi_runtime.errors import Problem
 from tests.world.clock import moment, stamp
 
-REFUSED = Stalled("NameTaken", "a Service of that name is not ours")
+REFUSED = Problem("NameTaken", "a Service of that name is not ours")
 
 
 def condition(kind: str, status: str, reason: str, at: float = 0) -> Condition:
@@ -35,7 +35,7 @@ DECIDED = Decision(
 
 
 def test_refusal_is_the_reason_of_ready_and_stalled() -> None:
-    status = with_failure(DECIDED, shown(), REFUSED, moment(60)).status
+    status = with_refusal(DECIDED, shown(), REFUSED, moment(60)).status
     found = {each.type: (each.status, each.reason) for each in status.conditions}
     assert found["Ready"] == ("False", "NameTaken")
     assert found["Stalled"] == ("True", "NameTaken")
@@ -44,36 +44,36 @@ def test_refusal_is_the_reason_of_ready_and_stalled() -> None:
 
 
 def test_refusal_says_where_it_is_told() -> None:
-    status = with_failure(DECIDED, shown(), REFUSED, moment(60)).status
+    status = with_refusal(DECIDED, shown(), REFUSED, moment(60)).status
     (message,) = (each.message for each in status.conditions if each.type == "Reconciling")
     assert message == "A request was refused; the condition Stalled says why."
 
 
 def test_refusal_leaves_the_rest_of_the_status() -> None:
-    status = with_failure(DECIDED, shown(), REFUSED, moment(60)).status
+    status = with_refusal(DECIDED, shown(), REFUSED, moment(60)).status
     assert status.replicas == 2
     assert condition("WarmedUp", "True", "AllCaptured") in status.conditions
 
 
 def test_refusal_is_judged_for_the_generation_that_was_decided() -> None:
-    status = with_failure(DECIDED, shown(), REFUSED, moment(60)).status
+    status = with_refusal(DECIDED, shown(), REFUSED, moment(60)).status
     assert {each.observed_generation for each in status.conditions if each.type != "WarmedUp"} == {3}
 
 
 @pytest.mark.parametrize("before", [(), ("Stalled", "True", "ApiRefused"), ("Ready", "False", "NameTaken")])
 def test_new_refusal_is_a_warning_after_the_decided_events(before: tuple[str, str, str] | tuple[()]) -> None:
     known = [condition(*before)] if before else []
-    *earlier, news = with_failure(DECIDED, shown(*known), REFUSED, moment(60)).events
+    *earlier, news = with_refusal(DECIDED, shown(*known), REFUSED, moment(60)).events
     assert tuple(earlier) == DECIDED.events
     assert news == Event("Warning", "NameTaken", REFUSED.message)
 
 
 def test_known_refusal_is_no_event() -> None:
     before = shown(condition("Stalled", "True", "NameTaken"))
-    assert with_failure(DECIDED, before, REFUSED, moment(60)).events == DECIDED.events
+    assert with_refusal(DECIDED, before, REFUSED, moment(60)).events == DECIDED.events
 
 
 def test_refusal_keeps_the_time_since_when_it_stands() -> None:
     before = shown(condition("Stalled", "True", "NameTaken", at=5))
-    status = with_failure(DECIDED, before, REFUSED, moment(60)).status
+    status = with_refusal(DECIDED, before, REFUSED, moment(60)).status
     assert next(each for each in status.conditions if each.type == "Stalled").last_transition_time == stamp(5)

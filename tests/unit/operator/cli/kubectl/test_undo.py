@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
 from gaudi_operator.core.rollout.inputs import revision_inputs, revision_name, stored_form
-from gaudi_operator.core.rollout.revision import undo_patch
 from tests.builders import Object, patched
 from tests.unit.operator.core.resources import CARD, resource
 

@@ -1,0 +1,39 @@
+"""Kubernetes quantities as exact numbers, so that "1Gi" and "1024Mi" are the same amount."""
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+
+_FORM = re.compile(r"^([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$")
+_SCALES: dict[str | None, Fraction] = {
+    None: Fraction(1),
+    **{unit: Fraction(1, 1000**power) for power, unit in enumerate("mun", start=1)},
+    **{unit: Fraction(1000**power) for power, unit in enumerate("kMGTPE", start=1)},
+    **{f"{unit}i": Fraction(1024**power) for power, unit in enumerate("KMGTPE", start=1)},
+}
+
+
+def parse_quantity(text: str) -> Fraction:
+    """The amount in units (bytes, cores, pieces). ValueError when `text` is no quantity."""
+    match = _FORM.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no quantity such as 500m, 4 or 64Gi")
+    return Fraction(match[1]) * _SCALES[match[2]]
+
+
+def at_least(size: int) -> str:
+    """The least memory quantity of at most four digits that holds `size` bytes: 3805, 16Ki, 1024Mi."""
+    unit = next(unit for unit in (None, "Ki", "Mi", "Gi", "Ti", "Pi", "Ei") if size <= 9999 * _SCALES[unit])
+    return f"{ceil(size / _SCALES[unit])}{unit or ''}"
+
+
+MOST_MEMORY = 2**60
+"""Bytes of any device, and so KV blocks of any device."""
+
+
+# A decision reads the same few a dozen times. Those of a spec are short: the schema bounds them.
+@lru_cache(maxsize=1024)
+def whole_bytes(text: str) -> int:
+    """Bytes of a memory quantity, rounded down. ValueError when `text` is no quantity."""
+    return int(parse_quantity(text))

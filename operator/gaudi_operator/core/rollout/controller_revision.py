@@ -1,0 +1,126 @@
+"""Revisions as ControllerRevisions keep them: what they were made from and rendered to, and why one was given up.
+
+A failure is an annotation, so that no operator tries the revision again by itself (docs/how-to/revisions.md, When a
+revision fails).
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from gaudi_operator.core.names import FAILURE_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.notation import canonical_json
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.rollout.revision import FromClass, Group, Revision
+from gaudi_runtime.contract.base import Tolerant
+from gaudi_runtime.errors import Problem
+
+MAX_REASON, MAX_MESSAGE = 64, 1024
+
+
+def failure_annotations(failure: Problem | None) -> dict[str, str]:
+    """Return the annotations of a ControllerRevision that record a failure; none without one."""
+    if failure is None:
+        return {}
+    said = Problem(failure.reason[:MAX_REASON], failure.message[:MAX_MESSAGE])
+    return {FAILURE_ANNOTATION: canonical_json({"reason": said.reason, "message": said.message})}
+
+
+def read_failure(annotations: Mapping[str, str]) -> Problem | None:
+    """Return the recorded failure; a text that a person wrote in another form counts as it is."""
+    text = annotations.get(FAILURE_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        said = json.loads(text)
+        found = Problem(str(said["reason"])[:MAX_REASON], str(said["message"])[:MAX_MESSAGE])
+        # A lone surrogate passes JSON, but not the status write: better not to read it at all.
+        return Problem(*(each.encode().decode() for each in (found.reason, found.message)))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return Problem("MarkedFailed", text[:MAX_MESSAGE])
+
+
+_MOST_NUMBER = 2**62
+"""Above any that counts: the next one must be a number of 64 bits too."""
+
+_MOST_VOLUMES = 1_000
+"""Far more than any pod of ours has, and few enough to look at in every reconcile."""
+
+
+class _Named(Tolerant):
+    name: str
+
+
+class _Folder(Tolerant):
+    path: str
+
+
+class _Claim(Tolerant):
+    claim_name: str
+
+
+class _Volume(Tolerant):
+    config_map: _Named | None = None
+    host_path: _Folder | None = None
+    persistent_volume_claim: _Claim | None = None
+
+
+class _PodSpec(Tolerant):
+    volumes: Annotated[tuple[_Volume, ...], Field(max_length=_MOST_VOLUMES)] = ()
+    service_account_name: str | None = None
+
+
+class _Template(Tolerant):
+    spec: _PodSpec = _PodSpec()
+
+
+class _Group(Tolerant):
+    size: int
+    worker: _Template
+
+
+class _Class(Tolerant):
+    name: str
+    values: dict[str, Any] = Field({})
+
+
+class _Data(Tolerant):
+    """The parts of a ControllerRevision's data that are looked into; what is beside them goes to pods as it is."""
+
+    inputs: dict[str, Any] = Field({})
+    template: _Template = _Template()
+    config: str = ""
+    group: _Group | None = None
+    class_: Annotated[_Class | None, Field(alias="class")] = None
+
+
+def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
+    """Return the revisions of the ControllerRevisions that are not being deleted, newest first."""
+    alive = [each for each in manifests if "deletionTimestamp" not in each["metadata"]]
+    return tuple(sorted(filter(None, map(_read, alive)), key=lambda revision: revision.number, reverse=True))
+
+
+def _read(manifest: Manifest) -> Revision | None:
+    """Return None if no operator has written it: any user with the rights may give a ControllerRevision any content."""
+    name, number = (manifest["metadata"].get("labels") or {}).get(REVISION_LABEL), manifest.get("revision", 0)
+    data = manifest.get("data") or {}
+    try:
+        _Data.model_validate(data)
+    except ValidationError:
+        return None
+    if not name or not 0 <= number < _MOST_NUMBER:
+        return None
+    return Revision(
+        name=name,
+        number=number,
+        inputs=data.get("inputs", {}),
+        template=data.get("template", {}),
+        config=data.get("config", ""),
+        group=Group(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
+        failure=read_failure(manifest["metadata"].get("annotations") or {}),
+        created=manifest["metadata"].get("creationTimestamp"),
+        kept=data,
+        from_class=FromClass(data["class"]["name"], data["class"].get("values", {})) if data.get("class") else None,
+    )
