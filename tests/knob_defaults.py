@@ -1,6 +1,6 @@
 """Defaults of the table of knobs against those of a vLLM that is installed."""
 
-from gaudi_runtime.engines.vllm.release import parse_arguments
+from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.knobs.table import Reader, Type, knobs
 
 

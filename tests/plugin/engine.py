@@ -25,7 +25,7 @@ from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.engines.select import tell_environment
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.launch import Orders, give_orders
-from gaudi_runtime.engines.vllm.release import parse_arguments
+from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 

@@ -13,7 +13,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, PromptR
 from gaudi_runtime.contract.config import ExecutionMode, ItemsPerPrompt, RuntimeConfig
 from gaudi_runtime.contract.report import VisionBucket
 from gaudi_runtime.engines.vllm.launch import engine_arguments
-from gaudi_runtime.engines.vllm.release import parse_arguments
+from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from tests.plugin.cases import COMPILE, GRAPHS, Case, configured, in_matrix
 from tests.plugin.engine import Facts, Run, forked, in_own_process, on_full_card
 from tests.plugin.serving import skipped

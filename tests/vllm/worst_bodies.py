@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from starlette.types import ASGIApp, Message
 
 from gaudi_runtime.engines.vllm.old_releases import installed_layout
-from gaudi_runtime.engines.vllm.release import parse_arguments
+from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.body import FORMS
 from gaudi_runtime.http.openai_api.guard import GENERATING, guarded

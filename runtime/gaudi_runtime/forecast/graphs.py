@@ -12,7 +12,7 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.catalog.cards import WarmupRates
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.known import known_shape
-from gaudi_runtime.catalog.models.ranks import Spread, bytes_per_token
+from gaudi_runtime.catalog.models.rank_memory import Spread, bytes_per_token
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.inputs import ForecastInputs

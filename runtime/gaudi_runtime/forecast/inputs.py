@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gaudi_runtime.catalog.models.config_json import DTYPE_BYTES
 from gaudi_runtime.catalog.models.quantization import effective
-from gaudi_runtime.catalog.models.ranks import Spread
+from gaudi_runtime.catalog.models.rank_memory import Spread
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import (

@@ -2,7 +2,7 @@
 
 from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
-from gaudi_runtime.catalog.models.ranks import Stage, stages, workspace_bytes
+from gaudi_runtime.catalog.models.rank_memory import Stage, stages, workspace_bytes
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.result import MemoryForecast

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.catalog.models.ranks import block_bytes, latent_block_bytes
+from gaudi_runtime.catalog.models.rank_memory import block_bytes, latent_block_bytes
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.memory_split import graph_pool, kv_blocks, split_memory
 

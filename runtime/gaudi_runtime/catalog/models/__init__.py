@@ -1,7 +1,12 @@
 """Models, as far as memory depends on them (docs/internals/memory.md): pure arithmetic.
 
-config_json   config.json -> ModelShape (shape), by config_values (untrusted numbers), families (how each writes its
-              layers) and quantization (bits of its matrices); known finds the shape of a public model by its name
-tensors       the weight tensors of a shape; ranks: what one card of a group holds of them, of KV blocks, and to work
-validated     which models are published as validated on Gaudi
+config_json    config.json -> ModelShape, with config_values (its numbers, each within bounds)
+shape          ModelShape: the layers of a model
+families       how each family of models writes its layers in config.json
+quantization   the bits of the matrices
+vision         the parameters of the vision tower
+tensors        the weight tensors of a shape
+rank_memory    what one card of a group holds: weights, KV blocks, working memory
+known          the shape of a public model by its name
+validated      which models are published as validated on Gaudi
 """

@@ -1,8 +1,13 @@
-"""Driving vLLM bucket by bucket (docs/internals/vllm.md): our own process beside vLLM's, and its workers inside them.
+"""Drives vLLM bucket by bucket (docs/internals/vllm.md): in our process next to vLLM's, and in vLLM's workers.
 
-engine.py -> launch.py starts vLLM's processes; in each of them a class of workers/ takes our calls and runs one bucket
-as a dummy batch. ranks.py asks all workers and folds their answers, memory.py the memory of each; watch.py sees that
-they live while vLLM's own application serves. release.py alone imports vLLM in our process, of a release that
-versions.py lets pass (by the table of catalog/pairs.py), from where old_releases.py says; start_errors.py has the words
-for what did not start.
+engine        the verbs of an engine
+launch        starts vLLM's processes; cores: the engine cores among them
+workers/      code inside vLLM's workers: it runs a bucket as a dummy batch
+ranks         calls all workers, and combines their answers; memory: the memory of each
+watch         notices when a process of vLLM ends or hangs while vLLM's own application serves
+greedy        refuses requests that would end the model runner while it drafts
+vllm_imports  the only module of our process that imports vLLM
+versions      the releases that this runtime drives, by catalog/pairs.py
+old_releases  where older releases keep their modules
+start_errors  the error of a start of vLLM that failed, with a reason and a sentence
 """

@@ -30,9 +30,9 @@ from gaudi_runtime.engines.vllm.greedy import refuse_sampling
 from gaudi_runtime.engines.vllm.launch import Build, engine_arguments, launch, meeting_arguments, tell_own_address
 from gaudi_runtime.engines.vllm.memory import CpuLedger, memory_of
 from gaudi_runtime.engines.vllm.ranks import Note, Outcome, Ranks, died_here, fold_outcomes, fold_sentences, most
-from gaudi_runtime.engines.vllm.release import build_engine, build_pod_part, import_server, openai_application
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
+from gaudi_runtime.engines.vllm.vllm_imports import build_engine, build_pod_part, import_server, openai_application
 from gaudi_runtime.engines.vllm.watch import PACE, Pace, Watch
 from gaudi_runtime.errors import (
     ConfigError,

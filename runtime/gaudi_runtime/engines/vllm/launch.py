@@ -17,8 +17,8 @@ from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import Progress
 from gaudi_runtime.engine_protocol.group import Meeting
 from gaudi_runtime.engines.vllm.memory import figures
-from gaudi_runtime.engines.vllm.release import parse_arguments
 from gaudi_runtime.engines.vllm.start_errors import read_failure, why_not_started
+from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.errors import RuntimeStartError
 from gaudi_runtime.http.openai_api.media import MOST_PIXELS, PIXELS_VARIABLE
 from gaudi_runtime.knobs.render import render

@@ -11,7 +11,7 @@ from typing import Any
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.catalog.models.config_json import parse_config
-from gaudi_runtime.catalog.models.ranks import Spread, Stage, stages
+from gaudi_runtime.catalog.models.rank_memory import Spread, Stage, stages
 from gaudi_runtime.contract.config import Dtype, EngineConfig, KvCacheDtype, RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import DeviceMemory
 from gaudi_runtime.engines.vllm.ranks import least, most

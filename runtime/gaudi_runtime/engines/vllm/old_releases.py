@@ -1,7 +1,7 @@
 """What vLLM has moved between the releases that we drive, and where the older ones have it.
 
 0.29 took the OpenAI server's modules to entrypoints.launchers. What stayed where it was is imported by name
-(release.py); once no release before 0.29 is driven, this module goes.
+(vllm_imports.py); once no release before 0.29 is driven, this module goes.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """What the body of a request may hold, checked before any application validates it.
 
 A validator reports what is wrong with every value, and vLLM's models try each value of a chat as up to sixty kinds of
-item. So the number of values is bounded here, and engines/vllm/release.py lets vLLM's models stop at the first wrong
-value of a list. Only token ids may be many: on the paths that take them, in the field that takes them.
+item. So the number of values is bounded here, and engines/vllm/vllm_imports.py lets vLLM's models stop at the first
+wrong value of a list. Only token ids may be many: on the paths that take them, in the field that takes them.
 """
 
 import asyncio

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.catalog.cards import GAUDI2_RATES, Card
-from gaudi_runtime.catalog.models.ranks import Spread, kv_block_bytes, stages
+from gaudi_runtime.catalog.models.rank_memory import Spread, kv_block_bytes, stages
 from gaudi_runtime.catalog.models.shape import Attention, Experts, Layer, ModelShape
 from gaudi_runtime.catalog.models.tensors import Role, Tensor, head, layer_tensors
 from gaudi_runtime.contract.report import BucketPhase

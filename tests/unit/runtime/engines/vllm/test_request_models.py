@@ -5,7 +5,7 @@ import sys
 
 COUNT = """
 from pydantic import BaseModel, ValidationError
-from gaudi_runtime.engines.vllm.release import stop_at_first_error
+from gaudi_runtime.engines.vllm.vllm_imports import stop_at_first_error
 
 stop_at_first_error()
 stop_at_first_error()

@@ -29,7 +29,7 @@ CALLED = {
     ("vllm.v1.engine.core_client", "AsyncMPClient._call_utility_async"),
     ("vllm.v1.executor.multiproc_executor", "MultiprocExecutor.__init__"),
 }
-"""What release.py and cores.py call or replace besides, by the class that has it."""
+"""What vllm_imports.py and cores.py call or replace besides, by the class that has it."""
 
 Names = dict[str, dict[str, list[str] | None]]
 """By module: the parameters of a function or of a tuple with names, None for anything else."""

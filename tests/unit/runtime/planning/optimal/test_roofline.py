@@ -5,7 +5,7 @@ import pytest
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.models.known import known_shape
-from gaudi_runtime.catalog.models.ranks import Spread
+from gaudi_runtime.catalog.models.rank_memory import Spread
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.catalog.models.known import known_models, known_shape
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR
-from gaudi_runtime.catalog.models.ranks import Spread, stage_layers, stages, workspace_bytes
+from gaudi_runtime.catalog.models.rank_memory import Spread, stage_layers, stages, workspace_bytes
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.catalog.models.tensors import parameters
 from gaudi_runtime.contract.config import QuantizationMethod
