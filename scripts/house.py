@@ -19,7 +19,7 @@ MOST_WORDS = 10
 
 WAITS = {
     "tests/unit/operator/shell/test_lease.py": "its sleeps are on a clock of its own, which takes no time",
-    "tests/unit/operator/shell/test_reports.py": "its sleeps are on a clock of its own, which takes no time",
+    "tests/unit/operator/shell/polling/test_reports.py": "its sleeps are on a clock of its own, which takes no time",
     "tests/unit/runtime/artifacts/sources/test_cache.py": "the hub client reads its variable once, at import",
     "tests/unit/runtime/http/openai_api/test_load.py": "looks at a condition that the engine has no event for",
     "tests/unit/runtime/runtime_process.py": "looks at conditions of another process",

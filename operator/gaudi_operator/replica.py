@@ -14,7 +14,7 @@ from gaudi_operator.shell.lead import Leader, Surroundings
 from gaudi_operator.shell.lease import Election, OwnThread
 from gaudi_operator.shell.metrics.monitoring import Metrics, configure_logs, serving
 from gaudi_operator.shell.plans.planning import Planner
-from gaudi_operator.shell.reports import StatusPorts
+from gaudi_operator.shell.polling.status_port import StatusPorts
 from gaudi_operator.shell.watching.watches import watch
 from gaudi_runtime.process.open_files import allow_open_files
 

@@ -18,7 +18,7 @@ from gaudi_operator.shell.client import Answer, Cluster
 from gaudi_operator.shell.kinds import Kind
 from gaudi_operator.shell.lead import Surroundings
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.reports import CONNECT_SECONDS, READ_SECONDS, Target, Unreachable
+from gaudi_operator.shell.polling.status_port import CONNECT_SECONDS, READ_SECONDS, Target, Unreachable
 from gaudi_operator.shell.watching.list_watch import Seen
 from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_runtime.contract.report import WarmupReport

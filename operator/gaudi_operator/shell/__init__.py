@@ -2,7 +2,7 @@
 
 lease, lead   one replica leads and runs all that follows
 watching      what exists, and whom a change of it wakes; kinds says of which kinds
-reports       what each pod says of itself, by long-poll
+polling       what each pod reports of itself, by long-poll
 plans         questions about plans, answered in a process of its own
 reconciling   one reconcile after the other for each resource
 writing       what a decision asks for; client is the way to the API server

@@ -17,9 +17,10 @@ from gaudi_operator.shell.client import Cluster
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.plans.planning import Planner
+from gaudi_operator.shell.polling.reports import Reports
+from gaudi_operator.shell.polling.status_port import Fetch
 from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
-from gaudi_operator.shell.reports import Fetch, Reports
 from gaudi_operator.shell.watching.list_watch import SERVER_TIMEOUT_SECONDS, Seen
 from gaudi_operator.shell.watching.store import Store
 from gaudi_operator.shell.watching.watches import WatchSession

@@ -13,7 +13,7 @@ from gaudi_operator.core.gate import judgement
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.observed import PodReport
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.shell.reports import StatusPorts, Target, Unreachable, Unusable
+from gaudi_operator.shell.polling.status_port import StatusPorts, Target, Unreachable, Unusable
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import WARMUP_PATH
 from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure

@@ -16,9 +16,9 @@ from gaudi_operator.core.status.refusal import with_refusal
 from gaudi_operator.core.texts import named_texts
 from gaudi_operator.errors import Stalled
 from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.polling.reports import Reports
 from gaudi_operator.shell.reconciling.refusals import subject_of
 from gaudi_operator.shell.reconciling.worker import Worker
-from gaudi_operator.shell.reports import Reports
 from gaudi_operator.shell.watching.store import Key, Store
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.events import Publisher

@@ -6,7 +6,7 @@ from gaudi_operator.core.gate.condition import gate_status
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.status.status import moves_within
 from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, kind_of
-from gaudi_operator.shell.reports import target_of
+from gaudi_operator.shell.polling.status_port import target_of
 
 FOLLOW_SECONDS = 0.1
 """The cluster's controllers answer one write of ours with several of their own: these are one reconcile."""

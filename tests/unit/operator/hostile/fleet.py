@@ -10,7 +10,8 @@ from typing import Any
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.observed import PodReport
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.reports import Reports, StatusPorts
+from gaudi_operator.shell.polling.reports import Reports
+from gaudi_operator.shell.polling.status_port import StatusPorts
 from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES
 from tests.builders import Object

@@ -19,7 +19,9 @@ SECONDS = 60
 """Processor time after which a process is killed: far above all that is tested, so that a search without end ends."""
 
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["gaudi_operator.cli.plan.app", "gaudi_operator.shell.reports", "rich.table", __name__])
+FORKED.set_forkserver_preload(
+    ["gaudi_operator.cli.plan.app", "gaudi_operator.shell.polling.status_port", "rich.table", __name__]
+)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import SERVICE
 from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.polling.reports import Reports
+from gaudi_operator.shell.polling.status_port import Unreachable
 from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
-from gaudi_operator.shell.reports import Reports, Unreachable
 from gaudi_operator.shell.watching.store import Key
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.events import Publisher

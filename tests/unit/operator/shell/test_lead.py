@@ -12,7 +12,7 @@ from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, STATEFUL_SET, WATCHED, Kind
 from gaudi_operator.shell.lead import Leader, Surroundings
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.reports import Target
+from gaudi_operator.shell.polling.status_port import Target
 from gaudi_operator.shell.watching.list_watch import Seen
 from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_runtime.contract.report import WarmupReport

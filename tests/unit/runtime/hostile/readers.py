@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gaudi_operator.shell.reports import Unusable, _report
+from gaudi_operator.shell.polling.status_port import Unusable, read_report
 from gaudi_runtime.artifacts.recipe_cache.manifest import (
     EntryUnusable,
     Manifest,
@@ -138,7 +138,7 @@ READERS = {
     ),
     "report": Reader(
         (_REPORT.model_dump_json(by_alias=True).encode(),),
-        lambda content: _report(content).model_dump_json(by_alias=True),
+        lambda content: read_report(content).model_dump_json(by_alias=True),
         (Unusable,),
         most=MAX_REPORT_BYTES,
     ),

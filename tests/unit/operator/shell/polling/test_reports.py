@@ -11,15 +11,8 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.observed import PodReport
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.reports import (
-    ANSWERS_PER_SECOND,
-    ASK_SECONDS,
-    STARTING_WAIT_SECONDS,
-    Reports,
-    Target,
-    Unreachable,
-    Unusable,
-)
+from gaudi_operator.shell.polling.reports import ANSWERS_PER_SECOND, ASK_SECONDS, STARTING_WAIT_SECONDS, Reports
+from gaudi_operator.shell.polling.status_port import Target, Unreachable, Unusable
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.unit.operator.shell.memory import KEY
 from tests.unit.operator.shell.threads import BEFORE, counted_meanwhile

@@ -10,8 +10,8 @@ from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, RES
 from gaudi_operator.shell.watching.incoming import kept
 from gaudi_operator.shell.watching.shares import OBJECT_BYTES, PODS_BYTES, SHARE_BYTES, Shares
 from gaudi_operator.shell.watching.store import Key, Store
-from tests.unit.operator.shell.test_incoming import owner, some
-from tests.unit.operator.shell.test_store import NOW, manifest, store_of
+from tests.unit.operator.shell.watching.test_incoming import owner, some
+from tests.unit.operator.shell.watching.test_store import NOW, manifest, store_of
 
 KEY = Key("ns", "tiny")
 

@@ -26,7 +26,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
 )
 from gaudi_operator.shell.watching.store import Key, Store, is_retained, key_of
-from tests.unit.operator.shell.test_store import KEY, NOW, manifest, store_of
+from tests.unit.operator.shell.watching.test_store import KEY, NOW, manifest, store_of
 
 FIELDS = {
     "revisions": CONTROLLER_REVISION,

@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.shell.metrics.monitoring import Metrics
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "metrics.md"
+DOCUMENT = Path(__file__).parents[5] / "docs" / "reference" / "metrics.md"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.shell.reports import StatusPorts, Target, Unreachable, Unusable, target_of
+from gaudi_operator.shell.polling.status_port import StatusPorts, Target, Unreachable, Unusable, target_of
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, Phase, WarmupReport
 from tests.world.api import Object
 

@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.core.observed import AllowedHostPath
 from gaudi_operator.settings import from_environment, table, variables
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "settings.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "settings.md"
 
 
 @pytest.fixture(autouse=True)
