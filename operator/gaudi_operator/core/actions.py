@@ -1,6 +1,7 @@
 """What a reconcile wants done. Every action carries the reason that stands in the log and, when set, in an event."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
@@ -67,17 +68,16 @@ Action = Apply | Delete | SetGate | SetDeletionCost
 
 @dataclass(frozen=True)
 class Decision:
-    """The outcome of a reconcile: actions in order, the status to show, events after it, and when to look again.
+    """The outcome of a reconcile: actions in order, the status to show, and events after it.
 
-    `question` is what the rest depends on, where that is not known yet: then the actions are gates, and the status is
-    the one that stands. With `holds` the status stands although there is another one to show soon.
-
-    `look_again_seconds` is None when only a change in the cluster or a report can change the outcome.
+    `requeue_after` are the seconds until the next reconcile without any change; None if only a change in the cluster or
+    a report can change the outcome. `question` is what the rest depends on, if that is not known yet: then the actions
+    are gates, and the status is the written one. `status_held` is since when another status waits to be written.
     """
 
     actions: tuple[Action, ...]
     status: GaudiInferenceStatus
     events: tuple[Event, ...] = ()
-    look_again_seconds: float | None = None
+    requeue_after: float | None = None
     question: AnyQuestion | None = None
-    holds: bool = False
+    status_held: datetime | None = None

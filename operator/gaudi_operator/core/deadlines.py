@@ -1,16 +1,16 @@
-"""The clock of one reconcile: what has waited long enough, and when the next is due although nothing changes."""
+"""The clock of one reconcile: what has waited long enough, and when the next reconcile is due without any change."""
 
 from datetime import datetime
 
 _LATE_SECONDS = 0.1
-"""A reconcile that comes a moment early would only find the same again."""
+"""A reconcile that comes a moment too early would only find the same again."""
 
 
 class Deadlines:
-    """`now` is when the reconcile looked. Judging a deadline and noting when it falls due are one call.
+    """`now` is when the reconcile observed. Judging a deadline and noting when it falls due are one call.
 
-    So a deadline that nobody comes back for cannot be written, and none is noted that no judgement of this reconcile
-    depends on. It is recreated for each reconcile, and the only value of one that changes.
+    So no deadline can be judged without a later reconcile, and none is noted that no judgement depends on. It is made
+    for each reconcile, and is the only value of one that changes.
     """
 
     def __init__(self, now: datetime) -> None:
@@ -21,14 +21,14 @@ class Deadlines:
         """Whether `seconds` have passed since then; if not, a reconcile is due when they have."""
         left = seconds - (self.now - since).total_seconds()
         if left > 0:
-            self.look_again(left)
+            self.requeue(left)
         return left <= 0
 
-    def look_again(self, seconds: float) -> None:
-        """A reconcile is due after `seconds` (above 0), whatever else is."""
+    def requeue(self, seconds: float) -> None:
+        """Note that a reconcile is due after `seconds` (above 0) at the latest."""
         self._due = seconds if self._due is None else min(self._due, seconds)
 
     @property
-    def next_seconds(self) -> float | None:
+    def requeue_after(self) -> float | None:
         """Seconds until the first deadline that was noted; None without one."""
         return None if self._due is None else self._due + _LATE_SECONDS

@@ -114,7 +114,7 @@ def _judge(
 def _gates_alone(judged: Judged) -> Decision:
     """Return the gates and their events while the rest waits for an answer or for its turn."""
     shown = events(judged.before, judged.before, judged.gates, *_shown(judged))
-    return Decision(tuple(judged.gates), judged.before, shown, judged.deadlines.next_seconds)
+    return Decision(tuple(judged.gates), judged.before, shown, judged.deadlines.requeue_after)
 
 
 def _shown(judged: Judged) -> tuple[tuple[PodView, ...], int]:
@@ -135,7 +135,7 @@ def _decide_by_plan(judged: Judged, observed: Observed, defaults: InstallationDe
     scaling = scale(state)
     children = child_actions(state, scaling)
     if any(changes_what_is_there(each, observed) for each in children):
-        deadlines.look_again(FOLLOW_UP_SECONDS)
+        deadlines.requeue(FOLLOW_UP_SECONDS)
     actions: list[Action] = [*judged.gates, *scaling.costs, *children]
     fresh = make_status(state)
     status = throttled(before, fresh, observed, deadlines, heard=all_heard(state))
@@ -143,8 +143,8 @@ def _decide_by_plan(judged: Judged, observed: Observed, defaults: InstallationDe
         tuple(actions),
         status,
         events(before, status, actions, state.updated, state.desired),
-        deadlines.next_seconds,
-        holds=status != fresh,
+        deadlines.requeue_after,
+        status_held=(observed.status_held or observed.now) if status != fresh else None,
     )
 
 

@@ -126,7 +126,7 @@ def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
         # Only the runtime knows whether anything has moved since: our clock says when to look, never that it stalls.
         age = (criteria.deadlines.now - pod.received).total_seconds()
         left = limit - report.since_progress_seconds - age
-        criteria.deadlines.look_again(left if left > 0 else REPORT_SECONDS)
+        criteria.deadlines.requeue(left if left > 0 else REPORT_SECONDS)
         return None
     found = f"in pod {pod.name} for more than {limit} s, in {at_work(report)}."
     return Problem(

@@ -134,7 +134,7 @@ def scale(state: State) -> Scaling:
     # The ReplicaSet controller chooses by the costs that it sees: they must stand before the number goes down.
     costs = deletion_costs(state.pods, after)
     if costs:
-        state.deadlines.look_again(SEEN_SECONDS)
+        state.deadlines.requeue(SEEN_SECONDS)
     desired = deferred(after, written, costs)
     return Scaling(costs, desired, without_new_pods(desired, state.pods, state.attempts, state.deadlines))
 

@@ -69,7 +69,7 @@ class Reconciler:
         self.reports.follow(key, observed.pods)
         observed, asked = await self._with_unwatched(key, observed)
         decision = self.decide(observed)
-        worker.status_held = (worker.status_held or observed.now) if decision.holds else None
+        worker.status_held = decision.status_held
         worker.refusals.keep_only(decision.actions)
         refusal = await self._write_gates(key, decision.actions, worker)
         await self.writer.recheck(key, decision.actions)
@@ -82,7 +82,7 @@ class Reconciler:
             assert self.ask  # noqa: S101 - who answers at once leaves no question
             self.ask(key, decision.question, wake)
             self._publish(key, observed, decision)
-            return decision.look_again_seconds
+            return decision.requeue_after
         if refusal:
             problem = Problem(refusal.reason, refusal.message)
             decision = with_refusal(decision, read_status(observed.resource), problem, self.clock.now())
@@ -93,7 +93,7 @@ class Reconciler:
         if shown and _spec_of(shown) != _spec_of(observed.resource):
             # The answer to our write has it already, so the watch's event will be no news and wake nobody.
             return 0.0
-        again = decision.look_again_seconds
+        again = decision.requeue_after
         if refusal and again is not None:
             again = max(again, REFUSED_SECONDS)  # nothing follows at once from what was not done
         waits = (again, worker.refusals.next_seconds(), TEXTS_SECONDS if asked else None)

@@ -108,7 +108,7 @@ class Cluster:
             self.perform(action)
         self.show(plan)
         # Our own writes wake nobody: what follows from them alone must be done by now, or be due.
-        if plan.look_again_seconds is None and plan.question is None:
+        if plan.requeue_after is None and plan.question is None:
             again = decide(self.observed(), self.defaults, answers)
             assert again.actions == ()
             assert again.status == plan.status
@@ -213,9 +213,9 @@ class Cluster:
             self.kubelet()
             if plan.actions or before != (self.objects, self._said()):
                 continue
-            if plan.look_again_seconds is None:
+            if plan.requeue_after is None:
                 return plan
-            self.now += timedelta(seconds=plan.look_again_seconds)
+            self.now += timedelta(seconds=plan.requeue_after)
         raise AssertionError(f"no rest after {turns} turns: {plan.actions}")
 
     def _said(self) -> dict[str, WarmupReport | None]:

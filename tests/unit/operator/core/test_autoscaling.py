@@ -128,8 +128,8 @@ def test_operator_looks_again_when_the_autoscaler_should_have_learned() -> None:
     made |= new_here(cluster.now)
     plan = cluster.operate()
     assert condition(cluster, "AutoscalerActive") == ("Unknown", "NotCountedYet")
-    assert plan.look_again_seconds
-    cluster.now += timedelta(seconds=plan.look_again_seconds)
+    assert plan.requeue_after
+    cluster.now += timedelta(seconds=plan.requeue_after)
     cluster.operate()
     assert condition(cluster, "AutoscalerActive") == ("False", "FailedGetScale")
 

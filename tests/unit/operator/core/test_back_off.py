@@ -221,9 +221,9 @@ def test_group_before_one_that_stays_is_made_again() -> None:
 def test_end_of_a_pause_is_waited_for() -> None:
     during, after = Deadlines(NOW + timedelta(seconds=5)), Deadlines(NOW + timedelta(seconds=12))
     assert backed_off()["new"].pause(during)
-    assert during.next_seconds == pytest.approx(7.1)
+    assert during.requeue_after == pytest.approx(7.1)
     assert backed_off()["new"].pause(after) is None
-    assert after.next_seconds is None
+    assert after.requeue_after is None
 
 
 def refuse_all(cluster: Cluster, seconds: int) -> None:
@@ -238,7 +238,7 @@ def refuse_all(cluster: Cluster, seconds: int) -> None:
                 each["status"] = {"phase": "Failed", "conditions": [], **said}
         cluster.kubelet()
         if not plan.actions and len(failed_pods(cluster)) == ended:
-            cluster.now = min(until, cluster.now + timedelta(seconds=plan.look_again_seconds or seconds))
+            cluster.now = min(until, cluster.now + timedelta(seconds=plan.requeue_after or seconds))
 
 
 def failed_pods(cluster: Cluster) -> list[Object]:

@@ -40,44 +40,44 @@ def after_problems(*pods: PodView, workloads: tuple[Manifest, ...] = (), to_come
 def test_deadline_is_reached_when_time_is_over_and_noted_before() -> None:
     deadlines = Deadlines(NOW)
     assert deadlines.reached(NOW - timedelta(seconds=30), 30)
-    assert deadlines.next_seconds is None
+    assert deadlines.requeue_after is None
     assert not deadlines.reached(NOW - timedelta(seconds=12), 30)
-    assert deadlines.next_seconds == pytest.approx(18.1)
+    assert deadlines.requeue_after == pytest.approx(18.1)
 
 
 def test_first_of_all_deadlines_counts() -> None:
     deadlines = Deadlines(NOW)
-    deadlines.look_again(6)
-    deadlines.look_again(1.5)
-    deadlines.look_again(9)
-    assert deadlines.next_seconds == pytest.approx(1.6)
+    deadlines.requeue(6)
+    deadlines.requeue(1.5)
+    deadlines.requeue(9)
+    assert deadlines.requeue_after == pytest.approx(1.6)
 
 
 def test_pod_without_node_is_looked_at_when_one_is_due() -> None:
-    assert after_problems(unschedulable(12)).next_seconds == pytest.approx(18.1)
+    assert after_problems(unschedulable(12)).requeue_after == pytest.approx(18.1)
 
 
 def test_pod_that_waits_for_room_asks_for_no_look() -> None:
-    assert after_problems(unschedulable(12), to_come=True).next_seconds is None
+    assert after_problems(unschedulable(12), to_come=True).requeue_after is None
 
 
 def test_workload_refused_its_pods_is_looked_at_when_it_counts() -> None:
     refused = {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": ago(12)}
     workloads = ({"status": {"conditions": [refused]}}, {"metadata": {}})
-    assert after_problems(workloads=workloads).next_seconds == pytest.approx(18.1)
+    assert after_problems(workloads=workloads).requeue_after == pytest.approx(18.1)
 
 
 def test_opened_gate_is_looked_at_when_the_kubelet_should_follow() -> None:
     deadlines = Deadlines(NOW)
     assert is_settling(view(pod(conditions=(gate_condition(True, since=ago(4)),))), deadlines)
-    assert deadlines.next_seconds == pytest.approx(6.1)
+    assert deadlines.requeue_after == pytest.approx(6.1)
 
 
 def test_canary_is_looked_at_when_it_has_been_observed() -> None:
     held = view(pod(revision="new", conditions=(gate_condition(True, since=ago(20)), READY)))
     deadlines = Deadlines(NOW)
     assert on_trial("new", "old", [held, serving("o", "old")], 60, deadlines)
-    assert deadlines.next_seconds == pytest.approx(40.1)
+    assert deadlines.requeue_after == pytest.approx(40.1)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_canary_is_looked_at_when_it_has_been_observed() -> None:
 )
 def test_warmup_that_may_stand_still_is_looked_at(still: float, seconds: float | None) -> None:
     found = after_problems(view(report=report(Phase.COMPILING, since_progress_seconds=still)))
-    assert found.next_seconds == (None if seconds is None else pytest.approx(seconds))
+    assert found.requeue_after == (None if seconds is None else pytest.approx(seconds))
 
 
 def test_pod_that_ends_is_looked_at_when_it_is_overdue() -> None:
@@ -93,12 +93,12 @@ def test_pod_that_ends_is_looked_at_when_it_is_overdue() -> None:
     ending["metadata"]["deletionTimestamp"] = stamp(NOW + timedelta(seconds=30))
     deadlines = Deadlines(NOW)
     assert ending_pods([view(ending)], Observed(resource()), deadlines) == 1
-    assert deadlines.next_seconds == pytest.approx(40.1)
+    assert deadlines.requeue_after == pytest.approx(40.1)
 
 
 @pytest.mark.parametrize("seen", [unschedulable(31), view()])
 def test_judgement_that_time_does_not_change_asks_for_nothing(seen: PodView) -> None:
-    assert after_problems(seen).next_seconds is None
+    assert after_problems(seen).requeue_after is None
 
 
 @pytest.mark.parametrize(("past", "count"), [(5, 1), (10, 0)])

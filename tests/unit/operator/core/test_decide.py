@@ -1,6 +1,7 @@
 """Whole stories of a resource, each pass a call of decide()."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ def test_rest_needs_no_action_and_no_status_write() -> None:
     writes = cluster.status_writes
     for _ in range(5):
         plan = cluster.operate()
-        assert (plan.actions, plan.events, plan.look_again_seconds) == ((), (), None)
+        assert (plan.actions, plan.events, plan.requeue_after) == ((), (), None)
     assert cluster.status_writes == writes
 
 
@@ -211,9 +212,12 @@ def test_operator_without_any_report_keeps_status_and_gates() -> None:
 def test_operator_that_starts_shows_no_loss_before_pods_speak() -> None:
     cluster = served()
     cluster.reports.clear()
-    plan = decide(replace(cluster.observed(), status_written=None, status_held=None), cluster.defaults)
+    observed = replace(cluster.observed(), status_written=None, status_held=None)
+    plan = decide(observed, cluster.defaults)
     assert plan.status.model_dump(mode="json", by_alias=True, exclude_none=True) == cluster.resource["status"]
-    assert plan.holds
+    assert plan.status_held == observed.now
+    earlier = observed.now - timedelta(seconds=1)
+    assert decide(replace(observed, status_held=earlier), cluster.defaults).status_held == earlier
 
 
 def test_network_policy_goes_when_it_is_switched_off() -> None:

@@ -69,7 +69,7 @@ def test_operator_looks_again_when_the_canary_has_been_observed() -> None:
     cluster, _ = upgrading(canary={"observeSeconds": 30})
     for _ in range(5):
         turn(cluster)
-    seconds = cluster.operate().look_again_seconds
+    seconds = cluster.operate().requeue_after
     assert seconds is not None
     assert 20 < seconds < 30
 

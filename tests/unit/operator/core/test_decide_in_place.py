@@ -178,7 +178,7 @@ def test_quota_is_waited_for_until_the_surge_timeout() -> None:
     new = next(each for each in cluster.kind("ReplicaSet") if each["spec"]["replicas"] == 1)
     refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
     new["status"] = {"conditions": [{**refused, "lastTransitionTime": stamp(cluster.now)}]}
-    again = cluster.operate().look_again_seconds
+    again = cluster.operate().requeue_after
     assert again == pytest.approx(19.1)
     assert condition(cluster, "Stalled") == ("False", "NotStalled")
     cluster.now += timedelta(seconds=again)

@@ -80,7 +80,7 @@ def test_gate_that_has_just_closed_stays_closed_for_a_moment(seconds: float, ope
     deadlines = Deadlines(NOW + timedelta(seconds=seconds))
     found = gates.judge(view(pod(conditions=(closed,)), report()), STRICT, deadlines)
     assert (found is not None and found.open) is opens
-    assert (deadlines.next_seconds is None) is opens
+    assert (deadlines.requeue_after is None) is opens
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.SERVING])

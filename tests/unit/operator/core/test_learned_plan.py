@@ -171,7 +171,7 @@ def test_learned_plan_is_observed_unless_the_spec_says_otherwise() -> None:
     cluster.warm(canary)
     cluster.operate()
     cluster.kubelet()
-    assert cluster.operate().look_again_seconds == pytest.approx(600, abs=5)
+    assert cluster.operate().requeue_after == pytest.approx(600, abs=5)
     (said,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == "Ready"]
     assert "has held it for 600 s" in said
     cluster.settle()

@@ -94,7 +94,7 @@ def test_image_name_that_nobody_can_pull_fails_at_once() -> None:
 def test_deadline_is_the_specs_and_its_moment_is_noted() -> None:
     cluster = starting(rollout={"progressDeadlineSeconds": 20})
     cluster.now = NOW + timedelta(seconds=11)
-    assert cluster.operate().look_again_seconds == pytest.approx(8.1)
+    assert cluster.operate().requeue_after == pytest.approx(8.1)
     assert after(cluster, 20) == "Failed"
 
 

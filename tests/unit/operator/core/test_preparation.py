@@ -44,4 +44,4 @@ def test_pod_that_has_its_volumes_is_in_no_problem() -> None:
 def test_pod_without_its_volumes_is_looked_at_when_due() -> None:
     state = state_of()
     assert problem_of(unprepared(170), state, ROOM) is None
-    assert state.deadlines.next_seconds == pytest.approx(10.1)
+    assert state.deadlines.requeue_after == pytest.approx(10.1)

@@ -30,7 +30,7 @@ DECIDED = Decision(
         conditions=(condition("Ready", "True", "Serving"), condition("WarmedUp", "True", "AllCaptured")),
     ),
     events=(Event("Normal", "RolloutDone", "done"),),
-    look_again_seconds=None,
+    requeue_after=None,
 )
 
 

@@ -210,8 +210,8 @@ def test_idle_pod_is_named_first_before_the_set_is_lowered() -> None:
     cluster.change(replicas=2)
     plan = cluster.operate()
     assert (costs(cluster), cluster.kind("ReplicaSet")[0]["spec"]["replicas"]) == ([idle], 3)
-    assert plan.look_again_seconds is not None
-    assert plan.look_again_seconds < 1
+    assert plan.requeue_after is not None
+    assert plan.requeue_after < 1
     assert condition(cluster, "Ready") == ("False", "ScalingDown")
     cluster.operate()
     assert cluster.kind("ReplicaSet")[0]["spec"]["replicas"] == 2

@@ -57,5 +57,5 @@ def test_it_is_looked_at_when_it_becomes_slow() -> None:
     early, late = Deadlines(NOW), Deadlines(NOW)
     slow_bucket(compiling(50), early)
     slow_bucket(compiling(90), late)
-    assert early.next_seconds == pytest.approx(29.1)
-    assert late.next_seconds is None
+    assert early.requeue_after == pytest.approx(29.1)
+    assert late.requeue_after is None

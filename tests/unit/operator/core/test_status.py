@@ -298,7 +298,7 @@ def test_first_write_of_this_process_waits_for_nothing() -> None:
 def test_operator_that_starts_waits_for_the_first_words() -> None:
     deadlines = Deadlines(NOW)
     assert throttled(EARLIER, FURTHER, Observed({}), deadlines, heard=False) == EARLIER
-    assert deadlines.next_seconds == pytest.approx(HEARD_SECONDS + 0.1)
+    assert deadlines.requeue_after == pytest.approx(HEARD_SECONDS + 0.1)
     silent = Observed({}, status_held=NOW - timedelta(seconds=HEARD_SECONDS))
     assert throttled(EARLIER, FURTHER, silent, Deadlines(NOW), heard=False) == FURTHER
 
@@ -323,7 +323,7 @@ def test_pod_that_became_ready_is_shown_within_a_second() -> None:
     before, after = GaudiInferenceStatus(pods=(row(False),)), GaudiInferenceStatus(pods=(row(True),))
     deadlines = Deadlines(NOW)
     assert throttled(before, after, wrote(0.4, held=2), deadlines) == before
-    assert deadlines.next_seconds == pytest.approx(0.7)
+    assert deadlines.requeue_after == pytest.approx(0.7)
     assert throttled(before, after, wrote(TURN_SECONDS, held=2), deadlines) == after
 
 
@@ -331,7 +331,7 @@ def test_what_turns_waits_for_what_follows_within_a_moment() -> None:
     before, after = GaudiInferenceStatus(replicas=1), GaudiInferenceStatus(replicas=2)
     deadlines = Deadlines(NOW)
     assert throttled(before, after, wrote(60), deadlines) == before
-    assert deadlines.next_seconds == pytest.approx(MOVES_SECONDS + 0.1)
+    assert deadlines.requeue_after == pytest.approx(MOVES_SECONDS + 0.1)
     assert throttled(before, after, wrote(60, held=MOVES_SECONDS - 0.5), Deadlines(NOW)) == before
     assert throttled(before, after, wrote(60, held=MOVES_SECONDS), Deadlines(NOW)) == after
 

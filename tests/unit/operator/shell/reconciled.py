@@ -37,7 +37,7 @@ class Operator:
         self.wanted: tuple[Action, ...] = ()
         self.status = GaudiInferenceStatus(replicas=1)
         self.events: tuple[Event, ...] = ()
-        self.look_again: float | None = None
+        self.requeue_after: float | None = None
         self.asked: list[tuple[Key, AnyQuestion, Callable[[Key], None]]] = []
         self.decided: list[float] = []
         self.decide: Callable[[Observed], Decision] = self._decide
@@ -58,7 +58,7 @@ class Operator:
 
     def _decide(self, _: Observed) -> Decision:
         self.decided.append(self.loop.time())
-        return Decision(self.wanted, self.status, self.events, self.look_again)
+        return Decision(self.wanted, self.status, self.events, self.requeue_after)
 
     def sees(self, *manifests: Object) -> None:
         """A watch shows objects, and all that follows at once is done."""

@@ -60,7 +60,8 @@ def test_status_waits_from_the_first_difference(operator: Operator) -> None:
 
     def decide(observed: Observed) -> Decision:
         held.append(observed.status_held)
-        return Decision((), operator.status, holds=len(held) < 3)
+        since = observed.status_held or observed.now
+        return Decision((), operator.status, status_held=since if len(held) < 3 else None)
 
     operator.decide = decide
     operator.sees(operator.resource)
@@ -90,7 +91,7 @@ def test_start_is_over_when_all_were_looked_at(operator: Operator) -> None:
 
 
 def test_resource_is_looked_at_again_when_that_is_due(operator: Operator) -> None:
-    operator.look_again = 30.0
+    operator.requeue_after = 30.0
     operator.sees(operator.resource)
     operator.pass_time(95)
     assert operator.decided == pytest.approx([0, 30, 60, 90])
@@ -217,7 +218,7 @@ def test_last_list_begins_the_work(operator: Operator) -> None:
 
 
 def test_resource_that_is_gone_is_left_alone(operator: Operator) -> None:
-    operator.look_again = 10.0
+    operator.requeue_after = 10.0
     operator.sees(operator.resource)
 
     async def gone() -> None:
@@ -229,7 +230,7 @@ def test_resource_that_is_gone_is_left_alone(operator: Operator) -> None:
 
 
 def test_no_write_starts_after_the_stop(operator: Operator) -> None:
-    operator.look_again = 5.0
+    operator.requeue_after = 5.0
     operator.sees(operator.resource)
 
     async def stop() -> None:

@@ -29,7 +29,7 @@ def test_refused_request_is_not_sent_again_with_the_next_news(operator: Operator
 
 def test_refused_request_makes_no_hot_loop(operator: Operator) -> None:
     operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
-    operator.wanted, operator.look_again = (made(),), 0.2
+    operator.wanted, operator.requeue_after = (made(),), 0.2
     operator.sees(operator.resource)
     operator.pass_time(60)
     assert len(operator.decided) < 60
