@@ -52,7 +52,7 @@ def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
 
             return SimRank(config, rank=rank)
         case EngineName.VLLM:
-            from gaudi_runtime.engines.vllm.engine import VllmPodPart
+            from gaudi_runtime.engines.vllm.pod_part import VllmPodPart
 
             return VllmPodPart(config, rank)
         case EngineName.TORCH:

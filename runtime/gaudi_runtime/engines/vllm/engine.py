@@ -3,13 +3,12 @@
 See docs/internals/vllm.md.
 
 Start-up verbs run in the worker thread of start-up and wait for calls to the workers; serving is vLLM's own
-application on our event loop. VllmPodPart has vLLM's processes in a pod beside the leader's, whose engine reaches them
-itself (docs/how-to/several-nodes.md, vLLM).
+application on our event loop.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -23,16 +22,16 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
-from gaudi_runtime.engine_protocol.engine import DeviceMemory, EngineLoad, Progress, RecipeKey
-from gaudi_runtime.engine_protocol.group import Meeting, Others
+from gaudi_runtime.engine_protocol.engine import DeviceMemory, EngineLoad, Progress
+from gaudi_runtime.engine_protocol.group import Others
 from gaudi_runtime.engines.host_cpu import threads
 from gaudi_runtime.engines.vllm.greedy import refuse_sampling
-from gaudi_runtime.engines.vllm.launch import Build, engine_arguments, launch, meeting_arguments, tell_own_address
-from gaudi_runtime.engines.vllm.memory import CpuLedger, memory_of
-from gaudi_runtime.engines.vllm.ranks import Note, Outcome, Ranks, died_here, fold_outcomes, fold_sentences, most
+from gaudi_runtime.engines.vllm.memory import CpuLedger
+from gaudi_runtime.engines.vllm.processes import Processes
+from gaudi_runtime.engines.vllm.ranks import Note, Outcome, Ranks, fold_outcomes, fold_sentences, most
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
-from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
-from gaudi_runtime.engines.vllm.vllm_imports import build_engine, build_pod_part, import_server, openai_application
+from gaudi_runtime.engines.vllm.vllm_imports import build_engine, import_server, openai_application
+from gaudi_runtime.engines.vllm.warm_shapes import WarmShapes
 from gaudi_runtime.engines.vllm.watch import PACE, Pace, Watch
 from gaudi_runtime.errors import (
     ConfigError,
@@ -42,7 +41,7 @@ from gaudi_runtime.errors import (
     PlanImpossible,
     ShapeRefused,
 )
-from gaudi_runtime.knobs.attention import fused_attention, why_impossible
+from gaudi_runtime.knobs.attention import why_impossible
 from gaudi_runtime.memory_split import Split
 from gaudi_runtime.process.cgroup import usable_cores
 from gaudi_runtime.process.children import end_children
@@ -56,41 +55,7 @@ ANSWER_SECONDS = 120.0
 GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
 
 
-class _Processes:
-    """vLLM's processes in this pod, started with our arguments."""
-
-    def __init__(self, config: RuntimeConfig) -> None:
-        """Raises PlanImpossible for a model that does not fit, and what else the configuration tells already."""
-        # Before anything is imported or loaded: another release may fail late, with words that nobody understands.
-        here = installed(cards=config.engine.device == "hpu")
-        check_release(here)
-        self._standing = here.standing()
-        self._attention = fused_attention(config, os.environ, can_tile=here.tiles_queries)
-        if config.engine.device == "cpu" and not config.limits.steps_by_tokens:
-            raise ConfigError("limits.stepsByTokens is missing: on a CPU, vLLM's steps are planned by their tokens.")
-        self._config, self._memory = config, memory_of(config)
-        self._arguments = engine_arguments(config, self._memory.before_start())
-
-    def report_fields(self) -> Mapping[str, object]:
-        """A real model; the releases that drive a card, and the arguments that vLLM is started with."""
-        return {"releases": self._standing, "engine_arguments": self._arguments}
-
-    def recipe_key(self) -> RecipeKey | None:
-        """What compiled code on disk depends on, None where none is kept; the same in all pods of a replica."""
-        return vllm_recipe_key(self._config)
-
-    def _launch(
-        self, build: Build, progress: Progress, meeting: Meeting | None, rank: int, look: Callable[[], None]
-    ) -> tuple[Any, Any]:
-        """As `launch`; with a `meeting`, the processes join those of other pods as pod `rank`."""
-        arguments = self._arguments
-        if meeting:
-            tell_own_address(meeting)
-            arguments = (*arguments, *meeting_arguments(meeting, self._config.parallelism.nodes, rank))
-        return launch(arguments, self._config, build, progress, look)
-
-
-class VllmEngine(_Processes):
+class VllmEngine(Processes):
     """Verbs are called in the order of the protocol. `loop` is the event loop that will serve, watched at `pace`."""
 
     counters: ServingHistogram
@@ -335,25 +300,6 @@ def _unequal_caches(found: DeviceBlocks, largest: int) -> Iterator[str]:
         )
 
 
-class WarmShapes:
-    """Which shapes are warm on a CPU; a card's workers say it of each batch.
-
-    A graph serves every step of at most its number of tokens, and without graphs no shape is ever cold.
-    """
-
-    def __init__(self, captures_graphs: bool) -> None:
-        self._graphs = captures_graphs
-        self._most_tokens = 0
-
-    def add(self, bucket: Bucket) -> None:
-        """This bucket has a graph now."""
-        self._most_tokens = max(self._most_tokens, bucket.batch_size * bucket.query_len)
-
-    def is_warm(self, _: BucketPhase, bucket: Bucket) -> bool:
-        """Whether a batch that is padded to `bucket` waits for no compile."""
-        return not self._graphs or bucket.batch_size * bucket.query_len <= self._most_tokens
-
-
 class _VllmMetrics(Collector):
     """vLLM's own metrics, as they stand in the registry of our process that it writes to."""
 
@@ -364,30 +310,3 @@ class _VllmMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """The families of this moment."""
         return (family for family in REGISTRY.collect() if family.name.startswith("vllm:"))
-
-
-class VllmPodPart(_Processes):
-    """Pod `rank` of the group, above 0."""
-
-    def __init__(self, config: RuntimeConfig, rank: int) -> None:
-        super().__init__(config)
-        self._rank = rank
-        self._executor: Any = None
-
-    def join(self, meeting: Meeting, progress: Progress) -> None:
-        """Start the processes; returns when weights are loaded. Raises a RuntimeStartError."""
-        _, self._executor = self._launch(build_pod_part, progress, meeting, self._rank, lambda: None)
-
-    async def until_lost(self) -> EngineLost:
-        """Returns when a process has died, as vLLM's own monitor of them sees at once."""
-        loop, died = asyncio.get_running_loop(), asyncio.Event()
-        # vLLM's monitor calls from a thread of its own.
-        self._executor.register_failure_callback(lambda: loop.call_soon_threadsafe(died.set))
-        await died.wait()
-        return died_here(self._executor)
-
-    async def close(self) -> None:
-        """End the processes at once, also those that still start."""
-        # Both at the same time: vLLM's own end waits nine seconds for processes that still start.
-        told = asyncio.to_thread(self._executor.shutdown if self._executor else lambda: None)
-        await asyncio.gather(told, asyncio.to_thread(end_children))

@@ -16,6 +16,7 @@ from gaudi_runtime.catalog.pairs import PAIRS, Pair
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.vllm import engine as adapter
+from gaudi_runtime.engines.vllm import processes
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.launch import ORDERS_VARIABLE
 from gaudi_runtime.engines.vllm.watch import Pace
@@ -100,7 +101,7 @@ async def started(
 ) -> tuple[VllmEngine, WarmupReport]:
     """The engine after start-up, in the worker thread as in production; only vLLM's own processes are stood in for."""
     monkeypatch.setenv(ORDERS_VARIABLE, "")
-    monkeypatch.setattr(adapter, "launch", lambda *_: (None, cluster.vllm))
+    monkeypatch.setattr(processes, "launch", lambda *_: (None, cluster.vllm))
     monkeypatch.setattr(adapter, "import_server", lambda: None)
     monkeypatch.setattr(adapter, "end_children", lambda: None)  # or it kills what other tests started
     loop, board, pace = asyncio.get_running_loop(), ReportBoard("0" * 64), Pace(ask=0.01, look=0.5, hang=30)

@@ -2,7 +2,7 @@
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.vllm.engine import WarmShapes
+from gaudi_runtime.engines.vllm.warm_shapes import WarmShapes
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 BUCKET = Bucket(2, 128, 0)

@@ -1,0 +1,48 @@
+"""vLLM's processes in one pod: what they are started with, and what every pod of a replica reports of them."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.engine_protocol.engine import Progress, RecipeKey
+from gaudi_runtime.engine_protocol.group import Meeting
+from gaudi_runtime.engines.vllm.launch import Build, engine_arguments, launch, meeting_arguments, tell_own_address
+from gaudi_runtime.engines.vllm.memory import memory_of
+from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.knobs.attention import fused_attention
+
+
+class Processes:
+    """vLLM's processes in this pod, started with our arguments."""
+
+    def __init__(self, config: RuntimeConfig) -> None:
+        """Raises PlanImpossible for a model that does not fit, and what else the configuration tells already."""
+        # Before anything is imported or loaded: another release may fail late, with words that nobody understands.
+        here = installed(cards=config.engine.device == "hpu")
+        check_release(here)
+        self._standing = here.standing()
+        self._attention = fused_attention(config, os.environ, can_tile=here.tiles_queries)
+        if config.engine.device == "cpu" and not config.limits.steps_by_tokens:
+            raise ConfigError("limits.stepsByTokens is missing: on a CPU, vLLM's steps are planned by their tokens.")
+        self._config, self._memory = config, memory_of(config)
+        self._arguments = engine_arguments(config, self._memory.before_start())
+
+    def report_fields(self) -> Mapping[str, object]:
+        """A real model; the releases that drive a card, and the arguments that vLLM is started with."""
+        return {"releases": self._standing, "engine_arguments": self._arguments}
+
+    def recipe_key(self) -> RecipeKey | None:
+        """What compiled code on disk depends on, None where none is kept; the same in all pods of a replica."""
+        return vllm_recipe_key(self._config)
+
+    def _launch(
+        self, build: Build, progress: Progress, meeting: Meeting | None, rank: int, look: Callable[[], None]
+    ) -> tuple[Any, Any]:
+        """As `launch`; with a `meeting`, the processes join those of other pods as pod `rank`."""
+        arguments = self._arguments
+        if meeting:
+            tell_own_address(meeting)
+            arguments = (*arguments, *meeting_arguments(meeting, self._config.parallelism.nodes, rank))
+        return launch(arguments, self._config, build, progress, look)
