@@ -23,7 +23,7 @@ from gaudi_operator.shell.kinds import (
     kind_of,
 )
 from gaudi_operator.shell.watching.trimmed import Parts, from_json, same_but_for_version, trimmed
-from tests.unit.operator.core.test_children_as_written import EXAMPLES, children
+from tests.unit.operator.core.children.test_children_as_written import EXAMPLES, children
 
 _PROBE = {"name": "runtime", "ports": [{"name": "status"}], "image": "registry.test/runtime:1"}
 

@@ -10,7 +10,7 @@ from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.rollout.inputs import revision_inputs, revision_name, same_inputs, stored_form
 from tests.unit.operator.core.resources import inference
 
-PAGE = (Path(__file__).parents[4] / "docs" / "how-to" / "revisions.md").read_text()
+PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "revisions.md").read_text()
 TABLE = PAGE.partition("## What makes a revision")[2].partition("\n## ")[0]
 ROWS = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in TABLE.splitlines() if line.startswith("| `")]
 

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.core.status.status import CONDITIONS, ConditionKind
 
-PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "conditions.md").read_text()
+PAGE = (Path(__file__).parents[5] / "docs" / "reference" / "conditions.md").read_text()
 TABLE = PAGE.partition("## The table")[2].partition("## ")[0]
 
 

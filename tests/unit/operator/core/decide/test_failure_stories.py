@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import Cluster
-from tests.unit.operator.core.stories import condition, revisions, status
-from tests.unit.operator.core.test_stories import (
+from tests.unit.operator.core.decide.test_stories import (
     Happening,
     a_pass,
     a_turn_of_the_others,
@@ -20,6 +19,7 @@ from tests.unit.operator.core.test_stories import (
     lose_reports,
     restart_container,
 )
+from tests.unit.operator.core.stories import condition, revisions, status
 
 NOWHERE = "0123456789"
 

@@ -20,7 +20,7 @@ from gaudi_operator.core.rollout.inputs import (
 from tests.builders import Object
 from tests.unit.operator.core.resources import CARD, inference
 
-RECORDED = Path(__file__).parents[3] / "data" / "releases"
+RECORDED = Path(__file__).parents[4] / "data" / "releases"
 RELEASES = sorted(path.name for path in RECORDED.iterdir())
 KINDS = ("ControllerRevision", "GaudiInference")
 

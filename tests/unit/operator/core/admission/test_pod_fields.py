@@ -16,8 +16,8 @@ from tests.examples import manifests
 from tests.unit.operator.core.limit_cases import BEYOND, WITHIN
 from tests.unit.operator.core.rendered_pod import stored, template
 from tests.unit.operator.core.resources import ANY_HOST_PATH, DEFAULTS, inference
+from tests.unit.operator.core.rollout.test_inputs import RECORDED, RELEASES
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
-from tests.unit.operator.core.test_inputs import RECORDED, RELEASES
 
 POLICY = PodPolicy("models", ANY_HOST_PATH)
 NICE = {"drop": ["ALL"], "add": ["SYS_NICE"]}

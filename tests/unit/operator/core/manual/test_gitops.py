@@ -13,11 +13,11 @@ from gaudi_runtime.contract.report import Phase
 from tests.builders import Object
 from tests.conformance import kstatus
 from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.decide.test_rollback import BIGGER, failing
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import served, status
-from tests.unit.operator.core.test_decide_rollback import BIGGER, failing
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 KEY = f"resource.customizations.health.{GROUP}_{KIND}"
 SCRIPT = yaml.safe_load((ROOT / "deploy" / "argocd-cm.yaml").read_text())["data"][KEY]
 AGREES = {"Healthy": "Current", "Degraded": "Failed", "Progressing": "InProgress", "Suspended": "InProgress"}

@@ -9,7 +9,7 @@ import yaml
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits, GaudiInferenceClass
 
-PAGE = (Path(__file__).parents[4] / "docs" / "how-to" / "classes.md").read_text()
+PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "classes.md").read_text()
 EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 

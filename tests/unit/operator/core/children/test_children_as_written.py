@@ -20,7 +20,7 @@ from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.revision import Group, Revision
 from tests.unit.operator.core.resources import DEFAULTS
 
-FOLDER = Path(__file__).parents[4] / "examples"
+FOLDER = Path(__file__).parents[5] / "examples"
 EXAMPLES = ("tiny-torch-cpu", "production", "vllm/llama-3.1-8b", "several-nodes-simulation")
 
 

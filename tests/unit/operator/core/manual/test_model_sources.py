@@ -10,7 +10,7 @@ import yaml
 from gaudi_operator.core.admission.checks import first_violation
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
-PAGE = (Path(__file__).parents[4] / "docs" / "how-to" / "model-sources.md").read_text()
+PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "model-sources.md").read_text()
 EXAMPLES = [yaml.safe_load(text)["spec"]["model"] for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 

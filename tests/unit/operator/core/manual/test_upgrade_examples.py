@@ -15,7 +15,7 @@ from gaudi_operator.core.rollout.inputs import revision_inputs
 from tests.builders import merged
 from tests.unit.operator.core.resources import DEFAULTS
 
-FOLDER = Path(__file__).parents[4] / "examples" / "upgrade"
+FOLDER = Path(__file__).parents[5] / "examples" / "upgrade"
 SCRIPTS = sorted(FOLDER.glob("[0-9]-*.sh"))
 CHANGE = re.compile(r"^change <<'YAML'\n(.*?)^YAML$", re.MULTILINE | re.DOTALL)
 

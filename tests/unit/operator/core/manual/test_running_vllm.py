@@ -17,7 +17,7 @@ from gaudi_runtime.knobs.render import render
 from tests.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 PAGE = (ROOT / "docs" / "how-to" / "running-vllm.md").read_text()
 FRAGMENTS = {
     title: yaml.safe_load(text)["spec"]

@@ -12,7 +12,7 @@ from gaudi_operator.core.admission.checks import first_violation, why_settings_a
 from tests.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
-PAGE = (Path(__file__).parents[4] / "docs" / "how-to" / "pods.md").read_text()
+PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "pods.md").read_text()
 EXAMPLES = {
     title: [yaml.safe_load(text)["spec"] for text in re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)]
     for title, _, section in (part.partition("\n") for part in PAGE.split("\n## ")[1:])
