@@ -12,6 +12,7 @@ from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_operator.core.rendering.container import OWN_VARIABLES
 from gaudi_operator.core.rendering.pod_template import PRESTOP_SECONDS, pod_template
 from gaudi_runtime.__main__ import PRESTOP_SECONDS as RUNTIME_PRESTOP_SECONDS
+from gaudi_runtime.knobs.table import knobs
 from tests.unit.operator.core.rendered_pod import HUB, HUB_WITH_TOKEN, container, environment, spec, template
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
@@ -108,9 +109,22 @@ def test_without_a_collector_no_variable_names_one() -> None:
     assert not [name for name in variables_of(DEFAULTS) if name.startswith("OTEL_")]
 
 
-def test_variables_of_traces_are_allowed_in_every_class() -> None:
-    added = variables_of(TRACED).keys() - variables_of(DEFAULTS).keys()
-    assert added <= OWN_VARIABLES
+STORE = {"url": "https://store.example/recipes"}
+BY_TOKEN = {**STORE, "tokenSecretRef": {"name": "reader", "key": "token"}}
+BY_KEYS = {**STORE, "s3": {"region": "eu-1", "credentialsSecretName": "reader"}}
+EVERY_VARIABLE: tuple[dict[str, Any], ...] = (
+    {"model": HUB_WITH_TOKEN},
+    {"accelerator": CARD, "engine": {"name": "vllm", "apiKeySecretRef": {"name": "keys", "key": "api"}}},
+    {"recipeCache": {"enabled": True, "objectStore": BY_TOKEN}},
+    {"recipeCache": {"enabled": True, "objectStore": BY_KEYS}},
+)
+
+
+def test_own_variables_are_all_that_the_operator_writes() -> None:
+    """A class may restrict the variables of users, and never those of the operator."""
+    found = {name for each in EVERY_VARIABLE for name in variables_of(TRACED, **each)}
+    # A knob that the operator sets itself is its own variable.
+    assert found - (knobs().keys() - OWN_VARIABLES) == OWN_VARIABLES
 
 
 def test_grace_period_covers_prestop_drain_and_exit() -> None:
