@@ -10,6 +10,6 @@ status     conditions, figures and rows, and the events that follow from them
 
 `problems` has what keeps pods from serving, `rendering` makes the pods of a new revision, and `classes.py` finds the
 class of a resource. `actions.py` is what comes out, `deadlines.py` says when to reconcile again, and `notation.py` and
-`quantities.py` have shared text forms. Each folder imports only those before it in this order: pods, gate, problems, rendering, rollout,
-admission, children, status.
+`quantities.py` have shared text forms. Each folder imports only those before it in this order: pods, gate, problems,
+rendering, rollout, admission, children, status.
 """
