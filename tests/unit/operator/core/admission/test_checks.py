@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_operator.core.admission.bounds import most_kv_blocks
 from gaudi_operator.core.admission.checks import anybody_may_ask, first_violation
 from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_runtime.buckets.bucket import Rule
@@ -314,3 +315,9 @@ def test_thresholds_refuse_nothing_where_pods_serve_anyway() -> None:
     readiness = {"onShortfall": "ServeAndWarn"}
     assert refused(warmup={"graphMemoryPercent": 0}, readiness=readiness) is None
     assert refused(accelerator={"deviceMemory": "2Ki"}, readiness=readiness) is None
+
+
+@pytest.mark.parametrize(("memory", "percent", "blocks"), [("2273", 50, 31), ("2276", 50, 32), ("512Mi", 50, 64)])
+def test_kv_blocks_have_what_graphs_leave_and_sequences_need(memory: str, percent: int, blocks: int) -> None:
+    asked = inference(accelerator={"deviceMemory": memory}, warmup={"graphMemoryPercent": percent})
+    assert most_kv_blocks(asked.spec) == blocks
