@@ -96,6 +96,7 @@ JUST_WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"images": ["registry.test/runtime:1"]}, {"engine": {"image": "registry.test/runtime:1"}}),
     ({"hostPaths": ["/models/a"]}, {"model": FOLDER}),
     ({"annotationPrefixes": ["shop/", "team/"]}, {"pod": {"annotations": {"team/a": "b"}}}),
+    ({"environmentVariables": ["HOME_X"]}, {"engine": variable("HOME_X")}),
     ({"extraArguments": ["--of-a-plugin"]}, argued("--of-a-plugin", "-1")),
     ({"extraArguments": ["--of-a-plugin"]}, argued("--of-a-plugin", "a--b")),
     ({"trustRemoteCode": False}, {"engine": {**VLLM, "settings": {"--trust-remote-code": "False"}}}),

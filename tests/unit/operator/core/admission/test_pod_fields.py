@@ -188,6 +188,7 @@ ALLOWED: dict[str, Change] = {
         spec["volumes"].append({"name": "model-scratch", "emptyDir": {}}),
         runtime(spec)["volumeMounts"].append({"name": "model-scratch", "mountPath": "/scratch"}),
     ],
+    "no volumes": lambda spec: spec.pop("volumes"),
     "no cards": lambda spec: runtime(spec)["resources"].update(limits={"habana.ai/gaudi": "0"}),
     "amount of no device": lambda spec: runtime(spec)["resources"].update(requests={"cpu": "1500m"}),
     "lowest user": lambda spec: spec["securityContext"].update(runAsUser=1),

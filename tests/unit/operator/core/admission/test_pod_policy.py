@@ -227,5 +227,7 @@ def test_group_of_a_stored_rendering_is_judged(field: str, value: object) -> Non
 
 def test_template_that_nobody_can_read_is_refused() -> None:
     found = PodPolicy("models", ()).why_not(stored({"spec": {"containers": "all"}}))
-    assert found is not None
-    assert found.reason == "PodTemplateNotAllowed"
+    assert found == Problem(
+        "PodTemplateNotAllowed",
+        "its pod template is not one of this operator. Delete its ControllerRevision, so that it is rendered again.",
+    )
