@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.fake_runtime import PLANNED, FakeRuntime
-from tests.kube_api import KubeApi, Object, condition_of
-from tests.kubelet import Kubelet
+from tests.support.fake_runtime import PLANNED, FakeRuntime
+from tests.support.kube_api import KubeApi, Object, condition_of
+from tests.support.kubelet import Kubelet
 
 RATE = 1.0
 

@@ -26,7 +26,7 @@ from gaudi_runtime.contract.ports import WARMUP_PATH
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from localcluster import remove_cluster
 from tests.benchmarks.figures import Figure, percentile, table
-from tests.builders import gaudi_inference
+from tests.support.builders import gaudi_inference
 
 PODS = 10
 NAMESPACE = "bench"

@@ -20,11 +20,11 @@ from gaudi_operator.core.names import GATE
 from gaudi_runtime.contract.report import Phase
 from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.operator_stage import Stage, all_ready, play, requests, running, settled
-from tests.builders import gaudi_inference
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, condition_of, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, condition_of, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 PODS = 50
 RESOURCES = 200

@@ -27,9 +27,9 @@ from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.batching import traffic_of
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.trace import Request, in_order, read_trace
-from tests.azure_trace import requests
 from tests.benchmarks.figures import Figure, table
-from tests.grids import GRIDS, decode_grid
+from tests.support.azure_trace import requests
+from tests.support.grids import GRIDS, decode_grid
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "vllm"
 MODELS = {"8B": "llama-3.1-8b.yaml", "70B": "tensor-parallel-8.yaml", "128k": "long-context.yaml"}

@@ -19,11 +19,11 @@ import psutil
 
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.operator_stage import Stage, all_ready, play
-from tests.builders import gaudi_inference
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 PER_SECOND = 20.0
 """How quickly resources come, and become ready."""

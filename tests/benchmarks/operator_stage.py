@@ -12,12 +12,12 @@ from pathlib import Path
 from gaudi_operator.api.crd import NAME, definitions_yaml
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
-from tests.addresses import RoomForMany
 from tests.benchmarks.figures import Figure, table
-from tests.kube_api import KubeApi, condition_of
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
-from tests.permissions import grants
+from tests.support.addresses import RoomForMany
+from tests.support.kube_api import KubeApi, condition_of
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
+from tests.support.permissions import grants
 
 NAMESPACE = "bench"
 USER = "system:serviceaccount:gaudi-system:gaudi-operator"

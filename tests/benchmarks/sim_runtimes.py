@@ -23,7 +23,7 @@ import psutil
 from gaudi_runtime.contract.ports import READYZ_PATH
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.benchmarks.figures import Figure, percentile, table
-from tests.kube_api import until
+from tests.support.kube_api import until
 from tests.unit.runtime.engines.sim.reference import reference_config
 
 COUNT = 200

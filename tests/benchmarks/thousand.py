@@ -30,14 +30,14 @@ import psutil
 from gaudi_operator.core.names import GATE
 from gaudi_runtime.contract.report import Phase
 from localcluster import cgroups
-from tests.background import Background
 from tests.benchmarks.figures import Figure, percentile, without_pauses
 from tests.benchmarks.gate_latency import GateWatch
 from tests.benchmarks.operator_stage import Stage, all_ready, play, running, settled
-from tests.builders import gaudi_inference
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, condition_of, until
-from tests.kubelet import Kubelet
+from tests.support.background import Background
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, condition_of, until
+from tests.support.kubelet import Kubelet
 
 RETRY_SECONDS = 2.0
 LEASE = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": RETRY_SECONDS}

@@ -21,9 +21,9 @@ from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.batching import traffic_of
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.trace import in_order, read_trace
-from tests.azure_trace import halves, traffic
 from tests.benchmarks.brute_force import SPACES, gaps
 from tests.benchmarks.figures import Figure, table
+from tests.support.azure_trace import halves, traffic
 
 KV_BLOCKS = 3000
 TARGETS = {8192: 0.66, 14_080: 0.58, 16_384: 0.52}

@@ -24,9 +24,9 @@ from gaudi_runtime.contract.report import Phase
 from tests.benchmarks.capacity import Capacity, Ledger, ledger
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.operator_stage import Stage, all_ready, play, requests, settled
-from tests.builders import gaudi_inference
-from tests.fake_runtime import PLANNED, FakeRuntime
-from tests.kube_api import KubeApi, Object, condition_of, until
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import PLANNED, FakeRuntime
+from tests.support.kube_api import KubeApi, Object, condition_of, until
 
 REPLICAS = 100
 SURGE = 25

@@ -2,13 +2,13 @@
 
 What a rule of ours says, the models in operator/gaudi_operator/api and the generated crds/ hold; a test that quoted it
 would have to change with it.
-An entry lays `spec` over a valid object (tests/builders.py): None removes a field.
+An entry lays `spec` over a valid object (tests/support/builders.py): None removes a field.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.builders import Object, gaudi_inference
+from tests.support.builders import Object, gaudi_inference
 
 
 @dataclass(frozen=True)

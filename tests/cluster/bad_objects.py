@@ -1,10 +1,10 @@
 """All objects that the API server must refuse."""
 
-from tests.builders import Object
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
 from tests.cluster.bad_object import CARD, NOT_OFFERED, VLLM, Bad
 from tests.cluster.bad_pods import PLATFORM_PODS
 from tests.cluster.bad_recipes import RECIPES
+from tests.support.builders import Object
 
 ENGINES = (
     Bad("engine_unknown", 'Unsupported value: "tgi": supported values: "vllm"', {"engine": {"name": "tgi"}}),

@@ -12,12 +12,12 @@ from gaudi_operator.api.crd import CLASS_NAME, NAME, definitions_yaml
 from gaudi_operator.api.v1alpha1.inference_class import KIND as CLASS
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
-from tests.builders import Object
 from tests.cluster.objects import Objects
-from tests.kube_api import KubeApi
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
-from tests.permissions import grants
+from tests.support.builders import Object
+from tests.support.kube_api import KubeApi
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
+from tests.support.permissions import grants
 from tests.unit.chart.rendering import render
 
 LONGEST_FIRST = (

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from localcluster import ControlPlane
-from tests.builders import Object
+from tests.support.builders import Object
 
 _CLUSTER_WIDE = (
     "Namespace",

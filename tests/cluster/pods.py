@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gaudi_operator.core.names import GATE, NAME_LABEL
-from tests.background import Background
-from tests.kube_api import CHILDREN, KubeApi, Object, condition_of, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.background import Background
+from tests.support.kube_api import CHILDREN, KubeApi, Object, condition_of, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 
 async def only(api: KubeApi, kind: str) -> Object | None:

@@ -11,15 +11,15 @@ import httpx
 from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import FAILURE_ANNOTATION, NAME_LABEL, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_runtime.contract.report import Requests
-from tests.api_proxy import ApiProxy
-from tests.background import Background
-from tests.builders import gaudi_inference, merged
 from tests.cluster.recorder import Recorder
 from tests.cluster.simulated import SimulatedRuntime
-from tests.kube_api import KubeApi, Object, until
-from tests.kubelet import Kubelet
 from tests.laws.history import History, Runtime
-from tests.operator_process import OperatorProcess
+from tests.support.api_proxy import ApiProxy
+from tests.support.background import Background
+from tests.support.builders import gaudi_inference, merged
+from tests.support.kube_api import KubeApi, Object, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 from tests.world import actions, commands
 from tests.world.api import counts
 from tests.world.runtime import FAILS, WORKS, Behaviour, behaviour

@@ -12,10 +12,10 @@ from gaudi_operator.api.crd import crd_yaml
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.pods import ready
 from tests.cluster.release_resources import CHANGED, resources
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import CHILDREN, KubeApi, Object, api_version, condition_of, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import CHILDREN, KubeApi, Object, api_version, condition_of, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 FOLDER = Path(__file__).parents[1] / "data" / "releases"
 KINDS = ("GaudiInference", *CHILDREN, "HorizontalPodAutoscaler", "PersistentVolumeClaim")

@@ -9,10 +9,10 @@ from typing import Self
 
 import httpx
 
-from tests.background import Background
-from tests.kube_api import CHILDREN, KubeApi, Object
 from tests.laws.history import History, Moment, Runtime
 from tests.laws.reading import moment
+from tests.support.background import Background
+from tests.support.kube_api import CHILDREN, KubeApi, Object
 from tests.world.api import condition, ending
 
 KINDS = ("GaudiInference", "Pod", *CHILDREN)

@@ -1,6 +1,6 @@
 """Resources whose objects each release leaves behind (tests/data/releases): together they say every kind of field."""
 
-from tests.builders import Object, gaudi_inference, minimal_gaudi_inference
+from tests.support.builders import Object, gaudi_inference, minimal_gaudi_inference
 
 CHANGED = {"engine": {"maxNumSeqs": 8}}
 """What makes a second revision of some of them."""

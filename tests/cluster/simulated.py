@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
-from tests.fake_runtime import PLANNED, FakeRuntime
-from tests.kube_api import Object
+from tests.support.fake_runtime import PLANNED, FakeRuntime
+from tests.support.kube_api import Object
 from tests.world.runtime import Behaviour, behaviour
 
 STEP_SECONDS = 0.15

@@ -9,15 +9,15 @@ import pytest
 from gaudi_operator.api.class_rules import RULES
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from localcluster import ControlPlane
-from tests.builders import Object, gaudi_inference
 from tests.cluster.conftest import NewClass
 from tests.cluster.objects import Objects, Refused
 from tests.cluster.pods import ready
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
-from tests.permissions import policy_manifests
+from tests.support.builders import Object, gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
+from tests.support.permissions import policy_manifests
 from tests.unit.operator.core.limit_cases import BEYOND, WITHIN
 
 pytestmark = pytest.mark.usefixtures("policies")

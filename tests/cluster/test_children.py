@@ -3,11 +3,11 @@
 from functools import partial
 
 from gaudi_operator.core.names import FIELD_MANAGER, NAME_LABEL
-from tests.builders import gaudi_inference
 from tests.cluster.pods import nothing_left, only, ready, stalled
-from tests.kube_api import CHILDREN, KubeApi, Object, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.kube_api import CHILDREN, KubeApi, Object, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 EDITS: dict[str, Object] = {
     "ReplicaSet": {"spec": {"replicas": 7}},

@@ -10,14 +10,14 @@ import yaml
 from gaudi_operator.api.v1alpha1.inference_class import KIND
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.core.names import NAME_LABEL
-from tests.builders import gaudi_inference
 from tests.cluster.conftest import NewClass
 from tests.cluster.objects import Objects, Refused
 from tests.cluster.pods import all_running, ready, stalled
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, condition_of, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, condition_of, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "classes.md").read_text()
 EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]

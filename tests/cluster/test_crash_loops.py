@@ -4,12 +4,12 @@ from functools import partial
 
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_runtime.contract.report import Phase
-from tests.builders import gaudi_inference
 from tests.cluster.pods import ready, running, stalled
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, condition_of, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, condition_of, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 
 async def test_pods_a_node_refuses_serve_later_without_a_hot_loop(

@@ -10,7 +10,6 @@ from aiohttp import web
 
 from gaudi_operator.core.names import GATE, NAME_LABEL
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, Phase
-from tests.builders import gaudi_inference
 from tests.cluster.conftest import NewOperator
 from tests.cluster.pods import (
     all_running,
@@ -24,10 +23,11 @@ from tests.cluster.pods import (
     running,
     shown,
 )
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 THRESHOLDS = {"minCapturedPromptPercent": 50, "minCapturedDecodePercent": 100}
 

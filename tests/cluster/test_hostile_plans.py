@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from gaudi_operator.core.names import NAME_LABEL
-from tests.builders import gaudi_inference
 from tests.cluster.conftest import Kubectl, NewOperator
 from tests.cluster.pods import ready
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, condition_of, until
-from tests.kubelet import Kubelet
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, condition_of, until
+from tests.support.kubelet import Kubelet
 from tests.unit.operator.hostile.specs import ACCEPTED, STAIRCASES
 
 LEVELS = 5_000

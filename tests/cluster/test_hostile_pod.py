@@ -8,12 +8,12 @@ from aiohttp import web
 
 from gaudi_operator.shell.writing.events import BURST
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
-from tests.builders import gaudi_inference
 from tests.cluster.pods import ready
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 QUESTIONS = 120
 """Six seconds of them, where a pod is asked twenty times a second."""

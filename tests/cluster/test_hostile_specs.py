@@ -7,15 +7,15 @@ from http import HTTPStatus
 import httpx
 
 from gaudi_operator.core.names import NAME_LABEL
-from tests.builders import gaudi_inference
 from tests.cluster.conftest import NewOperator
 from tests.cluster.pods import ready
 from tests.cluster.test_hostile_plans import peak
-from tests.conformance import violations
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, condition_of, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.conformance import violations
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, condition_of, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 from tests.unit.operator.hostile.any_spec import Generator
 
 SPECS = int(os.environ.get("GAUDI_SOAK_API_SPECS", "30"))

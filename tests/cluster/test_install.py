@@ -17,7 +17,7 @@ from localcluster import ControlPlane
 from localcluster.build import helm as helm_folder
 from localcluster.errors import LocalClusterError
 from scripts.chart_docs import CHART, MANIFEST, NAMESPACE
-from tests.builders import gaudi_inference
+from tests.support.builders import gaudi_inference
 
 pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
 

@@ -26,15 +26,15 @@ from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.report.served import summary
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 from localcluster import ControlPlane, build
-from tests.builders import gaudi_inference
 from tests.cluster.pods import all_running, gate, ready, stalled
 from tests.cluster.test_revisions import runs_alone
 from tests.cluster.test_rollout import CHANGED, rolled_out, watched
 from tests.cluster.test_rollout import revisions as names_of_revisions
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 MET = "".join(f"prompt 1 {100 + at} 0 {at}\ndecode 1 1 {at} 9\n" for at in range(1, 8))
 

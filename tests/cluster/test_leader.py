@@ -4,11 +4,11 @@ import time
 from functools import partial
 
 from gaudi_operator.core.names import NAME_LABEL
-from tests.builders import gaudi_inference
 from tests.cluster.conftest import NewOperator
 from tests.cluster.pods import leads, only, ready
-from tests.kube_api import KubeApi, until
-from tests.kubelet import Kubelet
+from tests.support.builders import gaudi_inference
+from tests.support.kube_api import KubeApi, until
+from tests.support.kubelet import Kubelet
 
 LEASE = "gaudi-operator"
 

@@ -9,15 +9,15 @@ import pytest
 
 from localcluster import ControlPlane
 from localcluster.kubeconfig import write_kubeconfig
-from tests.api_proxy import ApiProxy
 from tests.cluster.conftest import NewOperator
 from tests.cluster.real_world import STORY_STEPS, RealWorld
-from tests.kube_api import KubeApi
-from tests.kubelet import Kubelet
 from tests.laws.history import History
 from tests.laws.laws import ALWAYS, IN_THE_END, broken
 from tests.laws.showing import others_have_their_time
-from tests.operator_process import OperatorProcess
+from tests.support.api_proxy import ApiProxy
+from tests.support.kube_api import KubeApi
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 STEPS = int(os.environ.get("GAUDI_SOAK_CLUSTER_STEPS", "100"))
 SEED = int(os.environ.get("GAUDI_SOAK_SEED", "1"))

@@ -15,13 +15,13 @@ from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.revision import desired_revision
 from localcluster import ControlPlane, build
-from tests.builders import copied, gaudi_inference
 from tests.cluster.conftest import USER, NewOperator
 from tests.cluster.objects import Objects
 from tests.cluster.test_platform_pods import ENV, POD
 from tests.cluster.test_releases import RELEASES, recorded
-from tests.examples import completed, fragments, manifests
-from tests.kube_api import KubeApi, Object, until
+from tests.support.builders import copied, gaudi_inference
+from tests.support.examples import completed, fragments, manifests
+from tests.support.kube_api import KubeApi, Object, until
 from tests.unit.operator.core.limit_cases import BEYOND, WITHIN
 from tests.unit.operator.core.resources import CARD, DEFAULTS
 

@@ -8,12 +8,12 @@ import httpx
 import pytest
 
 from gaudi_operator.core.names import NAME_LABEL
-from tests.builders import gaudi_inference
 from tests.cluster.conftest import USER, NewOperator
 from tests.cluster.pods import nothing_left, only, ready
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, until
-from tests.kubelet import Kubelet
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, until
+from tests.support.kubelet import Kubelet
 
 REFUSED = "The account of gaudi-operator may write only what a GaudiInference owns"
 LABELS = {NAME_LABEL: "tiny"}

@@ -4,14 +4,14 @@ from functools import partial
 from pathlib import Path
 
 from gaudi_operator.core.names import NAME_LABEL
-from tests.builders import gaudi_inference
 from tests.cluster.pods import all_running, ready, stalled
-from tests.fake_runtime import FakeRuntime
-from tests.forecasts import seed
-from tests.kube_api import KubeApi, Object, condition_of, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
-from tests.real_runtime import real_runtime
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.forecasts import seed
+from tests.support.kube_api import KubeApi, Object, condition_of, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
+from tests.support.real_runtime import real_runtime
 
 FAST = {"engine": {"image": "runtime:1", "simulation": {"timeScale": "0.01"}}}
 """The seeds' deployment, simulated a hundred times faster than its card."""

@@ -9,12 +9,12 @@ import yaml
 
 from gaudi_operator.core.children.drift import has_drifted
 from gaudi_operator.core.names import NAME_LABEL
-from tests.builders import Object, gaudi_inference, merged
 from tests.cluster.objects import Objects
 from tests.cluster.pods import all_running, only, ready
-from tests.kube_api import KubeApi, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import Object, gaudi_inference, merged
+from tests.support.kube_api import KubeApi, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "pods.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

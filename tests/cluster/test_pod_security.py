@@ -9,9 +9,9 @@ import pytest
 from gaudi_operator.core.rendering.pod_template import pod_template
 from gaudi_operator.core.resource import read_inference
 from localcluster import ControlPlane
-from tests.builders import Object, gaudi_inference
 from tests.cluster.objects import Objects, Refused
 from tests.cluster.test_platform_pods import ENV, POD
+from tests.support.builders import Object, gaudi_inference
 from tests.unit.operator.core.resources import DEFAULTS
 
 LEVELS = ("restricted", "baseline", "privileged")

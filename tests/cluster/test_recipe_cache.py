@@ -5,12 +5,12 @@ from typing import Any
 
 from gaudi_operator.core.names import NAME_LABEL, REVISION_LABEL
 from gaudi_runtime.contract.config import KeptRevisions
-from tests.builders import gaudi_inference
 from tests.cluster.pods import ready, running
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 CLAIM = "tiny-recipes"
 SHARED: dict[str, Any] = {"enabled": True, "size": "1Gi", "storageClassName": "fast"}

@@ -11,10 +11,10 @@ import yaml
 from tests.cluster.conftest import NewOperator
 from tests.cluster.pods import gate, ready, running
 from tests.cluster.test_telling import told
-from tests.kube_api import KubeApi, Object, condition_of, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
-from tests.real_runtime import real_runtime
+from tests.support.kube_api import KubeApi, Object, condition_of, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
+from tests.support.real_runtime import real_runtime
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "reference-llama-3.1-8b-gaudi2-sim.yaml"
 NAME = "reference-llama-8b"

@@ -12,9 +12,9 @@ from gaudi_operator.core.names import FIELD_MANAGER, NAME_LABEL
 from tests.cluster.conftest import Kubectl, NewOperator
 from tests.cluster.pods import pod_ready, ready
 from tests.cluster.record_release import FOLDER, NAMESPACE
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, api_version, until
-from tests.kubelet import Kubelet
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, api_version, until
+from tests.support.kubelet import Kubelet
 
 RELEASES = sorted(path.name for path in FOLDER.iterdir())
 APPLY = {"Content-Type": "application/apply-patch+yaml"}

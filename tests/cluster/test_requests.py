@@ -5,13 +5,13 @@ from functools import partial
 
 import pytest
 
-from tests.builders import gaudi_inference
 from tests.cluster.pods import leads, pod_ready, ready, running
 from tests.cluster.test_telling import told
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 CHILDREN = {
     "patch controllerrevisions": 1,

@@ -12,14 +12,14 @@ import pytest
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import WATCHED
 from localcluster import ControlPlane
-from tests.builders import gaudi_inference
 from tests.cluster.conftest import USER, Kubectl, NewOperator
 from tests.cluster.pods import pod_ready, ready, running, stalled
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import CHILDREN, KubeApi, Object, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
-from tests.permissions import grants
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import CHILDREN, KubeApi, Object, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
+from tests.support.permissions import grants
 
 IMPOSSIBLE = {
     "no KV block fits": ({"accelerator": {"deviceMemory": "1"}}, "PlanImpossible"),

@@ -5,14 +5,14 @@ from functools import partial
 from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import FAILURE_ANNOTATION, NAME_LABEL, REVISION_LABEL
 from gaudi_runtime.contract.report import Phase
-from tests.builders import gaudi_inference
 from tests.cluster.pods import all_running, ready, stalled
 from tests.cluster.test_rollout import CHANGED, rolled_out, watched
 from tests.cluster.test_rollout import revisions as names_of_revisions
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, condition_of, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, condition_of, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 
 async def test_stalled_revision_stays_rolled_back_after_the_operator_is_killed(

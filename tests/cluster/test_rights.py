@@ -13,7 +13,7 @@ from gaudi_operator.settings import Settings
 from localcluster import ControlPlane
 from scripts.chart_docs import MANIFEST
 from tests.cluster.objects import Objects, admin_client
-from tests.permissions import rules
+from tests.support.permissions import rules
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 HIGHER = ("impersonate", "bind", "escalate", "approve", "sign")

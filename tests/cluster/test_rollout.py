@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gaudi_operator.core.names import NAME_LABEL, REVISION_LABEL
-from tests.builders import gaudi_inference
 from tests.cluster.conftest import NewOperator
 from tests.cluster.pods import all_running, is_open, leads, ready
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, condition_of, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, condition_of, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 CHANGED = {"spec": {"engine": {"maxNumSeqs": 8}}}
 REPLICAS = 3

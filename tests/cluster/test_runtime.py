@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import gaudi_inference
 from tests.cluster.pods import gate, gate_watched, pod_ready, ready, running, shown_percent, stalled
-from tests.kube_api import KubeApi, Object, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
-from tests.real_runtime import real_runtime
+from tests.support.builders import gaudi_inference
+from tests.support.kube_api import KubeApi, Object, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
+from tests.support.real_runtime import real_runtime
 
 
 @pytest.fixture

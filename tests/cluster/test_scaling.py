@@ -4,12 +4,12 @@ from functools import partial
 
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, NAME_LABEL
 from gaudi_runtime.contract.report import Requests
-from tests.builders import gaudi_inference
 from tests.cluster.pods import only, ready
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 
 async def test_scale_down_takes_the_pod_with_the_fewest_requests_now(

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from tests.builders import Object, gaudi_inference, merged, minimal_gaudi_inference
 from tests.cluster.conftest import Kubectl
 from tests.cluster.objects import Objects
-from tests.examples import EXAMPLES
+from tests.support.builders import Object, gaudi_inference, merged, minimal_gaudi_inference
+from tests.support.examples import EXAMPLES
 
 STATUS = {
     "observedGeneration": 1,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from localcluster import LocalClusterError
-from tests.builders import Object, gaudi_inference, merged
 from tests.cluster.bad_object import CARD, VLLM, Bad
 from tests.cluster.bad_objects import BAD_OBJECTS
 from tests.cluster.conftest import Kubectl
 from tests.cluster.objects import Objects, Refused
+from tests.support.builders import Object, gaudi_inference, merged
 
 Apply = Callable[[Object], Object]
 

@@ -3,13 +3,13 @@
 from functools import partial
 
 from gaudi_operator.core.names import NAME_LABEL
-from tests.builders import gaudi_inference
 from tests.cluster.pods import pod_ready, ready, running, stalled
 from tests.cluster.test_telling import told
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, condition_of, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, condition_of, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 
 async def test_wrong_setting_stalls_until_it_is_mended(

@@ -3,14 +3,14 @@
 import json
 from functools import partial
 
-from tests.builders import gaudi_inference
 from tests.cluster.conftest import USER, Kubectl, NewOperator
 from tests.cluster.pods import all_running, gate, leads, pod_ready, ready, running, stalled
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
-from tests.permissions import grants
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
+from tests.support.permissions import grants
 
 
 async def test_events_tell_of_each_gate_and_of_ready_once(

@@ -22,13 +22,13 @@ from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.watching.store import Key, Store
 from gaudi_operator.shell.writing.apply import Writer
 from localcluster import ControlPlane
-from tests.addresses import RoomForMany
-from tests.background import Background
-from tests.builders import gaudi_inference
 from tests.cluster.conftest import USER
-from tests.kube_api import KubeApi, until
-from tests.operator_process import OperatorProcess
-from tests.permissions import grants
+from tests.support.addresses import RoomForMany
+from tests.support.background import Background
+from tests.support.builders import gaudi_inference
+from tests.support.kube_api import KubeApi, until
+from tests.support.operator_process import OperatorProcess
+from tests.support.permissions import grants
 
 RESOURCES = 1000
 PATIENCE = 300.0

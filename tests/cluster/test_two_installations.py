@@ -3,14 +3,14 @@
 from functools import partial
 
 from gaudi_operator.core.names import NAME_LABEL
-from tests.builders import gaudi_inference
 from tests.cluster.conftest import NewClass, NewOperator
 from tests.cluster.pods import ready
 from tests.cluster.test_requests import asked
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, until
-from tests.kubelet import Kubelet
-from tests.operator_process import OperatorProcess
+from tests.support.builders import gaudi_inference
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, until
+from tests.support.kubelet import Kubelet
+from tests.support.operator_process import OperatorProcess
 
 OTHER = "example.com/other-installation"
 

@@ -2,9 +2,9 @@
 
 from demo.install import Installed
 from demo.reports import PERIOD_SECONDS, ReportRecorder
-from tests.concurrent_load import ask, counted, mixed
 from tests.e2e.forwarding import port_forward
 from tests.e2e.reports import wait_serving
+from tests.support.concurrent_load import ask, counted, mixed
 
 REQUESTS = 500
 

@@ -18,9 +18,9 @@ from demo.load import Traffic
 from demo.reports import ReportRecorder
 from demo.resource import Resource, condition, is_ready
 from localcluster.processes import wait_until
-from tests.builders import gaudi_inference
 from tests.e2e.reports import wait_answered
 from tests.e2e.specs import ONE_BUCKET
+from tests.support.builders import gaudi_inference
 
 COSTLIEST = ROOT / "tests" / "data" / "costliest_specs.json.xz"
 """First the one that once ended all operators of a cluster; of the others four by the work on their plan, the rest by

@@ -15,7 +15,7 @@ from tests.e2e.host_address import address_that_pods_reach
 from tests.e2e.pods import Pods
 from tests.e2e.specs import QUICK
 from tests.e2e.volumes import MODES, local_volume
-from tests.hub_server import COMMIT, REPO, HubState, running
+from tests.support.hub_server import COMMIT, REPO, HubState, running
 
 NAME = "fetched"
 PATIENCE = 180

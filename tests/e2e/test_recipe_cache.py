@@ -16,7 +16,7 @@ from tests.e2e.host_address import address_that_pods_reach
 from tests.e2e.pods import Pods
 from tests.e2e.specs import ONE_BUCKET
 from tests.e2e.volumes import local_volume
-from tests.store_server import store_server
+from tests.support.store_server import store_server
 
 NAME = "recipes"
 PATIENCE = 300

@@ -13,7 +13,7 @@ from tests.e2e.forwarding import port_forward
 from tests.e2e.host_address import address_that_pods_reach
 from tests.e2e.many_clients import cold_batches_of_many_clients
 from tests.e2e.specs import SIMULATED
-from tests.otlp_receiver import Receiver, otlp_receiver
+from tests.support.otlp_receiver import Receiver, otlp_receiver
 from tests.unit.runtime.runtime_process import wait_until
 
 NAME = "served"

@@ -18,7 +18,7 @@ from tests.e2e.gates import GateRecorder
 from tests.e2e.many_clients import cold_batches_of_many_clients
 from tests.e2e.reports import wait_answered
 from tests.e2e.specs import TWO_PROMPT_BUCKETS
-from tests.weather_tool import WEATHER
+from tests.support.weather_tool import WEATHER
 
 NAME = "tiny-vllm-cpu"
 SECONDS = 600

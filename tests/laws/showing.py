@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.conformance import violations
 from tests.laws.history import History, Moment
+from tests.support.conformance import violations
 
 NO_ROOM = ("Unschedulable", "UpgradeBlocked", "PodsRefused")
 """Reasons of pods that find no place."""
@@ -28,7 +28,7 @@ def status_tells_the_truth_about_pods(history: History) -> Iterator[str]:
 
 
 def status_has_its_form(history: History) -> Iterator[str]:
-    """The checks of tests/conformance.py, for every status."""
+    """The checks of tests/support/conformance.py, for every status."""
     for _, before, now in history.steps():
         if now.status and now.status != before.status:
             yield from (f"{now.at:.0f} s: {each}" for each in violations(dict(now.resource)))

@@ -13,7 +13,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from tests.plugin.apart import counted, ranks, with_processes
 from tests.plugin.cases import DEFAULT, configured
 from tests.plugin.engine import Facts, Run
-from tests.weather_tool import WEATHER
+from tests.support.weather_tool import WEATHER
 
 SCHEMA = {
     "type": "object",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.knob_defaults import wrong_defaults
 from tests.plugin.engine import forked
 from tests.plugin.environment import source
+from tests.support.knob_defaults import wrong_defaults
 
 SITE_PACKAGES = Path(str(find_spec("vllm").origin)).parents[1]  # type: ignore[union-attr]
 Name = tuple[str, str]

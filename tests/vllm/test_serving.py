@@ -19,13 +19,13 @@ from openai import BadRequestError, InternalServerError, OpenAI
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.traffic.histogram import read_traffic
-from tests.otlp_receiver import Receiver, otlp_receiver
+from tests.support.otlp_receiver import Receiver, otlp_receiver
+from tests.support.weather_tool import WEATHER
 from tests.unit.operator.hostile.limited import peak
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.vllm.adapter import make_adapter
 from tests.vllm.configs import MODEL, vllm_config
 from tests.vllm.greedy_tokens import served_tokens, torch_tokens
-from tests.weather_tool import WEATHER
 
 ADAPTER = "loud"
 

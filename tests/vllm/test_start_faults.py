@@ -28,7 +28,7 @@ from gaudi_runtime.errors import (
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
-from tests.knob_defaults import wrong_defaults
+from tests.support.knob_defaults import wrong_defaults
 from tests.vllm.configs import vllm_config
 
 pytestmark = [

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from gaudi_operator.shell.client import MERGE_PATCH, SERVER_APPLY, Answer
 from gaudi_operator.shell.kinds import EVENT, LEADER_WORKER_SET, LEASE, OPTIONAL, WATCHED, Kind
-from tests.builders import merged
+from tests.support.builders import merged
 from tests.world.api import Api, Invalid, Object, ending
 from tests.world.clock import stamp
 

@@ -7,9 +7,9 @@ from typing import Self
 from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import DESIRED_ANNOTATION, FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_operator.settings import HostPath, Settings
-from tests.builders import gaudi_inference, merged, patched
 from tests.laws.history import History, Runtime
 from tests.laws.reading import moment
+from tests.support.builders import gaudi_inference, merged, patched
 from tests.world import commands, controllers
 from tests.world.actions import NODES
 from tests.world.api import Api, Object, condition, counts, ending, owner

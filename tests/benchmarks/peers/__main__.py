@@ -26,13 +26,13 @@ import httpx
 
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from localcluster import ControlPlane, enter_network_namespace, tools
-from tests.addresses import RoomForMany
 from tests.benchmarks.peers.asked import Asked
 from tests.benchmarks.peers.bars import judged
 from tests.benchmarks.peers.programs import LWS, OUR_OPERATOR, RAY, Program, Running, kuberay
-from tests.fake_runtime import FakeRuntime, Runtime
-from tests.kube_api import KubeApi, Object, until
-from tests.kubelet import Kubelet
+from tests.support.addresses import RoomForMany
+from tests.support.fake_runtime import FakeRuntime, Runtime
+from tests.support.kube_api import KubeApi, Object, until
+from tests.support.kubelet import Kubelet
 
 PER_SECOND = 20.0
 QUIET_SECONDS = 6.0

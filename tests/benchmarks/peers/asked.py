@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gaudi_operator.core.names import CONTAINER
-from tests.builders import gaudi_inference
-from tests.kube_api import Object, api_version, condition_of
+from tests.support.builders import gaudi_inference
+from tests.support.kube_api import Object, api_version, condition_of
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from scripts.release.advisories import scan
 from scripts.release.build import build, source, sums
 from scripts.release.pins import Pin, pins
 from scripts.release.sbom import sbom
-from tests.permissions import rules
+from tests.support.permissions import rules
 from tests.unit.chart.rendering import Object, only, render
 
 pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm

@@ -12,7 +12,7 @@ from gaudi_operator.api.crd import class_definition, custom_resource_definition
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from gaudi_operator.settings import Settings, variable_of
 from scripts.chart_docs import CHART, NAMESPACE, ROOT
-from tests.permissions import rules
+from tests.support.permissions import rules
 from tests.unit.chart.rendering import PREFIX, Object, container_of, environment_of, of_kind, only, pod_of, render
 
 pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from localcluster.policies import CHAIN, filter_rules
-from tests.builders import Object
+from tests.support.builders import Object
 
 NAMESPACES = [
     {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}} for name in ("models", "monitoring")

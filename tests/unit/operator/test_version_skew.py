@@ -19,7 +19,7 @@ from gaudi_runtime.contract.ports import WARMUP_PATH
 from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.serve import read_config
-from tests.builders import Object, merged
+from tests.support.builders import Object, merged
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import gate_condition, pod, view
 from tests.unit.operator.core.reports import report

@@ -3,9 +3,9 @@
 import asyncio
 from typing import cast
 
-from tests.fake_runtime import FakeRuntime
-from tests.kube_api import KubeApi, Object, until
-from tests.kubelet import Kubelet
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.kube_api import KubeApi, Object, until
+from tests.support.kubelet import Kubelet
 
 POD: Object = {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {"nodeName": "node"}}
 

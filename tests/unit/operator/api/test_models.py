@@ -14,8 +14,8 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.rendering.runtime_config import bucket_policy
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import plan_hash
-from tests.builders import gaudi_inference, minimal_gaudi_inference
-from tests.examples import EXAMPLES
+from tests.support.builders import gaudi_inference, minimal_gaudi_inference
+from tests.support.examples import EXAMPLES
 from tests.unit.operator.api.schema_nodes import SPEC
 
 

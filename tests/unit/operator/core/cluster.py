@@ -23,7 +23,7 @@ from gaudi_operator.shell.watching.store import Key, Store
 from gaudi_operator.shell.watching.trimmed import trimmed
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_runtime.contract.report import Phase, WarmupReport
-from tests.builders import Object, copied
+from tests.support.builders import Object, copied
 from tests.unit.operator.core.reports import FULL
 from tests.unit.operator.core.resources import DEFAULTS, NOW
 from tests.world import controllers, pods

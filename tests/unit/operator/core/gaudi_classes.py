@@ -9,7 +9,7 @@ from gaudi_operator.core.admission.spec_limits import why_not_allowed
 from gaudi_operator.core.classes import Platform
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.resources import ANY_HOST_PATH, inference
 
 

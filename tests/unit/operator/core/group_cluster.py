@@ -10,7 +10,7 @@ from gaudi_operator.core.names import (
     WORKER_INDEX_LABEL,
 )
 from gaudi_operator.core.observed import Observed
-from tests.builders import Object, copied
+from tests.support.builders import Object, copied
 from tests.unit.operator.core.cluster import Cluster
 from tests.world.nodes import delete_pod
 

@@ -7,7 +7,7 @@ from gaudi_operator.core.names import CONTAINER, GATE, NAME_LABEL, PLAN_HASH_ANN
 from gaudi_operator.core.observed import Observed, PodReport
 from gaudi_operator.core.pods.view import PodView, read_pods
 from gaudi_runtime.contract.report import WarmupReport
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.reports import PLAN
 from tests.unit.operator.core.resources import NOW, resource
 

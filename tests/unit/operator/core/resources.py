@@ -5,7 +5,7 @@ from typing import Any
 
 from gaudi_operator.core.observed import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.resource import Inference, read_inference
-from tests.builders import Object, gaudi_inference
+from tests.support.builders import Object, gaudi_inference
 
 NOW = datetime(2026, 8, 1, 12, 0, 0, tzinfo=UTC)
 ANY_HOST_PATH = (AllowedHostPath("/"),)

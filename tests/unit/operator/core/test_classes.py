@@ -8,7 +8,7 @@ from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 from gaudi_operator.core.classes import Platform, asks_for_labels, filled, platform_of, selects
 from gaudi_operator.core.observed import Observed
 from gaudi_runtime.errors import Problem
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.gaudi_classes import gaudi_class
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
 

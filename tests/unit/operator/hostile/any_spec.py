@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gaudi_operator.api.crd import root_schema
-from tests.builders import copied
+from tests.support.builders import copied
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.hostile.specs import ACCEPTED, REFUSED
 

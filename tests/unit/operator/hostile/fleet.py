@@ -14,7 +14,7 @@ from gaudi_operator.shell.polling.reports import Reports
 from gaudi_operator.shell.polling.status_port import StatusPorts
 from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.stories import served
 from tests.unit.operator.hostile.limited import run
 

@@ -22,8 +22,8 @@ from gaudi_operator.shell.kinds import kind_of
 from gaudi_operator.shell.plans.planning import Planner
 from gaudi_operator.shell.watching.incoming import kept
 from gaudi_operator.shell.watching.store import Key
-from tests.builders import gaudi_inference
-from tests.conformance import violations
+from tests.support.builders import gaudi_inference
+from tests.support.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition

@@ -14,7 +14,7 @@ from gaudi_operator.core.names import (
     IN_PLACE_ANNOTATION,
     REVISION_LABEL,
 )
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.stories import served
 

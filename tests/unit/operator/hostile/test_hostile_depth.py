@@ -7,7 +7,7 @@ import threading
 from gaudi_operator.core.decide import decide
 from gaudi_operator.replica import DEEPEST
 from gaudi_operator.shell.watching.store import Store
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.resources import DEFAULTS
 from tests.unit.operator.core.stories import served
 from tests.unit.operator.hostile.limited import run

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders import copied
+from tests.support.builders import copied
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, served
 from tests.unit.operator.hostile.limited import gaudi_plan, passes

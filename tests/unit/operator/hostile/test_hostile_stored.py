@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.builders import Object, copied
-from tests.conformance import violations
+from tests.support.builders import Object, copied
+from tests.support.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.stories import condition, served, status
 from tests.unit.operator.hostile.stored import (

@@ -8,7 +8,7 @@ from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.client import Answer, Cluster
 from gaudi_operator.shell.kinds import Kind
 from gaudi_operator.shell.watching.store import Key, Store
-from tests.builders import gaudi_inference
+from tests.support.builders import gaudi_inference
 from tests.world.api import Api, Object
 from tests.world.api_server import ApiServer
 

@@ -18,7 +18,7 @@ from gaudi_operator.shell.reconciling.reconcile import Reconciler
 from gaudi_operator.shell.watching.store import Key
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.events import Publisher
-from tests.builders import gaudi_inference
+from tests.support.builders import gaudi_inference
 from tests.unit.operator.shell.memory import NAMESPACE, Memory, manifest
 from tests.world.api import Object
 from tests.world.clock import moment

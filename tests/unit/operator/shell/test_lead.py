@@ -16,7 +16,7 @@ from gaudi_operator.shell.polling.status_port import Target
 from gaudi_operator.shell.watching.list_watch import Seen
 from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_runtime.contract.report import WarmupReport
-from tests.builders import gaudi_inference
+from tests.support.builders import gaudi_inference
 from tests.unit.operator.shell.memory import NAMESPACE, Memory
 from tests.world.clock import moment
 from tests.world.loop import Loop

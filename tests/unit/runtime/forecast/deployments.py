@@ -8,7 +8,7 @@ from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import WarmupConfig
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from tests.reference_logs import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
+from tests.support.reference_logs import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
 
 GIB = 2**30
 

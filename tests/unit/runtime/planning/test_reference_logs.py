@@ -10,7 +10,7 @@ from gaudi_runtime.contract.bucketing import (
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.old_releases import UnifiedBucket, plan_1_22, plan_unified
 from gaudi_runtime.planning.planner import make_plan
-from tests.reference_logs import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
+from tests.support.reference_logs import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
 from tests.unit.runtime.planning.vectors import DATA
 
 LOGS = json.loads((DATA / "reference_plans.json").read_text())

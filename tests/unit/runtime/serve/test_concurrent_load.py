@@ -10,8 +10,8 @@ from examples.make_tiny_checkpoint import make_checkpoint
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import read_inference
 from gaudi_runtime.contract.report import Phase
-from tests.concurrent_load import ask, counted, mixed
-from tests.examples import FOLDER
+from tests.support.concurrent_load import ask, counted, mixed
+from tests.support.examples import FOLDER
 from tests.unit.runtime.configs import free_port
 from tests.unit.runtime.runtime_process import runtime_process, wait_until
 

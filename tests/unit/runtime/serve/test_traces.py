@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from gaudi_runtime.contract.report import Phase, WarmupReport
-from tests.otlp_receiver import Received, Receiver, grpc_receiver, otlp_receiver
+from tests.support.otlp_receiver import Received, Receiver, grpc_receiver, otlp_receiver
 from tests.unit.operator.core.rendered_pod import environment
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until

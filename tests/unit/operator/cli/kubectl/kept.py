@@ -8,7 +8,7 @@ from gaudi_operator.core.rollout.controller_revision import failure_annotations,
 from gaudi_operator.core.rollout.inputs import revision_inputs, stored_form
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.resources import resource
 
 FAILURE = Problem("WarmupStalled", "Nothing has moved in pod tiny-b-x.")

@@ -13,7 +13,7 @@ from gaudi_operator.cli.kubectl.asking import Refused, plain_name
 from gaudi_operator.cli.kubectl.learn import UNOBSERVED, ready_pods, why_unobserved
 from gaudi_operator.cli.kubectl.status import Outcome, RolloutProgress, Verdict
 from gaudi_operator.cli.plan.options import Form
-from tests.builders import gaudi_inference
+from tests.support.builders import gaudi_inference
 
 
 def call(*arguments: str) -> Result:

@@ -9,7 +9,7 @@ from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
 from gaudi_operator.core.rollout.inputs import revision_inputs, revision_name, stored_form
-from tests.builders import Object, patched
+from tests.support.builders import Object, patched
 from tests.unit.operator.core.resources import CARD, resource
 
 RESTARTED = {RESTARTED_AT_ANNOTATION: "2026-08-01T12:00:00Z"}

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from gaudi_operator.cli.kubectl.terminal import paragraphs
 from gaudi_operator.cli.kubectl.why import NEXT, explain, lines
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.cli.kubectl.kept import shown
 from tests.unit.operator.core.problems.test_mending import PAGE
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_runtime.buckets.bucket import Rule
-from tests.builders import gaudi_inference
+from tests.support.builders import gaudi_inference
 from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
 
 

@@ -14,7 +14,7 @@ from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.planning import planner
 from gaudi_runtime.planning.planner import plan_of_ranges
-from tests.builders import merged
+from tests.support.builders import merged
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 LLAMA = "meta-llama/Llama-3.1-8B"

@@ -7,7 +7,7 @@ import yaml
 
 from gaudi_operator.cli.plan.question import read_manifest
 from gaudi_operator.core.admission.review import forecast_plan
-from tests.examples import EXAMPLES
+from tests.support.examples import EXAMPLES
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 ROOT = Path(__file__).parents[5]

@@ -8,7 +8,7 @@ import pytest
 from gaudi_operator.cli.plan.question import read_question
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.check import wrong_setting
-from tests.builders import gaudi_inference
+from tests.support.builders import gaudi_inference
 from tests.unit.runtime.knobs.configs import vllm_config
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from gaudi_operator.core.actions import Apply
 from gaudi_operator.core.admission.review import forecast_plan
-from tests.conformance import violations
-from tests.forecasts import seed
+from tests.support.conformance import violations
+from tests.support.forecasts import seed
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import inference, resource
 from tests.unit.operator.core.stories import condition, status

@@ -10,7 +10,7 @@ from gaudi_operator.core.admission.checks import anybody_may_ask, first_violatio
 from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_runtime.buckets.bucket import Rule
 from gaudi_runtime.errors import Problem
-from tests.builders import merged
+from tests.support.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 

@@ -9,8 +9,8 @@ from gaudi_operator.core.admission.estimate import MOST_TIME_SCALE, Estimate, Gr
 from gaudi_operator.core.admission.review import doubt, estimated_violation, forecast_plan, gate_outlook
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError, Problem
-from tests.builders import Object, merged
-from tests.forecasts import from_the_hub, on_a_card, seed
+from tests.support.builders import Object, merged
+from tests.support.forecasts import from_the_hub, on_a_card, seed
 from tests.unit.operator.core.resources import inference
 
 PASSES = {"minCapturedPromptPercent": 62}

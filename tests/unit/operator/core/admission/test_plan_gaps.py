@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.core.admission.review import forecast_question, plan_has_gaps
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.errors import Problem
-from tests.builders import merged
+from tests.support.builders import merged
 from tests.unit.operator.core.resources import inference
 
 FILE = "(1, 16, 0)\n(1, 256, 0)\n([1, 2, 4], 1, [8, 64])"

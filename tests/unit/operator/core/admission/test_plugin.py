@@ -10,7 +10,7 @@ from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.errors import Problem
-from tests.builders import Object, merged
+from tests.support.builders import Object, merged
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
 from tests.unit.operator.core.stories import condition, pod_names

@@ -11,8 +11,8 @@ from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
 from gaudi_operator.core.rollout.revision import Revision, desired_revision
-from tests.builders import Object, copied
-from tests.examples import manifests
+from tests.support.builders import Object, copied
+from tests.support.examples import manifests
 from tests.unit.operator.core.limit_cases import BEYOND, WITHIN
 from tests.unit.operator.core.rendered_pod import stored, template
 from tests.unit.operator.core.resources import ANY_HOST_PATH, DEFAULTS, inference

@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.core.admission.pod_view import PodView, is_below
-from tests.builders import Object
+from tests.support.builders import Object
 
 
 def view(**spec: object) -> PodView:

@@ -14,8 +14,8 @@ from gaudi_operator.core.status.plan import judge_settings_effective
 from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.knobs.check import wrong_setting
-from tests.conformance import violations
-from tests.examples import EXAMPLES
+from tests.support.conformance import violations
+from tests.support.examples import EXAMPLES
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
 from tests.unit.operator.core.states import state_of

@@ -10,7 +10,7 @@ from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
-from tests.forecasts import seed
+from tests.support.forecasts import seed
 from tests.unit.operator.core.resources import inference
 
 QWEN = {"card": "gaudi3", "model": "Qwen/Qwen2.5-7B"}

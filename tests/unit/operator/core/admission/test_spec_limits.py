@@ -8,7 +8,7 @@ from gaudi_operator.api.v1alpha1.inference_class import ClassLimits, GaudiInfere
 from gaudi_operator.core.admission.spec_limits import Excess, beyond_spec_limits, why_not_allowed, within_limits
 from gaudi_operator.core.classes import NO_CLASS, Platform
 from gaudi_runtime.errors import Problem
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.resources import inference
 
 RANGE: Object = {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}

@@ -7,7 +7,7 @@ from gaudi_operator.core.children.garbage import garbage, unread_config_maps
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rollout.revision import Revision
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import pod
 from tests.unit.operator.core.resources import resource
 

@@ -8,7 +8,7 @@ from gaudi_operator.core.actions import Action, Apply, Delete
 from gaudi_operator.core.children.desired import recipe_pvc_actions, recipe_readers
 from gaudi_operator.core.rollout.inputs import revision_inputs, same_inputs
 from gaudi_operator.core.rollout.revision import Revision, desired_revision
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 ON: dict[str, Any] = {"recipeCache": {"enabled": True, "size": "5Gi"}}

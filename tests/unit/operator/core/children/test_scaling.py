@@ -10,7 +10,7 @@ from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.status.conditions import judge_autoscaler_active
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.resources import NOW, inference, resource
 from tests.unit.operator.core.states import state_of

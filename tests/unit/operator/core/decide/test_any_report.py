@@ -17,8 +17,8 @@ from gaudi_runtime.contract.report import (
     PlanCost,
     RuntimeFailure,
 )
-from tests.builders import copied
-from tests.conformance import violations
+from tests.support.builders import copied
+from tests.support.conformance import violations
 from tests.unit.operator.core.stories import pod_names, served
 
 MOST_COUNT, MOST, MOST_SECONDS, INT64 = 1_000_000, 2**60, 1e9, 2**63 - 1

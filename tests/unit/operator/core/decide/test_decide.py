@@ -11,8 +11,8 @@ from gaudi_operator.core.actions import Delete, SetGate
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import GATE
 from gaudi_runtime.contract.report import Phase
-from tests.builders import copied
-from tests.conformance import violations
+from tests.support.builders import copied
+from tests.support.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.gaudi_classes import gaudi_class
 from tests.unit.operator.core.resources import DEFAULTS, resource

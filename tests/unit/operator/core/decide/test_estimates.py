@@ -3,9 +3,9 @@
 from typing import Any
 
 from gaudi_runtime.contract.report import Phase, PhaseProgress
-from tests.builders import copied
-from tests.conformance import violations
-from tests.forecasts import on_a_card, seed
+from tests.support.builders import copied
+from tests.support.conformance import violations
+from tests.support.forecasts import on_a_card, seed
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, served, status

@@ -8,7 +8,7 @@ import pytest
 from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION, REVISION_LABEL, WORKER_INDEX_LABEL
 from gaudi_runtime.contract.report import Phase, PhaseProgress
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.group_cluster import KIND, GroupCluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, revisions, status

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.contract.report import Phase
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status

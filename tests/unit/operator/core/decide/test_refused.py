@@ -1,8 +1,8 @@
 """A spec that is refused touches nothing that serves: whole stories of decide()."""
 
 from gaudi_operator.core.actions import SetGate
-from tests.builders import copied
-from tests.conformance import violations
+from tests.support.builders import copied
+from tests.support.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, served, status

@@ -2,7 +2,7 @@
 
 from gaudi_operator.core.actions import Delete
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.cluster import upgraded
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 

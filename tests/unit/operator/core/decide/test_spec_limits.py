@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.gaudi_classes import gaudi_class
 from tests.unit.operator.core.resources import resource

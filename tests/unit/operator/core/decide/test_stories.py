@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from gaudi_operator.core.decide import decide
 from gaudi_runtime.contract.report import Phase, Requests
-from tests.builders import copied
-from tests.conformance import violations
+from tests.support.builders import copied
+from tests.support.conformance import violations
 from tests.unit.operator.core.cluster import Cluster, upgraded
 from tests.unit.operator.core.resources import resource
 

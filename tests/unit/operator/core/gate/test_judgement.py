@@ -19,7 +19,7 @@ from gaudi_operator.core.notation import timestamp
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView, read_pods
 from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, Skipped
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import LONG_AGO, condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import PLAN, report
 from tests.unit.operator.core.resources import NOW, resource

@@ -16,8 +16,8 @@ from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY
 from gaudi_runtime.knobs.render import Rendered, render
 from gaudi_runtime.planning.coverage import uncovered
-from tests.builders import merged
-from tests.examples import EXAMPLES, FOLDER, Manifest, completed, fragments, manifests
+from tests.support.builders import merged
+from tests.support.examples import EXAMPLES, FOLDER, Manifest, completed, fragments, manifests
 from tests.unit.operator.core.resources import DEFAULTS
 
 

@@ -10,8 +10,8 @@ from lupa.lua51 import LuaRuntime
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, KIND
 from gaudi_runtime.contract.report import Phase
-from tests.builders import Object
-from tests.conformance import kstatus
+from tests.support.builders import Object
+from tests.support.conformance import kstatus
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.decide.test_rollback import BIGGER, failing
 from tests.unit.operator.core.resources import resource

@@ -9,7 +9,7 @@ import yaml
 
 from gaudi_operator.api.v1alpha1.pods.pod import Resources
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
-from tests.builders import merged
+from tests.support.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "pods.md").read_text()

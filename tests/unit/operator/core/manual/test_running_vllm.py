@@ -14,7 +14,7 @@ from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.rendering.volumes import shared_memory
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.knobs.render import render
-from tests.builders import merged
+from tests.support.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 ROOT = Path(__file__).parents[5]

@@ -12,7 +12,7 @@ import yaml
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.inputs import revision_inputs
-from tests.builders import merged
+from tests.support.builders import merged
 from tests.unit.operator.core.resources import DEFAULTS
 
 FOLDER = Path(__file__).parents[5] / "examples" / "upgrade"

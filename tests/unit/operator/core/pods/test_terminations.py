@@ -8,7 +8,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermina
 from gaudi_operator.core.observed import PodReport
 from gaudi_operator.core.pods.terminations import Termination, ends, terminations
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW

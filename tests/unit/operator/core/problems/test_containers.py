@@ -17,7 +17,7 @@ from gaudi_runtime.contract.report import (
     PhaseProgress,
 )
 from gaudi_runtime.errors import Problem
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import RUNNING, gate_condition, pod, view
 from tests.unit.operator.core.reports import report

@@ -12,7 +12,7 @@ from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS, worst
 from gaudi_operator.core.problems.pod_problems import blames_the_revision
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.errors import Problem
-from tests.conformance import kstatus, violations
+from tests.support.conformance import kstatus, violations
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.group_cluster import GroupCluster
 from tests.unit.operator.core.pod_objects import condition as pod_condition

@@ -8,7 +8,7 @@ from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import plan_hash
 from gaudi_runtime.knobs.render import SEVERAL_WORDS, render
 from gaudi_runtime.knobs.table import ENGINE, Home, PlanEffect, knobs
-from tests.builders import merged
+from tests.support.builders import merged
 from tests.unit.operator.core.resources import inference
 
 BASE: dict[str, Any] = {

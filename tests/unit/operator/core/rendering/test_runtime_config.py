@@ -14,7 +14,7 @@ from gaudi_runtime.contract.config import (
     SharedRecipes,
     plan_hash,
 )
-from tests.builders import merged
+from tests.support.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 

@@ -14,7 +14,7 @@ from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.backoff import Attempts, attempts, without_new_pods
 from gaudi_runtime.contract.report import Phase, PhaseProgress
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import NOW, resource

@@ -17,7 +17,7 @@ from gaudi_operator.core.rollout.inputs import (
     same_inputs,
     stored_form,
 )
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.resources import CARD, inference
 
 RECORDED = Path(__file__).parents[4] / "data" / "releases"

@@ -10,7 +10,7 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.mode import unblock, why_in_place
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW

@@ -19,7 +19,7 @@ from gaudi_operator.core.rollout.replicas import (
     written_replicas,
 )
 from gaudi_operator.core.rollout.revision import Group, Revision
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW, resource
 from tests.unit.operator.core.states import closed, serving, warming

@@ -13,7 +13,7 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.errors import Problem
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW, inference, resource

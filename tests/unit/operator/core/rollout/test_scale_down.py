@@ -13,7 +13,7 @@ from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, REMOVED_FI
 from gaudi_operator.core.pods.view import PodCondition, PodView
 from gaudi_operator.core.rollout.scale_down import deferred, deletion_costs, removal_candidates, still_to_go
 from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests
-from tests.builders import Object
+from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.reports import FULL, report
 from tests.unit.operator.core.resources import NOW

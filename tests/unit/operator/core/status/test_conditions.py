@@ -15,7 +15,7 @@ from gaudi_operator.core.status.status import CONDITIONS, judge_conditions
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.contract.report import BucketPhase, ColdShape, Served, ServedVision, WarmupReport
 from gaudi_runtime.errors import Problem
-from tests.conformance import violations
+from tests.support.conformance import violations
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report

@@ -8,8 +8,8 @@ from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.plan import forecast_now, judge_plan_accepted, plan_sentence, plan_state
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import Problem
-from tests.builders import Object
-from tests.forecasts import from_the_hub, seed
+from tests.support.builders import Object
+from tests.support.forecasts import from_the_hub, seed
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference

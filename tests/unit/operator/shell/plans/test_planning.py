@@ -18,7 +18,7 @@ from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from tests.forecasts import seed
+from tests.support.forecasts import seed
 from tests.unit.operator.core.resources import inference
 
 MEMORY = 200 * 2**20

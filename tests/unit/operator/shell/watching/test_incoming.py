@@ -12,7 +12,7 @@ from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, PVC, REPLICA_SET, RESOURCE, Kind
 from gaudi_operator.shell.watching.incoming import ListReader, kept
 from gaudi_operator.shell.watching.shares import OBJECT_BYTES, weight
-from tests.builders import Object
+from tests.support.builders import Object
 
 
 def owner(kind: str = "GaudiInference", version: str = "inference.gaudi.dev/v1alpha1", **fields: Any) -> Object:

@@ -13,7 +13,7 @@ from gaudi_operator.errors import Stalled, Transient, Waiting
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import POD, SERVICE
 from gaudi_operator.shell.writing.apply import DELETION_COST_MANAGER, GATE_MANAGER, GONE_SECONDS, Writer
-from tests.builders import merged
+from tests.support.builders import merged
 from tests.unit.operator.shell.memory import KEY, NAMESPACE, Memory, manifest
 from tests.world.api import Object, condition
 

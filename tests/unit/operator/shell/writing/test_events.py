@@ -8,7 +8,7 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Event
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.writing.events import BURST, SERIES_SECONDS, Publisher
-from tests.kube_api import until
+from tests.support.kube_api import until
 from tests.unit.operator.shell.memory import Memory
 from tests.world.api import Object
 from tests.world.clock import moment

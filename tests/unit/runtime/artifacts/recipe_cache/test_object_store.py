@@ -30,7 +30,7 @@ from gaudi_runtime.contract.ports import (
     STORE_TOKEN_VARIABLE,
 )
 from gaudi_runtime.contract.report import RecipeOutcome, WarmupReport
-from tests.store_server import StoreState, store_server
+from tests.support.store_server import StoreState, store_server
 from tests.unit.runtime.artifacts.recipe_cache.site import PLANNED, Site, cached, told
 
 HIT, SEEDED = RecipeOutcome.HIT, RecipeOutcome.SEEDED

@@ -17,7 +17,7 @@ from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 from localcluster.certificates import Authority
-from tests.store_server import StoreState, store_server
+from tests.support.store_server import StoreState, store_server
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
 CONTENTS = {"code/a": b"one" * 1000, "code/b/c": b"two" * 1000, "code/d": b"three"}

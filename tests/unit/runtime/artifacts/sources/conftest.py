@@ -11,7 +11,7 @@ from huggingface_hub import close_session
 from gaudi_runtime.artifacts.sources.fetch import Fetch, free_bytes
 from gaudi_runtime.artifacts.sources.hub import Hub
 from gaudi_runtime.contract.report import FetchProgress
-from tests.hub_server import COMMIT, REPO, HubState, running
+from tests.support.hub_server import COMMIT, REPO, HubState, running
 from tests.unit.runtime.artifacts.sources.safetensors_file import safetensors
 
 WEIGHTS = safetensors({"weight": bytes(range(256)) * 4096})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gaudi_runtime.artifacts.sources.fetch import Fetch
 from gaudi_runtime.artifacts.sources.hub import Hub
-from tests.hub_server import COMMIT, REPO
+from tests.support.hub_server import COMMIT, REPO
 
 if __name__ == "__main__":
     hub = Hub(REPO, COMMIT, endpoint=sys.argv[1])

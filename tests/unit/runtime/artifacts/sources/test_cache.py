@@ -12,7 +12,7 @@ import pytest
 from gaudi_runtime.artifacts.sources.store import bytes_below
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
-from tests.hub_server import COMMIT
+from tests.support.hub_server import COMMIT
 from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
 
 OTHER = "d" * 40

@@ -21,7 +21,7 @@ from gaudi_runtime.errors import (
     UnsupportedModel,
 )
 from gaudi_runtime.process.signals import Stopped
-from tests.hub_server import COMMIT
+from tests.support.hub_server import COMMIT
 from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
 
 HALF = len(WEIGHTS) // 2

@@ -1,7 +1,7 @@
 """A repository of a hub becomes a folder of the checkpoint's files."""
 
 from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, wanted
-from tests.hub_server import COMMIT
+from tests.support.hub_server import COMMIT
 from tests.unit.runtime.artifacts.sources.conftest import FILES, WEIGHTS, Site
 
 

@@ -21,7 +21,7 @@ from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import ConfigError, DiskFull, ModelUnreadable
 from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.report.report_board import ReportBoard
-from tests.hub_server import COMMIT, REPO
+from tests.support.hub_server import COMMIT, REPO
 from tests.unit.runtime.artifacts.sources.conftest import FILES, WEIGHTS, Site
 from tests.unit.runtime.configs import sim_config
 

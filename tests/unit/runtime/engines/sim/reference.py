@@ -9,7 +9,7 @@ from gaudi_runtime.contract.config import (
     RuntimeConfig,
     WarmupConfig,
 )
-from tests.reference_logs import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
+from tests.support.reference_logs import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
 
 LOGGED_ORDERS = {"prompt_order": CaptureOrder.MIN_TOKENS, "decode_order": CaptureOrder.MAX_BS}
 

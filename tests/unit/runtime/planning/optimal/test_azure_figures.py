@@ -14,7 +14,7 @@ from gaudi_runtime.planning.optimal.cost import one_graph, score, token_cost
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
-from tests.azure_trace import halves, prompts
+from tests.support.azure_trace import halves, prompts
 
 PROMPT = BucketPhase.PROMPT
 COST = token_cost(block_size=128)

@@ -13,7 +13,7 @@ from gaudi_runtime.planning.optimal.fewest import together
 from gaudi_runtime.planning.optimal.prior import prior
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
-from tests.grids import GRIDS, decode_grid
+from tests.support.grids import GRIDS, decode_grid
 
 DECODE = BucketPhase.DECODE
 LIMITS = Limits(

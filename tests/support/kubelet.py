@@ -12,9 +12,9 @@ from typing import Any, Self
 import httpx
 
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
-from tests.background import Background
-from tests.fake_runtime import FakeRuntime, Runtime
-from tests.kube_api import KubeApi, Object, condition_of
+from tests.support.background import Background
+from tests.support.fake_runtime import FakeRuntime, Runtime
+from tests.support.kube_api import KubeApi, Object, condition_of
 from tests.world import pods
 
 NODE = "node-of-the-tests"

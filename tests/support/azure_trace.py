@@ -10,7 +10,7 @@ from gaudi_runtime.traffic.batching import traffic_of
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.traffic.trace import Request, read_trace
 
-TRACE = Path(__file__).parent / "data" / "azure_conv.csv.gz"
+TRACE = Path(__file__).parents[1] / "data" / "azure_conv.csv.gz"
 
 
 def requests() -> list[Request]:

@@ -8,7 +8,7 @@ import yaml
 from scripts.chart_docs import MANIFEST
 
 Object = dict[str, Any]
-DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "rbac.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "rbac.md"
 
 
 def rules(scope: str) -> list[Object]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from tests.builders import merged
+from tests.support.builders import merged
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples"
 EXAMPLES = sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "values.yaml")
 FIRST = ROOT / "charts" / "gaudi-operator" / "files" / "first.yaml"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.builders import Object, merged
+from tests.support.builders import Object, merged
 
 SEED: Object = {
     "model": {"maxModelLen": 2048},
@@ -35,7 +35,7 @@ Its release counts decode lengths in tokens: blocks of one token.
 
 
 def seed(**changes: Any) -> Object:
-    """Sections of a spec; `changes` as in tests.builders."""
+    """Sections of a spec; `changes` as in tests.support.builders."""
     return merged(SEED, changes)
 
 

@@ -13,8 +13,8 @@ from uuid import uuid4
 import httpx
 
 from gaudi_runtime.contract.ports import CONFIG_PATH, READYZ_PATH
-from tests.fake_runtime import STATUS_PORT
-from tests.kube_api import KubeApi, Object
+from tests.support.fake_runtime import STATUS_PORT
+from tests.support.kube_api import KubeApi, Object
 
 _PROBE_SECONDS = 0.1
 
