@@ -4,8 +4,10 @@ Of more pods than polls may be held open, those that serve are asked from time t
 """
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Self
 
 from gaudi_operator.clock import SYSTEM, Clock
@@ -34,6 +36,9 @@ STARTING_WAIT_SECONDS = 10.0
 """The longest poll of a pod that does not serve yet: each answer says for how long nothing has moved, so a warm-up that
 stands still is noticed at most so much later.
 """
+RENEW_SECONDS = 1.0
+"""A pod that has not answered by then keeps the report that it has."""
+
 ASK_SECONDS = 1.0
 """Between two questions to a pod that does not serve yet, and whose poll may not be held."""
 ASKS, ASKS_PER_SECOND = 64, 200.0
@@ -96,6 +101,23 @@ class Reports:
             running[target] = asyncio.create_task(self._poll(key, target), name=f"report of pod {target.uid}")
         if not running:
             del self._tasks[key]
+
+    async def renew(self, key: Key) -> None:
+        """Ask all followed pods of a resource for fresh reports: how many requests a pod has is no news by itself."""
+        asked = [asyncio.create_task(self._ask(target)) for target in self._tasks.get(key, ())]
+        if asked:
+            _, silent = await asyncio.wait(asked, timeout=RENEW_SECONDS)
+            for task in silent:
+                task.cancel()
+
+    async def _ask(self, target: Target) -> None:
+        """Take one answer without waiting; the poll has the same news, and wakes the resource."""
+        with contextlib.suppress(Unreachable, Unusable):
+            report = await self._fetch(target, 0, 0.0)
+            last = self.latest.get(target.uid)
+            # A restart is for the poll to accept, which knows whose container it asks.
+            if last and last.report and last.report.instance == report.instance:
+                self.latest[target.uid] = replace(last, received=self._clock.now(), report=report)
 
     async def _poll(self, key: Key, target: Target) -> None:
         """Ask again and again until cancelled. A container is one process: its instance never changes."""

@@ -93,9 +93,12 @@ class Controller:
     async def _serve(self, key: Key, worker: Worker) -> None:
         """One reconcile after the other until the resource is gone."""
         while self._store.resource(key):
+            await self._renew_reports(key, worker)
             with self._metrics.queued.track_inprogress():
                 await self._slots.acquire(key, min(worker.rank, self._rank(key)))
             try:
+                if self._generation(key) != worker.generation:
+                    continue  # another spec came, or the resource went, while it waited for its turn
                 worker.begin()
                 seconds, failed = await self._reconcile(key, worker)
             finally:
@@ -111,6 +114,18 @@ class Controller:
         self._first.done(key)
         # Nothing is awaited since the last look: a wake-up in between would have been lost.
         del self._workers[key]
+
+    async def _renew_reports(self, key: Key, worker: Worker) -> None:
+        """Ask the pods for fresh reports if the spec is new: a lower number of replicas takes the pods with the fewest
+        requests. Pods may be slow to answer, so no slot is held meanwhile.
+        """
+        before, worker.generation = worker.generation, self._generation(key)
+        if before not in (None, worker.generation):
+            await self._reconciler.reports.renew(key)
+
+    def _generation(self, key: Key) -> int | None:
+        resource = self._store.resource(key)
+        return int(resource["metadata"].get("generation", 0)) if resource else None
 
     async def _reconcile(self, key: Key, worker: Worker) -> tuple[float | None, bool]:
         """One reconcile; returns how long to wait at most after it, and whether it has failed."""

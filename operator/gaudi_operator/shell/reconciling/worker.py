@@ -14,13 +14,15 @@ from gaudi_operator.shell.reconciling.slots import Rank
 class Worker:
     """The state of one resource's task; nothing here must survive the process.
 
-    `rank` is how urgent the next reconcile is. `status_held` is since when a status waits to be written.
+    `rank` is how urgent the next reconcile is. `generation` is that of the spec that pods were asked for. `status_held`
+    is since when a status waits to be written.
     """
 
     refusals: Refusals = field(default_factory=Refusals)
     task: asyncio.Task[None] | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(0.25, 10.0))
     rank: Rank = Rank.REST
+    generation: int | None = None
     status_held: datetime | None = None
     _due: asyncio.Event = field(default_factory=asyncio.Event)
     _timer: asyncio.TimerHandle | None = None

@@ -299,6 +299,26 @@ def test_poll_of_a_pod_that_starts_is_shorter(pods: Pods, phase: Phase, seconds:
     assert pods.asked[-1] - pods.asked[-2] == pytest.approx(seconds)
 
 
+def test_renewal_asks_what_pods_do_now(pods: Pods) -> None:
+    pods.said["c1"] = report(since_progress_seconds=1)
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.said["c1"] = report(since_progress_seconds=900)
+    pods.loop.run_until_complete(pods.reports.renew(KEY))
+    last = pods.reports.latest["u"].report
+    assert last
+    assert last.since_progress_seconds == 900
+
+
+def test_renewal_accepts_no_other_instance(pods: Pods) -> None:
+    pods.said["c1"] = report()
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.said["c1"] = report(instance="i2")
+    pods.loop.run_until_complete(pods.reports.renew(KEY))
+    assert pods.reports.latest["u"].report == report()
+
+
 def test_warming_pods_are_counted(pods: Pods) -> None:
     pods.said |= {"c1": report(), "c2": report(phase=Phase.SERVING)}
     pods.follow(pod("c1", "u1"), pod("c2", "u2"))

@@ -160,6 +160,24 @@ def test_picture_is_of_the_moment_when_its_turn_comes(operator: Operator) -> Non
     assert pictures == [moment(10)]
 
 
+def test_pods_are_asked_for_a_spec_that_came_meanwhile(operator: Operator) -> None:
+    operator.sees(operator.resource)
+    operator.pass_time(10)
+    keep_all_busy(operator)
+    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "a"), seen=False))
+    operator.pass_time(1)
+    operator.sees(operator.memory.api.put({**operator.resource, "spec": {"replicas": 7}}, generation=2))
+    renewed = list[Key]()
+
+    async def renew(key: Key) -> None:
+        renewed.append(key)
+
+    operator.reports.renew = renew  # type: ignore[method-assign]
+    operator.loop.call_soon(operator.controller._slots.release)
+    operator.pass_time(10)
+    assert renewed == [KEY]
+
+
 def test_own_write_that_a_watch_shows_first_asks_for_nothing(operator: Operator) -> None:
     """A watch is often quicker than the answer."""
     operator.sees(operator.resource)
