@@ -6,13 +6,13 @@
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer
 from typer.testing import CliRunner
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts.generated import ROOT, write_or_check
+
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 
 _HEAD = """\
@@ -47,17 +47,5 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def main() -> int:
-    """Write the page, or with --check only say that it is old."""
-    text = page()
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    if "--check" in sys.argv[1:]:
-        sys.stderr.write(f"{PAGE.relative_to(ROOT)} is old: run make generate.\n")
-        return 1
-    PAGE.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({PAGE: page()}))

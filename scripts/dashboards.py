@@ -12,9 +12,11 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from scripts.chart_docs import CHART
+from scripts.generated import write_or_check
 
 FOLDER = CHART / "files" / "dashboards"
 WIDE, HALF, THIRD, HEIGHT = 24, 12, 8, 8
@@ -364,19 +366,10 @@ def _targets(panel: Panel) -> Iterator[dict[str, Any]]:
         }
 
 
-def main() -> int:
-    """Write the files, or with --check only say which are old."""
-    texts = {FOLDER / f"{name}.json": json.dumps(document(each), indent=1) + "\n" for name, each in DASHBOARDS.items()}
-    old = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
-    if "--check" in sys.argv[1:]:
-        for path in old:
-            sys.stderr.write(f"{path.relative_to(CHART.parent.parent)} is old: run make generate.\n")
-        return 1 if old else 0
-    FOLDER.mkdir(exist_ok=True)
-    for path in old:
-        path.write_text(texts[path])
-    return 0
+def files() -> dict[Path, str]:
+    """Return the text of each dashboard by its file."""
+    return {FOLDER / f"{name}.json": json.dumps(document(each), indent=1) + "\n" for name, each in DASHBOARDS.items()}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(files()))

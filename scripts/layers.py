@@ -8,10 +8,10 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts.generated import ROOT, write_or_check
+
 PAGE = ROOT / "docs" / "internals" / "architecture.md"
 ROW = re.compile(r"^\| `(?:operator|runtime)/(gaudi_\w+/[\w/.]+)` \| (.*) \| [^|]*\|$", re.MULTILINE)
 
@@ -67,18 +67,11 @@ def filled(page: str, contracts: Contracts) -> str:
     return ROW.sub(row, page)
 
 
-def main() -> int:
-    """Write the page, or with --check only report that it is out of date."""
+def page() -> str:
+    """Return the whole page, by the contracts of pyproject.toml."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    text = PAGE.read_text()
-    if (new := filled(text, contracts)) == text:
-        return 0
-    if "--check" in sys.argv[1:]:
-        sys.stderr.write(f"{PAGE.relative_to(ROOT)} is out of date: run make generate.\n")
-        return 1
-    PAGE.write_text(new)
-    return 0
+    return filled(PAGE.read_text(), contracts)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({PAGE: page()}))

@@ -5,12 +5,11 @@ python -m scripts.plots --check  fail if it is old
 """
 
 import sys
-from pathlib import Path
 
 from gaudi_operator.cli.plan.comparison import compare
 from gaudi_operator.cli.plan.question import parse, read_question
+from scripts.generated import ROOT, write_or_check
 
-ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "vllm" / "llama-3.1-8b.yaml"
 PLOT = ROOT / "docs" / "pictures" / "graphs.svg"
 
@@ -23,17 +22,5 @@ def drawn() -> str:
     return picture()
 
 
-def main() -> int:
-    """Write the file, or with --check only say that it is old."""
-    text = drawn()
-    if "--check" in sys.argv[1:]:
-        if PLOT.exists() and PLOT.read_text() == text:
-            return 0
-        sys.stderr.write(f"{PLOT.relative_to(ROOT)} is old: run make generate.\n")
-        return 1
-    PLOT.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({PLOT: drawn()}))

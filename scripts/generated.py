@@ -1,0 +1,23 @@
+"""Files that are made from the code: written by `make generate`, and compared by `make lint` with --check."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def write_or_check(texts: Mapping[Path, str]) -> int:
+    """Write the files that differ from their texts, or with --check among the arguments only name them.
+
+    Return the exit code: 1 if --check has found one.
+    """
+    old = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    if "--check" in sys.argv[1:]:
+        for path in old:
+            sys.stderr.write(f"{path.relative_to(ROOT)} is out of date: run make generate.\n")
+        return int(bool(old))
+    for path in old:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(texts[path])
+    return 0
