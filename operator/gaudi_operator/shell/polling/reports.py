@@ -27,7 +27,7 @@ ANSWERS, ANSWERS_PER_SECOND = 600, 4.0
 """And so for half a minute, which is long for a warm-up of quick buckets; from then on at this rate."""
 
 TURNS, TURNS_PER_SECOND = 10, 1.0
-"""News of one pod that are looked at at once: its phases, and a few more. Others are looked at within a second."""
+"""Reports of one pod that lead to a reconcile at once, in a burst and per second. Others wait for the status."""
 
 _RETRY_FIRST, _RETRY_MOST = 0.2, 10.0
 
@@ -42,7 +42,7 @@ RENEW_SECONDS = 1.0
 ASK_SECONDS = 1.0
 """Between two questions to a pod that does not serve yet, and whose poll may not be held."""
 ASKS, ASKS_PER_SECOND = 64, 200.0
-"""Of all of them together, and of pods that serve: what is beyond has to wait."""
+"""Questions to all pods whose polls are not held, at once and per second; further ones wait."""
 
 
 class Reports:

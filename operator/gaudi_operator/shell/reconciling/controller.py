@@ -150,6 +150,6 @@ class Controller:
         return seconds, failed
 
     def _rank(self, key: Key) -> Rank:
-        """That of a resource of which no gate may change."""
+        """Return the rank of a resource of which no gate may change."""
         status = (self._store.resource(key) or {}).get("status") or {}
         return Rank.MOTION if status.get("phase") in _MOVING else Rank.REST

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gaudi_operator.clock import SYSTEM, Clock
@@ -25,7 +25,9 @@ from gaudi_operator.shell.writing.events import Publisher
 from gaudi_runtime.errors import Problem
 
 GATES_AT_ONCE = 32
-"""Gates that are written at a time: a restart may open those of a thousand pods, and others need the API server too."""
+"""Gates of all resources that are written at a time: a restart may open those of a thousand pods, and others need the
+API server too.
+"""
 
 REFUSED_SECONDS = 2.0
 """Between two looks at a resource of which a request was refused, where nothing has changed."""
@@ -56,6 +58,7 @@ class Reconciler:
     decide: Callable[[Observed], Decision]
     clock: Clock = SYSTEM
     ask: Ask | None = None
+    writing_gates: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(GATES_AT_ONCE))
 
     async def reconcile(self, key: Key, worker: Worker, wake: Wake) -> float | None:
         """Bring a resource a step closer to its spec, and show how far it is.
@@ -78,8 +81,8 @@ class Reconciler:
             if not done:
                 return 0.0  # nor is what its status would say
         if decision.question is not None:
-            # Gates are written; nobody holds a slot while a plan is worked out.
-            assert self.ask  # noqa: S101 - who answers at once leaves no question
+            # Gates are written; no slot is held while a plan is worked out.
+            assert self.ask  # noqa: S101 - only decisions that cannot answer it leave a question
             self.ask(key, decision.question, wake)
             self._publish(key, observed, decision)
             return decision.requeue_after
@@ -91,7 +94,7 @@ class Reconciler:
         self._publish(key, observed, decision)
         shown = self.store.resource(key)
         if shown and _spec_of(shown) != _spec_of(observed.resource):
-            # The answer to our write has it already, so the watch's event will be no news and wake nobody.
+            # The answer to our write has it already, so the event of the watch will cause no reconcile.
             return 0.0
         again = decision.requeue_after
         if refusal and again is not None:
@@ -107,7 +110,7 @@ class Reconciler:
         return replace(found, status_held=worker.status_held) if found else None
 
     async def _with_unwatched(self, key: Key, observed: Observed) -> tuple[Observed, bool]:
-        """With what the spec and the classes name and no watch shows, and whether there is any."""
+        """Return the picture with what the spec and the classes name and no watch shows, and whether there is any."""
         named, by_labels = named_texts(observed.resource), asks_for_labels(observed)
         texts = await self.writer.texts(key, named) if named else {}
         labels = await self.writer.namespace_labels(key) if by_labels else {}
@@ -115,13 +118,7 @@ class Reconciler:
 
     async def _write_gates(self, key: Key, actions: Sequence[Action], worker: Worker) -> Stalled | None:
         """Write all gates together, before anything else, for traffic waits for them; returns a refusal."""
-        free = asyncio.Semaphore(GATES_AT_ONCE)
-
-        async def write(gate: SetGate) -> Stalled | None:
-            async with free:
-                return await self._write_gate(key, gate, worker)
-
-        gates = (write(each) for each in actions if isinstance(each, SetGate))
+        gates = (self._write_gate(key, each, worker) for each in actions if isinstance(each, SetGate))
         outcomes = await asyncio.gather(*gates, return_exceptions=True)
         # A refused gate says nothing of the others; a lost lease or connection ends the reconcile.
         for outcome in outcomes:
@@ -130,8 +127,9 @@ class Reconciler:
         return next((each for each in outcomes if isinstance(each, Stalled)), None)
 
     async def _write_gate(self, key: Key, gate: SetGate, worker: Worker) -> Stalled | None:
-        sent, report = self.clock.now(), self.reports.latest.get(gate.uid)
-        refused = await self._perform(key, gate, worker)
+        async with self.writing_gates:
+            sent, report = self.clock.now(), self.reports.latest.get(gate.uid)
+            refused = await self._perform(key, gate, worker)
         if gate.open and report and not refused:
             self.metrics.gate_sent_seconds.observe((sent - report.received).total_seconds())
             self.metrics.gate_seconds.observe((self.clock.now() - report.received).total_seconds())

@@ -64,7 +64,7 @@ class Refusals:
 
 
 def subject_of(action: Action) -> str:
-    """What an action is about, in words; at most one action of a kind in a reconcile is about the same."""
+    """Return the object that an action is about, in words; a reconcile has one action of a kind for each object."""
     match action:
         case Apply():
             return f"{action.manifest['kind']} {action.manifest['metadata']['name']}"

@@ -28,7 +28,7 @@ class Slots:
     """At most `at_once` reconciles at a time, and as many again for gates."""
 
     def __init__(self, at_once: int) -> None:
-        """None runs or waits."""
+        """No reconcile runs or waits yet."""
         self._at_once = at_once
         self._running = 0
         self._waiting: dict[Rank, OrderedDict[str, Waiting]] = {rank: OrderedDict() for rank in Rank}

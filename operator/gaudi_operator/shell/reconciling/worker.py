@@ -1,4 +1,4 @@
-"""What one resource's task remembers between reconciles, and how it waits for the next one."""
+"""The memory of one resource's task between reconciles, and its wait for the next one."""
 
 import asyncio
 from collections.abc import Iterable
