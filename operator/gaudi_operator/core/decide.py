@@ -138,13 +138,13 @@ def _decide_by_plan(judged: Judged, observed: Observed, defaults: InstallationDe
         deadlines.requeue(FOLLOW_UP_SECONDS)
     actions: list[Action] = [*judged.gates, *scaling.costs, *children]
     fresh = make_status(state)
-    status = throttled(before, fresh, observed, deadlines, heard=all_heard(state))
+    status, held = throttled(before, fresh, observed, deadlines, heard=all_heard(state))
     return Decision(
         tuple(actions),
         status,
         events(before, status, actions, state.updated, state.desired),
         deadlines.requeue_after,
-        status_held=(observed.status_held or observed.now) if status != fresh else None,
+        status_held=held,
     )
 
 

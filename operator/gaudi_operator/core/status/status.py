@@ -7,6 +7,7 @@ so, and nothing is touched.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import (
@@ -108,25 +109,14 @@ def judge_conditions(state: State) -> tuple[Condition, ...]:
 
 
 MOVES_SECONDS, MANY_PODS_SECONDS, PODS_A_SECOND = 2.0, 5.0, 4
-"""Figures of a warm-up move at most this often, and all that turns but whether the resource is Ready waits as long for
-what follows in a moment, so that it is one write: the start of a container, its gate, and that it takes traffic. A
-status of many pods is long, something moves in it all the time, and others want the API server too.
-"""
-
-DATE_SECONDS = 30.0
-"""When a revision was made is known a moment after it is shown: it comes with the next write, or after so long."""
-
-TURN_SECONDS = 1.0
-"""Conditions, phases and counts of replicas turn at most this often: a pod whose word changes all the time costs its
-resource no more. The answer to a change of the spec, and what later reconciles build on, are written at once.
+"""A change of the status waits so long for what follows, so that both are one write: a container that starts, its gate,
+and that it is ready. The status of many pods is long and changes all the time, so it waits longer.
 """
 
 HEARD_SECONDS = 10.0
-"""An operator that has just started waits so long for the first word of every pod that runs before it shows what is
-missing without it: otherwise each of its starts would write the status of every resource twice.
+"""An operator that has just started waits so long for the first report of every pod that runs: otherwise each of its
+starts would write the status of every resource twice.
 """
-
-_FIGURES = ("captured_percent", "buckets", "warmup", "memory", "recompiles", "pods")
 
 
 def moves_within(pods: int) -> float:
@@ -205,28 +195,21 @@ def throttled(
     deadlines: Deadlines,
     *,
     heard: bool = True,
-) -> GaudiInferenceStatus:
-    """`fresh`, or `before` when what has changed may wait: for more of it, for the last write to be older, or for the
-    first words of pods that nobody has `heard` yet.
+) -> tuple[GaudiInferenceStatus, datetime | None]:
+    """Return `fresh` and None, or `before` and since when a change waits for more of it. `heard` is whether all running
+    pods have reported since this process started.
+
+    Three things do not wait: whether the resource is Ready, the answer to a change of the spec, and what later
+    reconciles build on. The date of a revision comes with the next write.
     """
-    written, moves = observed.status_written, moves_within(len(observed.pods))
-    if fresh == before or _remembered(fresh) != _remembered(before):
-        return fresh
-    if written is None:
-        waits = not heard and _is_ready(fresh) == _is_ready(before)
-        return before if waits and not _held(observed, deadlines, HEARD_SECONDS) else fresh
-    if _standing(fresh) == _standing(before):
-        seconds = DATE_SECONDS if _undated(fresh) == _undated(before) else moves
-        return fresh if deadlines.reached(written, seconds) else before
-    if _is_ready(fresh) != _is_ready(before):
-        return fresh if deadlines.reached(written, TURN_SECONDS) else before
-    # In this order, for the first of them is the later one nearly always: each deadline that is noted is a reconcile.
-    return fresh if _held(observed, deadlines, moves) and deadlines.reached(written, TURN_SECONDS) else before
-
-
-def _held(observed: Observed, deadlines: Deadlines, seconds: float) -> bool:
-    """Whether there has been another status to show for so long."""
-    return deadlines.reached(observed.status_held or deadlines.now, seconds)
+    if _remembered(fresh) != _remembered(before) or _is_ready(fresh) != _is_ready(before):
+        return fresh, None
+    if _undated(fresh) == _undated(before):
+        return before, None
+    unheard = observed.status_written is None and not heard
+    seconds = HEARD_SECONDS if unheard else moves_within(len(observed.pods))
+    since = observed.status_held or deadlines.now
+    return (fresh, None) if deadlines.reached(since, seconds) else (before, since)
 
 
 def all_heard(state: State) -> bool:
@@ -248,11 +231,6 @@ def _undated(status: GaudiInferenceStatus) -> GaudiInferenceStatus:
     # The API server sets it while the ControllerRevision is made, so it would cost each rollout one more write.
     revisions = tuple(row.model_copy(update={"created": None}) for row in status.revisions)
     return status.model_copy(update={"revisions": revisions})
-
-
-def _standing(status: GaudiInferenceStatus) -> tuple[object, ...]:
-    pods = sorted((pod.name, pod.revision, pod.gate, pod.ready) for pod in status.pods)
-    return status.model_copy(update={**dict.fromkeys(_FIGURES), "revisions": ()}), pods
 
 
 def _previous(state: State) -> str | None:

@@ -39,6 +39,11 @@ def stamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def controllers_of(pod: Object) -> set[str]:
+    """UIDs of what controls it: without one the operator does not take it for its own."""
+    return {each["uid"] for each in pod["metadata"].get("ownerReferences") or () if each.get("controller")}
+
+
 @dataclass
 class Cluster:
     """One resource and its children.
@@ -79,11 +84,12 @@ class Cluster:
         """What the operator would see, and nothing that it does not keep."""
         resource, reports, objects = copied((self.resource, self.reports, self.objects))
         seen = Api({name: trimmed(kind_of(each), each) for name, each in objects.items()})
+        workloads = {each["metadata"]["uid"] for each in (*seen.kind("ReplicaSet"), *seen.kind("StatefulSet"))}
         return Observed(
             resource=trimmed(RESOURCE, resource),
             revisions=tuple(seen.kind("ControllerRevision")),
             replica_sets=tuple(seen.kind("ReplicaSet")),
-            pods=tuple(seen.kind("Pod")),
+            pods=tuple(each for each in seen.kind("Pod") if workloads & controllers_of(each)),
             services=tuple(seen.kind("Service")),
             config_maps=tuple(seen.kind("ConfigMap")),
             service_accounts=tuple(seen.kind("ServiceAccount")),

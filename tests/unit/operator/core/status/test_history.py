@@ -1,7 +1,5 @@
 """status.revisions, row by row."""
 
-from datetime import timedelta
-
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, GaudiInferenceStatus, RevisionPhase, Revisions
@@ -9,7 +7,7 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.status.status import DATE_SECONDS, revision_states, throttled
+from gaudi_operator.core.status.status import revision_states, throttled
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import serving, state_of
@@ -42,12 +40,12 @@ def test_phase_of_a_revision(
 
 
 def test_moment_of_making_waits_for_the_next_write() -> None:
-    made, row = NOW - timedelta(seconds=DATE_SECONDS - 1), revision_states(state_of(stored=(revision("new"),)))
+    row = revision_states(state_of(stored=(revision("new"),)))
     fresh = GaudiInferenceStatus(revisions=row)
     shown = GaudiInferenceStatus(revisions=(row[0].model_copy(update={"created": None}),))
-    assert throttled(shown, fresh, Observed({}, status_written=made), Deadlines(NOW)) == shown
-    made = NOW - timedelta(seconds=DATE_SECONDS)
-    assert throttled(shown, fresh, Observed({}, status_written=made), Deadlines(NOW)) == fresh
+    assert throttled(shown, fresh, Observed({}, status_written=NOW), Deadlines(NOW)) == (shown, None)
+    more = fresh.model_copy(update={"observed_generation": 2})
+    assert throttled(shown, more, Observed({}, status_written=NOW), Deadlines(NOW)) == (more, None)
 
 
 def test_newest_comes_first_and_the_oldest_are_left_out() -> None:

@@ -30,7 +30,6 @@ from gaudi_operator.core.status.status import (
     HEARD_SECONDS,
     MANY_PODS_SECONDS,
     MOVES_SECONDS,
-    TURN_SECONDS,
     make_status,
     throttled,
 )
@@ -283,24 +282,21 @@ EARLIER = GaudiInferenceStatus(warmup=WarmupProgress(percent=10, phase="Compilin
 FURTHER = GaudiInferenceStatus(warmup=WarmupProgress(percent=11, phase="Compiling"))
 
 
-def test_progress_waits_while_the_last_write_is_young() -> None:
-    assert throttled(EARLIER, FURTHER, wrote(0.5), Deadlines(NOW)) == EARLIER
-
-
-def test_progress_is_shown_after_two_seconds() -> None:
-    assert throttled(EARLIER, FURTHER, wrote(2), Deadlines(NOW)) == FURTHER
-
-
-def test_first_write_of_this_process_waits_for_nothing() -> None:
-    assert throttled(EARLIER, FURTHER, Observed({}), Deadlines(NOW)) == FURTHER
-
-
-def test_operator_that_starts_waits_for_the_first_words() -> None:
+def test_change_waits_for_what_follows_in_a_moment() -> None:
     deadlines = Deadlines(NOW)
-    assert throttled(EARLIER, FURTHER, Observed({}), deadlines, heard=False) == EARLIER
+    assert throttled(EARLIER, FURTHER, held(), deadlines) == (EARLIER, NOW)
+    assert deadlines.requeue_after == pytest.approx(MOVES_SECONDS + 0.1)
+    since = NOW - timedelta(seconds=MOVES_SECONDS - 0.5)
+    assert throttled(EARLIER, FURTHER, held(MOVES_SECONDS - 0.5), Deadlines(NOW)) == (EARLIER, since)
+    assert throttled(EARLIER, FURTHER, held(MOVES_SECONDS), Deadlines(NOW)) == (FURTHER, None)
+
+
+def test_operator_that_starts_waits_for_the_first_reports() -> None:
+    deadlines, started = Deadlines(NOW), replace(held(), status_written=None)
+    assert throttled(EARLIER, FURTHER, started, deadlines, heard=False) == (EARLIER, NOW)
     assert deadlines.requeue_after == pytest.approx(HEARD_SECONDS + 0.1)
-    silent = Observed({}, status_held=NOW - timedelta(seconds=HEARD_SECONDS))
-    assert throttled(EARLIER, FURTHER, silent, Deadlines(NOW), heard=False) == FURTHER
+    silent = replace(held(HEARD_SECONDS), status_written=None)
+    assert throttled(EARLIER, FURTHER, silent, Deadlines(NOW), heard=False) == (FURTHER, None)
 
 
 @pytest.mark.parametrize(
@@ -313,42 +309,20 @@ def test_operator_that_starts_waits_for_the_first_words() -> None:
 )
 def test_what_later_reconciles_build_on_is_written_at_once(remembered: dict[str, Any]) -> None:
     answer = FURTHER.model_copy(update=remembered)
-    assert throttled(EARLIER, answer, wrote(0), Deadlines(NOW)) == answer
-
-
-def test_pod_that_became_ready_is_shown_within_a_second() -> None:
-    def row(ready: bool) -> PodState:
-        return PodState(name="a", revision="new", phase="Serving", gate=True, ready=ready)
-
-    before, after = GaudiInferenceStatus(pods=(row(False),)), GaudiInferenceStatus(pods=(row(True),))
-    deadlines = Deadlines(NOW)
-    assert throttled(before, after, wrote(0.4, held=2), deadlines) == before
-    assert deadlines.requeue_after == pytest.approx(0.7)
-    assert throttled(before, after, wrote(TURN_SECONDS, held=2), deadlines) == after
-
-
-def test_what_turns_waits_for_what_follows_within_a_moment() -> None:
-    before, after = GaudiInferenceStatus(replicas=1), GaudiInferenceStatus(replicas=2)
-    deadlines = Deadlines(NOW)
-    assert throttled(before, after, wrote(60), deadlines) == before
-    assert deadlines.requeue_after == pytest.approx(MOVES_SECONDS + 0.1)
-    assert throttled(before, after, wrote(60, held=MOVES_SECONDS - 0.5), Deadlines(NOW)) == before
-    assert throttled(before, after, wrote(60, held=MOVES_SECONDS), Deadlines(NOW)) == after
+    assert throttled(EARLIER, answer, held(), Deadlines(NOW)) == (answer, None)
 
 
 @pytest.mark.parametrize(("pods", "seconds"), [(1, MOVES_SECONDS), (12, 3), (20, MANY_PODS_SECONDS), (1000, 5)])
 def test_status_of_many_pods_moves_less_often(pods: int, seconds: float) -> None:
-    before, after = GaudiInferenceStatus(replicas=1), GaudiInferenceStatus(replicas=2)
+    def shown(long: float) -> GaudiInferenceStatus:
+        return throttled(EARLIER, FURTHER, replace(held(long), pods=({},) * pods), Deadlines(NOW))[0]
 
-    def held(long: float) -> Observed:
-        return replace(wrote(60, held=long), pods=({},) * pods)
-
-    assert throttled(before, after, held(seconds - 0.5), Deadlines(NOW)) == before
-    assert throttled(before, after, held(seconds), Deadlines(NOW)) == after
+    assert shown(seconds - 0.5) == EARLIER
+    assert shown(seconds) == FURTHER
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_whether_the_resource_is_ready_waits_for_nothing_more(ready: bool) -> None:
+def test_whether_the_resource_is_ready_waits_for_nothing(ready: bool) -> None:
     def shown(is_ready: bool) -> GaudiInferenceStatus:
         when = "2026-01-01T00:00:00Z"
         verdict = Condition(
@@ -356,18 +330,19 @@ def test_whether_the_resource_is_ready_waits_for_nothing_more(ready: bool) -> No
         )
         return GaudiInferenceStatus(conditions=(verdict,))
 
-    assert throttled(shown(not ready), shown(ready), wrote(60), Deadlines(NOW)) == shown(ready)
-    assert throttled(shown(not ready), shown(ready), wrote(0.5), Deadlines(NOW)) == shown(not ready)
+    assert throttled(shown(not ready), shown(ready), held(), Deadlines(NOW)) == (shown(ready), None)
 
 
-def wrote(seconds: float, held: float | None = None) -> Observed:
-    """The last write of a status was so long ago, and for so long there is another one to show."""
-    since = None if held is None else NOW - timedelta(seconds=held)
-    return Observed({}, status_written=NOW - timedelta(seconds=seconds), status_held=since)
+def held(seconds: float | None = None) -> Observed:
+    """For so long there has been another status to write."""
+    since = None if seconds is None else NOW - timedelta(seconds=seconds)
+    return Observed({}, status_written=NOW, status_held=since)
 
 
 def test_unchanged_status_asks_for_no_other_look() -> None:
-    assert throttled(EARLIER, EARLIER, wrote(0), Deadlines(NOW)) == EARLIER
+    deadlines = Deadlines(NOW)
+    assert throttled(EARLIER, EARLIER, held(60), deadlines) == (EARLIER, None)
+    assert deadlines.requeue_after is None
 
 
 def test_situation_without_a_revision_has_no_endpoint() -> None:
