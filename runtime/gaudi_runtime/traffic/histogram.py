@@ -1,4 +1,4 @@
-"""Traffic as weighted shapes, and its text: one shape per line, never evaluated as code.
+"""The histogram of traffic: weighted shapes as text, one per line, never evaluated as code.
 
 See docs/how-to/buckets.md, Traces.
 """
@@ -36,7 +36,7 @@ class Traffic:
 
 
 def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
-    """Traffic from its text. Raises PlanImpossible with `name`, number and text of a bad line."""
+    """Parse a histogram of traffic. Raises PlanImpossible with `name`, number and text of a bad line."""
     shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
     for number, line in enumerate(text.splitlines(), start=1):
         content = line.split("#", 1)[0].split()
@@ -51,10 +51,10 @@ def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
 
 
 def write_traffic(traffic: Traffic) -> str:
-    """The text of traffic, at most 1500 lines a phase and 64 KiB: above that, sizes are rounded up to ever fewer binary
-    digits.
+    """Write traffic as a histogram of at most 1500 lines a phase and 64 KiB.
 
-    None is rounded beyond the largest, which may be the most that the limits admit.
+    Above that, sizes are rounded up to ever fewer binary digits, but never beyond the largest size, which may be the
+    most that the limits admit.
     """
     most = MOST_LINES
     # A quarter less each time: how long the text gets shows only when it is written.

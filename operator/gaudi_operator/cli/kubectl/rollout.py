@@ -41,7 +41,7 @@ def history(asked: Asked, revision: RevisionOption = None) -> None:
     resource, stored = asked.cluster.inference_with_texts(asked.name), _stored(asked)
     if revision in UNSAID:
         typer.echo(asked.full_name)
-        for line in columns(list(rows(resource, stored))):
+        for line in aligned_lines(list(rows(resource, stored))):
             typer.echo(on_one_line(line))
         return
     import yaml
@@ -121,8 +121,8 @@ def details(resource: Manifest, revision: Revision) -> dict[str, Any]:
     }
 
 
-def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines of columns that stand below each other, three spaces apart."""
+def aligned_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the rows as lines whose columns are aligned, three spaces apart."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     for row in rows:
         yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

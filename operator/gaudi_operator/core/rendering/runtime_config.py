@@ -161,7 +161,7 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
         sliding_window_slices=engine.sliding_window_slices
         and AttentionSlices.model_validate(engine.sliding_window_slices.model_dump()),
         draft_tokens=_draft_tokens(spec),
-        splits_prompts=(splits_prompts(spec) and not by_tokens) or None,
+        splits_prompts=(_splits_prompts(spec) and not by_tokens) or None,
         gapless=None if spec.bucketing.allow_gaps else True,
         steps_by_tokens=by_tokens or None,
     )
@@ -172,7 +172,7 @@ def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
     return spec.engine.name is EngineName.VLLM and on_cpu(spec.accelerator)
 
 
-def splits_prompts(spec: GaudiInferenceSpec) -> bool:
+def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
     """Return whether a prompt may be computed in several steps."""
     # Unsplit where a step can hold the longest prompt: a plan with contexts has twice the prompt buckets or more.
     longer = (spec.engine.max_num_batched_tokens or spec.model.max_model_len) < spec.model.max_model_len
@@ -250,7 +250,7 @@ def _engine(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
         # None of it is refused (admission/checks.py), and what is said of a refused spec reads this too.
         device_memory_bytes=max(1, whole_bytes(memory)) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
-        chunked_prefill=splits_prompts(spec),
+        chunked_prefill=_splits_prompts(spec),
         settings=dict(spec.engine.settings),
         extra_args=spec.engine.extra_args,
         sim_script=dict(spec.engine.simulation or {}),

@@ -14,7 +14,7 @@ from gaudi_runtime.planning.optimal.cost import Cost, Price, one_graph, typical_
 from gaudi_runtime.planning.optimal.exchange import Buckets, bettered
 from gaudi_runtime.planning.optimal.ladder import cheapest_within
 from gaudi_runtime.planning.optimal.prior import Kind, prior
-from gaudi_runtime.planning.optimal.row_search import Worth, check_rungs, phase_choice
+from gaudi_runtime.planning.optimal.row_search import Worth, check_rungs, search_rows
 from gaudi_runtime.planning.optimal.selection import Choice, Kept, Selection, all_of
 from gaudi_runtime.planning.optimal.smoothing import similar
 from gaudi_runtime.traffic.histogram import Traffic, Weights, total
@@ -248,7 +248,7 @@ class Optimizer:
         return self._traffic[phase]
 
     def _choice(self, phase: BucketPhase, price: Price) -> Choice:
-        return phase_choice(self._spaces[phase], self._admitted(phase), self._share(phase), partial(price, phase))
+        return search_rows(self._spaces[phase], self._admitted(phase), self._share(phase), partial(price, phase))
 
     def _bettered(self, phase: BucketPhase, price: Price, budget: float, plan: Buckets) -> Buckets:
         space, traffic = self._spaces[phase], self._traffic[phase]

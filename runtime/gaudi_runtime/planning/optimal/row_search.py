@@ -157,8 +157,8 @@ def _prefix_sums(axes: Axes, cells: Mapping[Bucket, float]) -> list[list[Sequenc
     return sums
 
 
-def phase_choice(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
-    """Return the choice of one phase, which the budget then cuts down; `traffic` holds admissible shapes only."""
+def search_rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
+    """Search the rows of buckets of one phase; the budget then cuts them down. `traffic` has admissible shapes only."""
     everything = _rows(space, traffic, cost, price)
     if not isinstance(space, PromptSpace) or not space.with_context:
         return everything

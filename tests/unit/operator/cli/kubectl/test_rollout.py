@@ -5,8 +5,8 @@ import pytest
 from gaudi_operator.cli.kubectl.asking import Refused
 from gaudi_operator.cli.kubectl.rollout import (
     HEADER,
+    aligned_lines,
     chosen,
-    columns,
     details,
     earlier,
     guarded_undo_patch,
@@ -98,7 +98,7 @@ def test_history_without_revisions_is_its_header() -> None:
 
 
 def test_columns_stand_below_each_other() -> None:
-    assert list(columns([("REVISION", "NAME"), ("1", "a"), ("12", "bc")])) == [
+    assert list(aligned_lines([("REVISION", "NAME"), ("1", "a"), ("12", "bc")])) == [
         "REVISION   NAME",
         "1          a",
         "12         bc",

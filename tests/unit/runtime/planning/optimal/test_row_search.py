@@ -13,7 +13,7 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Row, Space
 from gaudi_runtime.planning.optimal.axes import Axes
-from gaudi_runtime.planning.optimal.row_search import Search, check_rungs, phase_choice
+from gaudi_runtime.planning.optimal.row_search import Search, check_rungs, search_rows
 from gaudi_runtime.planning.optimal.selection import Selection, choice_of_rows
 
 Plan = tuple[Bucket, ...]
@@ -120,7 +120,7 @@ def test_what_is_rounded_beyond_row_of_queries_counts_there() -> None:
 def chosen(context: float, rate: float) -> Selection:
     space = PromptSpace(limits(8, 8, seqs=2), with_context=True)
     traffic = {Bucket(1, 2, 0): 8.0, Bucket(1, 3, 1): context, Bucket(2, 3, 0): 4.0, Bucket(2, 1, 3): context}
-    return phase_choice(space, traffic, cost, price)(rate)
+    return search_rows(space, traffic, cost, price)(rate)
 
 
 def test_rare_context_shares_the_buckets_that_hold_everything() -> None:
