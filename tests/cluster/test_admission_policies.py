@@ -143,6 +143,25 @@ async def test_tighter_class_refuses_only_what_an_edit_changes(api: KubeApi, new
         await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"env": more}}})
 
 
+async def test_edit_within_a_tighter_class_warns_of_the_rest(api: KubeApi, new_class: NewClass, door: Door) -> None:
+    name = new_class(limits={"runtimeClasses": ["kata"], "priorityClasses": ["high"]})
+    pod = {"runtimeClassName": "kata", "priorityClassName": "high"}
+    await api.create(gaudi_inference("tiny", className=name, pod=pod))
+    assert not api.warnings
+    new_class(limits={"runtimeClasses": []}, namespaces={"matchLabels": {"team": "other"}})
+    door.refuses(className=name, pod={"runtimeClassName": "kata"})
+    await api.merge("GaudiInference", "tiny", {"metadata": {"labels": {"a": "b"}}})
+    assert not api.warnings
+    await api.merge("GaudiInference", "tiny", {"spec": {"readiness": {"onShortfall": "ServeAndWarn"}}})
+    namespace, runtime_class = sorted(api.warnings)
+    assert f"spec.className {name} is not for namespace" in namespace
+    assert "spec.pod.runtimeClassName kata is not among what is allowed (limits.runtimeClasses: none)" in runtime_class
+    assert "What serves goes on serving, but the operator does not run this change" in runtime_class
+    await api.merge("GaudiInference", "tiny", {"spec": {"pod": {"runtimeClassName": None}}})
+    (namespace,) = api.warnings
+    assert "is not for namespace" in namespace
+
+
 async def test_scale_is_held_to_the_class(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
 ) -> None:

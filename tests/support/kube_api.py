@@ -63,6 +63,7 @@ class KubeApi:
         self._client = httpx.AsyncClient(base_url=server, verify=context, trust_env=False, timeout=30, limits=limits)
         self._asked: set[asyncio.Task[httpx.Response]] = set()
         self.namespace = namespace
+        self.warnings = list[str]()  # those of the last answer, as kubectl prints them
 
     async def close(self) -> None:
         """Wait for what was asked and close the connections."""
@@ -83,6 +84,7 @@ class KubeApi:
         while answer.status_code == httpx.codes.TOO_MANY_REQUESTS:  # as every client does: it says when
             await asyncio.sleep(float(answer.headers.get("Retry-After", "1")))
             answer = await self._through(self._client.request(method, path, content=content, **options))
+        self.warnings = answer.headers.get_list("Warning")
         if answer.is_error:
             raise httpx.HTTPStatusError(answer.text, request=answer.request, response=answer)
         return _OBJECTS.decode(answer.content)

@@ -7,7 +7,8 @@ only the rendered pod shows (core/admission/class_limits.py, spec_limits.py). Th
 operator would allow.
 
 Every class is a parameter, and match conditions pick the one that counts for a resource. An update is judged by what it
-changes: a class that was made tighter refuses no edit of something else.
+changes: a class that was made tighter refuses no edit of something else. A second policy warns of the rest: the
+operator judges the whole spec, so it runs no edited spec that is still beyond the limits.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,64 +31,105 @@ def policies(
     return [
         _policy(f"{name}-classes", inference_class.KIND, resource.PLURAL, _of_classes(controller)),
         _binding(f"{name}-classes", namespaces),
+        _policy(f"{name}-class-warnings", inference_class.KIND, resource.PLURAL, _class_warnings(controller)),
+        _binding(f"{name}-class-warnings", namespaces, action="Warn"),
         _policy(f"{name}-scale", resource.KIND, f"{resource.PLURAL}/scale", _of_scale()),
         _binding(f"{name}-scale", namespaces),
     ]
 
 
 def _of_classes(controller: str) -> Manifest:
+    """Refuse what a resource asks for beyond the limits of its class, unless the same class let it in before."""
     return {
         "matchConditions": [
-            {"name": "served-here", "expression": f"params.spec.controller == '{controller}'"},
-            {
-                "name": "the-class-that-counts",
-                "expression": "has(object.spec.className) ? object.spec.className == params.metadata.name :"
-                " params.spec.?default.orValue(false) == true",
-            },
+            *_class_that_counts(controller),
             {
                 "name": "spec-changed",
                 "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec",
             },
         ],
         "variables": [
-            {
-                # Of another class nothing was judged yet.
-                "name": "kept",
-                "expression": "request.operation == 'UPDATE' &&"
-                " object.spec.?className.orValue('') == oldObject.spec.?className.orValue('')",
-            },
-            {"name": "labels", "expression": "namespaceObject.metadata.?labels.orValue({})"},
-            *(each for number, rule in enumerate(RULES) for each in _variables(number, rule)),
+            {"name": "kept", "expression": f"request.operation == 'UPDATE' && {_SAME_CLASS}"},
+            _LABELS,
+            *(
+                each
+                for number, rule in enumerate(RULES)
+                for each in _variables(number, rule, "variables.kept", new=True)
+            ),
         ],
-        "validations": [_for_namespace(), *(_validation(number, rule) for number, rule in enumerate(RULES))],
+        "validations": [
+            {**_for_namespace(f"variables.kept || {_selected()}", _CHANGE_CLASS), "reason": "Forbidden"},
+            *({**_validation(number, rule, _CHANGE), "reason": "Forbidden"} for number, rule in enumerate(RULES)),
+        ],
     }
 
 
-def _variables(number: int, rule: Rule) -> Iterator[Manifest]:
-    """What is asked, not allowed, and new."""
+def _class_warnings(controller: str) -> Manifest:
+    """Warn of what an update keeps although it is beyond the limits, which were made tighter since it was written."""
+    return {
+        "matchConditions": [
+            *_class_that_counts(controller),
+            {
+                "name": "spec-changed",
+                "expression": f"request.operation == 'UPDATE' && object.spec != oldObject.spec && {_SAME_CLASS}",
+            },
+        ],
+        "variables": [
+            _LABELS,
+            *(each for number, rule in enumerate(RULES) for each in _variables(number, rule, "true", new=False)),
+        ],
+        "validations": [
+            _for_namespace(_selected(), _NOT_RUN),
+            *(_validation(number, rule, _NOT_RUN) for number, rule in enumerate(RULES)),
+        ],
+    }
+
+
+_LABELS = {"name": "labels", "expression": "namespaceObject.metadata.?labels.orValue({})"}
+_SAME_CLASS = "object.spec.?className.orValue('') == oldObject.spec.?className.orValue('')"
+_CHANGE = ": change it, or use another class."
+_CHANGE_CLASS = ". Name a class that does."
+_NOT_RUN = (
+    ". It was written before the class said so. What serves goes on serving, but the operator does not run this change:"
+    " change it, or use another class."
+)
+
+
+def _class_that_counts(controller: str) -> list[Manifest]:
+    return [
+        {"name": "served-here", "expression": f"params.spec.controller == '{controller}'"},
+        {
+            "name": "the-class-that-counts",
+            "expression": "has(object.spec.className) ? object.spec.className == params.metadata.name :"
+            " params.spec.?default.orValue(false) == true",
+        },
+    ]
+
+
+def _variables(number: int, rule: Rule, compared: str, *, new: bool) -> Iterator[Manifest]:
+    """What the old spec asks for where `compared` (CEL) holds, and what is wrong in the new one: new, or as before."""
     had, wrong = f"had{number}", f"wrong{number}"
-    yield {
-        "name": had,
-        "expression": f"variables.kept ? ({rule.of_class(rule.asked).replace(SPEC, 'oldObject.spec')}) : []",
-    }
+    old = rule.of_class(rule.asked).replace(SPEC, "oldObject.spec")
+    yield {"name": had, "expression": old if compared == "true" else f"{compared} ? ({old}) : []"}
     asked = rule.of_class(rule.asked).replace(SPEC, "object.spec")
-    new = f"({asked}).filter(x, !({rule.of_class(rule.allowed)}) && !(x in variables.{had}))"
-    yield {"name": wrong, "expression": f"{rule.counts} ? {new} : []"}
+    known = f"{'!' if new else ''}(x in variables.{had})"
+    found = f"({asked}).filter(x, !({rule.of_class(rule.allowed)}) && {known})"
+    yield {"name": wrong, "expression": f"{rule.counts} ? {found} : []"}
 
 
-def _validation(number: int, rule: Rule) -> Manifest:
+def _validation(number: int, rule: Rule, remedy: str) -> Manifest:
     listed = rule.of_class("(LIMIT.size() > 0 ? LIMIT.join(', ') : 'none')")
     wrong = rule.of_class(rule.wrong) or f"' is not among what is allowed (limits.{rule.limit}: ' + {listed} + ')'"
     return {
         "expression": f"variables.wrong{number}.size() == 0",
         "messageExpression": f"'{rule.field}' + variables.wrong{number}[0] + {wrong} + ', as class ' +"
-        " params.metadata.name + ' says: change it, or use another class.'",
-        "message": f"{rule.field.strip()} is beyond limits.{rule.limit} of the class: change it, or use another class.",
-        "reason": "Forbidden",
+        f" params.metadata.name + ' says{remedy}'",
+        "message": f"{rule.field.strip()} is beyond limits.{rule.limit} of the class{remedy}",
     }
 
 
-def _for_namespace() -> Manifest:
+def _selected() -> str:
+    """CEL: whether the class selects the namespace."""
     holds = {
         "In": "e.key in variables.labels && variables.labels[e.key] in e.values",
         "NotIn": "!(e.key in variables.labels && variables.labels[e.key] in e.values)",
@@ -96,16 +138,20 @@ def _for_namespace() -> Manifest:
     }
     *others, last = (f"(e.operator == '{operator}' ? {cel} : " for operator, cel in holds.items())
     every = "".join((*others, last)) + "false" + ")" * len(holds)
+    return (
+        "!has(params.spec.namespaces) || (params.spec.namespaces.?matchLabels.orValue({}).all(k,"
+        " k in variables.labels && variables.labels[k] == params.spec.namespaces.matchLabels[k]) &&"
+        f" params.spec.namespaces.?matchExpressions.orValue([]).all(e, {every}))"
+    )
+
+
+def _for_namespace(expression: str, remedy: str) -> Manifest:
     return {
-        "expression": "variables.kept || !has(params.spec.namespaces) ||"
-        " (params.spec.namespaces.?matchLabels.orValue({}).all(k, k in variables.labels &&"
-        " variables.labels[k] == params.spec.namespaces.matchLabels[k]) &&"
-        f" params.spec.namespaces.?matchExpressions.orValue([]).all(e, {every}))",
+        "expression": expression,
         "messageExpression": "(has(object.spec.className) ? 'spec.className ' : 'spec.className is left out, and the"
         " default class ') + params.metadata.name + ' is not for namespace ' + object.metadata.namespace + ': its"
-        " spec.namespaces does not select it. Name a class that does.'",
-        "message": "The class is not for this namespace: name one whose spec.namespaces selects it.",
-        "reason": "Forbidden",
+        f" spec.namespaces does not select it{remedy}'",
+        "message": f"The class is not for this namespace: its spec.namespaces does not select it{remedy}",
     }
 
 
@@ -149,7 +195,7 @@ def _policy(name: str, parameters: str, what: str, judged: Mapping[str, Any]) ->
     }
 
 
-def _binding(name: str, namespaces: str | list[str]) -> Manifest:
+def _binding(name: str, namespaces: str | list[str], action: str = "Deny") -> Manifest:
     where = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
     matched = {"matchResources": {"namespaceSelector": {"matchExpressions": [where]}}} if namespaces else {}
     return {
@@ -158,7 +204,7 @@ def _binding(name: str, namespaces: str | list[str]) -> Manifest:
         "metadata": {"name": name},
         "spec": {
             "policyName": name,
-            "validationActions": ["Deny"],
+            "validationActions": [action],
             # Without any class nothing is limited; what names a class that is not there gets no pods of the operator.
             "paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"},
             **matched,

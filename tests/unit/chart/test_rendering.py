@@ -278,7 +278,7 @@ def test_each_admission_policy_may_be_left_out() -> None:
         return {each["metadata"]["name"] for each in rendered}
 
     assert names(classes=False) == {"gaudi-operator-account"}
-    assert names(operator=False) == {"gaudi-operator-classes", "gaudi-operator-scale"}
+    assert names(operator=False) == {"gaudi-operator-classes", "gaudi-operator-class-warnings", "gaudi-operator-scale"}
 
 
 def test_policies_of_some_namespaces_judge_nobody_else() -> None:
