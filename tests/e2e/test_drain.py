@@ -47,14 +47,14 @@ def test_drained_node_and_scaled_down_pods_break_no_answer_off(
 
     states = states_from_now_on(resource)
     of.kubectl("scale", f"gi/{NAME}", "--replicas=1")
-    next(state for state in states if "; 1 more still end" in condition(state, "Ready")["message"])
-    next(state for state in states if is_ready(state) and "still end" not in condition(state, "Ready")["message"])
+    next(state for state in states if "is terminating" in condition(state, "Ready")["message"])
+    next(state for state in states if is_ready(state) and "terminating" not in condition(state, "Ready")["message"])
     (last,) = of.names()
     wait_busy(of, last)
     states = states_from_now_on(resource)
     zero = time.time()
     of.kubectl("scale", f"gi/{NAME}", "--replicas=0")
-    ending = next(state for state in states if "still ending" in condition(state, "Ready")["message"])
+    ending = next(state for state in states if "terminating" in condition(state, "Ready")["message"])
     assert condition(ending, "Ready")["reason"] == "ScalingDown"
     answers = [answer for answer in traffic.stop() if answer.at < zero]
     next(state for state in states if condition(state, "Ready")["reason"] == "ScaledToZero")

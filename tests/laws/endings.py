@@ -33,7 +33,8 @@ def what_fails_is_given_up(history: History) -> Iterator[str]:
     last = history.last
     revision, rollout = last.status.get("revision", {}), last.spec.get("rollout", {})
     current, stable = revision.get("current"), revision.get("stable")
-    refused = last.condition("PlanAccepted").get("status") != "True"
+    plan = last.condition("PlanAccepted")
+    refused = plan.get("status") != "True" and plan.get("reason") not in ("AcceptedInDoubt", "CapturedBelowThreshold")
     if refused or rollout.get("paused") or _finds_no_room(last, current):
         return
     if current not in history.fails or stable not in history.works:

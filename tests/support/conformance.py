@@ -5,7 +5,7 @@ C2  every condition bears the generation that the status bears, and that is not 
 C3  Ready, Reconciling and Stalled are always there
 C4  Reconciling and Stalled are never True together
 C5  Ready is False or Unknown whenever one of them is True
-C6  one of them is True whenever Ready is not, so that nobody waits without a word
+C6  one of them is True whenever Ready is not, unless a person has paused the rollout
 C7  while Stalled is True, Ready bears the same reason
 C8  every transition time is a moment in UTC with whole seconds
 """
@@ -71,7 +71,7 @@ def _agreement(conditions: Mapping[str, Mapping[str, Any]]) -> list[str]:
         found.append("C4: Reconciling and Stalled are both True")
     if bad and ready["status"] == "True":
         found.append(f"C5: Ready is True beside {' and '.join(bad)}")
-    if not bad and ready["status"] != "True":
+    if not bad and ready["status"] != "True" and reconciling["reason"] != "RolloutPaused":
         found.append(f"C6: Ready is {ready['status']}, and neither Reconciling nor Stalled is True")
     if stalled["status"] == "True" and ready["reason"] != stalled["reason"]:
         found.append(f"C7: Ready says {ready['reason']}, Stalled says {stalled['reason']}")

@@ -77,7 +77,7 @@ class Buckets(ApiModel):
 
 
 class CapturedPercent(ApiModel):
-    """Captured graphs in percent of the plan, floored; the least over the serving pods."""
+    """Captured graphs in percent of the plan, floored; the least over the pods that the figures speak of."""
 
     prompt: Percent | None = Field(None, description="Captured prompt graphs in percent of planned prompt buckets.")
     decode: Percent | None = Field(None, description="Captured decode graphs in percent of planned decode buckets.")
@@ -282,7 +282,9 @@ class GaudiInferenceStatus(ApiModel):
 
     observed_generation: Generation = Field(0, description="Generation of the spec that this status is about.")
     phase: Word = Field(
-        "Pending", description="One word: Pending, WarmingUp, Serving, RollingOut, RolledBack, ScaledToZero, Stalled."
+        "Pending",
+        description="One word: Pending, WarmingUp, Serving, RollingOut, Paused, RolledBack, ScaledToZero,"
+        " SpecRefused, Stalled.",
     )
     ready: Annotated[str, Field(max_length=16)] = Field("0/0", description="Ready replicas of desired replicas.")
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = Field(
@@ -293,12 +295,19 @@ class GaudiInferenceStatus(ApiModel):
     replicas: Count = Field(0, description="Pods of all revisions.")
     updated_replicas: Count = Field(0, description="Pods of the current revision.")
     ready_replicas: Count = Field(0, description="Pods that take traffic, of any revision.")
+    expected_ready_replicas: Count = Field(
+        0,
+        description="Pods that should take traffic: as many as did at once since replicas was last lowered, less what a"
+        " rollout may take away. If readyReplicas is lower, the difference was lost.",
+    )
     most_replicas: Count | None = Field(
         None, description="Replicas that the class allows at most, by their number and by their cards."
     )
     selector: Annotated[str, Field(max_length=1024)] = Field("", description="Label selector of the pods.")
     captured_percent: CapturedPercent = Field(
-        CapturedPercent(), description="Captured graphs, the least over the serving pods."
+        CapturedPercent(),
+        description="Captured graphs, the least over the serving pods of the current revision, or over all its pods"
+        " while none serves.",
     )
     plan: PlanState | None = Field(None, description="What the plan of the spec takes; absent where none is possible.")
     buckets: Buckets | None = Field(None, description="Planned, warmed and captured buckets.")

@@ -92,8 +92,9 @@ def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence
 
 
 def _refused(status: GaudiInferenceStatus) -> bool:
-    """A refused spec makes no revision that could be looked for."""
-    return any(each.type == "PlanAccepted" and each.status is ConditionStatus.FALSE for each in status.conditions)
+    """A refused spec makes no revision that could be looked for. One that a pod has measured has made one."""
+    plan = next((each for each in status.conditions if each.type == "PlanAccepted"), None)
+    return plan is not None and plan.status is ConditionStatus.FALSE and plan.reason != "CapturedBelowThreshold"
 
 
 def _is_true(condition: Condition | None) -> bool:

@@ -10,7 +10,11 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.quantities import MOST_MEMORY, whole_bytes
 from gaudi_operator.core.rendering.runtime_config import execution_mode, plan_limits
 from gaudi_operator.core.resource import Inference
+from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.contract.config import ExecutionMode
+
+MOST_KV_BLOCKS = 2**31 - 1
+"""Engines number KV blocks by signed integers of 32 bits."""
 
 LEAST_BYTES_PER_TOKEN = 2
 """Of a KV block: a key and a value of one head, one dimension and one byte, in one layer."""
@@ -29,9 +33,15 @@ def most_kv_blocks(spec: GaudiInferenceSpec) -> int:
     useful = ceil(limits.max_model_len / limits.block_size) * limits.max_num_seqs
     budget = usable_bytes(spec)
     if budget is None:
-        return useful
+        budget = _card_bytes(spec)
     kept = budget * (1 - spec.warmup.graph_memory_percent / 100)
-    return min(useful, int(kept) // (LEAST_BYTES_PER_TOKEN * limits.block_size))
+    return min(MOST_KV_BLOCKS, useful, int(kept) // (LEAST_BYTES_PER_TOKEN * limits.block_size))
+
+
+def _card_bytes(spec: GaudiInferenceSpec) -> int:
+    """Bytes of the card that the spec names, or of the largest one that is described."""
+    memories = {name: card.memory.most for name, card in CARDS.items() if card.memory}
+    return int(memories.get(spec.accelerator.generation.value, max(memories.values())))
 
 
 def least_memory(spec: GaudiInferenceSpec) -> int:

@@ -18,9 +18,9 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import Condition
 from gaudi_operator.core.children.scaling import METRIC
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.gate.condition import is_settling
 from gaudi_operator.core.gate.judgement import BELOW_THRESHOLD
 from gaudi_operator.core.notation import read_moment, timestamp
+from gaudi_operator.core.pods.progress import Waiting, count_waiting
 from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import ENDED, PodView
 from gaudi_operator.core.rollout.planner import Progress
@@ -38,8 +38,8 @@ def judge_ready(s: State) -> Verdict:
         return _zero(s)
     if s.rollout.step is not None and s.rollout.step.progress is Progress.DONE:
         left = _ending(s)
-        rest = f"; {plural(left, 'more still ends', 'more still end')}, and cards are held until then" if left else ""
-        return Verdict(TRUE, "Serving", f"{_all(s.desired)} revision {s.current}{rest}.")
+        rest = f" {_terminating(s, left)}" if left else ""
+        return Verdict(TRUE, "Serving", f"{_all(s.desired)} revision {s.current}.{rest}")
     return Verdict(FALSE, *_in_progress(s))
 
 
@@ -50,8 +50,13 @@ def _all(replicas: int) -> str:
 def _zero(s: State) -> Verdict:
     """Scaled to zero is over only when the last pod has drained: until then cards are still held."""
     if left := _ending(s):
-        return Verdict(FALSE, "ScalingDown", f"{plural(left, 'pod is', 'pods are')} still ending, none is desired.")
+        return Verdict(FALSE, "ScalingDown", f"No replica is desired. {_terminating(s, left)}")
     return Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")
+
+
+def _terminating(s: State, left: int) -> str:
+    end = "terminating" if sum(pod.terminating for pod in s.pods) >= left else "about to be removed"
+    return f"1 pod is {end} and holds its cards." if left == 1 else f"{left} pods are {end} and hold their cards."
 
 
 def _ending(s: State) -> int:
@@ -63,7 +68,9 @@ def _ending(s: State) -> int:
 def _in_progress(s: State) -> tuple[str, str]:
     serving = f"{len(s.serving_updated)} of {s.desired} replicas serve revision {s.current}"
     if s.rollout.step is not None and s.rollout.step.progress is Progress.PAUSED:
-        return "RolloutPaused", f"{serving}; the rollout waits for spec.rollout.paused to become false."
+        others = count_waiting(s.active)
+        rest = f" {len(s.serving)} of {s.desired} replicas serve in all; {_waiting_sentence(others)}." if others else ""
+        return "RolloutPaused", f"{serving}; the rollout waits for spec.rollout.paused to become false.{rest}"
     if s.rollout.choice is not None and s.rollout.choice.rolled_back and s.rollout.choice.problem:
         return "RollingBack", f"{serving}. {s.rollout.choice.problem.message}"
     if s.old:
@@ -75,7 +82,15 @@ def _in_progress(s: State) -> tuple[str, str]:
             "StartingPods",
             f"{serving}; {plural(s.desired - len(s.updated), 'pod is', 'pods are')} still to be made.",
         )
-    return "WarmingUp", f"{serving}; the others are warming up (status.pods says how far they are)."
+    # A pod that is not even running must not read like one that compiles.
+    waiting = count_waiting(s.updated)
+    reason = "WarmingUp" if {Waiting.WARMING, Waiting.READINESS} & waiting.keys() else "StartingPods"
+    return reason, f"{serving}; of the others {_waiting_sentence(waiting)} (status.pods has each)."
+
+
+def _waiting_sentence(waiting: Mapping[Waiting, int]) -> str:
+    found = [plural(count, f"is {what}", f"are {what}") for what, count in waiting.items()]
+    return " and ".join((", ".join(found[:-1]), found[-1]) if len(found) > 1 else found)
 
 
 def _pace(s: State) -> str:
@@ -97,7 +112,16 @@ def judge_reconciling(s: State) -> Verdict:
         return Verdict(FALSE, "Settled", "Everything is as the spec asks.")
     if s.stalls:
         return Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why.")
+    # Pods are still made and healed while a rollout is paused.
+    if is_paused(s) and len(s.serving) >= s.desired:
+        return Verdict(FALSE, "RolloutPaused", "No pod is replaced while spec.rollout.paused is true.")
     return Verdict(TRUE, ready.reason, ready.message)
+
+
+def is_paused(s: State) -> bool:
+    """Whether spec.rollout.paused holds a rollout that is not over."""
+    step = s.rollout.step
+    return s.inference.spec.rollout.paused and step is not None and step.progress is Progress.PAUSED
 
 
 def judge_stalled(s: State) -> Verdict:
@@ -109,7 +133,9 @@ def judge_stalled(s: State) -> Verdict:
 
 def judge_available(s: State) -> Verdict:
     """Whether at least the promised number of pods takes traffic, of any revision."""
-    promised = max(1, s.rollout.policy.floor) if s.desired else 0
+    if s.desired == 0:
+        return Verdict(FALSE, "ScaledToZero", "No replica is desired, so none is to take traffic.")
+    promised = max(1, s.rollout.policy.floor)
     take = plural(len(s.serving), "pod takes", "pods take")
     found = f"{take} traffic, at least {plural(promised, 'is', 'are')} promised."
     if len(s.serving) >= promised:
@@ -134,24 +160,35 @@ def judge_warmed_up(s: State) -> Verdict:
 
 def judge_degraded(s: State) -> Verdict:
     """Whether replicas that have served are missing, or serve below the thresholds."""
-    lost = [pod for pod in s.active if _is_lost(pod, s.deadlines)]
-    if lost:
-        take = plural(len(lost), "pod that has served takes", "pods that have served take")
-        return Verdict(TRUE, "ReplicasLost", f"{take} no traffic now: {_first_names(lost)}.")
+    expected, ready = expected_ready(s), len(s.serving)
+    if ready < expected:
+        away = [pod for pod in s.active if pod.served and not pod.ready]
+        named = f" Not ready: {_first_names(away)}." if away else ""
+        lost = plural(expected - ready, "replica was lost", "replicas were lost")
+        found = f"{lost}: {plural(ready, 'replica takes', 'replicas take')} traffic, {expected} did before.{named}"
+        return Verdict(TRUE, "ReplicasLost", found)
     below = [pod for pod in s.serving if pod.gate and pod.gate.reason == BELOW_THRESHOLD]
     if below:
         serve = plural(len(below), "pod serves", "pods serve")
         found = f"{serve} although fewer graphs are captured than spec.readiness asks for: {_first_names(below)}."
         return Verdict(TRUE, "BelowThresholds", found)
-    return Verdict(FALSE, "AsPromised", "No replica that has served is missing, and none serves below the thresholds.")
+    return Verdict(FALSE, "AsPromised", "No replica was lost, and none serves below the thresholds.")
 
 
 def _first_names(pods: Sequence[PodView]) -> str:
     return ", ".join(pod.name for pod in pods[:3])
 
 
-def _is_lost(pod: PodView, deadlines: Deadlines) -> bool:
-    return pod.served and not pod.ready and not is_settling(pod, deadlines)
+def expected_ready(s: State) -> int:
+    """How many replicas should take traffic now: fewer take it only after a loss.
+
+    As many as did at once since replicas was last lowered, without those that a rollout takes away within its
+    allowance. It rises as pods become ready, so what is still to come for the first time is no loss.
+    """
+    before = s.before.expected_ready_replicas
+    if s.current != s.stable:
+        before = min(before, s.rollout.policy.floor)
+    return min(s.desired, max(before, len(s.serving)))
 
 
 NEW_KIND_SECONDS = 60

@@ -91,9 +91,10 @@ def _turn(condition: Condition, was: Condition | None, gate: str) -> Event | Non
             return Event("Normal", "Ready", condition.message + gate)
         case "WarmedUp", ConditionStatus.TRUE:
             return Event("Normal", "WarmedUp", condition.message + gate)
-        case "PlanAccepted", ConditionStatus.FALSE:
+        # Thresholds that a pod has missed refuse nothing, and the condition Stalled reports them.
+        case "PlanAccepted", ConditionStatus.FALSE if condition.reason != "CapturedBelowThreshold":
             return Event("Warning", "PlanRefused", condition.message)
-        case "PlanAccepted", ConditionStatus.TRUE if condition.reason == "AcceptedInDoubt":
+        case "PlanAccepted", ConditionStatus.UNKNOWN if condition.reason == "AcceptedInDoubt":
             return Event("Warning", "PlanInDoubt", condition.message)
         case "Stalled", ConditionStatus.TRUE:
             return Event("Warning", "Stalled", f"{condition.reason}: {condition.message}")

@@ -27,8 +27,10 @@ _Shape = tuple[str, tuple[int, int, int]]
 
 
 def basis(state: State) -> tuple[PodView, ...]:
-    """The pods that percentages speak of: those that serve or, if none does, those of the current revision."""
-    return state.serving or state.updated
+    """The pods that percentages speak of: of the current revision, as all of a row, those that serve or, if none does,
+    all.
+    """
+    return state.serving_updated or state.updated
 
 
 def least_captured(rows: Iterable[PodState]) -> CapturedPercent:

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.status import CapturedPercent, PlanBasis, PlanState
-from gaudi_operator.api.v1alpha1.warmup import OnRecompiles
+from gaudi_operator.api.v1alpha1.status import CapturedPercent, ConditionStatus, PlanBasis, PlanState
+from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness, Shortfall
 from gaudi_operator.core.admission.checks import why_settings_are_ignored
 from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_unknown
 from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, gate_outlook, hints
@@ -188,11 +188,31 @@ def judge_plan_accepted(s: State) -> Verdict:
         return Verdict(FALSE, s.violation.reason, s.violation.message)
     plan = plan_state(s)
     assert plan is not None  # noqa: S101 - an impossible plan is a violation
-    against = doubt(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
-    reason = "Accepted" if against is None else "AcceptedInDoubt"
+    if plan.basis in _FOUND:
+        status, reason, against = _by_measurement(plan, s.inference.spec.readiness)
+    else:
+        against = doubt(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
+        status, reason = (TRUE, "Accepted") if against is None else (UNKNOWN, "AcceptedInDoubt")
     outlook = None if plan.basis in _FOUND else gate_outlook(s.inference)
     sentences = (plan_sentence(plan), against, outlook, *hints(s.inference))
-    return Verdict(TRUE, reason, " ".join(each for each in sentences if each))
+    return Verdict(status, reason, " ".join(each for each in sentences if each))
+
+
+def _by_measurement(plan: PlanState, readiness: Readiness) -> tuple[ConditionStatus, str, str | None]:
+    """Return status, reason and sentence of a plan that a pod has measured: it may have missed the thresholds."""
+    found = plan.captured_percent
+    phases = (
+        ("prompt", found.prompt, readiness.min_captured_prompt_percent),
+        ("decode", found.decode, readiness.min_captured_decode_percent),
+    )
+    short = [
+        f"{least} % of the {phase} graphs, and {captured} % were captured"
+        for phase, captured, least in phases
+        if captured is not None and captured < least
+    ]
+    if not short or readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
+        return TRUE, "Accepted", None
+    return FALSE, "CapturedBelowThreshold", f"spec.readiness requires {' and '.join(short)}."
 
 
 def judge_bucket_coverage(s: State) -> Verdict:

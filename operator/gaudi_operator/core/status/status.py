@@ -33,6 +33,8 @@ from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status import figures
 from gaudi_operator.core.status.conditions import (
     conditions_from,
+    expected_ready,
+    is_paused,
     judge_autoscaler_active,
     judge_available,
     judge_degraded,
@@ -68,7 +70,10 @@ CONDITIONS = (
     ConditionKind("Reconciling", FALSE, "The operator is on its way to what is desired.", judge_reconciling),
     ConditionKind("Stalled", FALSE, "Nothing moves on until a person acts.", judge_stalled),
     ConditionKind(
-        "Available", TRUE, "At least the promised number of pods takes traffic, of any revision.", judge_available
+        "Available",
+        TRUE,
+        "At least one pod, and at least the promised number, takes traffic, of any revision.",
+        judge_available,
     ),
     ConditionKind(
         "WarmedUp", TRUE, "Every desired replica of the current revision has passed its gate.", judge_warmed_up
@@ -77,7 +82,7 @@ CONDITIONS = (
         "PlanAccepted", TRUE, "The spec can work, as far as can be known before a pod runs.", judge_plan_accepted
     ),
     ConditionKind(
-        "Degraded", FALSE, "Replicas that have served are missing, or serve below the thresholds.", judge_degraded
+        "Degraded", FALSE, "Replicas that took traffic are lost, or serve below the thresholds.", judge_degraded
     ),
     ConditionKind(
         "BucketCoverage",
@@ -135,6 +140,7 @@ def make_status(state: State) -> GaudiInferenceStatus:
         replicas=len(state.active),
         updated_replicas=len(state.updated),
         ready_replicas=len(state.serving),
+        expected_ready_replicas=expected_ready(state),
         most_replicas=_most_replicas(state),
         selector=",".join(f"{key}={value}" for key, value in traffic_labels(state.inference).items()),
         revision=Revisions(current=state.current, previous=_previous(state), stable=state.stable),
@@ -165,7 +171,9 @@ def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
         "warmup": figures.warmup(state, rows),
         "buckets": figures.buckets(reports),
         "memory": figures.memory(reports),
-        "recompiles": figures.recompiles([row for row in rows if row.ready], reports),
+        "recompiles": figures.recompiles(
+            [row for row in rows if row.ready], [pod.report for pod in state.serving if pod.report]
+        ),
         "simulated": any(report.simulated for report in reports),
     }
     # A new leader has no reports yet: zeros would look like a loss of all graphs.
@@ -179,9 +187,12 @@ def _phase(state: State) -> str:
     if state.problem and state.problem.reason == "RolledBack":
         return "RolledBack"
     if state.stalls:
-        return "Stalled"
+        # A person must act for the spec, and not for the model: that serves wholly.
+        return "SpecRefused" if state.violation and len(state.serving) >= state.desired else "Stalled"
     if ready.reason in ("ScaledToZero", "Serving"):
         return ready.reason
+    if is_paused(state):
+        return "Paused"
     if state.old:
         return "RollingOut"
     started = any(pod.container and pod.container.running for pod in state.updated)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
@@ -71,6 +71,12 @@ def state_of(
         **fields,
     }
     return State(**given)
+
+
+def having_served(served: int, pods: Iterable[PodView], desired: int = 2, **fields: Any) -> State:
+    """A state of a revision that is rolled out, after so many replicas have taken traffic at once."""
+    before = GaudiInferenceStatus(expected_ready_replicas=served, revision=Revisions(current="new", stable="new"))
+    return state_of(pods, desired=desired, before=before, **fields)
 
 
 def problem_of(pod: PodView, state: State, room: Room) -> Problem | None:

@@ -321,3 +321,10 @@ def test_thresholds_refuse_nothing_where_pods_serve_anyway() -> None:
 def test_kv_blocks_have_what_graphs_leave_and_sequences_need(memory: str, percent: int, blocks: int) -> None:
     asked = inference(accelerator={"deviceMemory": memory}, warmup={"graphMemoryPercent": percent})
     assert most_kv_blocks(asked.spec) == blocks
+
+
+def test_kv_blocks_are_bounded_by_the_memory_of_a_card() -> None:
+    longest = {"model": {"maxModelLen": 2**24}, "engine": {"blockSize": 4, "maxNumSeqs": 2**16}}
+    asked = inference(**merged(longest, {"accelerator": {"generation": "gaudi2"}})).spec
+    asked = asked.model_copy(update={"accelerator": asked.accelerator.model_copy(update={"device_memory": None})})
+    assert most_kv_blocks(asked) <= min(2**31 - 1, 96 * 2**30)

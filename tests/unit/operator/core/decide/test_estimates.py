@@ -71,7 +71,7 @@ def test_doubt_is_told_and_starts_pods_all_the_same() -> None:
     cluster = Cluster(resource(**on_a_card()))
     plan = cluster.operate()
     cluster.controllers()
-    assert condition(cluster, "PlanAccepted") == ("True", "AcceptedInDoubt")
+    assert condition(cluster, "PlanAccepted") == ("Unknown", "AcceptedInDoubt")
     assert "PlanInDoubt" in [event.reason for event in plan.events]
     assert len(pod_names(cluster)) == 1
 

@@ -89,7 +89,7 @@ def test_every_story_ends_served_or_says_why_not(story: list[Happening], data: s
 
 def _is_told(cluster: Cluster) -> None:
     desired, reason = cluster.resource["spec"].get("replicas", 1), condition(cluster, "Stalled")[1]
-    assert condition(cluster, "Available")[0] == "True"
+    assert condition(cluster, "Available")[0] == ("True" if desired else "False")
     assert reason in ("NotStalled", "RolledBack", "RevisionFailed")
     if reason in ("NotStalled", "RolledBack"):
         assert status(cluster)["ready"] == f"{desired}/{desired}"

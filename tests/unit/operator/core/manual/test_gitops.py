@@ -94,7 +94,7 @@ def rolled_back() -> Cluster:
         (served, "Serving", "Healthy"),
         (changed, "Serving", "Progressing"),
         (rolling_out, "RollingOut", "Progressing"),
-        (lambda: rolling_out(paused=True), "RollingOut", "Suspended"),
+        (lambda: rolling_out(paused=True), "Paused", "Suspended"),
         (scaled_to_zero, "ScaledToZero", "Healthy"),
         (refused, "Stalled", "Degraded"),
         (rolled_back, "RolledBack", "Degraded"),

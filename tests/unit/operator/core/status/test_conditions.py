@@ -1,7 +1,6 @@
 """Each condition by a table of situations; reasons are stable, messages are sentences."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -16,11 +15,19 @@ from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.contract.report import BucketPhase, ColdShape, Served, ServedVision, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.support.conformance import violations
-from tests.unit.operator.core.cluster import stamp
-from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
+from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW, inference
-from tests.unit.operator.core.states import DONE, IMPOSSIBLE, PAUSED, closed, serving, state_of, warming
+from tests.unit.operator.core.states import (
+    DONE,
+    IMPOSSIBLE,
+    PAUSED,
+    closed,
+    having_served,
+    serving,
+    state_of,
+    warming,
+)
 
 
 def verdict(kind: str, situation: State) -> Verdict:
@@ -76,14 +83,14 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             TRUE,
             "Serving",
-            "1 replica serves revision new; 1 more still ends, and cards are held until then.",
+            "1 replica serves revision new. 1 pod is terminating and holds its cards.",
         ),
     ),
     ("Ready", EMPTY, AT_REST),
     (
         "Ready",
         state_of([view(pod(terminating=True)), view(pod("evicted", phase="Failed"))], DONE, desired=0),
-        Verdict(FALSE, "ScalingDown", "1 pod is still ending, none is desired."),
+        Verdict(FALSE, "ScalingDown", "No replica is desired. 1 pod is terminating and holds its cards."),
     ),
     (
         "Ready",
@@ -98,7 +105,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "WarmingUp",
-            f"{serve(1)}; the others are warming up (status.pods says how far they are).",
+            f"{serve(1)}; of the others 1 is warming up (status.pods has each).",
         ),
     ),
     (
@@ -164,7 +171,11 @@ TABLE: list[tuple[str, State, Verdict]] = [
         state_of([warming()], desired=1, unavailable=1),
         Verdict(FALSE, "BelowMinimum", promised("0 pods take", "1 is")),
     ),
-    ("Available", EMPTY, Verdict(TRUE, "MinimumAvailable", promised("0 pods take", "0 are"))),
+    (
+        "Available",
+        EMPTY,
+        Verdict(FALSE, "ScaledToZero", "No replica is desired, so none is to take traffic."),
+    ),
     (
         "WarmedUp",
         SERVED,
@@ -204,12 +215,27 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "Degraded",
         SERVED,
-        Verdict(FALSE, "AsPromised", "No replica that has served is missing, and none serves below the thresholds."),
+        Verdict(FALSE, "AsPromised", "No replica was lost, and none serves below the thresholds."),
     ),
     (
         "Degraded",
-        state_of([serving("a"), closed("c")]),
-        Verdict(TRUE, "ReplicasLost", "1 pod that has served takes no traffic now: c."),
+        having_served(2, [serving("a"), closed("c")]),
+        Verdict(TRUE, "ReplicasLost", "1 replica was lost: 1 replica takes traffic, 2 did before. Not ready: c."),
+    ),
+    (
+        "Degraded",
+        having_served(2, [warming("a"), warming("b")]),
+        Verdict(TRUE, "ReplicasLost", "2 replicas were lost: 0 replicas take traffic, 2 did before."),
+    ),
+    (
+        "Degraded",
+        having_served(2, [serving("a"), serving("b"), warming("c")], desired=3),
+        Verdict(FALSE, "AsPromised", "No replica was lost, and none serves below the thresholds."),
+    ),
+    (
+        "Degraded",
+        having_served(2, [serving("a")], desired=1),
+        Verdict(FALSE, "AsPromised", "No replica was lost, and none serves below the thresholds."),
     ),
     (
         "Degraded",
@@ -292,22 +318,6 @@ def test_cold_shape_without_a_compile_counts_too() -> None:
 def test_sizes_of_images_are_not_mended_by_other_buckets() -> None:
     seen = report(recompiles_since_ready=1, served=Served(vision=ServedVision(misses=1, recompiles=1)))
     assert verdict("BucketCoverage", state_of([serving(said=seen)])).message.endswith(ADD_SIZES)
-
-
-def test_pod_whose_gate_has_just_opened_is_not_lost() -> None:
-    just_now = gate_condition(True, since=stamp(NOW - timedelta(seconds=2)))
-    fresh = view(pod("a", revision="new", conditions=(just_now, condition("Ready", False))))
-    assert verdict("Degraded", state_of([fresh])).status is FALSE
-
-
-def test_pod_long_not_ready_behind_an_open_gate_is_lost() -> None:
-    away = view(pod("a", revision="new", conditions=(gate_condition(True), condition("Ready", False))))
-    assert verdict("Degraded", state_of([away])).reason == "ReplicasLost"
-
-
-def test_terminating_pod_is_not_lost() -> None:
-    going = pod("a", revision="new", conditions=(gate_condition(True),), terminating=True)
-    assert verdict("Degraded", state_of([view(going)])).status is FALSE
 
 
 def old_condition(status: ConditionStatus) -> Condition:

@@ -7,7 +7,7 @@ from gaudi_operator.core.actions import Event, SetGate
 from gaudi_operator.core.gate.condition import pods_with_gates
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.events import events
-from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
+from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import serving, warming
 
@@ -25,7 +25,7 @@ def with_condition(kind: str, verdict: Verdict) -> GaudiInferenceStatus:
         ("Ready", Verdict(TRUE, "Serving", "All serve."), Event("Normal", "Ready", "All serve.")),
         ("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."), Event("Normal", "WarmedUp", "All passed.")),
         ("PlanAccepted", Verdict(FALSE, "NotBuilt", "Not built."), Event("Warning", "PlanRefused", "Not built.")),
-        ("PlanAccepted", Verdict(TRUE, "AcceptedInDoubt", "May not."), Event("Warning", "PlanInDoubt", "May not.")),
+        ("PlanAccepted", Verdict(UNKNOWN, "AcceptedInDoubt", "May not."), Event("Warning", "PlanInDoubt", "May not.")),
         ("Stalled", Verdict(TRUE, "NotBuilt", "Not built."), Event("Warning", "Stalled", "NotBuilt: Not built.")),
         ("Degraded", Verdict(TRUE, "ReplicasLost", "1 lost."), Event("Warning", "Degraded", "1 lost.")),
         ("BucketCoverage", Verdict(FALSE, "ColdShapes", "Cold."), Event("Warning", "ColdShapes", "Cold.")),

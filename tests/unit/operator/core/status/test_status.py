@@ -75,8 +75,15 @@ def test_percentages_are_the_least_over_serving_pods() -> None:
 
 
 def test_warming_pods_do_not_lower_what_serving_ones_say() -> None:
-    pods = [serving("a", "old", said=captured(24)), moving("b", captured(0, 0, Phase.COMPILING))]
+    pods = [serving("a", said=captured(24)), moving("b", captured(0, 0, Phase.COMPILING))]
     assert status(pods).captured_percent == CapturedPercent(prompt=100, decode=100)
+
+
+def test_percentages_and_warmup_are_of_the_same_revision() -> None:
+    found = status([serving("a", "old", said=captured(24)), moving("b", captured(6, 0, Phase.CAPTURING))])
+    assert found.captured_percent == CapturedPercent(prompt=25, decode=0)
+    assert found.warmup is not None
+    assert found.warmup.phase == "Capturing"
 
 
 def test_percentages_are_of_warming_pods_while_none_serves() -> None:
