@@ -85,7 +85,7 @@ FLEET: dict[str, Manifest] = {
     "vision": {
         "accelerator": {"generation": "gaudi2", "deviceMemory": None},
         "parallelism": {"tensor": 8},
-        "engine": {"image": install.RUNTIME_IMAGE},
+        "server": {"image": install.RUNTIME_IMAGE},
         "rollout": {"progressDeadlineSeconds": 30},
     },
 }

@@ -43,9 +43,11 @@ async def test_record_this_release(api: KubeApi, kubelet: Kubelet, operator: Ope
 async def _served(api: KubeApi, name: str, revisions: int = 1) -> bool:
     selector = f"{NAME_LABEL}={name}"
     kept = await api.list("ControllerRevision", selector)
+    # The empty ReplicaSet of an older revision is deleted a moment after the resource is Ready.
+    workloads = await api.list("ReplicaSet", selector)
     stalled = condition_of(await api.get("GaudiInference", name), "Stalled")
     assert stalled.get("status") != "True", stalled
-    return await ready(api, name) and len(kept) == revisions
+    return await ready(api, name) and len(kept) == revisions and len(workloads) == 1
 
 
 async def _objects(api: KubeApi, kind: str) -> list[Object]:

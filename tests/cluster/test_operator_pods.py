@@ -87,7 +87,7 @@ RENDERED: dict[str, Object] = {
     "a group of pods": GROUP,
     "a group of pods with a sidecar": {**GROUP, "pod": {"sidecars": [SIDE]}},
     "shared recipes": {"recipeCache": {"enabled": True}},
-    "a certificate": {"engine": {"tlsSecretName": "tls"}},
+    "a certificate": {"server": {"tlsSecretName": "tls"}},
     **{f"within a limit {number}": spec for number, (_, spec) in enumerate(WITHIN)},
     **{f"beyond a limit {number}": spec for number, (_, spec, _) in enumerate(BEYOND)},
 }

@@ -13,7 +13,7 @@ from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
 from tests.support.real_runtime import real_runtime
 
-FAST = {"engine": {"image": "runtime:1", "simulation": {"timeScale": "0.01"}}}
+FAST = {"server": {"image": "runtime:1"}, "engine": {"simulation": {"timeScale": "0.01"}}}
 """The seeds' deployment, simulated a hundred times faster than its card."""
 
 REACHABLE = {"spec": {"readiness": {"minCapturedPromptPercent": 62}}}

@@ -114,7 +114,7 @@ def test_model_is_not_published_without_a_key(apply: Apply, kind: str) -> None:
         {
             "service": {"type": "NodePort"},
             "networkAccess": {"allowAllClients": True},
-            "engine": {"apiKeySecretRef": {"name": "a", "key": "b"}},
+            "server": {"apiKeySecretRef": {"name": "a", "key": "b"}},
         },
     ],
 )

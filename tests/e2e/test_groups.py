@@ -32,7 +32,7 @@ def resource(installed: Installed, namespace: str) -> Resource:
     """The example. Its model comes from an image: a restricted namespace admits no folder of the node."""
     manifest = yaml.safe_load((ROOT / "examples" / "several-nodes-simulation.yaml").read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": MODEL_IMAGE}}
-    manifest["spec"]["engine"]["image"] = RUNTIME_IMAGE
+    manifest["spec"]["server"]["image"] = RUNTIME_IMAGE
     manifest["spec"]["rollout"] = {"progressDeadlineSeconds": 1}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     return Resource(str(installed.kubeconfig), namespace, NAME)

@@ -34,8 +34,8 @@ def hostile() -> Iterator[dict[str, Any]]:
     """All of them, as resources."""
     for number, spec in enumerate(json.loads(lzma.decompress(COSTLIEST.read_bytes()))):
         # With an image: where the installation has none for a card, it would be refused before anything is planned.
-        engine = {**spec.get("engine", {}), "image": install.RUNTIME_IMAGE}
-        yield {**gaudi_inference(f"hostile-{number}"), "spec": {**spec, "engine": engine}}
+        server = {"image": install.RUNTIME_IMAGE}
+        yield {**gaudi_inference(f"hostile-{number}"), "spec": {**spec, "server": server}}
 
 
 @pytest.mark.timeout(900)

@@ -106,7 +106,7 @@ def group(installed: Installed, namespace: str) -> Pods:
     leader_worker_sets.install(installed.cluster)
     manifest = yaml.safe_load((ROOT / "examples" / "several-nodes-simulation.yaml").read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": install.MODEL_IMAGE}}
-    manifest["spec"]["engine"]["image"] = install.RUNTIME_IMAGE
+    manifest["spec"]["server"] = {"image": install.RUNTIME_IMAGE}
     manifest["spec"]["pod"] = {"resources": {"cpu": "100m", "memory": "2Gi"}}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     resource = Resource(str(installed.kubeconfig), namespace, GROUP)

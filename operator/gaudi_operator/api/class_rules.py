@@ -105,7 +105,7 @@ RULES = (
     Rule(
         "images",
         "spec: image ",
-        f"{_listed('engine.image', 'model.source.ociImage.reference', 'recipeCache.ociImage.reference')}"
+        f"{_listed('server.image', 'model.source.ociImage.reference', 'recipeCache.ociImage.reference')}"
         f" + {_of_sides('map(c, c.image)')}"
         f" + {_ADAPTERS}.filter(a, has(a.source.ociImage)).map(a, a.source.ociImage.reference)",
         f"LIMIT.exists(p, x.startsWith(p) && (x == p || p.matches('[/:@]$') || {_REST}.matches('[/:@]')))",
@@ -189,8 +189,8 @@ RULES = (
     ),
     Rule(
         "apiKeyRequired",
-        "spec.engine.apiKeySecretRef",
-        f"({SPEC}.?engine.?apiKeySecretRef.hasValue() ||"
+        "spec.server.apiKeySecretRef",
+        f"({SPEC}.?server.?apiKeySecretRef.hasValue() ||"
         f" {SPEC}.?engine.?env.orValue([]).exists(e, e.name == '{API_KEY_VARIABLE}')) ? [] : ['']",
         "false",
         on="LIMIT",

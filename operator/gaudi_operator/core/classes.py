@@ -159,12 +159,12 @@ def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str
     own_user = pod.run_as_user != DEFAULT_USER or pod.user_from_cluster
     cards = not on_cpu(spec.accelerator)
     candidates: list[tuple[str, Any, bool]] = [
-        ("engine.image", getattr(defaults.images, spec.accelerator.generation.value), spec.engine.image is None),
+        ("server.image", getattr(defaults.images, spec.accelerator.generation.value), spec.server.image is None),
         ("pod.image_pull_secrets", defaults.image_pull_secrets, not pod.image_pull_secrets),
         (
-            "engine.image_pull_policy",
+            "server.image_pull_policy",
             defaults.image_pull_policy,
-            spec.engine.image_pull_policy is PullPolicy.IF_NOT_PRESENT,
+            spec.server.image_pull_policy is PullPolicy.IF_NOT_PRESENT,
         ),
         ("pod.node_selector", defaults.node_selector, not pod.node_selector),
         ("pod.tolerations", defaults.tolerations, not pod.tolerations),

@@ -211,7 +211,7 @@ class ServingConfig(Wire):
     max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
         None, description="Connections of the model port; when left out four for each request that it may hold."
     )
-    request_media_options: bool | None = Field(
+    allow_media_options: bool | None = Field(
         None, description="Whether a request may bring options of media: media_io_kwargs and mm_processor_kwargs."
     )
     tls_folder: Annotated[str, Field(max_length=1024)] | None = Field(

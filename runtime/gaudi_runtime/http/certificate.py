@@ -70,6 +70,6 @@ class Certificate:
 
 def _unusable(why: str) -> CertificateUnusable:
     return CertificateUnusable(
-        f"The Secret of spec.engine.tlsSecretName cannot be used: {why}. It needs a certificate chain in {CERTIFICATE} "
+        f"The Secret of spec.server.tlsSecretName cannot be used: {why}. It needs a certificate chain in {CERTIFICATE} "
         f"and its private key, without a password, in {KEY}, as Secrets of type kubernetes.io/tls have them."
     )

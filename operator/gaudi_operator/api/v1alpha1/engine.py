@@ -6,10 +6,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
 from gaudi_operator.api.base import (
     ApiModel,
-    ImageReference,
-    ObjectName,
     Rule,
-    SecretKey,
     ShortText,
     list_map,
     meant_when_left_out,
@@ -18,7 +15,6 @@ from gaudi_operator.api.base import (
     validated_by,
 )
 from gaudi_operator.api.spelling import OwnWord, says
-from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar, VariableValue
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
@@ -72,8 +68,6 @@ class Engine(ApiModel):
         ),
     )
     name: EngineName = Field(EngineName.VLLM, description="vllm, the built-in torch engine, or the simulation.")
-    image: ImageReference | None = Field(None, description="Runtime image; the operator's own default when left out.")
-    image_pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the image is pulled.")
     execution_mode: Annotated[ExecutionMode, OwnWord()] | None = Field(
         None,
         description="HpuGraphs captures a graph per bucket, TorchCompile compiles one, Lazy and Eager capture nothing;"
@@ -108,30 +102,6 @@ class Engine(ApiModel):
         None,
         description="Computes fused attention of a sliding-window model in slices: long prompts without cached context"
         " are then planned as whole slices. Off when left out.",
-    )
-    max_queued_requests: Annotated[int, Field(ge=0, le=100_000)] = Field(
-        256,
-        description="Requests of a pod that may wait for a place in a batch; one more is answered with 429.",
-    )
-    max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
-        None,
-        description="Connections to the model port of a pod; one more closes the one that has been idle longest."
-        " When left out four for each request that may run or wait, 1024 at least.",
-    )
-    request_media_options: bool | None = Field(
-        None,
-        description="Whether requests may set media_io_kwargs and mm_processor_kwargs, which lift the bounds of frames"
-        " and pixels; only with the vllm engine. Refused when left out.",
-    )
-    api_key_secret_ref: SecretKey | None = Field(
-        None,
-        description="Secret with the key that every request must bring as a bearer token. Without it anyone who"
-        " reaches the port may send requests.",
-    )
-    tls_secret_name: ObjectName | None = Field(
-        None,
-        description="Secret with tls.crt and tls.key, as cert-manager writes it: the model port then speaks HTTPS"
-        " alone. A renewed certificate is used without a restart.",
     )
     settings: Annotated[dict[SettingName, Setting], Field(max_length=MOST_SETTINGS)] = Field(
         {},

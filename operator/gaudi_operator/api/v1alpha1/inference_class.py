@@ -46,13 +46,13 @@ class DefaultImages(ApiModel):
 class ClassDefaults(ApiModel):
     """What a resource that says nothing of it gets. It becomes part of a revision when that is made."""
 
-    images: DefaultImages = Field(DefaultImages(), description="In place of spec.engine.image.")
+    images: DefaultImages = Field(DefaultImages(), description="In place of spec.server.image.")
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(
         (), description="In place of spec.pod.imagePullSecrets.", json_schema_extra=list_map("name")
     )
     image_pull_policy: PullPolicy | None = Field(
         None,
-        description="In place of spec.engine.imagePullPolicy where that is IfNotPresent, which it is when left out.",
+        description="In place of spec.server.imagePullPolicy where that is IfNotPresent, which it is when left out.",
     )
     node_selector: Labels = Field({}, description="In place of spec.pod.nodeSelector.")
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32)] = Field(
@@ -139,7 +139,7 @@ class ClassLimits(ApiModel):
     model_sources: Annotated[tuple[SourceKind, ...], Field(max_length=4)] | None = Field(
         None, description="Where models and adapters may come from."
     )
-    api_key_required: bool = Field(False, description="Whether every resource needs engine.apiKeySecretRef.")
+    api_key_required: bool = Field(False, description="Whether every resource needs server.apiKeySecretRef.")
     allow_all_clients: bool = Field(
         False,
         description="Whether networkAccess may open the model port to every namespace: allowAllClients true, enabled"

@@ -36,14 +36,14 @@ def _is_guarded(spec: str) -> str:
     return (
         f"({spec}.?service.?type.orValue('ClusterIP') == 'ClusterIP' ||"
         f" {spec}.?service.?insecure.orValue(false) ||"
-        f" {spec}.?engine.?apiKeySecretRef.hasValue() ||"
+        f" {spec}.?server.?apiKeySecretRef.hasValue() ||"
         f" {spec}.?networkAccess.?enabled.orValue(true) && !{spec}.?networkAccess.?allowAllClients.orValue(false)"
         f" && {spec}.?networkAccess.?clients.hasValue())"
     )
 
 
 PUBLISHED = (
-    "spec.service.type other than ClusterIP publishes the model to everyone who reaches it: set engine.apiKeySecretRef,"
+    "spec.service.type other than ClusterIP publishes the model to everyone who reaches it: set server.apiKeySecretRef,"
     " list the clients in networkAccess.clients, or set service.insecure"
 )
 NOT_PUBLISHED = Rule(rule=f"{_is_guarded('self')} || !{_is_guarded('oldSelf')}", message=PUBLISHED, before=True)

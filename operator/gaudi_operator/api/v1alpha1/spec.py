@@ -13,6 +13,7 @@ from gaudi_operator.api.v1alpha1.model import Model
 from gaudi_operator.api.v1alpha1.network import NOT_PUBLISHED, REACHED_FROM_OUTSIDE, NetworkAccess, Service
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.scaling import Autoscaling, Rollout
+from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 from gaudi_runtime.contract.bucketing import Strategy
@@ -107,6 +108,7 @@ class GaudiInferenceSpec(ApiModel):
     accelerator: Accelerator = Field(description="The cards and memory of one pod.")
     parallelism: Parallelism = Field(Parallelism(), description="How one replica is spread over cards and nodes.")
     engine: Engine = Field(Engine(), description="The engine, its mode and its limits.")
+    server: Server = Field(Server(), description="The image of the runtime, and its model port.")
     bucketing: Bucketing = Field(Bucketing(), description="Which shapes are prepared.")
     warmup: Warmup = Field(Warmup(), description="What is prepared before traffic, and with how much memory.")
     readiness: Readiness = Field(Readiness(), description="When a pod's gate opens.")

@@ -32,7 +32,7 @@ RECIPES_DEPEND_ON = (
     "accelerator.generation",
     "parallelism",
     "engine.name",
-    "engine.image",
+    "server.image",
     "engine.executionMode",
     "engine.compileBackend",
     "engine.device",

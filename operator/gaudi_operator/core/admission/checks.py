@@ -62,7 +62,7 @@ def anybody_may_ask(spec: GaudiInferenceSpec) -> Problem | None:
     """
     access = spec.network_access
     listed = access.enabled and not access.allow_all_clients and access.clients is not None
-    guarded = spec.engine.api_key_secret_ref or spec.service.insecure or listed
+    guarded = spec.server.api_key_secret_ref or spec.service.insecure or listed
     if spec.service.type is ServiceType.CLUSTER_IP or guarded:
         return None
     return Problem("PublishedWithoutKey", f"{PUBLISHED} true.")
@@ -150,7 +150,7 @@ def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> P
     kind = "the CPU" if on_cpu(inference.spec.accelerator) else "cards"
     return Problem(
         "NoRuntimeImage",
-        f"spec.engine.image is left out and this installation has no default image for {kind}: name an image.",
+        f"spec.server.image is left out and this installation has no default image for {kind}: name an image.",
     )
 
 

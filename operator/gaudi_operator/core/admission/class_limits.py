@@ -61,7 +61,7 @@ def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits,
             if not any(_is_named(name, each) for each in limits.environment_variables):
                 yield f"{where} {name}", _listed("environmentVariables", limits.environment_variables)
     if limits.api_key_required and not _has_key(view):
-        yield "spec.engine.apiKeySecretRef", "is needed (limits.apiKeyRequired)"
+        yield "spec.server.apiKeySecretRef", "is needed (limits.apiKeyRequired)"
 
 
 def _listed(limit: str, allowed: Iterable[str]) -> str:

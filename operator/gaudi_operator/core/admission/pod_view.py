@@ -144,7 +144,7 @@ class PodView(Tolerant):
     def images(self) -> Iterator[tuple[str, str]]:
         """(field of the spec, image) of every container and of every volume."""
         for each in self.spec.containers:
-            yield "spec.engine.image" if each.name == CONTAINER else f"container {each.name}: image", each.image
+            yield "spec.server.image" if each.name == CONTAINER else f"container {each.name}: image", each.image
         for each in self.spec.init_containers:
             yield f"spec.pod.{_kind(each)} {each.name}: image", each.image
         for volume in self.spec.volumes:

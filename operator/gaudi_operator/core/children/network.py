@@ -18,7 +18,7 @@ def service(inference: Inference) -> Object:
     """The Service with the resource's name; only the model port stands on it."""
     owner, desired = inference.identity, inference.spec.service
     port = {"name": MODEL_PORT_NAME, "port": desired.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
-    if inference.spec.engine.tls_secret_name:
+    if inference.spec.server.tls_secret_name:
         port["appProtocol"] = "https"  # what gateways and meshes go by; the name of a port is for people
     spec = {"type": desired.type.value, "selector": traffic_labels(inference), "ports": [port]}
     manifest = child("v1", "Service", owner.name, owner, {"spec": spec})
@@ -31,7 +31,7 @@ def service(inference: Inference) -> Object:
 def endpoint(inference: Inference) -> str:
     """Address of the OpenAI API inside the cluster."""
     owner = inference.identity
-    scheme = "https" if inference.spec.engine.tls_secret_name else "http"
+    scheme = "https" if inference.spec.server.tls_secret_name else "http"
     return f"{scheme}://{owner.name}.{owner.namespace}.svc:{inference.spec.service.port}/v1"
 
 

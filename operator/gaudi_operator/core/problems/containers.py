@@ -13,7 +13,7 @@ from gaudi_operator.core.problems.mending import problem_since
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 
-_IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
+_IMAGE = "Check spec.server.image, spec.server.imagePullPolicy and spec.pod.imagePullSecrets."
 _CONTAINER = "Check that what spec.engine.env, spec.model.source and spec.pod name exists in this namespace."
 _WAITING = {
     "ImagePullBackOff": _IMAGE,

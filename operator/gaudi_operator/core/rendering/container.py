@@ -119,12 +119,12 @@ def _without_cards(env: Iterable[Object]) -> list[Object]:
 def image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
     """The runtime image: the resource's own, or the installation's for this kind of device."""
     default = defaults.runtime_image if on_cpu(spec.accelerator) else defaults.hpu_image
-    return spec.engine.image or default
+    return spec.server.image or default
 
 
 def _pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> PullPolicy:
     """The schema fills IfNotPresent in: nobody can tell it from what was left out, so the installation may differ."""
-    asked = spec.engine.image_pull_policy
+    asked = spec.server.image_pull_policy
     return defaults.image_pull_policy if asked is PullPolicy.IF_NOT_PRESENT else asked
 
 
@@ -179,7 +179,7 @@ def _network(spec: GaudiInferenceSpec) -> dict[str, str]:
 
 def _secrets(spec: GaudiInferenceSpec) -> dict[str, Object]:
     """The hub's access token and the key of the API by reference: their values stand in Secrets alone."""
-    found = {"HF_TOKEN": next(iter(tokens(spec.model)), None), API_KEY_VARIABLE: spec.engine.api_key_secret_ref}
+    found = {"HF_TOKEN": next(iter(tokens(spec.model)), None), API_KEY_VARIABLE: spec.server.api_key_secret_ref}
     return {
         name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
         for name, secret in found.items()

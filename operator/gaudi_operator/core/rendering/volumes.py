@@ -36,7 +36,7 @@ def volumes(inference: Inference, config_map: str) -> list[Object]:
         *([{"name": "model", **mounted}] if mounted else []),
         *_adapter_volumes(spec.model),
         *([{"name": "fetched", **_fetched(spec.model.cache)}] if repositories(spec.model) else []),
-        *_certificate_volume(spec.engine.tls_secret_name),
+        *_certificate_volume(spec.server.tls_secret_name),
         *_recipe_volumes(spec.recipe_cache, recipe_pvc_name(inference.identity)),
         {"name": "cache", "emptyDir": _limited(spec.pod.resources.cache_size)},
         {"name": "tmp", "emptyDir": _limited(spec.pod.resources.tmp_size)},
@@ -54,7 +54,7 @@ def mounts(spec: GaudiInferenceSpec) -> list[Object]:
         *({**each, "readOnly": True} for each in _adapter_mounts(spec.model)),
         *([{"name": "fetched", "mountPath": FETCH_PATH}] if repositories(spec.model) else []),
         # As a folder: files that are mounted one by one never change.
-        *([{"name": "gaudi-tls", "mountPath": TLS_PATH, "readOnly": True}] if spec.engine.tls_secret_name else []),
+        *([{"name": "gaudi-tls", "mountPath": TLS_PATH, "readOnly": True}] if spec.server.tls_secret_name else []),
         *_recipe_mounts(spec.recipe_cache),
         {"name": "cache", "mountPath": CACHE_PATH},
         {"name": "tmp", "mountPath": TEMPORARY_PATH},

@@ -10,6 +10,7 @@ from gaudi_operator.api.v1alpha1.bucketing import Bucketing
 from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Model
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
+from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 from gaudi_operator.core.notation import short_hash
@@ -36,6 +37,7 @@ class RevisionInputs(ApiModel):
     accelerator: Accelerator
     parallelism: Parallelism = Parallelism()
     engine: Engine = Engine()
+    server: Server = Server()
     bucketing: Bucketing = Bucketing()
     warmup: Warmup = Warmup()
     recipe_cache: RecipeCache = RecipeCache()
@@ -55,6 +57,7 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
         accelerator=spec.accelerator,
         parallelism=spec.parallelism,
         engine=spec.engine,
+        server=spec.server,
         bucketing=spec.bucketing,
         warmup=spec.warmup,
         # What becomes of the volume in the end concerns no pod.

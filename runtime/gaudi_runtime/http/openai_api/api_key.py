@@ -28,7 +28,7 @@ def asked_key(environment: Mapping[str, str] = os.environ) -> str | None:
         return key
     # Whoever names a key does not want the model published without.
     raise ApiKeyBlank(
-        f"The API key of this server is blank ({API_KEY_VARIABLE}, which spec.engine.apiKeySecretRef fills), and "
+        f"The API key of this server is blank ({API_KEY_VARIABLE}, which spec.server.apiKeySecretRef fills), and "
         "anybody could use the model: write a key into the Secret and restart the pods, or leave apiKeySecretRef out."
     )
 

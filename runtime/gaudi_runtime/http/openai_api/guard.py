@@ -203,7 +203,7 @@ def guarded(
     `traced` gives an application its traces.
     """
     pixels = most_pixels() if config.engine.name is EngineName.VLLM else 0  # built-in engines take no images
-    bodies = Bodies(app, media_options=bool(config.serving.request_media_options), pixels=pixels)
+    bodies = Bodies(app, media_options=bool(config.serving.allow_media_options), pixels=pixels)
     inside = Doors(Queue(bodies, admission or admission_of(config)))
     # Behind the key: whoever has none makes nobody send anything. A full house and a wrong body have their spans.
     return Edge(behind_key(traced(inside)), closing=closing, metrics=metrics)

@@ -19,7 +19,7 @@ _EXISTS = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator
 _NAMED = {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}
 
 BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"images": ["registry.test/"]}, {"engine": {"image": "docker.io/x"}}, "spec.engine.image docker.io/x "),
+    ({"images": ["registry.test/"]}, {"server": {"image": "docker.io/x"}}, "spec.server.image docker.io/x "),
     ({"images": ["runtime"]}, {"pod": {"sidecars": [SIDECAR]}}, "spec.pod.sidecars log: image docker.io/log:1 "),
     (
         {"images": ["runtime"]},
@@ -61,7 +61,7 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"engine": VLLM, "model": {"adapters": [{"name": "sql", "source": {"huggingFace": {"repo": "a/b"}}}]}},
         "spec.model.adapters.source.huggingFace ",
     ),
-    ({"apiKeyRequired": True}, {}, "spec.engine.apiKeySecretRef "),
+    ({"apiKeyRequired": True}, {}, "spec.server.apiKeySecretRef "),
     ({"maxReplicas": 2}, {"replicas": 3}, "spec.replicas 3 is above 2 "),
     (
         {"maxReplicas": 2},
@@ -136,7 +136,7 @@ WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"environmentVariables": []}, {"engine": {**VLLM, "settings": {"OMP_NUM_THREADS": "2"}}}),
     ({"extraArguments": ["--of-a-plugin"]}, {"engine": {**VLLM, "extraArgs": ["--of-a-plugin=1"]}}),
     ({"trustRemoteCode": False}, {"engine": {**VLLM, "settings": {"--trust-remote-code": "false"}}}),
-    ({"apiKeyRequired": True}, {"engine": KEY}),
+    ({"apiKeyRequired": True}, {"server": KEY}),
     ({"maxCards": 0}, {"replicas": 3}),
     ({"allowAllClients": False}, {"networkAccess": {"clients": [{"namespaceSelector": _NAMED}, *RANGE["clients"]]}}),
     ({"allowAllClients": True}, {"networkAccess": {"allowAllClients": True}}),

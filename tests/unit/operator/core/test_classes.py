@@ -182,9 +182,9 @@ def given(**spec: Any) -> dict[str, Any]:
 
 def test_what_is_left_out_is_filled_in() -> None:
     assert given(accelerator=CARD, recipeCache={"enabled": True, "size": "5Gi"}) == {
-        "engine.image": "registry.test/gaudi3:1",
+        "server.image": "registry.test/gaudi3:1",
         "pod.imagePullSecrets": [{"name": "pull"}],
-        "engine.imagePullPolicy": "Always",
+        "server.imagePullPolicy": "Always",
         "pod.nodeSelector": {"pool": "gaudi"},
         "pod.tolerations": [{"key": "gaudi", "operator": "Exists"}],
         "pod.priorityClassName": "serving",
@@ -199,14 +199,14 @@ def test_what_is_left_out_is_filled_in() -> None:
 @pytest.mark.parametrize(
     ("spec", "path"),
     [
-        ({"engine": {"image": "mine:1"}}, "engine.image"),
+        ({"server": {"image": "mine:1"}}, "server.image"),
         ({"pod": {"nodeSelector": {"zone": "a"}}}, "pod.nodeSelector"),
         ({"pod": {"tolerations": [{"key": "a", "operator": "Exists"}]}}, "pod.tolerations"),
         ({"pod": {"priorityClassName": "mine"}}, "pod.priorityClassName"),
         ({"pod": {"resources": {"memory": "1Gi"}}}, "pod.resources.memory"),
         ({"pod": {"runAsUser": 2000}}, "pod.runAsUser"),
         ({"pod": {"imagePullSecrets": [{"name": "mine"}]}}, "pod.imagePullSecrets"),
-        ({"engine": {"imagePullPolicy": "Never"}}, "engine.imagePullPolicy"),
+        ({"server": {"imagePullPolicy": "Never"}}, "server.imagePullPolicy"),
         ({}, "accelerator.hugepages"),
         ({}, "recipeCache.objectStore"),
         ({"tracing": {"endpoint": "http://mine.test:4317"}}, "tracing"),
@@ -241,7 +241,7 @@ def test_user_of_the_spec_is_no_default_of_the_cluster(pod: dict[str, Any]) -> N
 def test_filled_spec_has_the_values() -> None:
     says = platform(gaudi_class(default=True, defaults=DEFAULTS_OF_A_CLASS))
     spec = filled(inference(), says).inference.spec
-    assert (spec.engine.image, spec.pod.resources.memory, spec.pod.node_selector) == (
+    assert (spec.server.image, spec.pod.resources.memory, spec.pod.node_selector) == (
         "registry.test/cpu:1",
         "64Gi",
         {"pool": "gaudi"},

@@ -171,7 +171,7 @@ def test_start_without_a_pair_is_refused(mounted: Mounted, make: object, why: st
     make(mounted)
     with pytest.raises(CertificateUnusable) as refused:
         Certificate(mounted.folder)
-    assert str(refused.value).startswith(f"The Secret of spec.engine.tlsSecretName cannot be used: {why}")
+    assert str(refused.value).startswith(f"The Secret of spec.server.tlsSecretName cannot be used: {why}")
     assert str(refused.value).endswith("as Secrets of type kubernetes.io/tls have them.")
 
 

@@ -12,7 +12,7 @@ MALFORMED = "is not spelled as an argument: write --name or --name=value, with t
 REFUSED = {
     "--async-scheduling": "--async-scheduling belongs into spec.engine.settings",
     "--api-key": "--api-key is not for users (Key in plain sight of whoever lists processes): "
-    "use the field spec.engine.apiKeySecretRef instead",
+    "use the field spec.server.apiKeySecretRef instead",
     "-tp": f"-tp {MALFORMED}",
     "-O3": f"-O3 {MALFORMED}",
     "--": f"-- {MALFORMED}",

@@ -50,7 +50,7 @@ def test_blank_api_key_is_failure_and_model_is_not_published(tmp_path: Path) -> 
         report = failed(runtime)
         assert report.failure is not None
         assert report.failure.reason == "ApiKeyBlank"
-        assert "spec.engine.apiKeySecretRef" in report.failure.message
+        assert "spec.server.apiKeySecretRef" in report.failure.message
         assert report.prompt.warmed == 0
         assert not runtime.model_port_open()
 

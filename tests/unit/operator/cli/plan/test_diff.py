@@ -74,8 +74,10 @@ def test_recipe_cache_spares_the_kept_buckets(folder: Path) -> None:
 
 
 def test_other_image_discards_every_recipe(folder: Path) -> None:
-    compiled = answer(folder, INFERENCE, changed(engine={"maxNumSeqs": 2, "image": "example/runtime:2"}))["compiled"]
-    assert compiled["recipesDiscardedBy"] == ["engine.image"]
+    compiled = answer(folder, INFERENCE, changed(engine={"maxNumSeqs": 2}, server={"image": "example/runtime:2"}))[
+        "compiled"
+    ]
+    assert compiled["recipesDiscardedBy"] == ["server.image"]
     assert compiled["withRecipeCache"] == compiled["withoutRecipeCache"] > 0
 
 

@@ -220,7 +220,7 @@ def test_simulation_is_refused_where_it_is_not_allowed() -> None:
     [
         {"service": {"type": "ClusterIP"}},
         {"service": {"type": "NodePort", "insecure": True}},
-        {"service": {"type": "NodePort"}, "engine": {"apiKeySecretRef": {"name": "a", "key": "b"}}},
+        {"service": {"type": "NodePort"}, "server": {"apiKeySecretRef": {"name": "a", "key": "b"}}},
         {"service": {"type": "NodePort"}, "networkAccess": {"clients": []}},
     ],
 )
@@ -234,7 +234,7 @@ def test_service_without_any_guard_may_not_be_published(kind: str, access: dict[
     assert anybody_may_ask(inference(service={"type": kind}, networkAccess=access).spec) == Problem(
         "PublishedWithoutKey",
         "spec.service.type other than ClusterIP publishes the model to everyone who reaches it: set "
-        "engine.apiKeySecretRef, list the clients in networkAccess.clients, or set service.insecure true.",
+        "server.apiKeySecretRef, list the clients in networkAccess.clients, or set service.insecure true.",
     )
 
 
@@ -249,12 +249,12 @@ def test_other_engines_need_no_leave_to_simulate() -> None:
 def test_pods_without_an_image_are_refused(missing: str, spec: dict[str, Any], kind: str) -> None:
     assert refused(replace(DEFAULTS, **{missing: ""}), **spec) == Problem(
         "NoRuntimeImage",
-        f"spec.engine.image is left out and this installation has no default image for {kind}: name an image.",
+        f"spec.server.image is left out and this installation has no default image for {kind}: name an image.",
     )
 
 
 def test_own_image_needs_no_default() -> None:
-    assert refused(replace(DEFAULTS, hpu_image=""), accelerator=CARD, engine={"image": "mine:1"}) is None
+    assert refused(replace(DEFAULTS, hpu_image=""), accelerator=CARD, server={"image": "mine:1"}) is None
 
 
 @pytest.mark.parametrize(

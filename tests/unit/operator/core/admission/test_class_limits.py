@@ -69,7 +69,7 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"environmentVariables": ["B*"]}, {"engine": variable("AB")}, "spec.engine.env AB "),
     ({"environmentVariables": []}, sidecar(**variable("HOME")), "spec.pod.sidecars log: env HOME "),
     ({"extraArguments": ["--of-a"]}, argued("--of-a-plugin"), "spec.engine.extraArgs --of-a-plugin "),
-    ({"apiKeyRequired": True}, sidecar(**variable("VLLM_API_KEY")), "spec.engine.apiKeySecretRef is needed "),
+    ({"apiKeyRequired": True}, sidecar(**variable("VLLM_API_KEY")), "spec.server.apiKeySecretRef is needed "),
     (
         {"maxCards": 8},
         {
@@ -93,7 +93,7 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 """What is nearly within a limit, in the form of BEYOND."""
 
 JUST_WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"images": ["registry.test/runtime:1"]}, {"engine": {"image": "registry.test/runtime:1"}}),
+    ({"images": ["registry.test/runtime:1"]}, {"server": {"image": "registry.test/runtime:1"}}),
     ({"hostPaths": ["/models/a"]}, {"model": FOLDER}),
     ({"annotationPrefixes": ["shop/", "team/"]}, {"pod": {"annotations": {"team/a": "b"}}}),
     ({"environmentVariables": ["HOME_X"]}, {"engine": variable("HOME_X")}),

@@ -37,7 +37,7 @@ def test_images_of_all_containers_and_volumes_are_found() -> None:
         volumes=[{"name": name, **IMAGE} for name in ("model", "seed-recipes", "adapter-1")],
     )
     assert list(found.images) == [
-        ("spec.engine.image", "a"),
+        ("spec.server.image", "a"),
         ("container runtime-2: image", "b"),
         ("spec.pod.initContainers get: image", "c"),
         ("spec.pod.sidecars log: image", "d"),

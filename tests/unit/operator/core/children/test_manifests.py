@@ -48,7 +48,7 @@ def test_endpoint_is_the_address_of_the_api() -> None:
 
 
 def test_port_with_a_certificate_is_told_as_https() -> None:
-    secured = inference(engine={"tlsSecretName": "chat-tls"})
+    secured = inference(server={"tlsSecretName": "chat-tls"})
     assert [each["appProtocol"] for each in service(secured)["spec"]["ports"]] == ["https"]
     assert endpoint(secured) == "https://tiny.models.svc:80/v1"
 

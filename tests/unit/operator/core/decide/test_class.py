@@ -41,7 +41,7 @@ def test_pods_have_what_the_class_gives() -> None:
 
 def test_revision_keeps_what_the_class_gave() -> None:
     (kept,) = of_class(defaults=IMAGE).kind("ControllerRevision")
-    assert kept["data"]["class"] == {"name": "gold", "values": {"engine.image": "registry.test/cpu:1"}}
+    assert kept["data"]["class"] == {"name": "gold", "values": {"server.image": "registry.test/cpu:1"}}
 
 
 def test_changed_class_restarts_nothing_and_names_the_command() -> None:
@@ -53,7 +53,7 @@ def test_changed_class_restarts_nothing_and_names_the_command() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
     assert condition(cluster, "ClassApplied") == ("False", "ClassChanged")
     assert message(cluster, "ClassApplied") == (
-        f"Class gold would now change spec.engine.image; revision {only} keeps what it was made with. To apply it: "
+        f"Class gold would now change spec.server.image; revision {only} keeps what it was made with. To apply it: "
         "kubectl gaudi rollout restart tiny -n models"
     )
 

@@ -20,7 +20,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "accelerator": {"accelerator": {"deviceMemory": "1Gi"}},
     "parallelism": {"parallelism": {"tensor": 2}},
     "engine": {"engine": {"maxNumSeqs": 8}},
-    "engine.image": {"engine": {"image": "runtime:2"}},
+    "server": {"server": {"image": "runtime:2"}},
     "engine.env": {"engine": {"env": [{"name": "A", "value": "1"}]}},
     "bucketing": {"bucketing": {"strategy": "Linear"}},
     "warmup": {"warmup": {"graphMemoryPercent": 20}},

@@ -25,7 +25,7 @@ from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import problem_of, state_of
 
 ROOM = Room(to_come=False)
-IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
+IMAGE = "Check spec.server.image, spec.server.imagePullPolicy and spec.pod.imagePullSecrets."
 READ_LOG = "Read its log with `kubectl logs {}`."
 
 

@@ -18,7 +18,7 @@ BASE: dict[str, Any] = {
     "model": {"quantization": {"method": "inc", "configFile": "inc.json"}},
 }
 FIXED = {
-    "engine.apiKeySecretRef": "the value of a Secret stands in no configuration",
+    "server.apiKeySecretRef": "the value of a Secret stands in no configuration",
     "readiness.stallTimeoutSeconds": "the engine's own deadline is always out of the way",
     "recipeCache.enabled": "the runtime always keeps recipes on the pod's disk",
     "model.source": "every source is mounted at one place, of which the next field chooses a folder",

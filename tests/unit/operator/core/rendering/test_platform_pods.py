@@ -176,8 +176,8 @@ def test_variable_that_a_class_allows_replaces_none() -> None:
 def test_secrets_of_the_operator_are_the_runtimes_alone() -> None:
     hub = {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}
     model = {"source": {"persistentVolumeClaim": None, "huggingFace": hub}}
-    engine = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
-    found = spec(model=model, engine=engine, pod={"sidecars": [LOG]})
+    server = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
+    found = spec(model=model, server=server, pod={"sidecars": [LOG]})
     assert {"HF_TOKEN", "VLLM_API_KEY"} <= {each["name"] for each in found["containers"][0]["env"]}
     assert [each["name"] for each in found["initContainers"][0]["env"]] == ["HABANA_VISIBLE_DEVICES"]
 

@@ -61,7 +61,7 @@ PULLING = replace(DEFAULTS, image_pull_policy=PullPolicy.ALWAYS, image_pull_secr
     ("spec", "secrets", "policy"),
     [
         ({}, ["registry"], "Always"),
-        ({"pod": {"imagePullSecrets": [{"name": "mine"}]}, "engine": {"imagePullPolicy": "Never"}}, ["mine"], "Never"),
+        ({"pod": {"imagePullSecrets": [{"name": "mine"}]}, "server": {"imagePullPolicy": "Never"}}, ["mine"], "Never"),
     ],
     ids=["left out", "given"],
 )
@@ -114,7 +114,7 @@ BY_TOKEN = {**STORE, "tokenSecretRef": {"name": "reader", "key": "token"}}
 BY_KEYS = {**STORE, "s3": {"region": "eu-1", "credentialsSecretName": "reader"}}
 EVERY_VARIABLE: tuple[dict[str, Any], ...] = (
     {"model": HUB_WITH_TOKEN},
-    {"accelerator": CARD, "engine": {"name": "vllm", "apiKeySecretRef": {"name": "keys", "key": "api"}}},
+    {"accelerator": CARD, "engine": {"name": "vllm"}, "server": {"apiKeySecretRef": {"name": "keys", "key": "api"}}},
     {"recipeCache": {"enabled": True, "objectStore": BY_TOKEN}},
     {"recipeCache": {"enabled": True, "objectStore": BY_KEYS}},
 )
@@ -185,7 +185,7 @@ def test_hugepages_come_with_the_request_that_kubernetes_asks_for() -> None:
 def test_image_of_cards_is_for_cards() -> None:
     assert container()["image"] == "runtime:1"
     assert container(accelerator=CARD)["image"] == "runtime-hpu:1"
-    assert container(engine={"image": "mine:1"})["image"] == "mine:1"
+    assert container(server={"image": "mine:1"})["image"] == "mine:1"
 
 
 def test_users_variable_replaces_ours() -> None:
@@ -245,7 +245,7 @@ KEY = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
 
 @pytest.mark.parametrize("engine", ["vllm", "torch", "sim"])
 def test_key_of_the_api_is_a_reference(engine: str) -> None:
-    assert environment(engine={"name": engine, **KEY})["VLLM_API_KEY"] == {
+    assert environment(engine={"name": engine}, server=KEY)["VLLM_API_KEY"] == {
         "secretKeyRef": {"name": "chat", "key": "key"}
     }
 

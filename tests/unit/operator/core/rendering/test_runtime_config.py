@@ -121,7 +121,7 @@ def test_simulation_is_passed_on() -> None:
 
 def test_serving_limits_are_passed_on() -> None:
     found = config(
-        engine={"maxQueuedRequests": 7}, pod={"drainSeconds": 8}, readiness={"stallTimeoutSeconds": 9}
+        server={"maxQueuedRequests": 7}, pod={"drainSeconds": 8}, readiness={"stallTimeoutSeconds": 9}
     ).serving
     assert (found.max_queued_requests, found.drain_seconds, found.stall_timeout_seconds) == (7, 8, 9)
 
@@ -162,12 +162,12 @@ def test_the_generation_of_the_card_is_told_for_recipes() -> None:
 
 def test_folder_of_the_certificate_is_named_where_there_is_one() -> None:
     assert config().serving.tls_folder is None
-    assert config(engine={"tlsSecretName": "chat-tls"}).serving.tls_folder == "/etc/gaudi-tls"
+    assert config(server={"tlsSecretName": "chat-tls"}).serving.tls_folder == "/etc/gaudi-tls"
 
 
 def test_limit_of_connections_is_told_where_there_is_one() -> None:
     assert config().serving.max_connections is None
-    assert config(engine={"maxConnections": 200}).serving.max_connections == 200
+    assert config(server={"maxConnections": 200}).serving.max_connections == 200
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ def mount(path: str, **overrides: Any) -> dict[str, Any] | None:
 
 
 def test_certificate_is_mounted_as_a_folder_that_may_change() -> None:
-    secured = {"engine": {"tlsSecretName": "chat-tls"}}
+    secured = {"server": {"tlsSecretName": "chat-tls"}}
     assert volume("gaudi-tls", **secured) == {"name": "gaudi-tls", "secret": {"secretName": "chat-tls"}}
     assert mount("/etc/gaudi-tls", **secured) == {"name": "gaudi-tls", "mountPath": "/etc/gaudi-tls", "readOnly": True}
     assert container(**secured)["readinessProbe"]["httpGet"]["scheme"] == "HTTP"

@@ -41,7 +41,7 @@ KEPT = stored_form(DESIRED)
         {"accelerator": {"deviceMemory": "1Gi"}},
         {"parallelism": {"tensor": 2}},
         {"engine": {"maxNumSeqs": 8}},
-        {"engine": {"image": "runtime:2"}},
+        {"server": {"image": "runtime:2"}},
         {"engine": {"env": [{"name": "A", "value": "1"}]}},
         {"engine": {"settings": {"A": "1"}}},
         {"bucketing": {"strategy": "Linear"}},

@@ -131,7 +131,7 @@ async def test_small_file_of_many_pixels_does_not_reach_vllm() -> None:
 async def test_options_of_media_pass_where_the_resource_allows_them() -> None:
     options = chat() | {"media_io_kwargs": {"video": {"num_frames": -1}}}
     for allowed in (False, True):
-        config = vllm_config(serving={"requestMediaOptions": allowed})
+        config = vllm_config(serving={"allowMediaOptions": allowed})
         app = guarded(theirs, config, RequestMetrics(CollectorRegistry()), lambda: False)
         async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
             assert (await client.post(CHAT, json=options)).status_code == (200 if allowed else 400)
