@@ -132,6 +132,8 @@ step "A model that holds all cards, and an upgrade that finds none: it stops, an
 begin ../upgrade/cards.yaml
 change <<'YAML'
 spec:
+  rollout:
+    whenNoRoom: Wait
   bucketing:
     prompt:
       query: {min: 128, step: 128}
@@ -141,7 +143,7 @@ fires GaudiModelStalled
 run kubectl gaudi why walkthrough
 
 step "What the runbook of GaudiModelStalled says of UpgradeBlocked"
-run kubectl patch gi walkthrough --type merge -p '{"spec":{"rollout":{"maxUnavailable":1}}}'
+run kubectl patch gi walkthrough --type merge -p '{"spec":{"rollout":{"whenNoRoom":"ReplaceInPlace"}}}'
 rolled_out
 falls_silent
 finish

@@ -158,16 +158,8 @@ ROLLOUTS = (
         {"rollout": {"maxSurge": 0, "maxUnavailable": "0%"}},
     ),
     Bad(
-        "surge_without_surge",
-        "maxSurge must be above 0",
-        {"rollout": {"mode": "Surge", "maxSurge": 0, "maxUnavailable": 1}},
+        "no_room_with_a_small_letter", 'supported values: "ReplaceInPlace", "Wait"', {"rollout": {"whenNoRoom": "wait"}}
     ),
-    Bad(
-        "in_place_without_unavailable",
-        "maxUnavailable must be above 0",
-        {"rollout": {"mode": "InPlace"}},
-    ),
-    Bad("mode_with_a_small_letter", 'supported values: "Auto", "Surge", "InPlace"', {"rollout": {"mode": "inPlace"}}),
     Bad("surge_timeout_zero", "should be greater than or equal to 1", {"rollout": {"surgeTimeoutSeconds": 0}}),
     Bad("deadline_zero", "should be greater than or equal to 1", {"rollout": {"progressDeadlineSeconds": 0}}),
     Bad("surge_without_percent_sign", "spec.rollout.maxSurge in body should match", {"rollout": {"maxSurge": "25"}}),

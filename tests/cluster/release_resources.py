@@ -68,7 +68,7 @@ EVERYTHING: Object = {
     },
     "server": {"maxQueuedRequests": 10, "apiKeySecretRef": {"name": "keys", "key": "api"}},
     "warmup": {"promptOrder": "MaxBs", "timeBudgetSeconds": 600},
-    "rollout": {"mode": "Surge", "maxSurge": "50%", "canary": {"observeSeconds": 1}},
+    "rollout": {"whenNoRoom": "Wait", "maxSurge": "50%", "canary": {"observeSeconds": 1}},
     "autoscaling": {"maxReplicas": 3, "targetRunningRequests": 8},
     "service": {"port": 8080, "annotations": {"team": "chat"}},
     "pod": {

@@ -39,7 +39,7 @@ async def test_stalled_revision_stays_rolled_back_after_the_operator_is_killed(
 async def test_pods_are_replaced_in_place_where_nodes_lack_room(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
-    await two_serve_and_one_may_be_missing(api, kubelet)
+    await two_serve(api, kubelet)
     kubelet.schedulable = lambda _: len(kubelet.runtimes) < 2
     await replaced_in_place(api)
 
@@ -47,7 +47,7 @@ async def test_pods_are_replaced_in_place_where_nodes_lack_room(
 async def test_pods_are_replaced_in_place_where_quotas_lack_room(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
-    await two_serve_and_one_may_be_missing(api, kubelet)
+    await two_serve(api, kubelet)
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "two"}, "spec": {"hard": {"pods": "2"}}}
     await api.create(quota)
     await until(partial(quota_counts, api), "the quota to count the pods")
@@ -116,10 +116,10 @@ async def quota_counts(api: KubeApi) -> bool:
     return bool(quota.get("status", {}).get("used", {}).get("pods") == "2")
 
 
-async def two_serve_and_one_may_be_missing(api: KubeApi, kubelet: Kubelet) -> None:
+async def two_serve(api: KubeApi, kubelet: Kubelet) -> None:
     """Make a resource of two replicas, and wait until both serve."""
     kubelet.on_start = FakeRuntime.warm
-    rollout = {"maxUnavailable": 1, "surgeTimeoutSeconds": 1}
+    rollout = {"surgeTimeoutSeconds": 1}
     await api.create(gaudi_inference("tiny", replicas=2, rollout=rollout))
     await until(partial(ready, api), "the resource to be Ready")
 

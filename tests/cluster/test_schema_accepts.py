@@ -77,7 +77,7 @@ FILLED_IN_BY_THE_OPERATOR = {
     "bucketing": ["strategy"],
     "warmup": ["graphMemoryPercent", "promptGraphPercent", "promptOrder", "decodeOrder"],
     "readiness": ["onShortfall", "onRecompiles"],
-    "rollout": ["mode", "onFailure"],
+    "rollout": ["onFailure"],
 }
 
 
@@ -227,7 +227,7 @@ def test_explain_says_the_descriptions(kubectl: Kubectl) -> None:
 
 
 def test_explain_says_the_enum_values(kubectl: Kubectl) -> None:
-    assert "ENUM:\n    Auto\n    Surge\n    InPlace\n\n" in kubectl("explain", "gi.spec.rollout.mode")
+    assert "ENUM:\n    ReplaceInPlace\n    Wait\n\n" in kubectl("explain", "gi.spec.rollout.whenNoRoom")
 
 
 def test_applying_again_changes_nothing(kubectl: Kubectl) -> None:

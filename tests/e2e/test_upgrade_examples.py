@@ -35,7 +35,7 @@ ENDINGS = {
     "2-bad-plan": Ending("RolledBack", ("CapturedBelowThreshold",)),
     "3-out-of-memory": Ending("RolledBack", ("CapturedBelowThreshold", "HostOutOfMemory")),
     "4-stall": Ending("RolledBack", ("WarmupStalled",)),
-    "5-no-free-card": Ending("Serving", answering=2),
+    "5-no-free-card": Ending("Serving", answering=3),
     "6-pause-resume": Ending("Serving", answering=2),
     "7-undo": Ending("Serving", answering=2),
 }

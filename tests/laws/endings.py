@@ -50,12 +50,12 @@ def _finds_no_room(last: Moment, revision: str | None) -> bool:
 
 
 def an_upgrade_is_blocked_only_by_its_promise(history: History) -> Iterator[str]:
-    """Where a replica may be missing, mode auto finds room for the next pod in the place of an old one."""
+    """Where pods may be replaced in place, the next pod finds room in the place of an old one."""
     last = history.last
     blocked = last.condition("Ready").get("reason") == "UpgradeBlocked"
-    mode, promised = last.spec.get("rollout", {}).get("mode", "Auto"), promise(last.spec).floor
-    if blocked and mode == "Auto" and promised < last.spec.get("replicas", 1):
-        yield f"the upgrade is blocked, although only {promised} pods are promised"
+    promised = promise(last.spec).without_room
+    if blocked and promised is not None:
+        yield f"the upgrade is blocked, although only {promised} pods are promised without room"
 
 
 def the_operator_rests(history: History) -> Iterator[str]:

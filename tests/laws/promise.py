@@ -13,11 +13,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Promise:
-    """At least `floor` pods serve and at most `ceiling` are desired; with `in_place`, ending ones count too."""
+    """At least `floor` pods serve and at most `ceiling` are desired; with `in_place`, ending ones count too.
+
+    `without_room` is the floor once a new pod has found no room; None where the rollout waits for room.
+    """
 
     floor: int
     ceiling: int
     in_place: bool
+    without_room: int | None
 
 
 def promise(spec: Mapping[str, Any]) -> Promise:
@@ -25,9 +29,11 @@ def promise(spec: Mapping[str, Any]) -> Promise:
     replicas, rollout = spec.get("replicas", 1), spec.get("rollout", {})
     surge = ceil(_pods(rollout.get("maxSurge", 1), replicas))
     missing = int(_pods(rollout.get("maxUnavailable", 0), replicas))
-    if rollout.get("mode") == "InPlace" or surge == 0:
-        return Promise(max(0, replicas - max(1, missing)), replicas, True)
-    return Promise(max(0, replicas - missing), replicas + surge, False)
+    in_place = max(0, replicas - max(1, missing))
+    if surge == 0:
+        return Promise(in_place, replicas, True, in_place)
+    asked = rollout.get("whenNoRoom") or ("ReplaceInPlace" if replicas > 1 or missing else "Wait")
+    return Promise(max(0, replicas - missing), replicas + surge, False, in_place if asked == "ReplaceInPlace" else None)
 
 
 def _pods(amount: int | str, replicas: int) -> float:

@@ -16,7 +16,9 @@ a loop without a pause makes one each second.
 def never_fewer_available_than_promised(history: History) -> Iterator[str]:
     """No pod that serves goes below the promise, beyond what faults took since the picture that decided it.
 
-    Nor does it count that a pod had just begun to serve: the picture may be one in which it was none to wait for.
+    The promise is lower once a new pod has found no room for surgeTimeoutSeconds: but never a second pod goes while one
+    is missing. Nor does it count that a pod had just begun to serve: the picture may be one in which it was none to
+    wait for.
     """
     for number, before, now in history.steps():
         lost, left = before.endpoints - now.endpoints, len(now.endpoints)
@@ -25,12 +27,37 @@ def never_fewer_available_than_promised(history: History) -> Iterator[str]:
         since = history.seen_from(now.at)
         taken = {uid for at, uid in history.taken if since <= at <= now.at}
         pictures = history.pictures(number)
-        floor = min(promise(each.spec).floor for each in pictures)
+        floor = min(_floor(history, each) for each in pictures)
         known = frozenset.intersection(*(each.endpoints for each in (before, *pictures[:-1])))
         wanted = (lost & known) - taken
         if wanted and left + len(taken & _served(pictures)) < floor:
             names = ", ".join(before.pods[uid].name for uid in sorted(wanted))
             yield f"{now.at:.0f} s: {names} went, and {left} of {floor} promised pods serve"
+
+
+def _floor(history: History, moment: Moment) -> int:
+    promised = promise(moment.spec)
+    # In whole seconds, as times in the cluster are; the timeout may have been longer or shorter a moment before.
+    if promised.without_room is None or not _found_no_room(history, moment):
+        return promised.floor
+    return min(promised.floor, promised.without_room)
+
+
+def _found_no_room(history: History, last: Moment) -> bool:
+    """Whether since the last rollout a desired pod had no place for as long as the spec asks, at one time or another."""
+    seconds = last.spec.get("rollout", {}).get("surgeTimeoutSeconds", 300) - history.lag - 2
+    until = last.at
+    for moment in reversed(history.moments[: bisect_right(history.moments, last.at, key=lambda each: each.at)]):
+        asked = [desired for desired in moment.replica_sets.values() if desired]
+        if sum(pod.uid in moment.runtimes for pod in moment.counted) < sum(asked):
+            if until - moment.at >= seconds:
+                return True
+            continue
+        until = moment.at
+        # In place there are moments in which only the old revision is asked for, and fewer pods than replicas.
+        if moment is not last and asked == [moment.spec.get("replicas", 1)]:
+            return False
+    return False
 
 
 def never_more_pods_than_allowed(history: History) -> Iterator[str]:

@@ -47,14 +47,12 @@ def scale(_: Picture, choose: Choose) -> commands.Command:
 
 
 def change_rollout(_: Picture, choose: Choose) -> commands.Command:
-    """Other numbers or another mode, among those that the API allows."""
-    mode, surge = choose(("Auto", "Surge", "InPlace")), choose((1, 2, 0, "25%", "100%"))
+    """Other numbers, and what is done without room, among those that the API allows."""
+    room, surge = choose((None, "Wait", "ReplaceInPlace")), choose((1, 2, 0, "25%", "100%"))
     unavailable = choose((0, 1, 2, "50%"))
-    if surge == 0 and (mode == "Surge" or unavailable == 0):
-        surge = 1
-    if mode == "InPlace" and unavailable == 0:
+    if surge == 0 and unavailable == 0:
         unavailable = 1
-    return _rollout(mode=mode, maxSurge=surge, maxUnavailable=unavailable)
+    return _rollout(whenNoRoom=room, maxSurge=surge, maxUnavailable=unavailable)
 
 
 def change_failure(_: Picture, choose: Choose) -> commands.Command:

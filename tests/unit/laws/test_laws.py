@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.laws import endings, readiness, rollout, showing
-from tests.laws.history import Child, History, Moment, Runtime
+from tests.laws.history import Child, History, Moment, Pod, Runtime
 from tests.laws.laws import ALWAYS, IN_THE_END, broken
 from tests.unit.laws.records import NEW, OLD, READY, UNREADY, child, history, moment, pod
 
@@ -134,13 +134,29 @@ def test_fault_excuses_more_while_the_operator_is_blind() -> None:
     assert not list(rollout.never_fewer_available_than_promised(blind))
 
 
+def without_room(seconds: int, *left: Pod) -> History:
+    """Two pods serve, and one of the new revision has no place for so long; then those `left` serve."""
+    short: dict[str, Any] = {
+        "spec": {"rollout": {"surgeTimeoutSeconds": 30}},
+        "replica_sets": {OLD: 2, NEW: 1},
+        "runtimes": {"a": Runtime("a-1", serving=True), "b": Runtime("b-1", serving=True)},
+    }
+    seen = moment(1, A, B, replace(C, gate=False, ready=False), **short)
+    return history(moment(0, A, B), seen, replace(seen, at=seconds), moment(seconds + 1, *left, **short))
+
+
+@pytest.mark.parametrize(("seconds", "left", "lies"), [(40, (A,), 0), (20, (A,), 1), (40, (), 1)])
+def test_one_pod_goes_in_place_after_the_surge_timeout(seconds: int, left: tuple[Pod, ...], lies: int) -> None:
+    assert len(list(rollout.never_fewer_available_than_promised(without_room(seconds, *left)))) == lies
+
+
 def test_more_pods_than_replicas_and_surge() -> None:
     bad = history(moment(0), moment(9, replica_sets={OLD: 2, NEW: 2}))
     assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 4 pods are desired, 0 still end, 3 are allowed"]
 
 
 def test_new_pod_in_place_of_one_that_still_ends() -> None:
-    spec = {"rollout": {"mode": "InPlace", "maxUnavailable": 1}}
+    spec = {"rollout": {"maxSurge": 0, "maxUnavailable": 1}}
     ending = replace(B, counts=False)
     before = moment(0, A, ending, spec=spec, replica_sets={OLD: 1})
     bad = history(before, moment(9, A, ending, spec=spec, replica_sets={OLD: 1, NEW: 1}))
@@ -291,10 +307,10 @@ def test_revision_that_would_fail_and_finds_no_room() -> None:
     assert list(endings.what_fails_is_given_up(running))
 
 
-@pytest.mark.parametrize(("missing", "lies"), [(0, 0), (1, 1)])
-def test_upgrade_that_is_blocked_although_a_pod_may_be_missing(missing: int, lies: int) -> None:
+@pytest.mark.parametrize(("asked", "lies"), [("Wait", 0), ("ReplaceInPlace", 1), (None, 1)])
+def test_upgrade_that_is_blocked_although_a_pod_may_be_missing(asked: str | None, lies: int) -> None:
     blocked = {**UNREADY, "reason": "UpgradeBlocked"}
-    spec = {"rollout": {"maxUnavailable": missing}}
+    spec = {"rollout": {"whenNoRoom": asked}}
     record = history(moment(0, A, B, status={"conditions": [blocked]}, spec=spec))
     assert len(list(endings.an_upgrade_is_blocked_only_by_its_promise(record))) == lies
 

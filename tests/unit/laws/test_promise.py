@@ -8,12 +8,19 @@ from tests.laws.promise import Promise, promise
 @pytest.mark.parametrize(
     ("rollout", "expected"),
     [
-        ({}, Promise(4, 5, False)),
-        ({"maxSurge": "30%", "maxUnavailable": "30%"}, Promise(3, 6, False)),
-        ({"mode": "InPlace", "maxUnavailable": 1}, Promise(3, 4, True)),
-        ({"maxSurge": 0, "maxUnavailable": "10%"}, Promise(3, 4, True)),
-        ({"maxSurge": 1, "maxUnavailable": 9}, Promise(0, 5, False)),
+        ({}, Promise(4, 5, False, 3)),
+        ({"maxSurge": "30%", "maxUnavailable": "30%"}, Promise(3, 6, False, 3)),
+        ({"whenNoRoom": "Wait"}, Promise(4, 5, False, None)),
+        ({"maxSurge": 0, "maxUnavailable": "10%"}, Promise(3, 4, True, 3)),
+        ({"maxSurge": 1, "maxUnavailable": 9}, Promise(0, 5, False, 0)),
     ],
 )
 def test_promise_of_four_replicas(rollout: dict[str, object], expected: Promise) -> None:
     assert promise({"replicas": 4, "rollout": rollout}) == expected
+
+
+@pytest.mark.parametrize(
+    ("rollout", "floor"), [({}, None), ({"maxUnavailable": 1}, 0), ({"whenNoRoom": "ReplaceInPlace"}, 0)]
+)
+def test_only_replica_goes_without_room_where_that_is_asked(rollout: dict[str, object], floor: int | None) -> None:
+    assert promise({"replicas": 1, "rollout": rollout}).without_room == floor

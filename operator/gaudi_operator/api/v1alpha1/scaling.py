@@ -6,7 +6,6 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Rule, Seconds, meant_when_left_out, validated_by
-from gaudi_operator.api.spelling import says
 
 MAX_REPLICAS = 1000
 IntOrPercent = (
@@ -18,12 +17,11 @@ RevisionName = Annotated[str, StringConstraints(min_length=10, max_length=10, pa
 _ZERO = "['0', '0%']"
 
 
-class RolloutMode(StrEnum):
-    """Whether new pods start beside old ones (surge), in their place, or as the scheduler allows (auto)."""
+class WhenNoRoom(StrEnum):
+    """The reaction of a rollout if no node or quota has room for a new pod in addition to the old ones."""
 
-    AUTO = "Auto"
-    SURGE = "Surge"
-    IN_PLACE = "InPlace"
+    REPLACE_IN_PLACE = "ReplaceInPlace"
+    WAIT = "Wait"
 
 
 class OnFailure(StrEnum):
@@ -71,31 +69,29 @@ class Rollout(ApiModel):
             rule=f"!(string(self.maxSurge) in {_ZERO} && string(self.maxUnavailable) in {_ZERO})",
             message="spec.rollout.maxSurge and maxUnavailable cannot both be 0: no pod could ever be replaced",
         ),
-        Rule(
-            rule=f"!{says('mode', RolloutMode.SURGE)} || !(string(self.maxSurge) in {_ZERO})",
-            message="spec.rollout.maxSurge must be above 0 when mode is Surge: new pods start beside old ones",
-        ),
-        Rule(
-            rule=f"!{says('mode', RolloutMode.IN_PLACE)} || !(string(self.maxUnavailable) in {_ZERO})",
-            message="spec.rollout.maxUnavailable must be above 0 when mode is InPlace:"
-            " a pod goes before its successor starts",
-        ),
     )
-    mode: RolloutMode = Field(
-        RolloutMode.AUTO,
-        description="Surge starts new pods beside old ones, InPlace in their place; Auto tries Surge first and replaces"
-        " in place where the scheduler finds no room. Auto when left out.",
-        json_schema_extra=meant_when_left_out,
+    max_surge: IntOrPercent = Field(
+        1,
+        description="Most pods above replicas during a rollout; percent is rounded up. 0 replaces pods in place from"
+        " the start: an old pod ends before its successor starts.",
     )
-    max_surge: IntOrPercent = Field(1, description="Most pods above replicas during a rollout; percent is rounded up.")
     max_unavailable: IntOrPercent = Field(
         0,
-        description="Most replicas that may be missing during a rollout; percent is rounded down.",
+        description="Most replicas that may be missing during a rollout; percent is rounded down. A rollout in place"
+        " takes at least one.",
+    )
+    when_no_room: WhenNoRoom | None = Field(
+        None,
+        description="What happens if a new pod finds no card, node or quota in addition to the old pods for"
+        " surgeTimeoutSeconds. ReplaceInPlace replaces pods in place from then on: one at a time, or maxUnavailable if"
+        " that is more. Wait keeps the old pods until there is room. When left out: ReplaceInPlace with two or more"
+        " replicas. With one replica Wait, because replacing it stops traffic for the whole warm-up, unless"
+        " maxUnavailable permits that.",
     )
     surge_timeout_seconds: Seconds = Field(
         300,
-        description="Mode Auto: how long the first new pod waits for room beside the old ones before pods are replaced"
-        " in place; a node pool boots a node in two to five minutes. Where no node ever comes, 30 does.",
+        description="How long a new pod waits for room before whenNoRoom applies. A node pool boots a node in two to"
+        " five minutes; use 30 if no node is ever added.",
     )
     progress_deadline_seconds: Seconds = Field(
         600,

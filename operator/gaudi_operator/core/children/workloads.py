@@ -44,7 +44,7 @@ def replica_set(
 def rollout_annotations(in_place: str | None, desired: int | None) -> dict[str, str]:
     """What a workload keeps of its rollout, where there is something to keep.
 
-    `in_place` is the scheduler's answer, why it replaces pods in place (rollout/mode.py); `desired` are the replicas
+    `in_place` is the scheduler's answer, why it replaces pods in place (rollout/room.py); `desired` are the replicas
     that it has again after a back-off (rollout/backoff.py).
     """
     return {

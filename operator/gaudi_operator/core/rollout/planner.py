@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
+from gaudi_operator.api.v1alpha1.scaling import Rollout
 
 
 @dataclass(frozen=True)
@@ -199,12 +199,11 @@ def rollout_policy(
 ) -> Policy:
     """Percentages are of `desired` replicas: maxSurge rounds up and maxUnavailable down, as Deployments do.
 
-    `frozen` holds the rollout as spec.rollout.paused does, `in_place` takes the surge from mode Auto, and `trial` lets
-    one pod of the new revision run. Where both numbers come to 0, one pod may be missing:
-    otherwise no pod could ever be replaced.
+    `frozen` holds the rollout as spec.rollout.paused does, `in_place` takes away the surge because there is no room for
+    it (room.py), and `trial` lets one pod of the new revision run. Where both numbers come to 0, one pod may be
+    missing: otherwise no pod could ever be replaced.
     """
-    stays = in_place or rollout.mode is RolloutMode.IN_PLACE
-    surge = 0 if stays else scaled_amount(rollout.max_surge, desired, round_up=True)
+    surge = 0 if in_place else scaled_amount(rollout.max_surge, desired, round_up=True)
     unavailable = scaled_amount(rollout.max_unavailable, desired, round_up=False)
     # Both 0 would never replace a pod; the Deployment controller does the same.
     if surge == 0:

@@ -6,10 +6,10 @@ from gaudi_operator.core.problems.criteria import Room
 from gaudi_operator.core.problems.mending import worst
 from gaudi_operator.core.problems.pod_problems import failed_pods_problem, first_problem
 from gaudi_operator.core.rollout.backoff import with_next_try
-from gaudi_operator.core.rollout.mode import in_place_soon, may_go_in_place, unblock, why_in_place
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step, next_step, rollout_policy
 from gaudi_operator.core.rollout.replicas import count_pods, ending_pods, full_replicas, live_workloads
 from gaudi_operator.core.rollout.revision import Revision, to_run
+from gaudi_operator.core.rollout.room import in_place_soon, may_go_in_place, unblock, why_in_place
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.rollout.target import choose, on_trial
 from gaudi_runtime.errors import Problem
@@ -69,10 +69,9 @@ def _room(state: State) -> Room:
     upgrading = state.current is not None and _is_upgrading(state, state.current)
     # The answer of the scheduler is still awaited: once it is late, old pods go first.
     asks = upgrading and rollout.in_place is None and may_go_in_place(spec.rollout, spec.replicas)
-    asks = asks and not any(pod.placed for pod in state.updated)
     return Room(
         to_come=_is_ending(state) or moving,
-        unblock=unblock(spec.rollout) if stays and upgrading and not asks else None,
+        unblock=unblock(spec.rollout, state.inference.identity) if stays and upgrading and not asks else None,
         soon=in_place_soon(spec.rollout) if asks else None,
     )
 

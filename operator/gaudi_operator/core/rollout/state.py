@@ -49,7 +49,7 @@ class Choice:
 class RolloutState:
     """Where a rollout stands. `choice` is None for a refused spec; `current` and `step` where nothing ever ran either.
 
-    `in_place` says why mode Auto does not surge.
+    `in_place` says why the rollout does not surge although the spec permits it.
     """
 
     policy: Policy

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 from gaudi_operator.api.base import ApiModel, meant_when_left_out
 from gaudi_operator.api.schema import structural
 from gaudi_operator.api.spelling import OwnWord, says
-from gaudi_operator.api.v1alpha1.scaling import RolloutMode
+from gaudi_operator.api.v1alpha1.scaling import WhenNoRoom
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
 from gaudi_operator.core.rollout.inputs import revision_inputs, stored_form
@@ -68,8 +68,8 @@ def test_schema_has_only_the_spelling_of_a_resource() -> None:
 
 
 def test_rule_names_its_words_and_takes_no_value() -> None:
-    expected = "(self.?rollout.?mode.orValue('') in ['InPlace', 'Auto'])"
-    assert says("rollout.mode", RolloutMode.IN_PLACE, RolloutMode.AUTO) == expected
+    expected = "(self.?rollout.?whenNoRoom.orValue('') in ['ReplaceInPlace', 'Wait'])"
+    assert says("rollout.whenNoRoom", WhenNoRoom.REPLACE_IN_PLACE, WhenNoRoom.WAIT) == expected
 
 
 @pytest.mark.parametrize(("path", "value"), WORDS)
@@ -82,7 +82,7 @@ def test_runtime_gets_the_spelling_of_the_contract(path: str, value: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "value"), [*WORDS, ("rollout.mode", "InPlace"), ("readiness.onShortfall", "ServeAndWarn")]
+    ("path", "value"), [*WORDS, ("rollout.whenNoRoom", "ReplaceInPlace"), ("readiness.onShortfall", "ServeAndWarn")]
 )
 def test_spelling_of_the_contract_makes_a_spec_unreadable(path: str, value: str) -> None:
     section, field = path.split(".")
@@ -91,5 +91,5 @@ def test_spelling_of_the_contract_makes_a_spec_unreadable(path: str, value: str)
 
 
 def test_value_that_is_unknown_makes_a_spec_unreadable() -> None:
-    with pytest.raises(SpecUnreadable, match=r"^spec\.rollout\.mode cannot be read .* 'Auto', 'Surge' or 'In"):
-        read_inference(resource(rollout={"mode": "Sideways"}))
+    with pytest.raises(SpecUnreadable, match=r"^spec\.rollout\.whenNoRoom cannot be read .* 'ReplaceInPlace' or 'Wa"):
+        read_inference(resource(rollout={"whenNoRoom": "Sideways"}))

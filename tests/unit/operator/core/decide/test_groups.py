@@ -151,7 +151,7 @@ def test_upgrade_goes_by_groups_behind_a_canary_within_the_promise() -> None:
 
 
 def test_groups_replaced_in_place_keep_the_reason_on_their_workload() -> None:
-    cluster = served(rollout={"maxUnavailable": 1, "surgeTimeoutSeconds": 30})
+    cluster = served(rollout={"surgeTimeoutSeconds": 30})
     cluster.cards = 4
     cluster.change(model=BIGGER)
     for _ in range(3):

@@ -1,5 +1,7 @@
-"""Mode auto: surge where there is room, in place where there is none; whole stories of decide()."""
+"""A surge where there is room, in place where there is none; whole stories of decide()."""
 
+import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -7,17 +9,17 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
-from gaudi_operator.core.rollout.mode import in_place_soon, unblock
+from gaudi_operator.core.rollout.room import in_place_soon
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.stories import condition, revisions, served, status
 
 BIGGER = {"maxModelLen": 512}
 
 
-def crowded(cards: int = 2, **rollout: Any) -> Cluster:
-    """Two replicas serve on all the cards there are, and the model is about to change."""
-    cluster = served(rollout=rollout)
-    cluster.cards = cards
+def crowded(replicas: int = 2, **rollout: Any) -> Cluster:
+    """All replicas serve on all the cards there are, and the model is about to change."""
+    cluster = served(replicas=replicas, rollout=rollout)
+    cluster.cards = replicas
     cluster.change(model=BIGGER)
     return cluster
 
@@ -62,7 +64,7 @@ def marked(cluster: Cluster) -> list[str]:
 
 @pytest.mark.parametrize("deadline", [600, 60])
 def test_pod_without_room_is_waited_for_and_not_stalled(deadline: int) -> None:
-    cluster = crowded(maxUnavailable=1, progressDeadlineSeconds=deadline)
+    cluster = crowded(progressDeadlineSeconds=deadline)
     turns(cluster, 3)
     cluster.now += timedelta(seconds=290)
     assert min(turns(cluster, 3)) == 2
@@ -73,23 +75,33 @@ def test_pod_without_room_is_waited_for_and_not_stalled(deadline: int) -> None:
     assert in_place_soon(Rollout()) in message(cluster, "Reconciling")
 
 
-def test_then_pods_are_replaced_in_place_within_what_may_miss() -> None:
-    cluster = crowded(maxUnavailable=1)
+@pytest.mark.parametrize(
+    ("replicas", "rollout", "fewest"),
+    [
+        (2, {}, 1),
+        (3, {}, 2),
+        (8, {}, 7),
+        (8, {"maxSurge": "25%", "maxUnavailable": "25%"}, 6),
+        (1, {"whenNoRoom": "ReplaceInPlace"}, 0),
+    ],
+)
+def test_then_pods_are_replaced_in_place(replicas: int, rollout: Any, fewest: int) -> None:
+    cluster = crowded(replicas, **rollout)
     old = revisions(cluster)
-    seen = turns(asked(cluster), 25)
-    assert min(seen) == 1
+    seen = turns(asked(cluster), 12 * replicas + 10)
+    assert min(seen) == fewest
     assert not revisions(cluster) & old
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
 def test_canary_in_an_old_pods_place_is_told_as_such() -> None:
-    cluster = asked(crowded(maxUnavailable=1))
+    cluster = asked(crowded())
     turns(cluster, 1)
     assert "canary in the place of an older one, " in message(cluster, "Ready")
 
 
 def test_second_pod_is_not_asked_about_again() -> None:
-    cluster = asked(crowded(maxUnavailable=1))
+    cluster = asked(crowded())
     waited = waiting(cluster)
     for _ in range(25):
         turns(cluster, 1)
@@ -100,7 +112,7 @@ def test_second_pod_is_not_asked_about_again() -> None:
 
 
 def test_never_more_pods_than_are_desired_once_in_place() -> None:
-    cluster = crowded(maxUnavailable=1)
+    cluster = crowded()
     turns(asked(cluster), 1)
     while condition(cluster, "Ready")[0] != "True":
         turns(cluster, 1)
@@ -109,7 +121,7 @@ def test_never_more_pods_than_are_desired_once_in_place() -> None:
 
 
 def test_reason_stands_while_old_pods_are_desired_and_then_goes() -> None:
-    cluster = crowded(maxUnavailable=1)
+    cluster = crowded()
     turns(asked(cluster), 1)
     [why] = marked(cluster)
     assert why.endswith("0/1 nodes are available")
@@ -118,7 +130,7 @@ def test_reason_stands_while_old_pods_are_desired_and_then_goes() -> None:
 
 
 def test_operator_that_starts_anew_goes_on_in_place() -> None:
-    cluster = crowded(maxUnavailable=1)
+    cluster = crowded()
     turns(asked(cluster), 1)
     del cluster.resource["status"]
     cluster.reports.clear()
@@ -126,39 +138,60 @@ def test_operator_that_starts_anew_goes_on_in_place() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_pod_above_the_cards_stays_where_none_may_be_missing() -> None:
-    cluster = crowded(progressDeadlineSeconds=300)
-    assert min(turns(asked(cluster), 3)) == 2
+def command(text: str) -> Any:
+    """The merge patch of the one command that a message names."""
+    [patch] = re.findall(r"`kubectl patch gi tiny -n models --type merge -p '(.+)'`", text)
+    return json.loads(patch)
+
+
+def test_only_replica_stays_and_the_message_names_the_command() -> None:
+    cluster = crowded(1, progressDeadlineSeconds=300)
+    assert min(turns(asked(cluster), 3)) == 1
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "0/1 nodes are available" in message(cluster, "Stalled")
-    assert unblock(Rollout()) in message(cluster, "Stalled")
+    cluster.change(**command(message(cluster, "Stalled"))["spec"])
+    assert min(turns(cluster, 20)) == 0
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_no_second_pod_goes_while_one_is_lost() -> None:
+    cluster = asked(crowded(3))
+    while status(cluster)["readyReplicas"] == 3:
+        turns(cluster, 1)
+    lost = next(each["name"] for each in status(cluster)["pods"] if each["ready"])
+    del cluster.objects["Pod", lost]
+    assert min(turns(cluster, 40)) == 1
+    assert condition(cluster, "Ready") == ("True", "Serving")
 
 
 def test_blocked_upgrade_goes_on_by_itself_with_a_free_card() -> None:
-    cluster = asked(crowded())
+    cluster = asked(crowded(whenNoRoom="Wait"))
     turns(cluster, 3)
     cluster.cards = 3
     assert min(turns(cluster, 20)) == 2
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_blocked_upgrade_goes_on_in_place_once_one_may_miss() -> None:
-    cluster = asked(crowded())
+def test_rollout_that_waits_keeps_all_old_pods() -> None:
+    cluster = crowded(whenNoRoom="Wait", maxUnavailable=1, progressDeadlineSeconds=300)
+    assert min(turns(asked(cluster), 3)) == 2
+    assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
+    assert "because spec.rollout.whenNoRoom is Wait" in message(cluster, "Stalled")
+
+
+def test_surge_whose_card_others_take_goes_on_in_place() -> None:
+    cluster = crowded(3)
+    cluster.cards = 4
     turns(cluster, 3)
-    cluster.change(rollout={"maxUnavailable": 1})
-    turns(cluster, 20)
+    while status(cluster)["readyReplicas"] < 4:
+        turns(cluster, 1)
+    cluster.cards = 3
+    assert min(turns(asked(cluster), 40)) == 2
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_forced_surge_waits_for_a_card() -> None:
-    cluster = crowded(mode="Surge", maxUnavailable=1, progressDeadlineSeconds=300)
-    turns(asked(cluster), 3)
-    assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
-    assert "as spec.rollout.mode is Surge" in message(cluster, "Stalled")
-
-
 def test_quota_that_refuses_the_pod_is_an_answer_too() -> None:
-    cluster = served(rollout={"maxUnavailable": 1})
+    cluster = served()
     cluster.change(model=BIGGER)
     cluster.operate()
     new = next(each for each in cluster.kind("ReplicaSet") if each["spec"]["replicas"] == 1)
@@ -171,7 +204,7 @@ def test_quota_that_refuses_the_pod_is_an_answer_too() -> None:
 
 
 def test_quota_is_waited_for_until_the_surge_timeout() -> None:
-    cluster = served(rollout={"maxUnavailable": 1, "surgeTimeoutSeconds": 20})
+    cluster = served(rollout={"surgeTimeoutSeconds": 20})
     cluster.change(model=BIGGER)
     for _ in range(3):  # when the revision was made is told a moment later
         cluster.operate()
@@ -187,7 +220,7 @@ def test_quota_is_waited_for_until_the_surge_timeout() -> None:
 
 
 def test_scaling_up_beyond_the_cards_is_no_upgrade() -> None:
-    cluster = served(rollout={"maxUnavailable": 1, "progressDeadlineSeconds": 300})
+    cluster = served(rollout={"progressDeadlineSeconds": 300})
     cluster.cards = 2
     cluster.change(replicas=3)
     turns(asked(cluster), 3)
@@ -196,7 +229,7 @@ def test_scaling_up_beyond_the_cards_is_no_upgrade() -> None:
 
 
 def test_in_place_no_pod_comes_before_the_old_must_go() -> None:
-    cluster = crowded(mode="InPlace", maxUnavailable=1)
+    cluster = crowded(maxSurge=0, maxUnavailable=1)
     for _ in range(3):  # the ReplicaSet controller, or our watch of pods, is late
         cluster.operate()
     sets = {each["metadata"]["name"]: each["spec"]["replicas"] for each in cluster.kind("ReplicaSet")}

@@ -188,7 +188,7 @@ def test_pause_holds_the_rollout_instead() -> None:
 
 
 def test_failed_revision_that_is_held_alone_is_not_scaled_up() -> None:
-    cluster = served(replicas=1, rollout={"onFailure": "Pause", "mode": "InPlace", "maxUnavailable": 1})
+    cluster = served(replicas=1, rollout={"onFailure": "Pause", "maxSurge": 0, "maxUnavailable": 1})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
     name = canary(cluster, good)
@@ -222,7 +222,7 @@ def test_paused_rollout_gives_nothing_up() -> None:
 
 
 def test_in_place_is_rolled_back_without_any_old_pod_left() -> None:
-    cluster = served(replicas=1, rollout={"mode": "InPlace", "maxUnavailable": 1})
+    cluster = served(replicas=1, rollout={"maxSurge": 0, "maxUnavailable": 1})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
     name = canary(cluster, good)

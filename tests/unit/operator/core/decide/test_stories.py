@@ -24,9 +24,10 @@ def change_replicas(cluster: Cluster, data: st.DataObject) -> None:
 
 
 def change_rollout(cluster: Cluster, data: st.DataObject) -> None:
-    surge = data.draw(st.sampled_from([1, 2, "25%", "100%"]), label="maxSurge")
-    mode = data.draw(st.sampled_from(["Auto", "Surge", "InPlace"]), label="mode")
-    cluster.change(rollout={"maxSurge": surge, "maxUnavailable": 1, "mode": mode})
+    surge = data.draw(st.sampled_from([1, 2, "25%", "100%", 0]), label="maxSurge")
+    room = data.draw(st.sampled_from(["ReplaceInPlace", "Wait", None]), label="whenNoRoom")
+    missing = data.draw(st.sampled_from([1, 0] if surge else [1]), label="maxUnavailable")
+    cluster.change(rollout={"maxSurge": surge, "maxUnavailable": missing, "whenNoRoom": room})
 
 
 def change_cards(cluster: Cluster, data: st.DataObject) -> None:
@@ -122,7 +123,7 @@ def after(story: list[Happening], data: st.DataObject) -> Cluster:
         if "status" in cluster.resource:
             assert violations(cluster.resource) == []
     cluster.cards = cluster.resource["spec"].get("replicas", 1)
-    cluster.change(rollout={"mode": "Auto", "maxUnavailable": 1, "paused": False})
+    cluster.change(rollout={"whenNoRoom": None, "maxUnavailable": 1, "paused": False})
     return cluster
 
 

@@ -22,7 +22,8 @@ from tests.unit.operator.core.states import serving, state_of, warming
 NEW, OLD = Revision("new", 2, {}, {}, ""), Revision("old", 1, {}, {}, "")
 OLDS = [serving("o1", "old"), serving("o2", "old")]
 PROVEN = serving("n1")
-IN_PLACE = {"mode": "Auto", "maxUnavailable": "50%", "surgeTimeoutSeconds": 30}
+IN_PLACE = {"surgeTimeoutSeconds": 30}
+WAIT = {"whenNoRoom": "Wait"}
 
 
 def without_node() -> PodView:
@@ -67,11 +68,11 @@ def reason(state: State) -> str | None:
 @pytest.mark.parametrize(
     ("rollout", "pods", "blocked"),
     [
-        ({"mode": "Surge"}, [*OLDS, without_node()], True),
-        ({"mode": "Surge"}, [OLDS[0], PROVEN, without_node()], True),
-        ({"mode": "Surge", "maxUnavailable": 1}, [*OLDS, without_node()], True),
-        ({"mode": "Surge", "maxUnavailable": 1}, [OLDS[0], PROVEN, without_node()], False),
-        ({"mode": "InPlace"}, [OLDS[0], without_node()], False),
+        (WAIT, [*OLDS, without_node()], True),
+        (WAIT, [OLDS[0], PROVEN, without_node()], True),
+        ({**WAIT, "maxUnavailable": 1}, [*OLDS, without_node()], True),
+        ({**WAIT, "maxUnavailable": 1}, [OLDS[0], PROVEN, without_node()], False),
+        ({"maxSurge": 0, "maxUnavailable": 1}, [OLDS[0], without_node()], False),
     ],
 )
 def test_upgrade_is_blocked_while_no_old_pod_may_go(
@@ -80,7 +81,7 @@ def test_upgrade_is_blocked_while_no_old_pod_may_go(
     assert reason(rolled_out(pods, rollout)) == ("UpgradeBlocked" if blocked else "Unschedulable")
 
 
-def test_pods_are_replaced_in_place_where_half_may_miss() -> None:
+def test_pods_are_replaced_in_place_where_no_room_is() -> None:
     found = rolled_out([*OLDS, without_node()], IN_PLACE)
     assert (found.rollout.in_place is not None, reason(found)) == (True, None)
 

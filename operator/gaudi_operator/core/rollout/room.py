@@ -1,0 +1,85 @@
+"""Whether there is room for new pods in addition to the old ones, and what the rollout does if there is none.
+
+See docs/how-to/revisions.md, Clusters without a free card.
+
+Only the scheduler and the quotas know. Their answer is kept on the ReplicaSet of the revision for as long as old pods
+are desired: a rollout that has begun to replace pods in place goes on so, whichever operator leads.
+"""
+
+from collections.abc import Sequence
+
+from gaudi_operator.api.v1alpha1.scaling import Rollout, WhenNoRoom
+from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.names import IN_PLACE_ANNOTATION
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.pods.scheduling import why_refused, why_unscheduled
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.resource import Identity
+from gaudi_operator.core.rollout.planner import scaled_amount
+
+_MAX_TEXT = 600
+
+
+def why_in_place(
+    rollout: Rollout,
+    desired: int,
+    replica_set: Manifest | None,
+    pods: Sequence[PodView],
+    deadlines: Deadlines,
+    *,
+    room_to_come: bool = False,
+) -> str | None:
+    """The sentence why pods are replaced in place although the spec permits a surge; None while the rollout surges.
+
+    `replica_set` and `pods` are those of the new revision. While pods still end (`room_to_come`) there is no answer
+    yet. Where pods are not replaced in place, the new pod waits for room, and unblock() says what a person may do.
+    """
+    if not may_go_in_place(rollout, desired):
+        return None
+    # It never changes back: pods would wait for room and hold it in turns.
+    if known := ((replica_set or {}).get("metadata", {}).get("annotations") or {}).get(IN_PLACE_ANNOTATION):
+        return str(known)
+    if room_to_come:
+        return None
+    seconds = rollout.surge_timeout_seconds
+    for pod in pods:
+        if pod.active and (said := why_unscheduled(pod, seconds, deadlines)):
+            return f"No room for pod {pod.name} next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
+    if replica_set and (said := why_refused(replica_set, seconds, deadlines)):
+        return f"No pod was allowed next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
+    return None
+
+
+def may_go_in_place(rollout: Rollout, desired: int) -> bool:
+    """Whether a rollout that surges replaces pods in place once there is no room."""
+    if scaled_amount(rollout.max_surge, desired, round_up=True) == 0:
+        return False
+    if rollout.when_no_room is not None:
+        return rollout.when_no_room is WhenNoRoom.REPLACE_IN_PLACE
+    # Without another replica the model would be unavailable for a whole warm-up: only a person decides that.
+    return desired > 1 or scaled_amount(rollout.max_unavailable, desired, round_up=False) > 0
+
+
+def in_place_soon(rollout: Rollout) -> str:
+    """Return the sentence on what follows when no room comes for a new pod."""
+    return (
+        f"Unless room comes, pods are replaced in place {rollout.surge_timeout_seconds} s after that began "
+        "(spec.rollout.surgeTimeoutSeconds)."
+    )
+
+
+def unblock(rollout: Rollout, owner: Identity) -> str:
+    """Return the sentence on what lets an upgrade start that finds no room next to the old pods."""
+    command = (
+        f"`kubectl patch gi {owner.name} -n {owner.namespace} --type merge "
+        """-p '{"spec":{"rollout":{"whenNoRoom":"ReplaceInPlace"}}}'`."""
+    )
+    if rollout.when_no_room is WhenNoRoom.WAIT:
+        return (
+            "The old pods stay, because spec.rollout.whenNoRoom is Wait. Free or add cards; or replace pods in place, "
+            f"with one replica missing meanwhile: {command}"
+        )
+    return (
+        "The old pod stays: it is the only replica, and replacing it in place stops traffic until the new pod is warm. "
+        f"Free or add cards; or accept that outage: {command}"
+    )

@@ -1,0 +1,109 @@
+"""What a rollout makes of the answer that there is no room for a new pod."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.scaling import Rollout, WhenNoRoom
+from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.names import IN_PLACE_ANNOTATION
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.resource import read_identity
+from gaudi_operator.core.rollout.room import may_go_in_place, unblock, why_in_place
+from tests.support.builders import Object
+from tests.unit.operator.core.cluster import stamp
+from tests.unit.operator.core.pod_objects import condition, pod, view
+from tests.unit.operator.core.resources import NOW, resource
+from tests.unit.operator.core.states import warming
+
+DEFAULT = Rollout()
+ANSWER = "No room for pod n next to the old pods for 300 s: 0/1 nodes are available"
+
+
+def waiting(seconds: int, name: str = "n") -> PodView:
+    since = stamp(NOW - timedelta(seconds=seconds))
+    scheduled = condition("PodScheduled", False, "Unschedulable", "0/1 nodes are available", since)
+    return view(pod(name, revision="new", container=None, phase="Pending", conditions=(scheduled,)))
+
+
+def replica_set(annotation: str | None = None, refused_for: int | None = None) -> Object:
+    annotations = {IN_PLACE_ANNOTATION: annotation} if annotation else {}
+    conditions = []
+    if refused_for is not None:
+        since = stamp(NOW - timedelta(seconds=refused_for))
+        refusal = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
+        conditions.append({**refusal, "lastTransitionTime": since})
+    return {"metadata": {"name": "tiny-new", "annotations": annotations}, "status": {"conditions": conditions}}
+
+
+def answer(
+    rollout: Rollout = DEFAULT, live: Object | None = None, pods: tuple[PodView, ...] = (), **fields: Any
+) -> str | None:
+    return why_in_place(rollout, 3, live, pods, Deadlines(NOW), **fields)
+
+
+def test_pod_without_node_for_the_surge_timeout_is_the_answer() -> None:
+    assert answer(pods=(waiting(300),)) == ANSWER
+    assert answer(pods=(waiting(299),)) is None
+
+
+def test_surge_timeout_is_the_specs() -> None:
+    hurried = Rollout(surge_timeout_seconds=7)
+    assert (answer(hurried, pods=(waiting(7),)) or "").startswith("No room for pod n next to the old pods for 7 s")
+    assert answer(hurried, pods=(waiting(6),)) is None
+
+
+def test_quota_for_the_surge_timeout_is_the_answer() -> None:
+    found = "No pod was allowed next to the old pods for 300 s: exceeded quota: cards"
+    assert answer(live=replica_set(refused_for=300)) == found
+    assert answer(live=replica_set(refused_for=299)) is None
+
+
+def test_answer_on_the_replica_set_is_not_asked_for_again() -> None:
+    assert answer(live=replica_set("no card was free"), pods=(warming(),)) == "no card was free"
+
+
+def test_room_lost_in_the_middle_is_an_answer_too() -> None:
+    assert answer(pods=(warming(), waiting(300))) == ANSWER
+
+
+def test_pods_that_still_end_may_make_the_room() -> None:
+    assert answer(pods=(waiting(300),), room_to_come=True) is None
+
+
+@pytest.mark.parametrize("rollout", [Rollout(when_no_room=WhenNoRoom.WAIT), Rollout(max_surge=0, max_unavailable=1)])
+def test_nobody_asks_where_the_spec_has_decided(rollout: Rollout) -> None:
+    assert answer(rollout, replica_set("no card was free", refused_for=300), (waiting(300),)) is None
+
+
+@pytest.mark.parametrize(
+    ("replicas", "rollout", "in_place"),
+    [
+        (1, Rollout(), False),
+        (2, Rollout(), True),
+        (3, Rollout(), True),
+        (8, Rollout(), True),
+        (1, Rollout(max_unavailable="25%"), False),
+        (1, Rollout(max_unavailable=1), True),
+        (1, Rollout(when_no_room=WhenNoRoom.REPLACE_IN_PLACE), True),
+        (8, Rollout(when_no_room=WhenNoRoom.WAIT, max_unavailable=1), False),
+    ],
+)
+def test_only_replica_stays_unless_its_loss_is_accepted(replicas: int, rollout: Rollout, in_place: bool) -> None:
+    assert may_go_in_place(rollout, replicas) is in_place
+
+
+def test_what_unblocks_names_cause_and_command() -> None:
+    owner = read_identity(resource())
+    command = (
+        """`kubectl patch gi tiny -n models --type merge -p '{"spec":{"rollout":{"whenNoRoom":"ReplaceInPlace"}}}'`."""
+    )
+    assert unblock(Rollout(), owner) == (
+        "The old pod stays: it is the only replica, and replacing it in place stops traffic until the new pod is warm. "
+        f"Free or add cards; or accept that outage: {command}"
+    )
+    assert unblock(Rollout(when_no_room=WhenNoRoom.WAIT), owner) == (
+        "The old pods stay, because spec.rollout.whenNoRoom is Wait. Free or add cards; or replace pods in place, "
+        f"with one replica missing meanwhile: {command}"
+    )
