@@ -44,7 +44,7 @@ def _floor(history: History, moment: Moment) -> int:
 
 
 def _found_no_room(history: History, last: Moment) -> bool:
-    """Whether since the last rollout a desired pod had no place for as long as the spec asks, at one time or another."""
+    """Whether a desired pod has had no place for as long as the spec asks since the last rollout ended."""
     seconds = last.spec.get("rollout", {}).get("surgeTimeoutSeconds", 300) - history.lag - 2
     until = last.at
     for moment in reversed(history.moments[: bisect_right(history.moments, last.at, key=lambda each: each.at)]):

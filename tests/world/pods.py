@@ -21,6 +21,18 @@ def unschedulable(pod: Mapping[str, Any], since: str, message: str) -> Object:
     return {**status, "phase": "Pending", "conditions": told}
 
 
+GATE = "kueue.x-k8s.io/admission"
+"""The scheduling gate by which Kueue holds pods."""
+
+
+def gated(pod: Mapping[str, Any], since: str) -> Object:
+    """The status of a pod that a scheduling gate holds, as the API server writes it."""
+    status, message = pod.get("status") or {}, "Scheduling is blocked due to non-empty scheduling gates"
+    known = status.get("conditions") or []
+    conditions = with_condition(known, "PodScheduled", False, since, "SchedulingGated", message)
+    return {**status, "phase": "Pending", "conditions": conditions}
+
+
 def refused(since: str) -> Object:
     """What a status says of a pod that its node has refused, as where the device plugin has no card for it."""
     said = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed.", "startTime": since}

@@ -41,7 +41,7 @@ _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("CrashLoopBackOff", "CompileCrashed", "HostOutOfMemory", "PodsFail", "EngineLost"): (LAST_LOG, HISTORY),
     ("InitContainerFails", "SidecarFails"): (POD, LOG),
     (
-        *("Unschedulable", "UpgradeBlocked", "VolumeNotBound", "PodNotPrepared"),
+        *("Unschedulable", "SchedulingGated", "UpgradeBlocked", "VolumeNotBound", "PodNotPrepared"),
         *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"),
         *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
     ): (POD,),

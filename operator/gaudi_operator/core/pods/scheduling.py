@@ -1,6 +1,7 @@
 """Why a pod has no node yet, or no container there.
 
-The scheduler finds no node, a quota or an admission rule refuses the pod, or its volumes or network are not set up.
+The scheduler finds no node, scheduling gates hold the pod (a quota system such as Kueue sets them), a quota or an
+admission rule refuses it, or its volumes or network are not set up.
 """
 
 from collections.abc import Mapping
@@ -16,20 +17,37 @@ UNSCHEDULABLE_SECONDS = 30
 """Shorter spells are usual, and not reported: a pod that ends still holds its cards until it has drained."""
 
 
+SCHEDULING_GATED = "SchedulingGated"
+_WITHOUT_NODE = ("Unschedulable", SCHEDULING_GATED)
+
+
 def unscheduled_since(pod: PodView) -> datetime | None:
-    """When the scheduler first found no node; None when it has found one or has not looked."""
+    """When the scheduler first found no node or a scheduling gate; None if it has found a node or has not looked."""
     scheduled = pod.conditions.get("PodScheduled")
-    if scheduled is None or scheduled.true or scheduled.reason != "Unschedulable":
+    if scheduled is None or scheduled.true or scheduled.reason not in _WITHOUT_NODE:
         return None
     return scheduled.since
 
 
+def is_gated(pod: PodView) -> bool:
+    """Whether scheduling gates hold the pod: the scheduler does not look for a node until they are removed."""
+    scheduled = pod.conditions.get("PodScheduled")
+    return scheduled is not None and not scheduled.true and scheduled.reason == SCHEDULING_GATED
+
+
+def gates(pod: PodView) -> str:
+    """Return the names of the scheduling gates that hold the pod, as in `the scheduling gate a.example/b`."""
+    names = pod.scheduling_gates
+    return f"the scheduling gate{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else "a scheduling gate"
+
+
 def why_unscheduled(pod: PodView, seconds: float, deadlines: Deadlines) -> str | None:
-    """What the scheduler says of a pod that has had no node for so long; None while it may yet find one."""
+    """Return why the pod has had no node for so long; None while it may yet find one."""
     since = unscheduled_since(pod)
     if since is None or not deadlines.reached(since, seconds):
         return None
-    return pod.conditions["PodScheduled"].message or "no node fits"
+    # The scheduler's own message does not name the gates.
+    return f"held by {gates(pod)}" if is_gated(pod) else pod.conditions["PodScheduled"].message or "no node fits"
 
 
 def refused_since(workload: Manifest) -> datetime | None:

@@ -87,7 +87,7 @@ class PodView:
     `created` is when it was made, and `gone_by` when the grace period of a terminating pod ends. `ended` says why a
     failed pod has ended, `ended_reason` what its node calls that (None where it says nothing of the pod), `ended_at`
     when, as near as that can be known. The leader of a group of `size` pods stands for all of them: `workers` are the
-    others, and `ordinal` is the group's number.
+    others, and `ordinal` is the group's number. `scheduling_gates` are the names of the gates that hold it.
     """
 
     name: str
@@ -110,6 +110,7 @@ class PodView:
     ordinal: int | None = None
     workers: tuple["PodView", ...] = ()
     beside: tuple[SideContainer, ...] = ()
+    scheduling_gates: tuple[str, ...] = ()
 
     @property
     def active(self) -> bool:
@@ -178,7 +179,8 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
     # The leader of a group gets its node first, and would look placed while the group is not.
     unplaced = [each for worker in workers if (each := worker.conditions.get("PodScheduled")) and not each.true]
     conditions = {**view.conditions, **({"PodScheduled": unplaced[0]} if unplaced else {})}
-    return replace(view, size=size, ordinal=group[1], workers=workers, conditions=conditions)
+    gates = view.scheduling_gates or next((each.scheduling_gates for each in workers if each.scheduling_gates), ())
+    return replace(view, size=size, ordinal=group[1], workers=workers, conditions=conditions, scheduling_gates=gates)
 
 
 def _group(pod: Manifest) -> tuple[str, int] | None:
@@ -213,6 +215,7 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         ended_reason=(status.get("reason") or None) if failed else None,
         created=read_moment(metadata.get("creationTimestamp")),
         beside=_beside(pod),
+        scheduling_gates=tuple(each["name"] for each in (pod.get("spec") or {}).get("schedulingGates") or ()),
     )
 
 

@@ -20,6 +20,8 @@ MENDED_BY_OTHERS = frozenset(
         "Unschedulable",
         "UpgradeBlocked",
         "VolumeNotBound",
+        # The quota system that holds the pod admits it as soon as there is quota.
+        "SchedulingGated",
         # A kubelet tries again: what is missing may be on its way, as by the same sync of a GitOps tool.
         "PodNotPrepared",
         "ErrImagePull",
@@ -42,6 +44,9 @@ MENDED_BY_OTHERS = frozenset(
 )
 """All other reasons need a person at once: waiting changes nothing."""
 
+QUEUED = frozenset({"SchedulingGated"})
+"""Waiting for quota is the normal case in a queue and may take hours: it is no standstill, however long it takes."""
+
 
 def problem_since(reason: str, message: str, since: datetime | None, lasting: str | None = None) -> Problem:
     """A problem that began at a moment, which counts where others may mend it."""
@@ -55,6 +60,8 @@ def worst(problems: Iterable[Problem]) -> Problem | None:
 
 def needs_a_person(problem: Problem, seconds: float, deadlines: Deadlines) -> bool:
     """Whether nobody else can mend it, or has done so for `seconds`."""
+    if problem.reason in QUEUED:
+        return False
     return problem.since is None or deadlines.reached(problem.since, seconds)
 
 

@@ -14,7 +14,10 @@ from gaudi_operator.core.gate.thresholds import why_below
 from gaudi_operator.core.notation import sentence
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.scheduling import (
+    SCHEDULING_GATED,
     UNSCHEDULABLE_SECONDS,
+    gates,
+    is_gated,
     refused_since,
     unprepared_since,
     unscheduled_since,
@@ -82,6 +85,8 @@ def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
     if said is None:
         return None
     said, since = sentence(said), unscheduled_since(pod)
+    if is_gated(pod):
+        return _gated(pod, since, criteria)
     # The scheduler has no reason for it but its words.
     if any(word in said.lower() for word in _VOLUME_WORDS):
         return problem_since(
@@ -98,6 +103,19 @@ def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
     if criteria.room.soon:
         return problem_since("Unschedulable", f"{found} {criteria.room.soon}", criteria.deadlines.now)
     return problem_since("Unschedulable", f"{found} Free or add cards and memory, or lower spec.replicas.", since)
+
+
+def _gated(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
+    found = f"Pod {pod.name} is held by {gates(pod)} and has no node yet."
+    # Without its own decision an upgrade would wait for quota that its old pods hold.
+    if criteria.room.unblock:
+        return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
+    admits = (
+        "It starts once the quota system that set the gate, such as Kueue, admits it; "
+        f"`kubectl describe pod {pod.name}` shows its events."
+    )
+    # No deadline applies to it, so whatever has one comes first.
+    return problem_since(SCHEDULING_GATED, f"{found} {criteria.room.soon or admits}", criteria.deadlines.now)
 
 
 def _unprepared(pod: PodView, criteria: Criteria) -> Problem | None:

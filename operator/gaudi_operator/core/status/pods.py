@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.core.gate.recompiles import RECOMPILING
 from gaudi_operator.core.gate.thresholds import captured_percent, warmup_percent, why_below
-from gaudi_operator.core.pods.scheduling import unscheduled_since
+from gaudi_operator.core.pods.scheduling import SCHEDULING_GATED, gates, is_gated, unscheduled_since
 from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rendering.runtime_config import fetching
@@ -56,7 +56,7 @@ def _phase(pod: PodView, known: PodState | None) -> str:
     if pod.report:
         return pod.report.phase.value
     if unscheduled_since(pod):
-        return "Unschedulable"
+        return SCHEDULING_GATED if is_gated(pod) else "Unschedulable"
     if pod.container is None:
         return pod.phase
     if not pod.container.running:
@@ -84,6 +84,8 @@ def _message(pod: PodView, state: State) -> str | None:
         return fetching(pod.report.fetch)
     if pod.container and pod.container.waiting_message:
         return pod.container.waiting_message
+    if is_gated(pod):
+        return f"Held by {gates(pod)}."
     if unscheduled_since(pod):
         return pod.conditions["PodScheduled"].message
     return pod.report_ignored

@@ -89,11 +89,16 @@ class _InitContainer(TypedDict, total=False):
     restartPolicy: Any
 
 
+class _Gate(TypedDict, total=False):
+    name: Any
+
+
 class _PodSpec(TypedDict, total=False):
-    """Which containers a pod has, and where they answer; the rest stands in the template of its revision."""
+    """Which containers a pod has, where they answer, and what holds it; the rest is in the template of its revision."""
 
     containers: list[_Container]
     initContainers: list[_InitContainer]
+    schedulingGates: list[_Gate]
 
 
 class _Pod(TypedDict, total=False):

@@ -48,7 +48,8 @@ def controllers_of(pod: Object) -> set[str]:
 class Cluster:
     """One resource and its children.
 
-    `broken` are revisions whose pods never warm up. `cards` bounds pods that have a node, None is enough for all.
+    `broken` are revisions whose pods never warm up. `cards` bounds pods that have a node, None is enough for all; with
+    `queue`, a quota system bounds them: scheduling gates hold the others.
     """
 
     resource: Object
@@ -57,6 +58,7 @@ class Cluster:
     reports: dict[str, PodReport] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     cards: int | None = None
+    queue: bool = False
     texts: Mapping[TextKey, str] = field(default_factory=dict)
     classes: tuple[Object, ...] = ()
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
@@ -236,10 +238,15 @@ class Cluster:
             if pods.placed(pod) or ending(pod) or pod["status"]["phase"] == "Failed":
                 continue
             now = stamp(self.now)
+            if free <= 0 and self.queue:
+                pod["spec"]["schedulingGates"] = [{"name": pods.GATE}]
+                self.api.status(pod, **pods.gated(pod, now))
+                continue
             if free <= 0:
                 self.api.status(pod, **pods.unschedulable(pod, now, "0/1 nodes are available"))
                 continue
             free -= 1
+            pod["spec"].pop("schedulingGates", None)
             container = pods.container_status(self._container(), False, 0, {"running": {}})
             self.api.status(pod, **pods.running(pod, _ADDRESS, container, now))
 

@@ -60,6 +60,14 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
 
 
+def gated(*gates: str, since: str = LONG_AGO) -> Object:
+    """A pod that scheduling gates of these names hold."""
+    message = "Scheduling is blocked due to non-empty scheduling gates"
+    held = condition("PodScheduled", False, "SchedulingGated", message, since)
+    found = pod(container=None, phase="Pending", conditions=(held,))
+    return {**found, "spec": {"schedulingGates": [{"name": each} for each in gates]}}
+
+
 def view(manifest: Object | None = None, report: WarmupReport | None = None, **word: Any) -> PodView:
     """A pod as decisions see it, with a report of its container `c1` unless `word` says otherwise."""
     manifest = pod() if manifest is None else manifest

@@ -16,10 +16,10 @@ from tests.unit.operator.core.stories import condition, revisions, served, statu
 BIGGER = {"maxModelLen": 512}
 
 
-def crowded(replicas: int = 2, **rollout: Any) -> Cluster:
+def crowded(replicas: int = 2, *, queue: bool = False, **rollout: Any) -> Cluster:
     """All replicas serve on all the cards there are, and the model is about to change."""
     cluster = served(replicas=replicas, rollout=rollout)
-    cluster.cards = replicas
+    cluster.cards, cluster.queue = replicas, queue
     cluster.change(model=BIGGER)
     return cluster
 
@@ -136,6 +136,26 @@ def test_operator_that_starts_anew_goes_on_in_place() -> None:
     cluster.reports.clear()
     turns(cluster, 30)
     assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_upgrade_in_a_full_queue_goes_in_place() -> None:
+    cluster = crowded(queue=True)
+    turns(cluster, 3)
+    cluster.now += timedelta(seconds=290)
+    turns(cluster, 1)
+    assert condition(cluster, "Reconciling") == ("True", "SchedulingGated")
+    cluster.now += timedelta(seconds=10)
+    turns(cluster, 1)
+    [why] = marked(cluster)
+    assert why.endswith("held by the scheduling gate kueue.x-k8s.io/admission")
+    assert min(turns(cluster, 25)) == 1
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_only_replica_in_a_full_queue_stalls_its_upgrade() -> None:
+    cluster = crowded(1, queue=True, progressDeadlineSeconds=300)
+    assert min(turns(asked(cluster), 3)) == 1
+    assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
 
 
 def command(text: str) -> Any:

@@ -28,7 +28,7 @@ def test_example_is_accepted_and_has_an_effect(title: str, example: dict[str, An
 
 
 def test_every_task_with_fields_has_an_example() -> None:
-    titles = ["A private CA", "Over zones", "Init containers and sidecars", "OpenShift"]
+    titles = ["A private CA", "Over zones", "Quota systems", "Init containers and sidecars", "OpenShift"]
     assert [title for title, examples in EXAMPLES.items() if examples] == titles
 
 

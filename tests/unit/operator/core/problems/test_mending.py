@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_operator.core.names import FAILURE_ANNOTATION
 from gaudi_operator.core.problems.criteria import Room
-from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS, worst
+from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS, QUEUED, worst
 from gaudi_operator.core.problems.pod_problems import blames_the_revision
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.errors import Problem
@@ -63,7 +63,8 @@ def starting(reason: str = "ErrImagePull", **spec: object) -> Cluster:
 
 @pytest.mark.parametrize("reason", sorted(CLASSES))
 def test_page_says_of_each_reason_how_long_others_have(reason: str) -> None:
-    assert CLASSES[reason] == ("after the deadline" if reason in MENDED_BY_OTHERS else "at once")
+    lasting = "never" if reason in QUEUED else "after the deadline"
+    assert CLASSES[reason] == (lasting if reason in MENDED_BY_OTHERS else "at once")
 
 
 def test_page_names_every_reason_that_others_may_mend() -> None:
@@ -246,6 +247,18 @@ def test_pod_without_node_waits_since_the_scheduler_found_none(message: str, rea
     found = problem_of(view(pod(container=None, conditions=(scheduled,))), state_of(), Room(to_come=False))
     assert found
     assert (found.reason, found.since) == (reason, since)
+
+
+@pytest.mark.parametrize("deadline", [1, DEADLINE])
+def test_wait_in_a_queue_is_no_standstill_however_long(deadline: int) -> None:
+    cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": deadline}), cards=0, queue=True)
+    for _ in range(3):
+        cluster.operate()
+        cluster.controllers()
+    assert after(cluster, 100 * DEADLINE) == "InProgress"
+    assert condition(cluster, "Reconciling") == ("True", "SchedulingGated")
+    # Nothing falls due while the pod waits: the operator rests.
+    assert cluster.operate().requeue_after is None
 
 
 def test_nobody_is_waited_for_while_the_operator_goes_on_itself() -> None:

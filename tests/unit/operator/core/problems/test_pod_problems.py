@@ -28,7 +28,7 @@ from gaudi_runtime.contract.report import (
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
-from tests.unit.operator.core.pod_objects import condition, pod, view
+from tests.unit.operator.core.pod_objects import condition, gated, pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW, inference
 from tests.unit.operator.core.states import first_problem_of, problem_of, state_of
@@ -75,6 +75,48 @@ def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
     )
 
 
+def held(seconds: int) -> PodView:
+    return view(gated("kueue.x-k8s.io/admission", since=stamp(NOW - timedelta(seconds=seconds))))
+
+
+HELD = "Pod a is held by the scheduling gate kueue.x-k8s.io/admission and has no node yet."
+
+
+@pytest.mark.parametrize(
+    ("room", "expected"),
+    [
+        (
+            ROOM,
+            Problem(
+                "SchedulingGated",
+                f"{HELD} It starts once the quota system that set the gate, such as Kueue, admits it; "
+                "`kubectl describe pod a` shows its events.",
+                since=NOW,
+            ),
+        ),
+        (Room(to_come=False, soon="Soon in place."), Problem("SchedulingGated", f"{HELD} Soon in place.", since=NOW)),
+        (
+            Room(to_come=False, unblock="Free cards."),
+            Problem("UpgradeBlocked", f"{HELD} Free cards.", since=NOW - timedelta(seconds=31)),
+        ),
+        (Room(to_come=True), None),
+    ],
+    ids=["first start", "upgrade", "blocked upgrade", "room to come"],
+)
+def test_pod_that_a_scheduling_gate_holds(room: Room, expected: Problem | None) -> None:
+    assert problem_of(held(31), state_of(), room) == expected
+
+
+def test_pod_without_a_node_comes_before_one_that_is_queued() -> None:
+    found = first_problem_of([held(700), unschedulable(31)], [], state_of(), ROOM)
+    assert found
+    assert found.reason == "Unschedulable"
+
+
+def test_gate_that_opens_soon_is_no_problem() -> None:
+    assert problem_of(held(29), state_of(), ROOM) is None
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -100,12 +142,6 @@ def test_pod_without_a_node_for_a_moment_has_no_problem() -> None:
 
 def test_pod_waiting_for_an_ending_ones_room_has_no_problem() -> None:
     assert problem_of(unschedulable(300), state_of(), Room(to_come=True)) is None
-
-
-def test_pod_not_to_be_scheduled_yet_has_no_problem() -> None:
-    since = stamp(NOW - timedelta(seconds=300))
-    held = condition("PodScheduled", False, "SchedulingGated", "Scheduling is blocked", since)
-    assert problem_of(view(pod(container=None, phase="Pending", conditions=(held,))), state_of(), ROOM) is None
 
 
 def test_runtime_that_failed_says_so_itself() -> None:

@@ -46,7 +46,7 @@ from gaudi_runtime.contract.report import (
     VisionProgress,
     WarmupReport,
 )
-from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
+from tests.unit.operator.core.pod_objects import condition, gate_condition, gated, pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import DONE, serving, state_of, warming
@@ -217,6 +217,8 @@ def test_row_of_a_pod_says_how_far_it_is() -> None:
             "Unschedulable",
             "no cards",
         ),
+        (view(gated("a.example/quota")), "SchedulingGated", "Held by the scheduling gate a.example/quota."),
+        (view(gated("a", "b")), "SchedulingGated", "Held by the scheduling gates a, b."),
         (
             view(report=report(Phase.FAILED, failure=RuntimeFailure(reason="ModelNotFound", message="No folder."))),
             "Failed",
