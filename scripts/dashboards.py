@@ -111,6 +111,19 @@ FLEET = Dashboard(
             },
         ),
         Panel(
+            "Sequences that wait for a place",
+            {"{{inference_gaudi_dev_name}}": "sum by (inference_gaudi_dev_name) (gaudi_sequences_waiting)"},
+            about="docs/how-to/runbooks.md, GaudiModelQueueIsLong, says what to do.",
+        ),
+        Panel(
+            "Time to the first token, 95th percentile",
+            {
+                "{{inference_gaudi_dev_name}}": "histogram_quantile(0.95, sum by (inference_gaudi_dev_name, le) "
+                "(rate(gaudi_time_to_first_token_seconds_bucket[5m])))"
+            },
+            unit="s",
+        ),
+        Panel(
             "From a pod's last report to its open gate",
             {
                 "p50": "histogram_quantile(0.5, sum by (le) (rate(gaudi_operator_gate_seconds_bucket[1h])))",
@@ -220,6 +233,13 @@ ONE_MODEL = Dashboard(
                 f"(rate(gaudi_time_to_first_token_seconds_bucket{{{PODS}}}[5m])))",
             },
             unit="s",
+        ),
+        Panel(
+            "Sequences that run and wait",
+            {
+                "running": f"sum(gaudi_sequences_running{{{PODS}}})",
+                "waiting": f"sum(gaudi_sequences_waiting{{{PODS}}})",
+            },
         ),
         Panel(
             "KV blocks in use",

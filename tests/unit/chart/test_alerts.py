@@ -47,8 +47,18 @@ def gates_within(seconds: str) -> str:
     return f'gaudi_operator_gate_seconds_bucket{{le="{seconds}"}}'
 
 
-def leads(pod: str) -> str:
-    return f'gaudi_operator_leader{{pod="{pod}"}}'
+def leads(pod: str, namespace: str = "gaudi-system") -> str:
+    return f'gaudi_operator_leader{{namespace="{namespace}", job="gaudi-operator-metrics", pod="{pod}"}}'
+
+
+def of_pods(metric: str, labels: str = "") -> str:
+    """A series of a pod of the model."""
+    mine = 'namespace="shop", inference_gaudi_dev_name="chat", pod="chat-0"'
+    return f"gaudi_{metric}{{{mine}{', ' if labels else ''}{labels}}}"
+
+
+def first_tokens(seconds: str) -> str:
+    return of_pods("time_to_first_token_seconds_bucket", f'le="{seconds}"')
 
 
 CAPTURED = of_model("captured_percent", 'phase="decode"')
@@ -66,6 +76,14 @@ WELL = {
     has("Stalled", "False"): "1",
     has_pods("desired"): "2",
     has_pods("ready"): "2",
+    has_pods("lost"): "0",
+    has("AutoscalerActive", "True"): "1",
+    of_pods("sequences_waiting"): "0",
+    of_pods("requests_total", 'code="200"'): "0+60x{minutes}",
+    first_tokens("2.5"): "0+60x{minutes}",
+    first_tokens("10"): "0+60x{minutes}",
+    first_tokens("30"): "0+60x{minutes}",
+    first_tokens("+Inf"): "0+60x{minutes}",
     WARMUP: "100",
     CAPTURED: "100",
     RECOMPILES: "0",
@@ -123,33 +141,75 @@ STORIES = (
     Story("a spec was refused", turns("Stalled", 30), ("GaudiModelStalled",)),
     Story("a person has acted", turns("Stalled", 10, 40)),
     Story("it waits for a person only just now", turns("Stalled", 41)),
-    Story("fewer pods in traffic than promised", turns("Available", 30), ("GaudiModelUnavailable",)),
-    Story("a pod is away for a moment", turns("Available", 30, 33)),
+    Story(
+        "replicas are lost, and too few are left",
+        {**turns("Available", 30), has_pods("lost"): during(30, MINUTES, "1", "0")},
+        ("GaudiModelUnavailable",),
+    ),
+    Story("a pod is away for a moment", {**turns("Available", 30, 33), has_pods("lost"): during(30, 33, "1", "0")}),
+    Story("a replica is lost, and enough are left", {has_pods("lost"): "1"}),
+    Story(
+        "a first start takes long",
+        {**turns("Available", 0), **phases("WarmingUp", 0), WARMUP: "0 " * 30 + GROWS},
+        at=40,
+    ),
+    Story("one more replica warms up", {**turns("Available", 5), has_pods("desired"): "3", WARMUP: "0+2x{minutes}"}),
     Story("no pods are asked for", {**turns("Available", 0), has_pods("desired"): "0", has_pods("ready"): "0"}),
+    Story("the autoscaler has no metric", turns("AutoscalerActive", 20), ("GaudiModelAutoscalerInactive",)),
+    Story("the autoscaler had none for a moment", turns("AutoscalerActive", 20, 30)),
+    Story(
+        "one answer in ten is a 503",
+        {of_pods("requests_total", 'code="503"'): "0+7x{minutes}"},
+        ("GaudiModelRequestsFail",),
+    ),
+    Story("one answer in a hundred is a 500", {of_pods("requests_total", 'code="500"'): "0+0.6x{minutes}"}),
+    Story("clients send wrong requests", {of_pods("requests_total", 'code="400"'): "0+60x{minutes}"}),
+    Story(
+        "first tokens come late",
+        {first_tokens("2.5"): "0+6x{minutes}", first_tokens("10"): "0+30x{minutes}"},
+        ("GaudiModelFirstTokenLate",),
+    ),
+    Story("sequences queue", {of_pods("sequences_waiting"): "40"}, ("GaudiModelQueueIsLong",)),
+    Story("sequences queue for a moment", {of_pods("sequences_waiting"): during(30, 36, "40", "0")}),
     Story("a replica is missing for long", turns("Degraded", 20), ("GaudiModelDegraded",)),
     Story("a replica was missing for ten minutes", turns("Degraded", 20, 30)),
     Story(
         "an upgrade was rolled back",
         {**phases("RolledBack", 30), **turns("Stalled", 30)},
-        ("GaudiModelRolledBack", "GaudiModelStalled"),
+        ("GaudiModelRolledBack",),
     ),
     Story("the upgrade was undone", {**phases("RolledBack", 20, 40), **turns("Stalled", 20, 40)}),
     Story(
         "a bucket does not end",
-        {**phases("RollingOut", 0), WARMUP: "42"},
+        {**phases("RollingOut", 10), WARMUP: during(10, MINUTES, "42", "100")},
         ("GaudiModelWarmupStandsStill",),
+        at=39,
     ),
     Story(
-        "a bucket took a quarter of an hour", {**phases("RollingOut", 0), WARMUP: "0 " * 15 + "42+0x{minutes}"}, at=40
+        "a bucket did not end before the stall timeout",
+        {**phases("WarmingUp", 0, 31), is_in("Stalled"): during(31), **turns("Stalled", 31), WARMUP: "42"},
+        ("GaudiModelStalled",),
     ),
-    Story("nothing warms up", {**phases("Paused", 0), WARMUP: "42"}),
+    Story("a large model is fetched", {**phases("WarmingUp", 0), WARMUP: "0"}),
+    Story("a bucket took twenty minutes", {**phases("RollingOut", 0), WARMUP: "0 " * 15 + "42+0x{minutes}"}, at=36),
+    Story("a rollout is paused while a pod warms up", {**phases("Paused", 0), WARMUP: "42"}),
     Story("requests meet shapes without a graph", {RECOMPILES: "25"}, ("GaudiModelRequestsWaitForCompiles",)),
     Story("a few requests have met one", {RECOMPILES: "10"}),
     Story("many have, for a moment", {RECOMPILES: during(30, 36, "25", "0")}),
     Story("graphs found no memory", {CAPTURED: "62.5"}, ("GaudiModelGraphsMissing",)),
     Story("one in twenty has found none", {CAPTURED: "95"}),
+    Story("graphs are still to be captured", {**phases("RollingOut", 0), WARMUP: GROWS, CAPTURED: "0"}, at=20),
     Story("both operators wait for the Lease", {leads("a"): "0"}, ("GaudiOperatorHasNoLeader",)),
     Story("no operator is scraped", {leads("a"): GONE, leads("b"): GONE}, ("GaudiOperatorHasNoLeader",)),
+    Story(
+        "one of two installations is dead",
+        {leads("a", "other"): during(0, 30), leads("b", "other"): "0"},
+        ("GaudiOperatorHasNoLeader",),
+    ),
+    Story(
+        "one of two installations is not scraped", {leads("a", "other"): during(0, 30)}, ("GaudiOperatorHasNoLeader",)
+    ),
+    Story("two installations work", {leads("a", "other"): "1"}),
     Story(
         "the Lease goes over", {leads("a"): during(30, MINUTES, "0", "1"), leads("b"): during(32, MINUTES, "1", "0")}
     ),

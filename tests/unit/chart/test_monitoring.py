@@ -32,10 +32,12 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda each: each["alert"])
-def test_alert_goes_by_metrics_that_the_operator_has(alert: dict[str, Any]) -> None:
-    named = set(re.findall(r"gaudi_\w+", alert["expr"]))
+def test_alert_goes_by_metrics_of_operator_or_pods(alert: dict[str, Any]) -> None:
+    named = set(re.findall(r"\bgaudi_\w+", alert["expr"]))
     text = generate_latest(Metrics().registry).decode()
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     known = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+    known |= set(re.findall(r"^\| `(gaudi_(?!operator|inference)\w+)`", page, re.MULTILINE))
     assert named
     assert {name.removesuffix("_bucket") for name in named} <= known
 
@@ -89,6 +91,34 @@ def test_rules_link_each_alert_to_its_runbook() -> None:
     assert links == {
         each["alert"]: f"https://example.com/docs/how-to/runbooks.md#{each['alert'].lower()}" for each in ALERTS
     }
+
+
+def rules_of(**rules: Any) -> dict[str, Any]:
+    rule = only(render(monitoring={"rules": {"enabled": True, **rules}}), "PrometheusRule")
+    return {each["alert"]: each for group in rule["spec"]["groups"] for each in group["rules"]}
+
+
+def test_alerts_have_no_dead_link_by_default() -> None:
+    assert [name for name, each in rules_of().items() if "runbook_url" in each["annotations"]] == []
+
+
+def test_alert_takes_duration_severity_and_labels_from_values() -> None:
+    change = {"for": "15m", "severity": "info", "labels": {"team": "ml"}}
+    found = rules_of(alerts={"GaudiModelStalled": change})
+    assert found["GaudiModelStalled"]["for"] == "15m"
+    assert found["GaudiModelStalled"]["labels"] == {"severity": "info", "team": "ml"}
+    assert found["GaudiModelDegraded"]["labels"] == {"severity": "warning"}
+
+
+def test_alert_that_is_switched_off_is_left_out() -> None:
+    assert rules_of().keys() - rules_of(alerts={"GaudiModelDegraded": {"enabled": False}}).keys() == {
+        "GaudiModelDegraded"
+    }
+
+
+def test_change_of_an_unknown_alert_is_refused() -> None:
+    with pytest.raises(Exception, match="no alert has this name"):
+        rules_of(alerts={"GaudiModelStaled": {"enabled": False}})
 
 
 def test_pod_monitor_scrapes_the_status_port_of_all_models() -> None:

@@ -84,6 +84,7 @@ def _eta(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
 def _replicas(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
     yield ("desired",), float(spec.get("replicas", 1))
     yield from (((state,), float(status.get(field, 0))) for state, field in _REPLICAS.items())
+    yield ("lost",), float(max(0, status.get("expectedReadyReplicas", 0) - status.get("readyReplicas", 0)))
 
 
 def _revision(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
@@ -108,7 +109,7 @@ def _word(value: object) -> str:
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...], Samples], ...] = (
     ("condition", "1 for the status that each condition has.", ("type", "status"), _condition),
     ("phase", "1 for the phase.", ("phase",), _phase),
-    ("captured_percent", "Captured graphs in percent of the plan, the least over serving pods.", ("phase",), _captured),
+    ("captured_percent", "Captured graphs in percent of the plan, the least over pods of the current revision.", ("phase",), _captured),
     (
         "buckets",
         "Buckets planned, warmed and captured, of the pod that the percentage speaks of.",

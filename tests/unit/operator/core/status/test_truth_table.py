@@ -30,7 +30,7 @@ NEW = (Slot.GATED, Slot.UNSCHEDULED, Slot.PULLING, Slot.WARMING, Slot.SERVING, S
 
 
 def wrong(cluster: Cluster, facts: Facts, problem: str) -> list[str]:
-    """What a status says that is not in the table, or that another of its sentences denies."""
+    """Return the conditions that differ from the table, and the sentences that contradict others."""
     status = cluster.resource["status"]
     shown = {each["type"]: each for each in status["conditions"]}
     found = list(violations(cluster.resource))

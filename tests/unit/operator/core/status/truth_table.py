@@ -22,7 +22,7 @@ REFUSED = {"settings": {"VLLM_NO_SUCH_SETTING": "1"}}
 
 
 class Slot(StrEnum):
-    """What the place of a replica holds."""
+    """The state of the pod in the place of a replica."""
 
     SERVING = "serving"
     RESTARTED = "restarted"
@@ -202,14 +202,14 @@ def place(cluster: Cluster, name: str, slot: Slot) -> None:
         case Slot.MISSING:
             cluster.delete("Pod", name)
         case Slot.GATED:
-            told = with_condition([], "PodScheduled", False, now, "SchedulingGated", "Scheduling is blocked.")
-            pod["status"] = {"phase": "Pending", "conditions": told}
+            shown = with_condition([], "PodScheduled", False, now, "SchedulingGated", "Scheduling is blocked.")
+            pod["status"] = {"phase": "Pending", "conditions": shown}
         case Slot.UNSCHEDULED:
             pod["status"] = pods.unschedulable({}, now, "0/1 nodes are available")
         case Slot.PULLING:
             waits = pods.container_status("", False, 0, {"waiting": {"reason": "ContainerCreating"}})
-            told = with_condition([], "PodScheduled", True, now)
-            pod["status"] = {"phase": "Pending", "conditions": told, "containerStatuses": [waits]}
+            shown = with_condition([], "PodScheduled", True, now)
+            pod["status"] = {"phase": "Pending", "conditions": shown, "containerStatuses": [waits]}
 
 
 def facts_of(cluster: Cluster, expected: Callable[[int], int], **given: Any) -> Facts:
