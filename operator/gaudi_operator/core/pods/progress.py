@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 
+from gaudi_operator.core.pods.scheduling import is_gated
 from gaudi_operator.core.pods.view import PodView
 
 
@@ -20,8 +21,7 @@ class Waiting(StrEnum):
 
 def waits_for(pod: PodView) -> Waiting:
     """Return what an active pod that is not ready waits for."""
-    scheduled = pod.conditions.get("PodScheduled")
-    if scheduled is not None and not scheduled.true and scheduled.reason == "SchedulingGated":
+    if is_gated(pod):
         return Waiting.GATED
     if not pod.placed:
         return Waiting.UNSCHEDULED

@@ -109,7 +109,12 @@ def _word(value: object) -> str:
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...], Samples], ...] = (
     ("condition", "1 for the status that each condition has.", ("type", "status"), _condition),
     ("phase", "1 for the phase.", ("phase",), _phase),
-    ("captured_percent", "Captured graphs in percent of the plan, the least over pods of the current revision.", ("phase",), _captured),
+    (
+        "captured_percent",
+        "Captured graphs in percent of the plan, the least over pods of the current revision.",
+        ("phase",),
+        _captured,
+    ),
     (
         "buckets",
         "Buckets planned, warmed and captured, of the pod that the percentage speaks of.",
