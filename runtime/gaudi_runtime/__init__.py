@@ -1,1 +1,1 @@
-"""The runtime that a pod runs: plan buckets, warm up, capture graphs, then serve."""
+"""The runtime of a pod: plans buckets, warms them up, captures graphs, then serves the model."""

@@ -1,4 +1,4 @@
-"""`gaudi-runtime`: what a pod's container runs."""
+"""The command `gaudi-runtime`, which a pod's container runs."""
 
 import asyncio
 import os
@@ -29,8 +29,8 @@ app = typer.Typer(
 def serve(
     config: Annotated[Path, typer.Option(help="RuntimeConfig, JSON.")] = Path(CONFIG_PATH),
 ) -> None:
-    """Warm up, then serve until SIGTERM."""
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a preStop hook may run before our own handlers are there
+    """Warm up the model, then serve it until SIGTERM."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a preStop hook may run before our own handlers are installed
     from gaudi_runtime.process.logs import set_up_logging
     from gaudi_runtime.serve import serve as serve_until_stopped
 
@@ -41,22 +41,26 @@ def serve(
 @app.command()
 def prestop(
     pid: Annotated[int, typer.Option(help="Process id of the server in this container.")] = 1,
-    seconds: Annotated[float, typer.Option(help="How long SIGTERM is held back.")] = PRESTOP_SECONDS,
+    seconds: Annotated[float, typer.Option(help="How long SIGTERM is delayed.")] = PRESTOP_SECONDS,
 ) -> None:
-    """The container's preStop hook: close connections after each answer, for 5 seconds."""
-    # A signal and not a path: nothing that the network could call.
+    """Run the container's preStop hook: close connections after each answer, for 5 seconds."""
+    # The hook sends a signal, because an HTTP path could be called over the network.
     os.kill(pid, signal.SIGUSR1)
-    # The kubelet sends SIGTERM only when the hook is over; until then kube-proxies may still route to this pod.
+    # The kubelet sends SIGTERM only after the hook; until then kube-proxies may still route to this pod.
     time.sleep(seconds)
 
 
 @app.command()
 def doctor(
-    engine: Annotated[list[EngineName] | None, typer.Option(help="Judge for this engine; all installed ones.")] = None,
+    engine: Annotated[
+        list[EngineName] | None, typer.Option(help="Check for this engine; by default for all installed ones.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    image_only: Annotated[bool, typer.Option("--image-only", help="Leave the machine out, as a build does.")] = False,
+    image_only: Annotated[
+        bool, typer.Option("--image-only", help="Check the image alone, for example in a build.")
+    ] = False,
 ) -> None:
-    """Say what this machine and image can do, and what to do where they cannot."""
+    """Check this machine and image, and say how to fix what is missing."""
     from gaudi_runtime.doctor.command import doctor as examine
 
     raise typer.Exit(examine(engine or (), as_data=json, image_only=image_only))
@@ -64,33 +68,33 @@ def doctor(
 
 @app.command("hardware-report")
 def hardware_report(
-    model: Annotated[Path | None, typer.Option(help="Folder of a checkpoint; tried with engine vllm.")] = None,
-    config: Annotated[Path | None, typer.Option(help="RuntimeConfig, JSON, in place of --model.")] = None,
-    output: Annotated[str, typer.Option(help="File of the report; - is one line of standard output.")] = REPORT_FILE,
-    folder: Annotated[Path | None, typer.Option(help="Where recipes and logs lie meanwhile.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Folder of a checkpoint, tried with engine vllm.")] = None,
+    config: Annotated[Path | None, typer.Option(help="RuntimeConfig, JSON, instead of --model.")] = None,
+    output: Annotated[str, typer.Option(help="File of the report; - prints it as one line.")] = REPORT_FILE,
+    folder: Annotated[Path | None, typer.Option(help="Folder for recipes and logs during the trial.")] = None,
     tensor_parallel: Annotated[int, typer.Option(min=1, help="Cards of an instance, with --model.")] = 1,
     max_model_len: Annotated[int, typer.Option(min=1, help="Longest sequence in tokens, with --model.")] = 4096,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Most sequences at once, with --model.")] = 32,
 ) -> None:
-    """Try this machine with a real model, and write what it does into one file that can be sent to us."""
+    """Try this machine with a real model and write a report file that can be sent to the project."""
     from gaudi_runtime.errors import ConfigError
     from gaudi_runtime.hardware.command import config_for, hardware_report
     from gaudi_runtime.serve import read_config
 
     try:
         if (model is None) == (config is None):
-            raise ConfigError("Name either the folder of a checkpoint (--model) or a configuration (--config).")
-        told = (
+            raise ConfigError("Pass either the folder of a checkpoint (--model) or a configuration (--config).")
+        chosen = (
             read_config(config) if config else config_for(model or Path(), tensor_parallel, max_model_len, max_num_seqs)
         )
-        raise typer.Exit(hardware_report(told, output, folder))
+        raise typer.Exit(hardware_report(chosen, output, folder))
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from error
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run `main` on uvloop where it is there, otherwise on asyncio's own loop."""
+    """Run `main` on uvloop if it is installed, otherwise on asyncio's own loop."""
     try:  # vLLM brings it and serves on it as well
         from uvloop import run as run_fast
     except ImportError:
@@ -100,7 +104,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the `gaudi-runtime` command line."""
     app()
 
 

@@ -1,24 +1,24 @@
-"""What can go wrong in a runtime, as a tree; every leaf has a stable reason for the report.
+"""The errors of a runtime, as a tree; every leaf has a stable reason for the report.
 
 RuntimeStartError        this instance cannot serve; the report says why
 ├── ConfigError          the RuntimeConfig is missing or wrong
 ├── ModelNotFound        the checkpoint's folder or one of its files is missing
 ├── ModelUnreadable      a file of the checkpoint cannot be parsed
 ├── UnsupportedModel     the architecture is not served by this engine
-├── ModelAccessDenied    the hub wants a token, or other rights than this one has
-├── HubUnreachable       the hub does not answer, or not with what it states
-├── DiskFull             the model has no room on the disk
-├── EngineUnsupported    the release of the engine lacks what this runtime drives it by
-├── EngineLost           a process of the engine died, or does not answer any more
-├── RankFailed           a rank could not do what it was asked; the reason is its own
-├── ApiKeyBlank          the key that requests must bring is there, and blank
+├── ModelAccessDenied    the hub requires a token, or other permissions than the token has
+├── HubUnreachable       the hub does not answer, or sends incomplete data
+├── DiskFull             the disk has no room for the model
+├── EngineUnsupported    the release of the engine lacks an interface that this runtime needs
+├── EngineLost           a process of the engine died or no longer answers
+├── RankFailed           a rank could not run a command; the reason is that of the rank
+├── ApiKeyBlank          the API key that requests must send is blank
 ├── PlanImpossible       no bucket or no KV block fits
-├── TraceUnreadable      a trace of requests is no CSV of requests
-├── DeviceUnavailable    the wanted device is not there
-└── PortUnavailable      a port that this instance serves on is taken
+├── TraceUnreadable      a trace is not a CSV file of requests
+├── DeviceUnavailable    the requested device does not exist
+└── PortUnavailable      a port of this instance is in use
 DeviceOutOfMemory        a graph or buffer did not fit; ends capture of a phase, not the process
-GraphRefused             the engine runs a shape without a graph, whatever memory there is
-└── ShapeRefused         the engine runs a bucket as another one, so it stays cold
+GraphRefused             the engine never captures a graph of a shape
+└── ShapeRefused         the engine runs a bucket as another bucket, so it stays cold
 """
 
 from collections.abc import Callable
@@ -31,10 +31,10 @@ Judged = ParamSpec("Judged")
 
 @dataclass(frozen=True)
 class Problem:
-    """A stable reason for programs, and a sentence for people that says what is wrong and what to do.
+    """A problem: a stable reason for programs, and a sentence for people with the fault and the remedy.
 
-    `lasting` is the sentence that stays true when the pod it speaks of is gone, where that is another one. `since` is
-    when it began, where others than the reader may still mend it; None where only the reader can.
+    `lasting` is the sentence that stays true after the pod is gone, if that is another one. `since` is when the
+    problem began, if someone other than the reader may still fix it; None if only the reader can.
     """
 
     reason: str
@@ -44,24 +44,24 @@ class Problem:
 
     @property
     def kept(self) -> str:
-        """What may still be said when the pod is gone."""
+        """Return the sentence that stays true after the pod is gone."""
         return self.lasting or self.message
 
 
 class Checks(Generic[Judged]):
-    """Ordered checks of the same facts: the first problem counts, for what comes later may follow from it."""
+    """Ordered checks of the same facts: only the first problem counts, because later ones may follow from it."""
 
     def __init__(self, *checks: Callable[Judged, Problem | None]) -> None:
-        """In the order in which a person should fix what they find."""
+        """Store the checks in the order in which a person should fix what they find."""
         self._checks = checks
 
     def __call__(self, *args: Judged.args, **kwargs: Judged.kwargs) -> Problem | None:
-        """The first problem; no check behind it is asked. None when all pass."""
+        """Return the first problem without running later checks; None if all pass."""
         return next((found for check in self._checks if (found := check(*args, **kwargs))), None)
 
 
 class RuntimeStartError(Exception):
-    """Ends the start-up of this instance with a sentence for the user."""
+    """An error that ends the start-up of this instance, with a sentence for the user."""
 
     reason = "StartFailed"
 
@@ -91,37 +91,37 @@ class UnsupportedModel(RuntimeStartError):
 
 
 class ModelAccessDenied(RuntimeStartError):
-    """The hub wants a token, or other rights than this one has."""
+    """The hub requires a token, or other permissions than the token has."""
 
     reason = "ModelAccessDenied"
 
 
 class HubUnreachable(RuntimeStartError):
-    """The hub does not answer, or not with what it states; another try may help."""
+    """The hub does not answer or sends incomplete data; a retry may help."""
 
     reason = "HubUnreachable"
 
 
 class DiskFull(RuntimeStartError):
-    """The model has no room on the disk."""
+    """The disk has no room for the model."""
 
     reason = "DiskFull"
 
 
 class EngineUnsupported(RuntimeStartError):
-    """The release of the engine lacks what this runtime drives it by."""
+    """The release of the engine lacks an interface that this runtime needs."""
 
     reason = "EngineUnsupported"
 
 
 class EngineLost(RuntimeStartError):
-    """A process of the engine died, or does not answer any more: only a new process helps."""
+    """A process of the engine died or no longer answers; only a new process helps."""
 
     reason = "EngineLost"
 
 
 class RankFailed(RuntimeStartError):
-    """A rank could not do what it was asked; `reason` is the rank's own."""
+    """A rank could not run a command; `reason` is that of the rank."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -129,24 +129,24 @@ class RankFailed(RuntimeStartError):
 
 
 class ApiKeyBlank(RuntimeStartError):
-    """The key that requests must bring is there, and blank."""
+    """The API key that requests must send is blank."""
 
     reason = "ApiKeyBlank"
 
 
 class CertificateUnusable(RuntimeStartError):
-    """The model port is to speak TLS, and there is no pair of certificate and key for it."""
+    """The model port needs TLS, and there is no usable pair of certificate and key."""
 
     reason = "CertificateUnusable"
 
 
 class PlanImpossible(RuntimeStartError):
-    """No bucket or no KV block fits; `where` is the setting or file at fault, None where it is none alone."""
+    """No bucket or no KV block fits; `where` is the setting or file at fault, None if it is no single one."""
 
     reason = "PlanImpossible"
 
     def __init__(self, message: str, where: str | None = None) -> None:
-        # Both as they came: whoever makes the exception again from its arguments has the same one.
+        # Both arguments are passed on, so that unpickling creates an equal exception.
         super().__init__(message, where)
         self.where = where
 
@@ -156,30 +156,30 @@ class PlanImpossible(RuntimeStartError):
 
 
 class TraceUnreadable(RuntimeStartError):
-    """A trace of requests is no CSV of requests; the text goes on after the trace's name."""
+    """A trace is not a CSV file of requests; the message continues a sentence after the trace's name."""
 
     reason = "TraceUnreadable"
 
 
 class DeviceUnavailable(RuntimeStartError):
-    """The wanted device is not there."""
+    """The requested device does not exist."""
 
     reason = "DeviceUnavailable"
 
 
 class PortUnavailable(RuntimeStartError):
-    """A port that this instance serves on is taken."""
+    """A port of this instance is in use."""
 
     reason = "PortUnavailable"
 
 
 class DeviceOutOfMemory(Exception):
-    """The device has no room for a graph or buffer; the caller goes on without it."""
+    """The device has no room for a graph or buffer; the caller continues without it."""
 
 
 class GraphRefused(Exception):
-    """The engine runs this shape without a graph, whatever memory there is; the bucket counts as not captured."""
+    """The engine never captures a graph of this shape; the bucket counts as not captured."""
 
 
 class ShapeRefused(GraphRefused):
-    """The engine runs this bucket as another one; it stays cold."""
+    """The engine runs this bucket as another bucket; it stays cold."""

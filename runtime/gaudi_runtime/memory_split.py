@@ -1,4 +1,4 @@
-"""How device memory is divided after the profile run: integer arithmetic on bytes.
+"""The memory split: how free device memory is divided after the profile run, in integer bytes.
 
 See docs/internals/warmup.md, Memory split.
 """
@@ -12,7 +12,7 @@ from gaudi_runtime.errors import PlanImpossible
 
 @dataclass(frozen=True)
 class Split:
-    """Device memory in bytes: free = usable + margin, usable = graphs + kv_cache."""
+    """The split of device memory in bytes: free = usable + margin, usable = graphs + kv_cache."""
 
     free: int
     usable: int
@@ -23,7 +23,7 @@ class Split:
 
 @dataclass(frozen=True)
 class GraphPool:
-    """Bytes for graphs at capture time: total = prompt + decode, the shares of the first pass."""
+    """The bytes for graphs at capture time: total = prompt + decode, which are the shares of the first pass."""
 
     total: int
     prompt: int
@@ -31,15 +31,16 @@ class GraphPool:
 
 
 def split_memory(free: int, utilization: float, graph_memory_share: float) -> Split:
-    """Divide the `free` bytes that the profile run left; both shares are from 0 to 1."""
-    # A share of what is free then, not of the card as with vLLM on CUDA: so the plugin does (docs/internals/warmup.md).
+    """Divide the `free` bytes of device memory after the profile run; both shares are from 0 to 1."""
+    # Like the plugin, utilization is a share of the free memory, not of the card as in vLLM on CUDA
+    # (docs/internals/warmup.md).
     usable = int(free * utilization)
     graphs = int(usable * graph_memory_share)
     return Split(free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable)
 
 
 def kv_blocks(kv_cache: int, bytes_per_block: int) -> int:
-    """KV blocks that fit into `kv_cache` bytes. Raises PlanImpossible when not even one does."""
+    """Return the number of KV blocks that fit into `kv_cache` bytes. Raises PlanImpossible for none."""
     blocks = kv_cache // bytes_per_block
     if blocks < 1:
         raise PlanImpossible(
@@ -50,20 +51,23 @@ def kv_blocks(kv_cache: int, bytes_per_block: int) -> int:
 
 
 OWN_BLOCKS = 1
-"""KV blocks that every engine keeps from all sequences: vLLM's null block, the padding of the torch engine."""
+"""The KV blocks that an engine reserves: vLLM's null block, the padding block of the torch engine."""
 
 
 def useful_blocks(limits: Limits) -> int | None:
-    """The most KV blocks that an engine can use within the limits; None with prefix caching, which fills any number."""
+    """Return the most KV blocks that an engine can use within the limits.
+
+    None with prefix caching, which can use any number.
+    """
     if limits.prefix_caching:
         return None
     return limits.max_num_seqs * ceil(limits.max_model_len / limits.block_size) + OWN_BLOCKS
 
 
 def fill_cache(split: Split, bytes_per_block: int, limits: Limits) -> tuple[Split, int]:
-    """The KV blocks of the cache, and the split in which graphs have what sequences cannot fill.
+    """Return the KV blocks of the cache, and the split that gives graphs the memory that sequences cannot fill.
 
-    Raises PlanImpossible when there is no room for a block.
+    Raises PlanImpossible if there is no room for a block.
     """
     blocks, useful = kv_blocks(split.kv_cache, bytes_per_block), useful_blocks(limits)
     if useful is None or blocks <= useful:
@@ -73,7 +77,7 @@ def fill_cache(split: Split, bytes_per_block: int, limits: Limits) -> tuple[Spli
 
 
 def graph_pool(free_now: int, margin: int, prompt_ratio: float) -> GraphPool:
-    """What graphs may take at capture time: all that is free but the margin, offered to prompt first by its ratio."""
+    """Return the memory for graphs at capture time: all free memory except the margin, divided by `prompt_ratio`."""
     total = max(0, free_now - margin)
     prompt = int(total * prompt_ratio)
     return GraphPool(total=total, prompt=prompt, decode=total - prompt)

@@ -1,7 +1,7 @@
 """The life of a runtime process, from its configuration to the last drained answer.
 
-serve         what happens in the event loop: status port, start, model port, drain
-start_engine  what blocks meanwhile in the worker thread (start_engine.py)
+serve         the event loop: status port, start, model port, drain
+start_engine  the blocking start of the engine in the worker thread (start_engine.py)
 read_config   the RuntimeConfig that the operator mounts
 """
 
@@ -58,12 +58,12 @@ log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0
 LINGER_SECONDS = 5.0
-"""How long clients have for a last request once the drain has begun: those in the middle of an answer were not told."""
+"""How long clients may send a last request after the drain has begun, on connections with a running answer."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """What the status port shows."""
+    """The state that the status port shows."""
 
     board: ReportBoard
     observed: Observed
@@ -71,7 +71,7 @@ class Status:
 
 
 async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
-    """Run until SIGTERM: answer probes at once, and serve the model when, and only when, this instance is warm.
+    """Run the runtime process until SIGTERM: answer probes at once, and serve the model once it is warm.
 
     `schedule` says when a learned plan is compared with the one that serves.
     """
@@ -100,13 +100,13 @@ async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
             status.board.fail(describe(error))
             await traces.close()
             exit_broken(error)
-        except Exception as error:  # whatever it was, the report must say it
+        except Exception as error:  # the report must show every error
             await _stay_failed(error, status.board, signals)
 
 
 @contextlib.asynccontextmanager
 async def status_server(serving: ServingConfig, plan: str, signals: Signals) -> AsyncIterator[Status]:
-    """The status port, answering before anything heavy is imported. Raises PortUnavailable."""
+    """Serve the status port before heavy imports. Raises PortUnavailable."""
     board = ReportBoard(plan)
     observed = Observed(board.report)
     status = Status(board, observed, new_registry(observed))
@@ -120,7 +120,7 @@ async def status_server(serving: ServingConfig, plan: str, signals: Signals) -> 
 
 
 def describe(error: Exception) -> RuntimeFailure:
-    """A start-up error's own reason and sentence; anything else is a crash with its last line."""
+    """Describe an error for the report: a start-up error by its reason and sentence, others as a crash."""
     if isinstance(error, RuntimeStartError):
         return RuntimeFailure(reason=error.reason, message=str(error)[:2048])
     last_line = traceback.format_exception_only(error)[-1].strip()
@@ -128,12 +128,12 @@ def describe(error: Exception) -> RuntimeFailure:
 
 
 async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -> None:
-    # To exit would make a crash loop of a message: a restart meets the same fault, and its report would be lost.
+    # The process stays up: a restart would fail in the same way, and the report would be lost in a crash loop.
     failure = describe(error)
     known = isinstance(error, RuntimeStartError)
     log.error("Start-up failed (%s): %s", failure.reason, failure.message, exc_info=None if known else error)
     board.fail(failure)
-    await asyncio.to_thread(end_children)  # what an engine has started already keeps its memory
+    await asyncio.to_thread(end_children)  # processes that the engine has started keep their memory
     await signals.stop.wait()
 
 
@@ -145,8 +145,8 @@ async def _lead(
     traces: Tracing,
     schedule: Schedule,
 ) -> None:
-    """Start the engine, with the other pods of a group where there are any, and serve."""
-    # What is wrong with them is reported now, not after minutes of warm-up.
+    """Start the engine, with the other pods of a group if there are any, and serve."""
+    # Wrong values are reported now, not after minutes of warm-up.
     asked_key()
     folder = config.serving.tls_folder
     certificate = Certificate(Path(folder)) if folder else None
@@ -157,7 +157,7 @@ async def _lead(
 
 
 async def _follow(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
-    """Be one rank of a group: the leader orders what to do, and serves."""
+    """Run as one rank of a group: the leader sends the commands, and serves."""
 
     def make() -> Rank | PodPart:
         stop = signals.stop_between_buckets
@@ -171,9 +171,9 @@ async def _follow(config: RuntimeConfig, topology: Topology, status: Status, sig
         await follow(config, topology, status.board, signals, make)
     except (EngineLost, Stopped):
         raise
-    except Exception as error:  # to stay, failed, would leave the leader waiting for this rank
-        log.exception("This rank has failed.")
-        raise EngineLost(f"This rank cannot go on: {describe(error).message}") from error
+    except Exception as error:  # a failed rank that stays up would leave the leader waiting
+        log.exception("This rank failed.")
+        raise EngineLost(f"This rank failed: {describe(error).message}") from error
 
 
 async def _start(
@@ -183,7 +183,7 @@ async def _start(
     work = asyncio.ensure_future(in_worker_thread(lambda: start_engine(config, board, stop, make, spans=spans)))
     stopping = asyncio.ensure_future(signals.stop.wait())
     await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    # A step between two looks at `stop`, such as one compile, may take longer than the pod has to end.
+    # A step between two checks of `stop`, such as one compile, may take longer than the pod's grace period.
     await asyncio.wait({work}, timeout=config.serving.drain_seconds)
     if not work.done():
         exit_at_once()
@@ -255,7 +255,7 @@ async def _application(
     signals: Signals,
     traces: Tracing,
 ) -> AsyncIterator[ASGIApp]:
-    """What answers on the model port: the engine's own application, watched, or ours."""
+    """Return the application of the model port: that of the engine with metrics around it, or ours."""
     if not isinstance(engine, ServingEngine):
         traced = partial(traces.around, counters=lambda: engine.counters)
         yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing, traced)
@@ -263,12 +263,12 @@ async def _application(
     for collector in engine.collectors():
         status.registry.register(collector)
     async with engine.application() as app:
-        # Of what vLLM's workers count our process learns a moment later: no request can be told its share.
+        # The counts of vLLM's workers arrive a moment later, so no request can be given its share of them.
         yield guarded(app, config, metrics, lambda: signals.closing, traced=traces.around)
 
 
 async def _close(engine: Engine) -> None:
-    # Answers are drained by now; an engine that does not let go would only use up the pod's grace period.
+    # Answers are drained by now. An engine that does not close would only use up the pod's grace period.
     try:
         async with asyncio.timeout(CLOSE_SECONDS):
             await engine.close()
@@ -277,7 +277,7 @@ async def _close(engine: Engine) -> None:
 
 
 def read_config(path: Path) -> RuntimeConfig:
-    """The configuration in `path`, JSON in camelCase. Raises ConfigError that names every wrong field or setting."""
+    """Read the RuntimeConfig in `path`, JSON in camelCase. Raises ConfigError that names every wrong field."""
     try:
         config = RuntimeConfig.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -291,7 +291,7 @@ def read_config(path: Path) -> RuntimeConfig:
 
 
 def ports_of_a_wrong_config(path: Path) -> ServingConfig:
-    """The `serving` section if at least that is right, so that the failure is reported where it is looked for."""
+    """Return the `serving` section of a wrong configuration if that is valid, to report the failure there."""
     try:
         return ServingConfig.model_validate(json.loads(path.read_bytes())["serving"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StartedEngine:
-    """A loaded and warm engine, and what only its start knows.
+    """A loaded and warm engine, with values that only its start knows.
 
-    `padding` is that of a learned plan, with its forecast; empty for any other plan. `question` is what a learned plan
-    is compared with while the engine serves; None if there is no comparison.
+    `padding` is the forecast padding of a learned plan; empty for other plans. `question` is the comparison with a
+    learned plan to make while serving; None if there is none.
     """
 
     engine: Engine
@@ -59,8 +59,8 @@ def start_engine(
 ) -> StartedEngine:
     """Start an engine and warm it up. This takes seconds to an hour, so call it in the worker thread.
 
-    `make` makes the engine; `clock` returns monotonic seconds; `spans` record the warm-up for traces.
-    Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
+    `make` creates the engine; `clock` returns monotonic seconds; `spans` record the warm-up for traces. Raises a
+    RuntimeStartError with a sentence, or Stopped once `stop` is set.
     """
 
     def progress() -> None:
@@ -72,7 +72,7 @@ def start_engine(
     engine = make(config)
     board.keep(**engine.report_fields())
     recipes = RecipeCache(config, engine.recipe_key(), board, stop, clock)
-    recipes.take()  # before any process of an engine looks into its folder
+    recipes.take()  # before any engine process reads the folder
     with log_stage_cost("Loading the model", clock):
         engine.load(progress)
     progress()
@@ -85,12 +85,12 @@ def start_engine(
     engine.use_plan(plan)
     with log_stage_cost("Warm-up", clock):
         pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock, spans)
-    recipes.publish()  # before this pod serves, so that those that wait for it find them
+    recipes.publish()  # before this pod serves, so that pods that wait for it find the recipes
     return StartedEngine(engine, padding, question_of(config, blocks, pace))
 
 
 def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[Split, DeviceBlocks]:
-    """The split and the KV blocks, which are allocated then."""
+    """Split the memory, allocate the KV blocks, and return both."""
     if isinstance(engine, DividedMemory):
         split, blocks = engine.divided_memory()
         _publish(config, split, blocks, board)
@@ -105,7 +105,7 @@ def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[
     else:
         split, count = fill_cache(split, own.block_bytes(), config.limits)
     blocks = DeviceBlocks.as_asked(count, config.limits)
-    # Before the allocation, so that the report of one that fails has the figures.
+    # Published before the allocation, so that the report of a failed one has the figures.
     _publish(config, split, blocks, board)
     board.update(phase=Phase.ALLOCATING)
     try:

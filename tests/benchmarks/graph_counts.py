@@ -24,9 +24,9 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.coverage import uncovered
 from gaudi_runtime.planning.optimal.cost import score, typical_cost, warmup_seconds
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.traffic.batching import traffic_of
+from gaudi_runtime.traffic.batching import read_traffic_of_trace
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
-from gaudi_runtime.traffic.trace import Request, in_order, read_trace
+from gaudi_runtime.traffic.trace import Request, read_trace, sort_by_arrival
 from tests.benchmarks.figures import Figure, table
 from tests.support.azure_trace import requests
 from tests.support.grids import GRIDS, decode_grid
@@ -110,7 +110,7 @@ def traces() -> dict[str, list[Request]]:
 
 def _read(path: Path) -> list[Request]:
     with path.open("rb") as lines:
-        return list(in_order(read_trace(lines)))
+        return list(sort_by_arrival(read_trace(lines)))
 
 
 def _load(question: PlanQuestion, name: str, trace: list[Request], rate: int) -> Load:
@@ -118,7 +118,7 @@ def _load(question: PlanQuestion, name: str, trace: list[Request], rate: int) ->
     limits = question.limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
     faster = [each._replace(arrival=each.arrival / rate) for each in trace]
     middle = len(faster) // 2
-    halves = (traffic_of(half, limits, question.blocks) for half in (faster[:middle], faster[middle:]))
+    halves = (read_traffic_of_trace(half, limits, question.blocks) for half in (faster[:middle], faster[middle:]))
     return Load(f"{name} x{rate}", *halves)
 
 
@@ -152,7 +152,7 @@ def _paddings(plan: BucketPlan, load: Load) -> list[float]:
 
 
 def _print_row(load: Load, name: str, plan: BucketPlan) -> None:
-    seconds = sum(warmup_seconds(phase, bucket) for phase in BucketPhase for bucket in plan.of(phase))
+    seconds = sum(warmup_seconds(phase, bucket) for phase in BucketPhase for bucket in plan.buckets_of(phase))
     prompt, decode = _paddings(plan, load)
     counts = f"{len(plan.prompt):15}{len(plan.decode):15}"
     sys.stdout.write(f"{load.name:20.19}{name:26.25}{counts}{seconds:11.0f}{prompt:16.3f}{decode:16.3f}\n")

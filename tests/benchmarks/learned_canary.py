@@ -17,7 +17,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Stra
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase
 from gaudi_runtime.planning.optimal.strategy import learned_padding
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.traffic.batching import traffic_of
+from gaudi_runtime.traffic.batching import read_traffic_of_trace
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.trace import Request
 from tests.benchmarks.figures import Figure, table
@@ -61,13 +61,13 @@ def _figures(question: PlanQuestion, name: str, requests: list[Request]) -> Iter
 def _traffic(question: PlanQuestion, requests: list[Request]) -> Traffic:
     # A trace does not say which prompts share a prefix, and its prompts are computed as a whole.
     limits = question.limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
-    return traffic_of(requests, limits, question.blocks)
+    return read_traffic_of_trace(requests, limits, question.blocks)
 
 
 def _excess(question: PlanQuestion, policy: BucketPolicy, plan: BucketPlan, phase: BucketPhase, met: Traffic) -> float:
     """Observed padding over the forecast."""
     padding = learned_padding(policy, question.limits, plan)[phase]
-    for shape, batches in met.of(phase).items():
+    for shape, batches in met.shapes_of(phase).items():
         bucket = plan.find(phase, *shape)
         if bucket is None:
             raise AssertionError(f"a plan of strategy Optimal has no bucket for {phase} {tuple(shape)}")

@@ -112,9 +112,9 @@ def _find_microseconds(plan: BucketPlan, wanted: list[tuple[BucketPhase, int, in
 
 def _scan_microseconds(plan: BucketPlan, wanted: list[tuple[BucketPhase, int, int, int]]) -> float:
     for phase, *shape in wanted:
-        if _scan(plan.of(phase), *shape) != plan.find(phase, *shape):
+        if _scan(plan.buckets_of(phase), *shape) != plan.find(phase, *shape):
             raise AssertionError(f"find and scan differ for {phase} {shape}")
-    seconds = _seconds(lambda: [_scan(plan.of(phase), *shape) for phase, *shape in wanted])
+    seconds = _seconds(lambda: [_scan(plan.buckets_of(phase), *shape) for phase, *shape in wanted])
     return seconds / len(wanted) * 1e6
 
 

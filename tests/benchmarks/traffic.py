@@ -18,9 +18,9 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import one_graph, score, token_cost
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.traffic.batching import traffic_of
+from gaudi_runtime.traffic.batching import read_traffic_of_trace
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
-from gaudi_runtime.traffic.trace import in_order, read_trace
+from gaudi_runtime.traffic.trace import read_trace, sort_by_arrival
 from tests.benchmarks.brute_force import SPACES, gaps
 from tests.benchmarks.figures import Figure, table
 from tests.support.azure_trace import halves, traffic
@@ -73,7 +73,7 @@ def _optimal(tokens: int, rival: BucketPlan, share: float) -> BucketPlan:
     optimizer = Optimizer(_traffic(tokens)[0], _limits(tokens), KV_BLOCKS, token_cost(128))
     chosen = []
     for phase in BucketPhase:
-        graphs = -(-len(rival.of(phase)) * share // 1)
+        graphs = -(-len(rival.buckets_of(phase)) * share // 1)
         chosen.append(optimizer.choose((phase,), one_graph, graphs, "graphs").buckets[phase])
     return BucketPlan(chosen[0], chosen[1])
 
@@ -106,7 +106,7 @@ def _ten_million_rows() -> Iterator[Figure]:
     """Last, because the peak of memory is that of the whole process."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.process_time()
-    traffic_of(in_order(read_trace(_lines())), _limits(8192), KV_BLOCKS)
+    read_traffic_of_trace(sort_by_arrival(read_trace(_lines())), _limits(8192), KV_BLOCKS)
     yield Figure("trace of 10 million rows, one pass", time.process_time() - started, "s")
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     yield Figure("memory for it beyond what the process had", grown, "MiB", 64)

@@ -87,7 +87,7 @@ async def _serve(engine: TorchEngine) -> None:
 def _padding(engine: TorchEngine, phase: BucketPhase) -> float:
     cost, served = typical_cost(LIMITS["block_size"]), engine.counters
     ran = sum(each.batches * cost(met, bucket) for (met, bucket), each in served.tallies.items() if met is phase)
-    return ran / sum(batches * cost(phase, shape) for shape, batches in served.traffic().of(phase).items())
+    return ran / sum(batches * cost(phase, shape) for shape, batches in served.traffic().shapes_of(phase).items())
 
 
 if __name__ == "__main__":

@@ -83,4 +83,4 @@ def padding(served: ServingHistogram, phase: BucketPhase) -> float:
     """Return the compute of the batches as they ran over that of the batches as they came."""
     cost = typical_cost(BLOCK_SIZE)
     ran = sum(each.batches * cost(met, bucket) for (met, bucket), each in served.tallies.items() if met is phase)
-    return ran / sum(batches * cost(phase, shape) for shape, batches in served.traffic().of(phase).items())
+    return ran / sum(batches * cost(phase, shape) for shape, batches in served.traffic().shapes_of(phase).items())

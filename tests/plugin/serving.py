@@ -21,7 +21,7 @@ async def start_and_serve(run: Run) -> Facts:
     counters = await run.counted()
     return {
         "report": report.model_dump(mode="json"),
-        "plan": {each.value: [list(bucket) for bucket in plan.of(each)] for each in BucketPhase},
+        "plan": {each.value: [list(bucket) for bucket in plan.buckets_of(each)] for each in BucketPhase},
         "before": before,
         "answers": answers,
         "after": run.ranks(),

@@ -80,7 +80,7 @@ def differences(config: RuntimeConfig, blocks: int) -> str | None:
     # Release 0.26 bounds no decode range by the blocks that exist, as later ones do for models of plain attention.
     plan = plan_of_device(config.bucketing, config.limits, DeviceBlocks(blocks, size, size, bounded=False))
     for phase, planned in theirs(config, blocks).items():
-        ours = {tuple(each) for each in plan.of(phase)}
+        ours = {tuple(each) for each in plan.buckets_of(phase)}
         if ours != planned:
             return f"{phase}: only we {sorted(ours - planned)[:3]}, only the plugin {sorted(planned - ours)[:3]}"
     return None
@@ -157,7 +157,7 @@ def intended(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, 
         size = limits.block_size
         plan = plan_of_device(config.bucketing, asked, DeviceBlocks(blocks, size, size, bounded=False))
         for phase, planned in theirs(config, blocks).items():
-            mine = {tuple(each) for each in plan.of(phase)}
+            mine = {tuple(each) for each in plan.buckets_of(phase)}
             queries = sorted({0, *(query for _, query, _ in mine)})
             for bucket in mine ^ planned:
                 shorter = queries[bisect_left(queries, bucket[1]) - 1]

@@ -48,7 +48,7 @@ async def start_and_draft(run: Run) -> Facts:
     after = run.ranks()[0]
     return {
         "report": report.model_dump(mode="json"),
-        "plan": {each.value: [list(bucket) for bucket in plan.of(each)] for each in BucketPhase},
+        "plan": {each.value: [list(bucket) for bucket in plan.buckets_of(each)] for each in BucketPhase},
         "theirs": run.llm.collective_rpc(plan_of_the_plugin)[0],
         "before": before,
         "answers": answers,

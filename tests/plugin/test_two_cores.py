@@ -64,7 +64,7 @@ async def start_and_serve(run: Run) -> Facts:
     counts = await counted(run)
     return {
         "report": report.model_dump(mode="json"),
-        "plan": {each.value: [list(bucket) for bucket in plan.of(each)] for each in BucketPhase},
+        "plan": {each.value: [list(bucket) for bucket in plan.buckets_of(each)] for each in BucketPhase},
         "before": before,
         "after": after,
         "answers": answers,

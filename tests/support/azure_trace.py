@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.traffic.batching import traffic_of
+from gaudi_runtime.traffic.batching import read_traffic_of_trace
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.traffic.trace import Request, read_trace
 
@@ -32,4 +32,4 @@ def prompts(half: list[Request]) -> Traffic:
 
 def traffic(half: list[Request], limits: Limits, kv_blocks: int) -> Traffic:
     """Traffic with simulated decode steps."""
-    return traffic_of(half, limits, kv_blocks)
+    return read_traffic_of_trace(half, limits, kv_blocks)

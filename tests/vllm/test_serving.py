@@ -204,7 +204,7 @@ def test_the_shapes_of_traffic_are_told(runtime: RuntimeProcess, openai: OpenAI)
 
 
 def met(runtime: RuntimeProcess, phase: BucketPhase) -> list[object]:
-    return list(read_traffic(runtime.get("/v1/traffic").text).of(phase))
+    return list(read_traffic(runtime.get("/v1/traffic").text).shapes_of(phase))
 
 
 def metric(runtime: RuntimeProcess, name: str) -> float:

@@ -60,7 +60,7 @@ def test_prompts_of_both_cores_are_answered_and_counted(runtime: RuntimeProcess,
     lengths = sorted(map(len, PROMPTS))
 
     def met() -> list[int]:
-        traffic = read_traffic(runtime.get("/v1/traffic").text).of(BucketPhase.PROMPT)
+        traffic = read_traffic(runtime.get("/v1/traffic").text).shapes_of(BucketPhase.PROMPT)
         return sorted(shape.query_len for shape, count in traffic.items() for _ in range(int(count)))
 
     wait_until(lambda: met() == lengths)

@@ -5,8 +5,8 @@ each prompt of a batch. The kernel indexes the plane of one prompt with a signed
 bytes or more makes it return NaN without an error. The offset starts again with each prompt, so the batch size does not
 count. Both facts were measured by the plugin's developers on Gaudi 3 (vllm-gaudi, pull request 1749).
 
-For models of which some layers have a sliding window, these layers have a bias of their own: of the same size with a
-context, and of query x query elements without one.
+If some layers of a model have a sliding window, these layers have a separate bias: of the same size with a context, and
+of query x query elements without one.
 """
 
 from collections.abc import Iterable
@@ -18,16 +18,16 @@ from gaudi_runtime.buckets.kv_blocks import most_context_blocks
 from gaudi_runtime.contract.bucketing import AttentionSlices, Limits
 
 MOST_PLANE_BYTES = 2**31
-"""A plane of so many bytes, or more, cannot be indexed."""
+"""A plane of this many bytes or more cannot be indexed."""
 
 
 @dataclass(frozen=True)
 class FusedAttention:
-    """How the fused kernel computes prompts.
+    """The way in which a card's fused attention kernel computes prompts.
 
-    `element_bytes` are those of the bias. From `sliced_from` tokens of context and query on the plugin calls the kernel
-    once per slice, for batches of one prompt with a context; None if it never does. `windowed` is True for a model of
-    which some layers have a sliding window. They need no bias for prompts of whole `window_slices`.
+    `element_bytes` is the size of one element of the bias. From `sliced_from` tokens of context and query on, the
+    plugin calls the kernel once per slice, for batches of one prompt with a context; None if it never does. `windowed`
+    is True for a model with sliding-window layers. They need no bias for prompts of whole `window_slices`.
     """
 
     element_bytes: int = 2
@@ -36,14 +36,14 @@ class FusedAttention:
     window_slices: AttentionSlices | None = None
 
     def has_bias(self, bucket: Bucket) -> bool:
-        """Whether the plugin makes a bias for a prompt bucket."""
+        """Return True if the plugin makes an attention bias for this prompt bucket."""
         slices, query = self.window_slices, bucket.query_len
         whole = slices is not None and query >= slices.from_tokens and query % slices.tokens == 0
         return bucket.num_blocks > 0 or (self.windowed and not whole)
 
 
 def plane_bytes(bucket: Bucket, block_size: int, attention: FusedAttention) -> int:
-    """Bytes of the bias that one call of the kernel indexes for a prompt; 0 without a bias, or with slices of it."""
+    """Return the bytes of the attention bias that one kernel call indexes for a prompt; 0 without a bias."""
     tokens = bucket.num_blocks * block_size + bucket.query_len
     sliced = attention.sliced_from is not None and tokens >= attention.sliced_from
     if not attention.has_bias(bucket) or (sliced and bucket.batch_size == 1 and bucket.num_blocks > 0):
@@ -52,7 +52,7 @@ def plane_bytes(bucket: Bucket, block_size: int, attention: FusedAttention) -> i
 
 
 def largest_unindexable(prompt: Iterable[Bucket], block_size: int, attention: FusedAttention | None) -> Bucket | None:
-    """The prompt bucket with the largest plane that the kernel cannot index; None if it can index all of them."""
+    """Return the prompt bucket with the largest bias that the attention kernel cannot index; None if all fit."""
     if attention is None:
         return None
     sizes = ((plane_bytes(bucket, block_size, attention), bucket) for bucket in prompt)
@@ -61,9 +61,12 @@ def largest_unindexable(prompt: Iterable[Bucket], block_size: int, attention: Fu
 
 
 def most_indexable_tokens(limits: Limits, attention: FusedAttention) -> int:
-    """The largest maxNumBatchedTokens in whole blocks with which every context can be indexed; 0 if there is none."""
+    """Return the largest maxNumBatchedTokens whose attention bias can be indexed with every context.
+
+    It is a multiple of the block size; 0 if there is none.
+    """
     context = most_context_blocks(limits) * limits.block_size
-    # The largest query with query * (context + query) <= product.
+    # This is the largest query with query * (context + query) <= product.
     product = (MOST_PLANE_BYTES - 1) // attention.element_bytes
     query = (isqrt(context**2 + 4 * product) - context) // 2
     return query // limits.block_size * limits.block_size

@@ -14,7 +14,10 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class Rule(StrEnum):
-    """Why a bucket is not in the plan (docs/internals/bucketing.md, Filters): ends "... was dropped: ..."."""
+    """A rule that keeps a bucket out of the plan, as the end of "... was dropped: ...".
+
+    See docs/internals/bucketing.md, Filters.
+    """
 
     QUERY_TOO_LONG = "its query is longer than maxModelLen"
     CONTEXT_TOO_LONG = "its context has more blocks than a sequence of maxModelLen - 1 tokens needs"
@@ -25,7 +28,7 @@ class Rule(StrEnum):
 
 
 class Bucket(NamedTuple):
-    """A padded shape. Prompt: `num_blocks` is the cached context per sequence; decode: the blocks of the batch."""
+    """A padded shape. `num_blocks` is the cached context per sequence (prompt), or the blocks of the batch (decode)."""
 
     batch_size: int
     query_len: int
@@ -34,7 +37,7 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True)
 class Dropped:
-    """How many candidate buckets a rule kept out of a plan."""
+    """The number of candidate buckets that one rule kept out of a plan."""
 
     phase: BucketPhase
     rule: Rule
@@ -43,11 +46,11 @@ class Dropped:
 
 @dataclass(frozen=True)
 class BucketPlan:
-    """All buckets of a server, each list sorted and distinct, and what the planner has to say about them.
+    """All buckets of a server, each list sorted and distinct, and the planner's warnings.
 
-    `seeds` are those of `decode` by which the sequences of a step with drafts are padded (speculative.py); none without
-    speculative decoding. `most_blocks` are those of the largest decode bucket of the whole plan, if this is the warm
-    part of one (warmup/cover_first.py).
+    `seeds` are the `decode` buckets that pad the sequences of a step with drafts (speculative.py); empty without
+    speculative decoding. `most_blocks` is the number of blocks of the largest decode bucket of the whole plan, if this
+    is the warm part of one (warmup/cover_first.py).
     """
 
     prompt: tuple[Bucket, ...]
@@ -57,22 +60,22 @@ class BucketPlan:
     seeds: tuple[Bucket, ...] = ()
     most_blocks: int = 0
 
-    def of(self, phase: BucketPhase) -> tuple[Bucket, ...]:
-        """The buckets of one phase in plan order."""
+    def buckets_of(self, phase: BucketPhase) -> tuple[Bucket, ...]:
+        """Return the buckets of one phase in plan order."""
         return self.prompt if phase is BucketPhase.PROMPT else self.decode
 
     def find(self, phase: BucketPhase, batch: int, query: int, blocks: int) -> Bucket | None:
-        """First bucket in plan order that is >= in all three dimensions; None for a miss. Changes nothing.
+        """Return the first bucket in plan order that is >= in all three dimensions; None for a miss.
 
-        batch in sequences, query in tokens per sequence, blocks as in Bucket (docs/internals/bucketing.md, Finding a
-        bucket).
+        `batch` is in sequences, `query` in tokens per sequence, `blocks` as in Bucket (docs/internals/bucketing.md,
+        Finding a bucket).
         """
         position = self._finders[phase].first(batch, query, blocks)
-        return None if position is None else self.of(phase)[position]
+        return None if position is None else self.buckets_of(phase)[position]
 
     def fallback(self, phase: BucketPhase, limits: Limits, batch: int, query: int, blocks: int) -> Bucket:
-        """The shape for a batch without a bucket: each dimension rounded up and capped by what can ever be needed."""
-        # Rounding makes similar misses share one shape, so that each costs no compile of its own.
+        """Return the padded shape of a batch without a bucket: each dimension rounded up, and capped by the limits."""
+        # Rounding lets similar misses share one shape, so that not each of them costs a compile.
         most_blocks = most_context_blocks(limits)
         if phase is BucketPhase.DECODE:
             most_blocks = self.most_blocks or max(bucket.num_blocks for bucket in self.decode)
@@ -84,19 +87,19 @@ class BucketPlan:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over both lists as compact JSON, 64 hex digits."""
+        """Return the SHA-256 digest of both bucket lists as compact JSON, 64 hex digits."""
         text = json.dumps([self.prompt, self.decode], separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
     def _finders(self) -> dict[BucketPhase, Finder]:
-        return {phase: Finder(self.of(phase)) for phase in BucketPhase}
+        return {phase: Finder(self.buckets_of(phase)) for phase in BucketPhase}
 
 
 def weight(phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
-    """What the bytes of a bucket's graph are proportional to: tokens with context for prompt, sequences for decode.
+    """Return the weight of a bucket, to which the bytes of its graph are proportional.
 
-    `block_size` is in tokens per KV block.
+    For prompt these are the tokens with context, for decode the sequences. `block_size` is in tokens per KV block.
     """
     if phase is BucketPhase.DECODE:
         return bucket.batch_size

@@ -13,16 +13,19 @@ from operator import itemgetter
 
 
 def fallback(value: int, base: int) -> int:
-    """Round `value` up to a multiple of ceil(cube root of value) * base; 0 and 1 stay."""
+    """Round one dimension of a shape without a bucket up to a multiple of ceil(cube root of value) * base.
+
+    0 and 1 are not rounded.
+    """
     if value <= 1:
         return value
-    # The cube root makes the rounding coarser for larger values, so few distinct shapes arise.
+    # The cube root makes the rounding coarser for larger values, so that there are few distinct shapes.
     step = _ceil_cube_root(value) * base
     return -(-value // step) * step
 
 
 def _ceil_cube_root(value: int) -> int:
-    # Of whole numbers: the root of a float may be a little off, and one more would be another shape than the plugin's.
+    # Integers only: the cube root of a float may be slightly off, and the shape would then differ from the plugin's.
     root = round(math.cbrt(value))
     return root if root**3 >= value else root + 1
 
@@ -31,7 +34,7 @@ Triple = tuple[int, int, int]
 
 
 class _Row:
-    """All buckets of one batch size."""
+    """The buckets of one batch size."""
 
     def __init__(self, first: int, buckets: Sequence[Triple]) -> None:
         self.queries: list[int] = []
@@ -54,7 +57,7 @@ class _Row:
 
 
 class Finder:
-    """Answers lookups for one sorted list of distinct (batch size, query, blocks)."""
+    """An index of sorted, distinct buckets that finds the first bucket that holds a batch."""
 
     def __init__(self, buckets: Sequence[Triple]) -> None:
         self._batches: list[int] = []
@@ -68,7 +71,7 @@ class Finder:
         self._most_from = _largest_from([row.most_from[0] for row in self._rows])
 
     def first(self, batch: int, query: int, blocks: int) -> int | None:
-        """Position of the first bucket that is >= in all three dimensions, None when there is none."""
+        """Return the position of the first bucket that is >= in all three dimensions; None if there is none."""
         for at in range(bisect_left(self._batches, batch), len(self._rows)):
             if self._most_from[at] < blocks:
                 return None
@@ -79,6 +82,6 @@ class Finder:
 
 
 def _largest_from(values: Sequence[int]) -> list[int]:
-    """At every position the largest value from there to the end."""
-    # So that a search knows when to give up.
+    """Return for every position the largest value from there to the end."""
+    # A search then knows when to stop.
     return list(accumulate(reversed(values), max))[::-1]

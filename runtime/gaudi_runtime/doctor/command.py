@@ -1,4 +1,4 @@
-"""The command: look, judge, print the rows for people or for machines."""
+"""The command `gaudi-runtime doctor`: collect facts, judge them, and print the rows as a table or as JSON."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -10,17 +10,17 @@ from rich.table import Table
 
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor.judgement import Row, State, healthy, installed_engines, judge
-from gaudi_runtime.doctor.probes import look
+from gaudi_runtime.doctor.probes import collect_facts
 
 _STYLES = {State.OK: "green", State.WARNING: "yellow", State.FAIL: "bold red"}
 
 
 def doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -> int:
-    """Print what this machine and image can do; exit status 1 when something fails that a `wanted` engine needs.
+    """Print what this machine and image support; return 1 if a check fails that a `wanted` engine needs.
 
-    Without wanted engines all that are installed count.
+    Without wanted engines, all installed engines count.
     """
-    facts = look(wanted, image_only=image_only)
+    facts = collect_facts(wanted, image_only=image_only)
     engines = frozenset(wanted) or installed_engines(facts.image)
     rows = judge(facts, engines)
     if as_data:
@@ -31,18 +31,18 @@ def doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -
 
 
 def print_table(rows: Sequence[Row], engines: frozenset[EngineName], console: Console) -> None:
-    """One row a topic, with what to do where something is not right, and the verdict below."""
-    table = Table("", "topic", "found and to do", box=None, pad_edge=False)
+    """Print one row for each topic with its advice, and the verdict below."""
+    table = Table("", "topic", "found, and what to do", box=None, pad_edge=False)
     for row in rows:
         advice = f"\n[dim]{row.advice}[/dim]" if row.advice else ""
         table.add_row(f"[{_STYLES[row.state]}]{row.state}", row.topic, f"{row.found}{advice}")
     console.print(table)
-    verdict = "everything needed is here." if healthy(rows) else "not usable here."
+    verdict = "everything that is needed was found." if healthy(rows) else "not usable here."
     console.print(f"Engine {', '.join(sorted(engines))}: {verdict}")
 
 
 def as_json(rows: Sequence[Row], engines: frozenset[EngineName]) -> str:
-    """`healthy`, `engines` and `rows` with topic, state, found, advice and neededBy."""
+    """Return the doctor's result as JSON: `healthy`, `engines`, and `rows` with state, found, advice and neededBy."""
     shown = []
     for row in rows:
         fields = asdict(row)

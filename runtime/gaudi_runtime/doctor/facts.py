@@ -1,4 +1,4 @@
-"""What the probes find; nothing here is judged yet."""
+"""The facts that the doctor's probes collect, before they are judged."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from gaudi_runtime.doctor.gaudi import GaudiFacts
 
 @dataclass(frozen=True)
 class Package:
-    """A package: its version, empty when it is not installed, and why it cannot be imported, empty when it can."""
+    """A Python package: its version (empty if not installed) and its import error (empty if it can be imported)."""
 
     version: str = ""
     error: str = ""
@@ -15,11 +15,11 @@ class Package:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What an image brings. `bridge` and `plugin` are versions of Intel's packages, empty when they are missing.
+    """The software that an image contains. `bridge` and `plugin` are versions of Intel's packages, empty if missing.
 
-    `any_vllm` says that the user lets any release of vLLM pass. `read_only` names the folders that cannot be written.
-    `compiler` is the first line of what g++ says of itself; `inc` is the version of Intel Neural Compressor; `git` is
-    where that program is, empty when it is missing.
+    `any_vllm` says that the user allows any release of vLLM. `read_only` names the folders that cannot be written.
+    `compiler` is the first line of `g++ --version`; `inc` is the version of Intel Neural Compressor; `git` is the path
+    of that program, empty if it is missing.
     """
 
     torch: Package
@@ -36,10 +36,10 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What a machine gives this process. Memory is in bytes, huge pages are of 2 MiB, `locked_memory` None is no limit.
+    """The resources of a machine. Memory is in bytes, huge pages have 2 MiB, `locked_memory` is None without a limit.
 
-    `cards` has the name of each Gaudi card that torch sees. `instructions` are the processor's, by the kernel's
-    names; none are known on other architectures than x86.
+    `cards` has the name of each Gaudi card that torch detects. `instructions` are those of the processor, by the
+    kernel's names; empty on architectures other than x86.
     """
 
     cards: tuple[str, ...]
@@ -54,7 +54,7 @@ class MachineFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """Image and machine; no machine where the image alone is asked about."""
+    """The facts of the image and of the machine; no machine if only the image is checked."""
 
     image: ImageFacts
     machine: MachineFacts | None

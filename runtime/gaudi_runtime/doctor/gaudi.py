@@ -1,4 +1,4 @@
-"""What Intel's tool and the kernel say of cards: driver, firmware, and the ports that connect them to each other."""
+"""Facts about Gaudi cards from hl-smi and the kernel: driver, firmware, and the ports between the cards."""
 
 import shutil
 import subprocess
@@ -12,12 +12,12 @@ MODULE = Path("sys/module/habanalabs/version")
 CARDS = "sys/class/accel/accel*/device"
 
 Ask = Callable[[Sequence[str]], str]
-"""What a command prints; empty where it cannot be run or fails."""
+"""Runs a command and returns its output; empty if it cannot be run or fails."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """One card by its address on the bus: its ports to other cards by number, and those of them that are down."""
+    """One card by its PCI address: the numbers of its ports to other cards, and which of them are down."""
 
     address: str
     ports: tuple[int, ...] = ()
@@ -26,16 +26,19 @@ class Card:
 
 @dataclass(frozen=True)
 class GaudiFacts:
-    """Of this machine; empty where neither the kernel nor the tool says it."""
+    """The driver, firmware and ports of this machine's cards; empty if neither the kernel nor hl-smi reports them."""
 
     driver: str = ""
     firmware: tuple[str, ...] = ()
     cards: tuple[Card, ...] = ()
 
 
-def look_at_gaudi(ask: "Ask | None" = None, root: Path = Path("/")) -> GaudiFacts:
-    """Driver, firmware and ports. The tool sees ports from inside a container, too, where no network device shows."""
-    ask = ask or printed
+def read_gaudi_facts(ask: "Ask | None" = None, root: Path = Path("/")) -> GaudiFacts:
+    """Read driver, firmware and ports of the Gaudi cards.
+
+    In a container only hl-smi shows the ports, because the network devices are not visible there.
+    """
+    ask = ask or run_command
     addresses = ask((TOOL, "-Q", "bus_id", "-f", "csv,noheader")).split()
     asked = ask((TOOL, "-Q", "driver_version", "-f", "csv,noheader")).split()
     return GaudiFacts(
@@ -46,7 +49,7 @@ def look_at_gaudi(ask: "Ask | None" = None, root: Path = Path("/")) -> GaudiFact
 
 
 def _card(address: str, output: str) -> Card:
-    """Of lines such as `port 7: UP`."""
+    """Parse lines such as `port 7: UP`."""
     states = {}
     for line in output.splitlines():
         name, colon, state = line.partition(":")
@@ -55,8 +58,8 @@ def _card(address: str, output: str) -> Card:
     return Card(address, tuple(sorted(states)), tuple(sorted(each for each, state in states.items() if state != "UP")))
 
 
-def printed(command: Sequence[str]) -> str:
-    """The standard output of a command that ends well within half a minute, else nothing."""
+def run_command(command: Sequence[str]) -> str:
+    """Run a command and return its standard output; empty if it fails or takes more than 30 seconds."""
     if shutil.which(command[0]) is None:
         return ""
     try:

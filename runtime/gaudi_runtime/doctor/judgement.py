@@ -1,4 +1,7 @@
-"""Whether what was found is enough, as a list of rows; pure (docs/reference/doctor.md). Each rule makes one row."""
+"""The checks of the doctor: each judges one fact of the image or the machine and returns a row. Pure.
+
+See docs/reference/doctor.md.
+"""
 
 import re
 from collections.abc import Iterable
@@ -13,19 +16,19 @@ from gaudi_runtime.units import size
 
 EVERY_ENGINE = frozenset(EngineName)
 MODEL_ENGINES = frozenset({EngineName.TORCH, EngineName.VLLM})
-"""Those that run a real model; the simulation needs next to nothing."""
+"""The engines that run a real model; the simulation has almost no requirements."""
 VLLM = frozenset({EngineName.VLLM})
 
-# The three processes of vLLM 0.32 were seen to have 1.8 GiB with a model of 2 MB: any other needs more.
+# The three processes of vLLM 0.32 took 1.8 GiB with a model of 2 MB; any other model needs more.
 VLLM_MEMORY = 2 * 1024**3
-# vLLM 0.30 does not start a worker with less free.
+# vLLM 0.30 does not start a worker with less free memory.
 VLLM_SHARED_MEMORY = 240 * 1024**2
 HUGE_PAGE = 2 * 1024**2
-_ANOTHER_IMAGE = "Use the runtime or the runtime-hpu image, or build yours from their Dockerfile."
+_ANOTHER_IMAGE = "Use the runtime or the runtime-hpu image, or build your own from their Dockerfile."
 
 
 class State(StrEnum):
-    """How a row ends: fail means that an engine does not run."""
+    """The state of a row of the doctor; FAIL means that an engine cannot run."""
 
     OK = "ok"
     WARNING = "warning"
@@ -34,7 +37,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """What was found of a topic, and what to do about it; a fail concerns the engines named in `needed_by`."""
+    """A row of the doctor: the findings about a topic, and advice. A failure affects the engines in `needed_by`."""
 
     topic: str
     state: State
@@ -44,7 +47,10 @@ class Row:
 
 
 def judge(facts: Facts, engines: frozenset[EngineName]) -> list[Row]:
-    """All rows, the image's first. What only other engines than `engines` need is a warning at most."""
+    """Judge all facts of the doctor and return its rows, those of the image first.
+
+    A failure that affects only engines outside `engines` becomes a warning.
+    """
     rows = [rule(facts.image) for rule in IMAGE_RULES]
     if facts.machine:
         rows += [rule(facts.machine, facts.image) for rule in MACHINE_RULES]
@@ -52,12 +58,12 @@ def judge(facts: Facts, engines: frozenset[EngineName]) -> list[Row]:
 
 
 def healthy(rows: Iterable[Row]) -> bool:
-    """Whether nothing fails."""
+    """Return True if no row of the doctor fails."""
     return all(row.state is not State.FAIL for row in rows)
 
 
 def installed_engines(image: ImageFacts) -> frozenset[EngineName]:
-    """The engines whose packages are there; the simulation always is."""
+    """Return the engines whose packages are installed; the simulation always is."""
     found = {EngineName.SIM: "always", EngineName.TORCH: image.torch.version, EngineName.VLLM: image.vllm.version}
     return frozenset(name for name, version in found.items() if version)
 
@@ -68,7 +74,7 @@ def _for_engines(row: Row, engines: frozenset[EngineName]) -> Row:
 
 
 def torch(image: ImageFacts) -> Row:
-    """torch is there and can be imported."""
+    """Check that torch is installed and can be imported."""
     found = image.torch
     if not found.version:
         return Row("torch", State.FAIL, "not installed", _ANOTHER_IMAGE, MODEL_ENGINES)
@@ -78,8 +84,8 @@ def torch(image: ImageFacts) -> Row:
 
 
 def compiler(image: ImageFacts) -> Row:
-    """What Inductor needs, which writes C++ and compiles it."""
-    # No failure on a card: there the bridge compiles by itself.
+    """Check for the C++ compiler and headers that Inductor needs."""
+    # This does not fail on a card, where the bridge has its own compiler.
     lacking = "no g++" if not image.compiler else "" if image.python_headers else f"{image.compiler}, no Python.h"
     if not lacking:
         return Row("compiler", State.OK, image.compiler)
@@ -89,7 +95,7 @@ def compiler(image: ImageFacts) -> Row:
 
 
 def vllm(image: ImageFacts) -> Row:
-    """vLLM is there, is of a release that we drive (with its plugin, for cards), and its kernels can be imported."""
+    """Check that vLLM and its plugin are installed in a supported release and that the kernels can be imported."""
     found = image.vllm
     installed = _installed(image)
     refused = installed.why_refused()
@@ -98,8 +104,8 @@ def vllm(image: ImageFacts) -> Row:
     if found.error:
         return Row("vllm", State.FAIL, f"{found.version}, import fails: {found.error}", _ANOTHER_IMAGE, VLLM)
     if refused:
-        advice = f"This runtime drives {installed.driven}."
-        return Row("vllm", State.WARNING, f"{found.version}, let pass by {ANY_RELEASE}", advice)
+        advice = f"This runtime supports {installed.driven}."
+        return Row("vllm", State.WARNING, f"{found.version}, allowed by {ANY_RELEASE}", advice)
     pair = installed.pair
     return Row("vllm", State.OK, pair.words if pair else f"{found.version}, supported")
 
@@ -109,7 +115,7 @@ def _installed(image: ImageFacts) -> Installed:
 
 
 def bridge(image: ImageFacts) -> Row:
-    """Intel's Gaudi software, PyTorch and vLLM's plugin belong together."""
+    """Check that Intel's Gaudi software, PyTorch and vLLM's plugin belong to the same release."""
     found = f"habana-torch-plugin {image.bridge or 'missing'}, vllm-gaudi {image.plugin or 'missing'}"
     if bool(image.bridge) != bool(image.plugin):
         advice = f"Start from Intel's image with PyTorch and vLLM for Gaudi: {RELEASES}; proven is {PAIRS[0].image}."
@@ -119,7 +125,7 @@ def bridge(image: ImageFacts) -> Row:
     pair = _installed(image).pair
     if pair is None or _is_built_on(pair, image):
         return Row("gaudi software", State.OK, found)
-    # No failure: how Intel's builds number themselves was never seen.
+    # This is only a warning, because the version numbers of Intel's builds are not documented.
     advice = (
         f"vllm-gaudi {pair.plugin} is made for Gaudi software {pair.gaudi_software} and PyTorch {pair.torch}: start "
         f"from {pair.image}."
@@ -128,26 +134,26 @@ def bridge(image: ImageFacts) -> Row:
 
 
 def _is_built_on(pair: Pair, image: ImageFacts) -> bool:
-    """Whether bridge and torch are those of the pair; builds and patches of torch count as the release."""
-    # A bridge is numbered as the software and its build: 1.24.1.17.
+    """Return True if bridge and torch match the pair, ignoring build and patch numbers."""
+    # The version of a bridge is that of the software and a build number: 1.24.1.17.
     software = image.bridge.split(".")[:3] == pair.gaudi_software.split(".")
     return software and series(image.torch.version) in ("", series(pair.torch))
 
 
 def folders(image: ImageFacts) -> Row:
-    """A place for compiled code, fetched models and sockets."""
+    """Check that the folders for compiled code, models and sockets can be written."""
     # The root file system is read-only in a pod.
     if not image.read_only:
         return Row("writable folders", State.OK, "caches, home and temporary files")
-    advice = "Mount a volume there that this user may write, or name another folder in the variable."
+    advice = "Mount a volume there that this user can write, or set the variable to another folder."
     return Row("writable folders", State.FAIL, f"read-only: {', '.join(image.read_only)}", advice, MODEL_ENGINES)
 
 
 def device(machine: MachineFacts, image: ImageFacts) -> Row:
-    """Cards where the image is made for cards."""
+    """Check that an image for cards has cards."""
     cards = machine.cards
     if image.bridge and not cards:
-        advice = "Ask for cards (spec.accelerator), and look whether the node's driver and device plugin run."
+        advice = "Request cards (spec.accelerator), and check that the node's driver and device plugin run."
         return Row("device", State.FAIL, "no Gaudi card, in an image for cards", advice, MODEL_ENGINES)
     if not cards:
         return Row("device", State.OK, "CPU")
@@ -155,8 +161,8 @@ def device(machine: MachineFacts, image: ImageFacts) -> Row:
 
 
 def processor(machine: MachineFacts, image: ImageFacts) -> Row:
-    """Whether vLLM has fast kernels for it."""
-    # Its kernels for x86 need AVX2, and are fast with AVX-512.
+    """Check that vLLM has fast kernels for this processor."""
+    # vLLM's kernels for x86 need AVX2, and are fast with AVX-512.
     known = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in machine.instructions]
     found = ", ".join(known) or "no vector instructions known"
     if image.bridge or not machine.instructions or "avx512f" in known:
@@ -167,16 +173,16 @@ def processor(machine: MachineFacts, image: ImageFacts) -> Row:
 
 
 def cores(machine: MachineFacts, _: ImageFacts) -> Row:
-    """What this process may use of the processor."""
+    """Check how many processor cores this process may use."""
     # vLLM keeps one core for its own work and computes on the others.
     if machine.cores >= 2:
         return Row("cores", State.OK, str(machine.cores))
-    advice = "Give the container two cores or more (spec.pod.resources.cpu): its processes wait for each other on one."
+    advice = "Give the container at least two cores (spec.pod.resources.cpu): on one its processes wait for each other."
     return Row("cores", State.WARNING, str(machine.cores), advice)
 
 
 def memory(machine: MachineFacts, _: ImageFacts) -> Row:
-    """What this process may use before it is killed."""
+    """Check how much memory this process may use before it is killed."""
     if machine.memory >= VLLM_MEMORY:
         return Row("memory", State.OK, size(machine.memory))
     advice = f"vLLM's processes alone take {size(VLLM_MEMORY)}, without the model: raise spec.pod.resources.memory."
@@ -184,18 +190,18 @@ def memory(machine: MachineFacts, _: ImageFacts) -> Row:
 
 
 def shared_memory(machine: MachineFacts, _: ImageFacts) -> Row:
-    """What vLLM's processes talk through."""
+    """Check the size of the shared memory that vLLM's processes communicate through."""
     if machine.shared_memory >= VLLM_SHARED_MEMORY:
         return Row("shared memory", State.OK, size(machine.shared_memory))
     advice = (
-        f"vLLM starts with {size(VLLM_SHARED_MEMORY)} or more: raise spec.pod.resources.sharedMemory, "
+        f"vLLM needs at least {size(VLLM_SHARED_MEMORY)} to start: raise spec.pod.resources.sharedMemory, "
         "or run the container with --shm-size=1g."
     )
     return Row("shared memory", State.FAIL, size(machine.shared_memory), advice, VLLM)
 
 
 def huge_pages(machine: MachineFacts, image: ImageFacts) -> Row:
-    """Pages of 2 MiB that are free."""
+    """Check how many huge pages of 2 MiB are free."""
     # Intel's collective communication pins its buffers in them.
     found = f"{size(machine.free_huge_pages * HUGE_PAGE)} free"
     if not image.bridge:
@@ -207,8 +213,8 @@ def huge_pages(machine: MachineFacts, image: ImageFacts) -> Row:
 
 
 def locked_memory(machine: MachineFacts, image: ImageFacts) -> Row:
-    """How much memory this process may pin."""
-    # The driver pins memory for transfers between host and card.
+    """Check how much memory this process may lock."""
+    # The driver locks memory for transfers between host and card.
     limit = machine.locked_memory
     found = "unlimited" if limit is None else size(limit)
     if not image.bridge:
@@ -221,37 +227,39 @@ def locked_memory(machine: MachineFacts, image: ImageFacts) -> Row:
 
 
 def inc(image: ImageFacts) -> Row:
-    """What quantizes by measured scales."""
+    """Check for Intel Neural Compressor, which quantizes with measured scales."""
     if image.inc or not image.bridge:
-        return Row("neural compressor", State.OK, image.inc or "none, of use on cards only")
+        return Row("neural compressor", State.OK, image.inc or "none, used on cards only")
     advice = "Models with quantization.method inc do not start here: use Intel's image, which has neural-compressor-pt."
     return Row("neural compressor", State.WARNING, "not installed", advice)
 
 
 def git(image: ImageFacts) -> Row:
-    """What vLLM's plugin asks for a revision as it starts."""
+    """Check for git, which vLLM's plugin runs at its start."""
     if image.git or not image.bridge:
         return Row("git", State.OK, image.git or "none, not needed on a CPU")
-    advice = "vLLM's plugin asks git for its revision as it starts; this runtime answers for it, other programs do not."
+    advice = "vLLM's plugin runs git for its revision at its start. This runtime works without git, others may not."
     return Row("git", State.WARNING, "not installed", advice)
 
 
 def driver(machine: MachineFacts, image: ImageFacts) -> Row:
-    """The kernel's driver and the image are of one release of the Gaudi software."""
+    """Check that the kernel's driver and the image belong to the same release of the Gaudi software."""
     found = machine.gaudi.driver
     if not image.bridge:
         return Row("driver", State.OK, found or "none, not needed on a CPU")
     if not found:
         return Row(
-            "driver", State.WARNING, "not known", "Load the kernel module habanalabs, or ask hl-smi on the node."
+            "driver", State.WARNING, "not known", "Load the kernel module habanalabs, or run hl-smi on the node."
         )
     release = _numbers(found)
     allowed = [each for each in PAIRS if _numbers(each.gaudi_software) == release]
     if allowed and _numbers(image.bridge) == release:
-        return Row("driver", State.OK, f"{found}, as vLLM {allowed[0].vllm} with vllm-gaudi {allowed[0].plugin} has it")
+        return Row(
+            "driver", State.OK, f"{found}, as vLLM {allowed[0].vllm} with vllm-gaudi {allowed[0].plugin} needs it"
+        )
     if allowed:
         here = f"this image has Gaudi software {image.bridge}"
-        return Row("driver", State.WARNING, f"{found}, and {here}", f"This driver allows {allowed[0].image}.")
+        return Row("driver", State.WARNING, f"{found}, and {here}", f"Use {allowed[0].image} with this driver.")
     wanted = " or ".join(each.gaudi_software for each in PAIRS)
     return Row(
         "driver", State.WARNING, found, f"Our pairs are made for driver {wanted}: install one of them on the node."
@@ -259,7 +267,7 @@ def driver(machine: MachineFacts, image: ImageFacts) -> Row:
 
 
 def firmware(machine: MachineFacts, image: ImageFacts) -> Row:
-    """What runs on the cards themselves; shown, for no rule about it is public."""
+    """Report the firmware of the cards; no public rule says which firmware is right."""
     found = machine.gaudi.firmware
     if len(found) > 1:
         advice = "Cards of one node have different firmware: update it on all of them."
@@ -268,7 +276,7 @@ def firmware(machine: MachineFacts, image: ImageFacts) -> Row:
 
 
 def ports(machine: MachineFacts, _: ImageFacts) -> Row:
-    """What cards talk to each other through."""
+    """Check the network ports through which cards communicate."""
     cards = [each for each in machine.gaudi.cards if each.ports]
     total, down = sum(len(each.ports) for each in cards), [each for each in cards if each.down]
     if not down:
@@ -280,7 +288,7 @@ def ports(machine: MachineFacts, _: ImageFacts) -> Row:
 
 
 def _numbers(release: str) -> tuple[str, ...]:
-    """The release of the Gaudi software: 1.24.1 of 1.24.1-1234abc and of 1.24.1.563."""
+    """Return the release of the Gaudi software: 1.24.1 for 1.24.1-1234abc and for 1.24.1.563."""
     return tuple(re.findall(r"\d+", release)[:3])
 
 

@@ -1,4 +1,4 @@
-"""Look at the image and the machine; nothing is changed, and nothing is written."""
+"""The probes of the doctor: collect facts about the image and the machine without changing anything."""
 
 import json
 import os
@@ -15,20 +15,23 @@ from typing import Any
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor import trials
 from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
-from gaudi_runtime.doctor.gaudi import look_at_gaudi
+from gaudi_runtime.doctor.gaudi import read_gaudi_facts
 from gaudi_runtime.doctor.judgement import MODEL_ENGINES
 from gaudi_runtime.engines.vllm.versions import any_release, installed_plugin, installed_release, installed_version
 from gaudi_runtime.process.cgroup import usable_cores, usable_memory
 
-# An import takes twenty seconds on two slow cores; one that takes minutes hangs.
+# An import takes 20 seconds on two slow cores; an import that takes minutes hangs.
 TRIAL_SECONDS = 300
 _FOLDER_VARIABLES = ("HOME", "HF_HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT", "XDG_CACHE_HOME")
 
 
-def look(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
-    """All facts; with `image_only` none of the machine. Imported is what the `wanted` engines need, or all for none."""
+def collect_facts(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
+    """Collect the facts that the doctor judges; with `image_only` those of the image alone.
+
+    The packages of the `wanted` engines are imported, or all if none is given.
+    """
     bridge = installed_version("habana-torch-plugin")
-    # Nothing is imported where an image for cards is looked at alone: the machine that builds it has no card.
+    # If only an image for cards is checked, nothing is imported: the machine that builds it has no card.
     engines = frozenset() if bridge and image_only else frozenset(wanted or EngineName)
     torch, answer = _package(installed_version("torch"), "torch", tried=bool(engines & MODEL_ENGINES) or not image_only)
     vllm, _ = _package(installed_release(), "vllm", tried=EngineName.VLLM in engines)
@@ -48,41 +51,44 @@ def look(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
 
 
 def read_only_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders that variables name and that this process can neither write nor make, as VARIABLE=folder."""
+    """Return the folders set by variables that this process cannot write or create, as VARIABLE=folder."""
     named = {name: environment[name] for name in _FOLDER_VARIABLES if environment.get(name)}
     named.setdefault("TMPDIR", tempfile.gettempdir())
     return tuple(f"{name}={folder}" for name, folder in named.items() if not _writable(Path(folder)))
 
 
 def _writable(folder: Path) -> bool:
-    # The nearest folder that exists: what is missing is made below it.
+    # The nearest existing folder counts: missing folders are created below it.
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[str, Any]]:
-    """The package, and what its trial answered."""
+    """Return the package and the result of its trial."""
     if not version or not tried:
         return Package(version), {}
-    # In a process of its own: an import takes seconds, prints, and may die by a signal.
+    # The import runs in a separate process: it takes seconds, prints, and may be killed by a signal.
     error, answer = run_trial([sys.executable, "-m", trials.__name__, trial])
     return Package(version, error), answer
 
 
 def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
-    """Why a trial failed, empty when it did not, and its answer. A trial that hangs is killed after `seconds`."""
+    """Run an import trial of the doctor; return its error (empty on success) and its result.
+
+    A trial that hangs is killed after `seconds`.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        return f"it hangs: nothing after {seconds:g} s", {}
+        return f"it did not end within {seconds:g} s", {}
     if done.returncode:
         return _reason(done), {}
-    # The last line: libraries print what they like before it.
+    # Only the last line counts: libraries may print before it.
     return "", json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def _reason(done: "subprocess.CompletedProcess[str]") -> str:
-    """What was said of a library that does not load, else the last words."""
+    """Return the error line about a library that does not load, otherwise the last line."""
     said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     loading = [line[line.index("Failed to import") :] for line in said if "Failed to import" in line]
     return (loading or said[-1:] or [f"exit status {done.returncode}"])[0]
@@ -107,7 +113,7 @@ def _machine(cards: tuple[str, ...]) -> MachineFacts:
         shared_memory=shared.f_blocks * shared.f_frsize,
         free_huge_pages=_number(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")),
         locked_memory=None if soft == resource.RLIM_INFINITY else soft,
-        gaudi=look_at_gaudi(),
+        gaudi=read_gaudi_facts(),
     )
 
 

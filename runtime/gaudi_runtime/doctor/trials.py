@@ -1,4 +1,7 @@
-"""What is tried in a process of its own: `python -m ... torch`. Its last line of output is the answer, JSON."""
+"""The import trials of the doctor, each in a separate process: `python -m ... torch`.
+
+The last line of the output is the result as JSON.
+"""
 
 import json
 import sys
@@ -9,7 +12,7 @@ from gaudi_runtime.engines.vllm.old_releases import installed_layout
 
 
 def torch() -> dict[str, Any]:
-    """Import torch, and the Gaudi bridge where there is one; the names of the cards."""
+    """Import torch and, if installed, the Gaudi bridge; return the names of the cards."""
     # By name, as everything here: torch may be missing, and the runtime may import it only in its engines.
     torch = import_module("torch")
     if util.find_spec("habana_frameworks"):
@@ -19,12 +22,12 @@ def torch() -> dict[str, Any]:
 
 
 def vllm() -> dict[str, Any]:
-    """Import what serving with vLLM imports, and its kernels. AttributeError when the kernels do not load."""
+    """Import what serving with vLLM imports, and its kernels. Raises AttributeError if the kernels do not load."""
     for module in ("vllm.v1.engine.async_llm", installed_layout().app, "vllm.v1.worker.worker_base"):
         import_module(module)
     platform = import_module("vllm.platforms").current_platform
     platform.import_kernels()
-    # Kernels that do not load are only logged by vLLM; on a CPU a look at one of them tells.
+    # vLLM only logs that kernels do not load, so on a CPU one of them is looked up.
     if platform.is_cpu():
         _ = import_module("torch").ops._C.init_cpu_memory_env
     return {}

@@ -75,7 +75,7 @@ def _phases(
     inputs: ForecastInputs, plan: BucketPlan, shape: ModelShape | None, card: Card, memory: MemoryForecast | None
 ) -> Phases:
     if card.rates is None:
-        return {phase: PhaseForecast(phase, len(plan.of(phase))) for phase in BucketPhase}
+        return {phase: PhaseForecast(phase, len(plan.buckets_of(phase))) for phase in BucketPhase}
     spread, known = spread_of(inputs, shape) if shape else None, card.rates
     if inputs.execution_mode is ExecutionMode.TORCH_COMPILE:
         known = assumed(known, "measured with HPU graphs")

@@ -101,7 +101,7 @@ def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memo
         likely, best = (_capture(inputs, plan, memory, graph_bytes) for graph_bytes in (expected, least))
 
     def forecast(phase: BucketPhase) -> PhaseForecast:
-        buckets, rate = plan.of(phase), rates[phase].bytes_per_weight
+        buckets, rate = plan.buckets_of(phase), rates[phase].bytes_per_weight
         planned = len(buckets)
         compiled = planned if inputs.warmup.enabled else 0
         captured = (len(likely[phase].captured) if likely else planned) if inputs.captures else 0
@@ -148,11 +148,11 @@ def _capture(
     while step := budget.next():
         size = graph_bytes(step.phase, step.bucket)
         if size > left:
-            budget.of(step.phase).fail()
+            budget.phase_budget(step.phase).fail()
         else:
-            budget.of(step.phase).take(size)
+            budget.phase_budget(step.phase).take(size)
             left -= size
-    return {phase: budget.of(phase) for phase in BucketPhase}
+    return {phase: budget.phase_budget(phase) for phase in BucketPhase}
 
 
 def _times(figure: Figure, count: int, most: int) -> Figure:

@@ -1,10 +1,10 @@
-"""`gaudi-runtime hardware-report`: what a machine with cards does with this runtime, tried and written into one file.
+"""`gaudi-runtime hardware-report`: try a machine with cards and write what it does into one file.
 
 report     the file: facts, and what they prove
-plugin_names  which names of vLLM's plugin that we use the installed one has
+plugin_names  which names of vLLM's plugin that we use exist in the installed one
 instance   one runtime process, watched as the kubelet and the operator watch a pod
-requests   what is asked of it, and how that went
+requests   the requests to an instance, and their results
 proofs     what must be true of a card, judged from the facts alone
-trial      the order of it all
+trial      the steps of the trial, in order
 command    the command line
 """

@@ -1,4 +1,4 @@
-"""The command: try this machine, show how far it is, write the report, print what it proves."""
+"""The command `gaudi-runtime hardware-report`: run the trial, show progress, write the report, print the proofs."""
 
 import asyncio
 import json
@@ -24,9 +24,10 @@ _STYLES = {Outcome.PROVEN: "green", Outcome.DISPROVEN: "bold red", Outcome.NOT_T
 
 
 def hardware_report(config: RuntimeConfig, output: str, folder: Path | None) -> int:
-    """Write the report to the file `output`, or on one line of standard output for `-`; 1 where not all is proven.
+    """Run the hardware trial and write its report; return 1 if a proof failed.
 
-    `folder` is where recipes and logs lie meanwhile, in a folder of their own; that of temporary files if None.
+    `output` is a file, or `-` for one line on standard output. Recipes and logs are kept in a new folder below
+    `folder`, by default below the folder of temporary files.
     """
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="gaudi-hardware-", dir=folder) as own, _progress(console) as progress:
@@ -43,13 +44,13 @@ def hardware_report(config: RuntimeConfig, output: str, folder: Path | None) -> 
 
 
 def config_for(model: Path, tensor: int, max_model_len: int, max_num_seqs: int) -> RuntimeConfig:
-    """A configuration of engine vllm for the checkpoint `model`; on a card where the Gaudi software is installed.
+    """Return a configuration of engine vllm for the checkpoint `model`.
 
-    Raises ConfigError where there is no checkpoint.
+    The device is HPU if the Gaudi software is installed. Raises ConfigError if there is no checkpoint.
     """
     settings = model / "config.json"
     if not settings.is_file():
-        raise ConfigError(f"{model} has no config.json: name the folder of a checkpoint.")
+        raise ConfigError(f"{model} has no config.json. Pass the folder of a checkpoint.")
     architecture = json.loads(settings.read_bytes())
     longest = architecture.get("text_config", architecture).get("max_position_embeddings", max_model_len)
     length = min(max_model_len, int(longest))
@@ -65,13 +66,13 @@ def config_for(model: Path, tensor: int, max_model_len: int, max_num_seqs: int) 
 
 
 def print_proofs(report: HardwareReport, console: Console) -> None:
-    """A row for each proof, and how it ended."""
+    """Print a table of the proofs of a hardware report and their outcomes."""
     table = Table("", "what", "seen", box=None, pad_edge=False)
     for each in report.proofs:
         table.add_row(f"[{_STYLES[each.outcome]}]{each.outcome}", each.name, each.evidence)
     console.print(table)
     if report.ended:
-        console.print(f"[bold red]It ended early:[/] {report.ended}")
+        console.print(f"[bold red]The trial ended early:[/] {report.ended}")
 
 
 def _progress(console: Console) -> Progress:
@@ -82,7 +83,7 @@ def _progress(console: Console) -> Progress:
 
 
 class _Shown:
-    """A line for each step, with a bar while an instance starts."""
+    """Shows one line for each step of the trial, with a progress bar while an instance starts."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

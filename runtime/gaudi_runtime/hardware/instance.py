@@ -1,4 +1,4 @@
-"""One runtime process, watched through its ports as the kubelet and the operator watch a pod."""
+"""One runtime process, watched through its ports like the kubelet and the operator watch a pod."""
 
 import asyncio
 import signal
@@ -18,21 +18,21 @@ from gaudi_runtime.contract.ports import READYZ_PATH, WARMUP_PATH
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from gaudi_runtime.hardware.report import Look, Start
 
-LOOK_SECONDS = 0.1
-"""Between two looks at a starting instance: a gate that is open for longer before its time is seen."""
+POLL_SECONDS = 0.1
+"""The interval between two polls of a starting instance. A gate that opens early for longer than this is noticed."""
 ANSWER_SECONDS = 60.0
 LOG_LINES = 60
 
 
 class Broken(Exception):
-    """The instance ended, or cannot serve; the message is a sentence."""
+    """The instance ended or cannot serve; the message is a sentence."""
 
 
 class Instance:
-    """`gaudi-runtime serve` with a configuration, in a folder of its own."""
+    """A process of `gaudi-runtime serve` with a configuration, in its own folder."""
 
     def __init__(self, name: str, config: RuntimeConfig, folder: Path, variables: Mapping[str, str]) -> None:
-        """`variables` are its whole environment."""
+        """Prepare the instance; `variables` are its whole environment."""
         self.name, self.config = name, config
         self.model_url = f"http://127.0.0.1:{config.serving.model_port}"
         self._folder, self._variables = folder, variables
@@ -64,14 +64,17 @@ class Instance:
                     each.kill()
         await self._process.wait()
 
-    async def until_serving(self, tell: Callable[[WarmupReport], None]) -> Start:
-        """Look at probes, model port and report until it serves; `tell` hears every report. Raises Broken."""
+    async def wait_until_serving(self, tell: Callable[[WarmupReport], None]) -> Start:
+        """Poll probes, model port and report until the instance serves, and return the facts of its start.
+
+        `tell` is called with every report. Raises Broken.
+        """
         begun = time.monotonic()
         before, looks, early = begun, 0, []
         phases: dict[Phase, float] = defaultdict(float)
         while True:
             ready, is_open = await self._ready(), await self._open()
-            # Last: whoever was ready or open before this report served must serve in it.
+            # The report is read last: if the instance was ready or open before, this report must say that it serves.
             report = await self._report()
             now = time.monotonic()
             if report is not None:
@@ -79,29 +82,29 @@ class Instance:
                 tell(report)
                 phases[report.phase] += now - before
                 if report.failure:
-                    raise Broken(f"It cannot serve ({report.failure.reason}): {report.failure.message}")
+                    raise Broken(f"The instance cannot serve ({report.failure.reason}): {report.failure.message}")
                 if report.phase is Phase.SERVING and ready:
                     break
                 if (ready or is_open) and report.phase is not Phase.SERVING:
                     early.append(Look(seconds=now - begun, ready=ready, open=is_open, phase=report.phase))
             if self._process.returncode is not None:
-                raise Broken(f"Its process ended with {self._process.returncode}.")
+                raise Broken(f"The process of the instance ended with exit code {self._process.returncode}.")
             before = now
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
         del phases[Phase.SERVING]
         return Start(
             name=self.name, looks=looks, early=tuple(early), seconds=now - begun, phases=dict(phases), report=report
         )
 
     async def report(self) -> WarmupReport:
-        """Its report, with the counts of now. Raises Broken."""
+        """Return the current report of the instance. Raises Broken."""
         found = await self._report()
         if found is None:
-            raise Broken("Its status port does not answer.")
+            raise Broken("The status port of the instance does not answer.")
         return found
 
-    async def counted(self, settled: float) -> WarmupReport:
-        """Its report once the counts have stood still for so many seconds. Raises Broken."""
+    async def wait_for_counts(self, settled: float) -> WarmupReport:
+        """Wait until the counts have not changed for `settled` seconds, and return the report. Raises Broken."""
         report = await self.report()
         while True:
             await asyncio.sleep(settled)
@@ -110,17 +113,17 @@ class Instance:
                 return later
             report = later
 
-    def closing(self) -> None:
-        """As a pod's preStop hook: answers close their connections."""
+    def close_connections(self) -> None:
+        """Let the instance close each connection after its answer, like a pod's preStop hook."""
         self._process.send_signal(signal.SIGUSR1)
 
     async def end(self) -> int:
-        """SIGTERM, and the exit code once open answers are finished."""
+        """Send SIGTERM and return the exit code after running answers are finished."""
         self._process.send_signal(signal.SIGTERM)
         return await self._process.wait()
 
     def last_lines(self) -> tuple[str, ...]:
-        """The end of its log."""
+        """Return the end of the log."""
         return tuple(self._log.read_text(errors="replace").splitlines()[-LOG_LINES:])
 
     @property

@@ -1,6 +1,6 @@
-"""The names of vLLM's plugin that this runtime uses, looked up in the installed plugin's text: nothing is imported.
+"""The names of vLLM's plugin that this runtime uses, looked up in the installed plugin's source without importing it.
 
-A difference shows before a start fails by it, and stands in the report by the plugin's own names.
+A missing or changed name is reported before a start fails because of it.
 """
 
 import ast
@@ -36,12 +36,12 @@ USED = {
     "InputBatch": BATCH,
     "OnlineDefragmenter": DEFRAGMENTER,
 }
-"""By the plugin's classes."""
+"""The names that this runtime uses, by class of the plugin."""
 
 
 @dataclass
 class Class:
-    """What a class has by its text: methods with their parameters, attributes that its methods set, its bases."""
+    """A class of the plugin's source: methods with their parameters, attributes that its methods set, and its bases."""
 
     methods: dict[str, ast.arguments] = field(default_factory=dict)
     attributes: set[str] = field(default_factory=set)
@@ -49,13 +49,13 @@ class Class:
 
 
 def plugin_folder() -> Path | None:
-    """Where the installed plugin lies; None where there is none."""
+    """Return the folder of the installed vLLM plugin; None if it is not installed."""
     spec = find_spec("vllm_gaudi")
     return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
 def names_found(folder: Path) -> list[NameFound]:
-    """Each name that we use, in the text below `folder`."""
+    """Look up each plugin name that this runtime uses in the source below `folder`."""
     classes = _classes(folder)
     return [_found(owner, name, classes) for owner, names in USED.items() for name in _once(names)]
 
@@ -81,7 +81,7 @@ def _found(owner: str, wanted: Name, classes: dict[str, Class]) -> NameFound:
 
 
 def _with_bases(owner: str, classes: dict[str, Class]) -> list[Class]:
-    """The class and those of the plugin that it is made of, nearest first."""
+    """Return the class and its bases within the plugin, nearest first."""
     line, names = [], [owner]
     while names:
         name = names.pop(0)
@@ -92,12 +92,12 @@ def _with_bases(owner: str, classes: dict[str, Class]) -> list[Class]:
 
 
 def _parameters(method: ast.arguments) -> list[ast.arg]:
-    """Without `self`."""
+    """Return the parameters without `self`."""
     return [*method.posonlyargs, *method.args][1:]
 
 
 def _takes(method: ast.arguments, passed: tuple[str, ...]) -> bool:
-    """Whether a call with so many positional arguments fits: names of parameters may differ, their number may not."""
+    """Return True if a call with so many positional arguments is valid, whatever the parameters are called."""
     most = len(_parameters(method))
     least = most - len(method.defaults)
     named = any(default is None for default in method.kw_defaults)

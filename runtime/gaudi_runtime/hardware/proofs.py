@@ -1,4 +1,4 @@
-"""What must be true of a card, judged from the facts of a trial alone. Each rule gives one proof."""
+"""The proofs of a hardware trial: what must be true of a card, judged from the recorded facts alone."""
 
 from collections.abc import Callable
 
@@ -14,11 +14,11 @@ from gaudi_runtime.hardware.report import HardwareReport, Outcome, Proof, Start,
 from gaudi_runtime.units import plural
 
 Verdict = tuple[bool | None, str]
-"""True, false, or None for what was not tried; and the figures."""
+"""True, false or None (not tried), and a sentence with the figures."""
 
 
-def judge(facts: HardwareReport) -> tuple[Proof, ...]:
-    """All proofs, in the order of the trial."""
+def judge_trial(facts: HardwareReport) -> tuple[Proof, ...]:
+    """Judge the facts of a hardware trial and return all proofs, in the order of the trial."""
     return tuple(_proof(name, rule(facts)) for name, rule in RULES.items())
 
 
@@ -28,25 +28,25 @@ def _proof(name: str, verdict: Verdict) -> Proof:
     return Proof(name=name, outcome=outcome, evidence=evidence)
 
 
-def names(facts: HardwareReport) -> Verdict:
-    """The plugin has what the adapter uses."""
+def check_plugin_names(facts: HardwareReport) -> Verdict:
+    """Check that the installed plugin has every name that the adapter uses."""
     if not facts.names:
         return None, "vLLM's plugin for cards is not installed."
     wrong = [f"{each.owner}.{each.name}" for each in facts.names if not each.fits]
     needed = [f"{each.owner}.{each.name}" for each in facts.names if each.needed and not each.fits]
-    counted = f"{len(facts.names) - len(wrong)} of {len(facts.names)} names that are used fit"
-    differing = f"; not {', '.join(wrong)}" if wrong else ""
+    counted = f"{len(facts.names) - len(wrong)} of {len(facts.names)} names in use match"
+    differing = f"; these do not: {', '.join(wrong)}" if wrong else ""
     return not needed, f"{counted}{differing}."
 
 
-def machine(facts: HardwareReport) -> Verdict:
-    """The doctor finds all that is needed."""
+def check_doctor(facts: HardwareReport) -> Verdict:
+    """Check that no row of the doctor fails."""
     failed = [f"{each.topic}: {each.found}" for each in facts.doctor if each.state == "fail"]
     return not failed, "; ".join(failed) or f"{plural(len(facts.doctor), 'row')}, none fails."
 
 
-def gate(facts: HardwareReport) -> Verdict:
-    """No traffic before all graphs are there."""
+def check_gate(facts: HardwareReport) -> Verdict:
+    """Check that no instance accepted traffic before all graphs were captured."""
     if not facts.starts:
         return None, "Nothing started."
     early = [(start, look) for start in facts.starts for look in start.early]
@@ -55,11 +55,11 @@ def gate(facts: HardwareReport) -> Verdict:
         start, look = early[0]
         what = "ready" if look.ready else "open"
         return False, f"{start.name} was {what} {look.seconds:.1f} s after its start, in phase {look.phase}."
-    return True, f"{looks} looks at probe and model port: closed until Serving in each of {_starts(facts)}."
+    return True, f"{looks} polls of the probe and the model port: closed until Serving in each of {_starts(facts)}."
 
 
-def graphs(facts: HardwareReport) -> Verdict:
-    """Every planned bucket is warm, and captured or said to be left out."""
+def check_graphs(facts: HardwareReport) -> Verdict:
+    """Check that every planned bucket is warm, and either captured or reported as left out."""
     if not facts.starts:
         return None, "Nothing started."
     wrong = [start.name for start in facts.starts if not _complete(start.report)]
@@ -74,7 +74,7 @@ def _complete(report: WarmupReport) -> bool:
 
 
 def _counts(report: WarmupReport) -> str:
-    left_out = f", {report.skipped_total} left out and said" if report.skipped_total else ""
+    left_out = f", {report.skipped_total} left out and reported" if report.skipped_total else ""
     return f"prompt {_of(report.prompt)}, decode {_of(report.decode)}{left_out}"
 
 
@@ -82,8 +82,8 @@ def _of(progress: PhaseProgress) -> str:
     return f"{progress.captured if progress.capture_applies else progress.warmed}/{progress.planned}"
 
 
-def serving(facts: HardwareReport) -> Verdict:
-    """Planned traffic meets warm graphs only."""
+def check_serving(facts: HardwareReport) -> Verdict:
+    """Check that planned traffic runs from warm graphs only."""
     return _warm(facts.traffic) if facts.traffic else (None, "Nothing served.")
 
 
@@ -103,11 +103,11 @@ def _warm(traffic: Traffic) -> Verdict:
     return warm and hits > 0, f"{figures}."
 
 
-def compiles(facts: HardwareReport) -> Verdict:
-    """Compiles of buckets take longer than the threshold of a recompilation, those of helper graphs do not."""
+def check_compile_times(facts: HardwareReport) -> Verdict:
+    """Check that bucket compiles exceed the recompilation threshold and helper graphs do not."""
     stages = {each.stage: each for each in facts.traffic.report.served.compile_times} if facts.traffic else {}
     if "warm" not in stages:
-        return None, "The bridge has measured no compile."
+        return None, "The bridge has not measured any compile."
     figures = "; ".join(f"{each.stage}: {plural(each.recipes, 'recipe')}, {_times(each)}" for each in stages.values())
     short = _short(stages["warm"])
     long = sum(stages["serving"].counts) - _short(stages["serving"]) if "serving" in stages else 0
@@ -126,45 +126,48 @@ def _seconds(bound: float) -> str:
 
 
 def _short(times: CompileTimes) -> int:
-    """Compiles up to the threshold."""
+    """Return the number of compiles up to the threshold."""
     counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
     return sum(count for bound, count in counted if bound <= RECOMPILATION_SECONDS)
 
 
-def recipes(facts: HardwareReport) -> Verdict:
-    """A second start takes what the first has compiled."""
+def check_recipes(facts: HardwareReport) -> Verdict:
+    """Check that a second start loads the recipes that the first start compiled."""
     if len(facts.starts) < 2:
         return None, "Only one start." if facts.starts else "Nothing started."
     first, second = facts.starts[:2]
     cached = second.report.prompt.cached + second.report.decode.cached
     if not facts.config.recipe_cache_dir:
-        return None, "This configuration keeps no recipes."
+        return None, "Recipes are not kept in this configuration."
     planned = second.report.prompt.planned + second.report.decode.planned
     took = f"warm-up took {_warmup(first):.1f} s without recipes and {_warmup(second):.1f} s with them"
-    # A bucket that was left out has none.
-    return cached + second.report.skipped_total >= planned > 0, f"{cached} of {planned} buckets had theirs: {took}."
+    # A bucket that was left out has no recipe.
+    return cached + second.report.skipped_total >= planned > 0, f"{cached} of {planned} buckets had a recipe: {took}."
 
 
 def _warmup(start: Start) -> float:
     return sum(start.phases.get(each, 0.0) for each in (Phase.COMPILING, Phase.SAMPLER, Phase.CAPTURING))
 
 
-def upgrade(facts: HardwareReport) -> Verdict:
-    """One instance takes the place of another and no request fails."""
+def check_upgrade(facts: HardwareReport) -> Verdict:
+    """Check that no request fails while one instance replaces another."""
     if facts.upgrade is None:
         return None, "Nothing was replaced."
     how = "in place" if facts.upgrade.in_place else "side by side"
     warm, figures = _warm(facts.upgrade.traffic)
-    gap = f"none open for {facts.upgrade.seconds_without:.1f} s, while requests waited"
+    gap = f"no instance was open for {facts.upgrade.seconds_without:.1f} s, and requests waited"
     return warm, f"{how}, {gap}. {figures}"
 
 
-def answers(facts: HardwareReport) -> Verdict:
-    """Two instances answer alike."""
+def check_answers(facts: HardwareReport) -> Verdict:
+    """Check that both instances give the same answers to greedy requests."""
     alike = facts.upgrade.answers_alike if facts.upgrade else None
     if alike is None:
-        return None, "There were no two instances to ask."
-    return alike, "Both answer the same greedy requests alike." if alike else "They answer greedy requests differently."
+        return None, "There were no two instances to compare."
+    return (
+        alike,
+        "Both instances give the same greedy answers." if alike else "The instances give different greedy answers.",
+    )
 
 
 def _starts(facts: HardwareReport) -> str:
@@ -172,13 +175,13 @@ def _starts(facts: HardwareReport) -> str:
 
 
 RULES: dict[str, Callable[[HardwareReport], Verdict]] = {
-    "machine": machine,
-    "names of the plugin": names,
-    "gate": gate,
-    "graphs": graphs,
-    "no cold shape, no recompile": serving,
-    "compile times": compiles,
-    "recipes": recipes,
-    "upgrade": upgrade,
-    "answers": answers,
+    "machine": check_doctor,
+    "names of the plugin": check_plugin_names,
+    "gate": check_gate,
+    "graphs": check_graphs,
+    "no cold shape, no recompile": check_serving,
+    "compile times": check_compile_times,
+    "recipes": check_recipes,
+    "upgrade": check_upgrade,
+    "answers": check_answers,
 }

@@ -1,8 +1,9 @@
-"""The one file that a machine's trial writes: figures, versions, differences, and what they prove.
+"""The report of a hardware trial: figures, versions, differences and proofs in one file.
 
 See docs/how-to/hardware.md.
 
-It holds nothing secret: no environment, no key, no text of a request. Paths and names of the configuration are in it.
+The report contains no secrets: no environment, no key, no text of a request. It contains paths and names of the
+configuration.
 """
 
 from enum import StrEnum
@@ -16,7 +17,7 @@ from gaudi_runtime.contract.report import Phase, WarmupReport
 
 
 class Outcome(StrEnum):
-    """Of a proof; NOT_TRIED where something before it failed, or where it does not apply."""
+    """The outcome of a proof. NOT_TRIED if an earlier step failed or the proof does not apply."""
 
     PROVEN = "Proven"
     DISPROVEN = "Disproven"
@@ -24,7 +25,7 @@ class Outcome(StrEnum):
 
 
 class Proof(Tolerant):
-    """One thing that must be true of a card, and the figures that say whether it is."""
+    """A property that a card must have, and the figures that decide it."""
 
     name: str
     outcome: Outcome
@@ -32,7 +33,7 @@ class Proof(Tolerant):
 
 
 class Finding(Tolerant):
-    """A row of `gaudi-runtime doctor`."""
+    """A row of `gaudi-runtime doctor` in the hardware report."""
 
     topic: str
     state: str
@@ -41,39 +42,43 @@ class Finding(Tolerant):
 
 
 class NameFound(Tolerant):
-    """A name of vLLM's plugin that this runtime uses, and how the installed plugin has it."""
+    """A name of vLLM's plugin that this runtime uses, and its signature in the installed plugin."""
 
     owner: str
     name: str
-    wanted: tuple[str, ...] | None = Field(None, description="What is passed to a method; none for an attribute.")
-    found: tuple[str, ...] | None = Field(None, description="The parameters that it takes; none for an attribute.")
+    wanted: tuple[str, ...] | None = Field(
+        None, description="The arguments that are passed to a method; none for an attribute."
+    )
+    found: tuple[str, ...] | None = Field(
+        None, description="The parameters of the installed method; none for an attribute."
+    )
     there: bool
-    fits: bool = Field(description="Whether it can be used as it is.")
-    needed: bool = Field(description="Whether the engine cannot be driven without it.")
+    fits: bool = Field(description="Whether the name can be used as installed.")
+    needed: bool = Field(description="Whether the engine cannot be driven without this name.")
 
 
 class Look(Tolerant):
-    """One look at a starting instance. The report is read last: what is open is judged by what came after it."""
+    """One poll of a starting instance. The report is read last, and readiness and open port are compared with it."""
 
     seconds: float
     ready: bool
-    open: bool = Field(description="Whether the model port took a connection.")
+    open: bool = Field(description="Whether the model port accepted a connection.")
     phase: Phase
 
 
 class Start(Tolerant):
-    """One start, from the process to its first readiness. Times in seconds, measured here."""
+    """One start, from the process to its first readiness. Times are in seconds, measured by the trial."""
 
     name: str
-    looks: int = Field(description="How often probes, model port and report were looked at, one after the other.")
-    early: tuple[Look, ...] = Field((), description="Looks that found it ready or open before it served.")
+    looks: int = Field(description="How often probes, model port and report were polled.")
+    early: tuple[Look, ...] = Field((), description="Polls in which the instance was ready or open before it served.")
     seconds: float
-    phases: dict[Phase, float] = Field(default_factory=dict, description="How long each was seen to take.")
+    phases: dict[Phase, float] = Field(default_factory=dict, description="The observed duration of each phase.")
     report: WarmupReport
 
 
 class Traffic(Tolerant):
-    """Requests of planned shapes, and what the instance says of them. Times in seconds."""
+    """Requests of planned shapes, and the report of the instance after them. Times are in seconds."""
 
     requests: int
     failures: tuple[str, ...] = ()
@@ -82,44 +87,50 @@ class Traffic(Tolerant):
     first_token_p50: float | None = None
     first_token_p99: float | None = None
     longest: float = Field(0.0, description="The slowest answer.")
-    report: WarmupReport = Field(description="After the last answer.")
+    report: WarmupReport = Field(description="The report after the last answer.")
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all requests together."""
+        """The answer tokens per second of all requests together."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
 
 class Upgrade(Tolerant):
-    """One instance in place of another, with requests all the time."""
+    """The replacement of one instance by another under continuous load."""
 
-    in_place: bool = Field(description="The old one ended before the new one began: there are cards for one only.")
-    seconds_without: float = Field(description="How long none was open, while requests waited.")
+    in_place: bool = Field(
+        description="The old instance ended before the new one started, because there are cards for only one."
+    )
+    seconds_without: float = Field(description="How long no instance was open while requests waited.")
     traffic: Traffic
-    answers_alike: bool | None = Field(None, description="Whether both answer the same greedy requests alike.")
+    answers_alike: bool | None = Field(
+        None, description="Whether both instances give the same answers to greedy requests."
+    )
 
 
 class HardwareReport(Tolerant):
-    """Everything that one trial found out."""
+    """The report of one hardware trial: facts, figures and proofs."""
 
     version: Literal["v1"] = "v1"
     begun: str = Field(description="UTC, ISO 8601.")
     runtime: str = Field(description="Release of this runtime.")
     software: dict[str, str] = Field(description="Versions of what the image has, and of the machine.")
-    pair: str = Field(description="What is installed, and whether this runtime drives it.")
+    pair: str = Field(description="The installed versions, and whether this runtime supports them.")
     cards: tuple[str, ...] = ()
-    cluster: dict[str, str] = Field(default_factory=dict, description="Where a cluster ran it: image, node, kubelet.")
+    cluster: dict[str, str] = Field(
+        default_factory=dict, description="Where the trial ran in a cluster: image, node, kubelet."
+    )
     doctor: tuple[Finding, ...] = ()
     names: tuple[NameFound, ...] = ()
     config: RuntimeConfig
     starts: tuple[Start, ...] = ()
     traffic: Traffic | None = None
     upgrade: Upgrade | None = None
-    ended: str | None = Field(None, description="Why the trial ended before its end.")
+    ended: str | None = Field(None, description="Why the trial ended early.")
     log: tuple[str, ...] = Field((), description="The last lines of the instance that failed.")
     proofs: tuple[Proof, ...] = ()
 
     @property
     def proven(self) -> bool:
-        """Whether nothing is disproven, and all was tried that could be."""
+        """Whether no proof failed and everything that could be tried was tried."""
         return self.ended is None and all(each.outcome is not Outcome.DISPROVEN for each in self.proofs)

@@ -1,4 +1,4 @@
-"""What is asked of an instance: prompts of every planned length, alone and side by side, and how that went."""
+"""The requests of a hardware trial: prompts of every planned length, alone and concurrently, and their results."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ ANSWER_TOKENS = 16
 MOST_LENGTHS = 24
 MOST_AT_ONCE = 32
 REQUEST_SECONDS = 600.0
-"""A shape that compiles while serving may take minutes; it is counted, not cut off."""
+"""The timeout of a request: a shape that compiles while serving may take minutes, and is counted, not aborted."""
 COMMON_TOKENS = 200
 """Token ids below this are in every vocabulary."""
 
@@ -28,12 +28,12 @@ Prompt = tuple[int, ...]
 
 
 def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> list[Prompt]:
-    """One prompt for each planned query length without context, so long that it is padded to just that bucket."""
+    """Return one prompt for each planned query length without context, which is padded to exactly that bucket."""
     limits = config.limits
     room = min(limits.max_model_len, kv_blocks * limits.block_size) - ANSWER_TOKENS
-    # A longer one is split, and meets contexts that not every plan has.
+    # A longer prompt is split, and then needs buckets with context, which not every plan has.
     room = min(room, limits.max_num_batched_tokens)
-    queries = sorted({bucket.query_len for bucket in plan.of(BucketPhase.PROMPT) if bucket.num_blocks == 0})
+    queries = sorted({bucket.query_len for bucket in plan.buckets_of(BucketPhase.PROMPT) if bucket.num_blocks == 0})
     shorter = [0, *queries]
     fitting = [(before, query) for before, query in zip(shorter, queries, strict=False) if before + 1 <= room]
     step = max(1, math.ceil(len(fitting) / MOST_LENGTHS))
@@ -41,22 +41,22 @@ def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> 
     return [_prompt(number, length) for number, length in enumerate(sorted(lengths))]
 
 
-def at_once(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) -> list[int]:
-    """How many are asked side by side: 1, 2, 4 and so on, as far as the KV cache holds the longest of them."""
+def concurrency_levels(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) -> list[int]:
+    """Return the numbers of concurrent requests to try: 1, 2, 4 and so on, as far as the KV cache allows."""
     longest = max(map(len, prompts), default=1) + ANSWER_TOKENS
     held = kv_blocks // math.ceil(longest / config.limits.block_size)
     most = max(1, min(config.limits.max_num_seqs, MOST_AT_ONCE, held))
     return sorted({most, *(2**power for power in range(most.bit_length()))})
 
 
-def whole_together(config: RuntimeConfig, prompts: Sequence[Prompt], width: int) -> list[Prompt]:
-    """Those of which no one is split when so many are asked at once; the shortest at least."""
+def select_unsplit_prompts(config: RuntimeConfig, prompts: Sequence[Prompt], width: int) -> list[Prompt]:
+    """Return the prompts that are not split when `width` of them run concurrently; at least the shortest."""
     limits = config.limits
     # The rest of a split prompt has a context, which not every plan has (docs/internals/bucketing.md).
     splits = config.engine.chunked_prefill and not limits.has_context
     if width == 1 or not splits:
         return list(prompts)
-    # A token of each answer that is running counts, too.
+    # One token of each running answer counts as well.
     return [each for each in prompts if width * (len(each) + 1) <= limits.max_num_batched_tokens] or list(prompts[:1])
 
 
@@ -66,7 +66,7 @@ def _prompt(number: int, length: int) -> Prompt:
 
 @dataclass
 class Tally:
-    """What came of requests. Times in seconds."""
+    """The results of the requests of a hardware trial. Times are in seconds."""
 
     answered: int = 0
     tokens: int = 0
@@ -75,7 +75,7 @@ class Tally:
     failures: list[str] = field(default_factory=list)
 
     def traffic(self, seconds: float, report: WarmupReport) -> Traffic:
-        """The facts, with what the instance says."""
+        """Return these results as Traffic, together with the instance's report."""
         return Traffic(
             requests=self.answered + len(self.failures),
             failures=tuple(self.failures[:20]),
@@ -89,13 +89,13 @@ class Tally:
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
-    """The smallest value that so large a share of them does not exceed; None of none."""
+    """Return the smallest value that is not exceeded by this share of the values; None without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
 class Client:
-    """Asks for greedy completions, with the key that the container was given."""
+    """A client of the model port that sends greedy completion requests with the container's API key."""
 
     def __init__(self, model: str) -> None:
         key = os.environ.get(API_KEY_VARIABLE, "").strip()
@@ -103,17 +103,17 @@ class Client:
         self._model, self._http = model, httpx.AsyncClient(timeout=REQUEST_SECONDS, trust_env=False, headers=headers)
 
     async def close(self) -> None:
-        """Let its connections go."""
+        """Close the client's connections."""
         await self._http.aclose()
 
     async def answer(self, url: str, prompt: Prompt) -> str:
-        """The text of an answer. Raises httpx.HTTPError."""
+        """Request a completion and return its text. Raises httpx.HTTPError."""
         answer = await self._http.post(f"{url}/v1/completions", json=self._body(prompt, stream=False))
         answer.raise_for_status()
         return str(answer.json()["choices"][0]["text"])
 
     async def stream(self, url: str, prompt: Prompt, tally: Tally) -> None:
-        """One streamed answer, counted."""
+        """Request a streamed completion and add its result to the tally."""
         begun, first, pieces, done = time.monotonic(), 0.0, 0, False
         try:
             body = self._body(prompt, stream=True)
@@ -130,7 +130,7 @@ class Client:
             tally.failures.append(repr(error)[:300])
             return
         if not done:
-            tally.failures.append("The stream broke off.")
+            tally.failures.append("The stream ended early.")
             return
         tally.answered += 1
         tally.tokens += pieces
@@ -139,12 +139,12 @@ class Client:
 
     def _body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
         asked = {"model": self._model, "prompt": list(prompt), "max_tokens": ANSWER_TOKENS, "temperature": 0}
-        # vLLM answers all of them then, also where a model would rather end: shapes, not words, are what counts.
+        # vLLM then generates all tokens, even if the model would end earlier: only shapes matter here.
         return {**asked, "stream": stream, "ignore_eos": True}
 
 
-async def ask_all(client: Client, url: str, rounds: Mapping[int, Sequence[Prompt]]) -> Tally:
-    """Send the prompts of each round; the key of a round is how many are sent at the same time."""
+async def send_rounds(client: Client, url: str, rounds: Mapping[int, Sequence[Prompt]]) -> Tally:
+    """Send the prompts of each round; the key of a round is its number of concurrent requests."""
     tally = Tally()
     for width, prompts in rounds.items():
         for at in range(0, len(prompts), width):

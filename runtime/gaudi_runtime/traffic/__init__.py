@@ -1,7 +1,7 @@
-"""What requests look like: traces, and what a server has observed (docs/how-to/buckets.md). Pure.
+"""Traffic of a model server: traces of requests, and histograms of observed shapes (docs/how-to/buckets.md). Pure.
 
-trace              requests out of a CSV, in order of arrival
-batching           from requests to traffic: prompts, and the decode steps of a simulated server
-histogram          Traffic, which is weighted shapes, and its text
+trace              the requests of a CSV file, in order of arrival
+batching           Traffic of a trace: its prompts, and the decode steps of a simulated server
+histogram          Traffic, which is a histogram of weighted shapes, and its text form
 serving_histogram  the shapes that a server observed, per bucket, for reports and to learn from
 """

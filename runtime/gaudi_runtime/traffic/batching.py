@@ -1,10 +1,10 @@
-"""Decode steps of a trace: a server with continuous batching, simulated from arrivals alone.
+"""Simulated batching: the decode steps that a server with continuous batching makes of a trace.
 
 See docs/how-to/buckets.md, Traces.
 
-An estimate: the trace says when requests came and how long they were, not which batches a server made of them. What is
-assumed stands in Pace. A request is admitted in order of arrival while a sequence and the KV blocks of its whole
-length are free, its prompt runs alone, then it takes part in every decode step until its answer is complete.
+This is an estimate: a trace says when requests arrived and how long they were, not which batches a server formed. Pace
+has the assumptions. A request is admitted in order of arrival as soon as a sequence and the KV blocks of its whole
+length are free. Its prompt runs alone, then it takes part in every decode step until its answer is complete.
 """
 
 from collections import defaultdict, deque
@@ -20,29 +20,31 @@ from gaudi_runtime.traffic.trace import Request
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast the simulated server is. A model of 8 billion parameters on one card is of this order."""
+    """The speed of the simulated server, by default about that of a model with 8 billion parameters on one card."""
 
     prompt_tokens_per_second: float = 15_000.0
     decode_step_seconds: float = 0.025
 
 
 DEFAULT_PACE = Pace()
-# Simulated steps after which the batches are known well enough: seconds of work.
+# The number of simulated steps after which the batches are known well enough. They take seconds.
 MOST_STEPS = 2_000_000
 
 
 def is_servable(request: Request, limits: Limits) -> bool:
-    """Whether the prompt fits into one batch and leaves room for a token of an answer."""
+    """Return True if the prompt fits into one batch and leaves room for a token of an answer."""
     return request.context <= min(limits.max_num_batched_tokens, limits.max_model_len - 1)
 
 
-def decode_steps(requests: Iterable[Request], limits: Limits, kv_blocks: int, pace: Pace = DEFAULT_PACE) -> Weights:
-    """(batch size, 1, KV blocks of the batch) of every simulated decode step, with the number of such steps.
+def simulate_decode_steps(
+    requests: Iterable[Request], limits: Limits, kv_blocks: int, pace: Pace = DEFAULT_PACE
+) -> Weights:
+    """Simulate a server with continuous batching on a trace and return its weighted decode shapes.
 
-    Requests that the limits or the `kv_blocks` of the device refuse are left out, and so is what comes after
-    2,000,000 steps.
+    A shape is (batch size, 1, KV blocks of the batch), and its weight the number of such steps. Requests that exceed
+    the limits or the `kv_blocks` of the device are skipped. The simulation ends after 2,000,000 steps.
     """
-    # One addition per step, not one per sequence: who ends and who needs one more block at a step is known when a
+    # One addition per step, not per sequence: which sequences end or need one more block at a step is known when a
     # request starts.
     server = _Server(limits, kv_blocks, pace)
     for request in requests:
@@ -69,14 +71,14 @@ class _Server:
         self._waiting: deque[Request] = deque()
 
     def arrive(self, request: Request) -> None:
-        """Work until the request comes, then queue it."""
+        """Run steps until the request arrives, then queue it."""
         self._work(until=request.arrival)
         if not self._batch and not self._waiting:
             self._now = max(self._now, request.arrival)
         self._waiting.append(request)
 
     def finish(self) -> None:
-        """Work until nothing is left."""
+        """Run steps until all requests are answered."""
         self._work(until=float("inf"))
 
     def _work(self, until: float) -> None:
@@ -87,7 +89,7 @@ class _Server:
                 self._decode()
 
     def _admit(self) -> bool:
-        """Run the prompt of the first waiting request if there is room; a request that can never fit is dropped."""
+        """Run the prompt of the first waiting request if there is room; drop a request that can never fit."""
         request = self._waiting[0]
         block, length = self._limits.block_size, self._limits.max_model_len
         steps = min(request.generated, length - request.context) - 1
@@ -95,7 +97,7 @@ class _Server:
         if most > self._kv_blocks:
             self._waiting.popleft()
             return True
-        # Blocks of the whole length: a real server preempts where it has guessed too few, which is not simulated.
+        # Blocks are reserved for the whole length: preemption, as in a real server, is not simulated.
         if self._batch >= self._limits.max_num_seqs or most > self._free:
             return False
         self._waiting.popleft()
@@ -126,25 +128,28 @@ class _Server:
             self._growing[grows_at] -= 1
 
 
-# Requests whose decode steps are simulated: the first ones of a longer trace. Prompts are all counted.
+# The decode steps of so many first requests of a trace are simulated. All prompts are counted.
 MOST_SIMULATED = 200_000
 
 
-def traffic_of(requests: Iterable[Request], limits: Limits, kv_blocks: int, pace: Pace = DEFAULT_PACE) -> Traffic:
-    """Traffic in one pass (docs/how-to/buckets.md, Traces).
+def read_traffic_of_trace(
+    requests: Iterable[Request], limits: Limits, kv_blocks: int, pace: Pace = DEFAULT_PACE
+) -> Traffic:
+    """Convert the requests of a trace to Traffic in one pass: its prompts, and simulated decode steps.
 
-    Memory grows with the distinct shapes, up to MOST_COUNTED, not with the requests.
+    Memory grows with the distinct shapes, up to MOST_COUNTED, not with the requests. See docs/how-to/buckets.md,
+    Traces.
     """
     prompts = ShapeCounts()
 
     def counted() -> Iterator[Request]:
         for request in requests:
-            # Alone and without cached context: a trace names neither batches nor shared prefixes.
+            # Each prompt is counted alone and without context: a trace has neither batches nor shared prefixes.
             prompts.add(Bucket(1, request.context, 0))
             yield request
 
     rest = counted()
-    decode = decode_steps(islice(rest, MOST_SIMULATED), limits, kv_blocks, pace)
+    decode = simulate_decode_steps(islice(rest, MOST_SIMULATED), limits, kv_blocks, pace)
     for _ in rest:
         pass
     return Traffic(prompts.weights(), decode)

@@ -1,6 +1,6 @@
-"""The histogram of traffic: weighted shapes as text, one per line, never evaluated as code.
+"""Traffic as a histogram of weighted shapes, and its text form with one shape per line.
 
-See docs/how-to/buckets.md, Traces.
+See docs/how-to/buckets.md, Traces. The text is never evaluated as code.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from gaudi_runtime.units import quoted
 Weights = Mapping[Bucket, float]
 MOST_LINES = 1500
 MOST_DIGITS = 11
-# Shapes of a phase that are distinguished while a trace is read: tens of megabytes.
+# The most distinct shapes of a phase while a trace is read. They take tens of megabytes.
 MOST_COUNTED = 100_000
 MOST_WEIGHT = 1e15
 MAX_VALUE = 16_777_216
@@ -25,18 +25,21 @@ FORM = "phase, batch size, query, blocks and weight, such as: prompt 1 412 0 17"
 
 @dataclass(frozen=True)
 class Traffic:
-    """How often each shape is met. Prompt: batches with their real lengths; decode: steps (docs/how-to/buckets.md)."""
+    """A histogram of traffic: the weight of each prompt batch, by real lengths, and of each decode step.
+
+    See docs/how-to/buckets.md.
+    """
 
     prompt: Weights
     decode: Weights
 
-    def of(self, phase: BucketPhase) -> Weights:
-        """The shapes of one phase."""
+    def shapes_of(self, phase: BucketPhase) -> Weights:
+        """Return the weighted shapes of one phase."""
         return self.prompt if phase is BucketPhase.PROMPT else self.decode
 
 
 def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
-    """Parse a histogram of traffic. Raises PlanImpossible with `name`, number and text of a bad line."""
+    """Parse a histogram of traffic. Raises PlanImpossible with `name`, number and text of a wrong line."""
     shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
     for number, line in enumerate(text.splitlines(), start=1):
         content = line.split("#", 1)[0].split()
@@ -51,13 +54,13 @@ def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
 
 
 def write_traffic(traffic: Traffic) -> str:
-    """Write traffic as a histogram of at most 1500 lines a phase and 64 KiB.
+    """Write traffic as a text histogram of at most 1500 lines per phase and 64 KiB.
 
-    Above that, sizes are rounded up to ever fewer binary digits, but never beyond the largest size, which may be the
-    most that the limits admit.
+    Larger histograms are shortened by rounding sizes up to fewer binary digits. No size is rounded above the largest
+    one, which may be the largest that the limits admit.
     """
     most = MOST_LINES
-    # A quarter less each time: how long the text gets shows only when it is written.
+    # The length of the text is known only after writing, so each try has a quarter fewer shapes.
     while len(text := _text(traffic, most)) > MOST_TEXT and most:
         most = most * 3 // 4
     return text
@@ -66,20 +69,22 @@ def write_traffic(traffic: Traffic) -> str:
 def _text(traffic: Traffic, most: int) -> str:
     lines = []
     for phase in BucketPhase:
-        weights = traffic.of(phase)
-        for (batch, query, blocks), weight in sorted(within(fewer(weights, most)[0], largest(weights)).items()):
+        weights = traffic.shapes_of(phase)
+        for (batch, query, blocks), weight in sorted(
+            shapes_within(merge_shapes(weights, most)[0], largest_sizes(weights)).items()
+        ):
             lines.append(f"{phase} {batch} {query} {blocks} {min(weight, MOST_WEIGHT):.12g}\n")
     return "".join(lines)
 
 
-def total(weights: Weights) -> float:
-    """Weight of all shapes together."""
+def total_weight(weights: Weights) -> float:
+    """Return the sum of the weights of all shapes."""
     return sum(weights.values())
 
 
 def _read_line(content: list[str]) -> tuple[BucketPhase, Bucket, float]:
     if len(content) != 5:
-        raise ValueError(f"{len(content)} words instead of 5")
+        raise ValueError(f"{len(content)} fields instead of 5")
     if content[0] not in list(BucketPhase):
         raise ValueError(f"{quoted(content[0])} is neither prompt nor decode")
     phase = BucketPhase(content[0])
@@ -105,55 +110,55 @@ def _weight(word: str) -> float:
     return weight
 
 
-def fewer(weights: Weights, most: int, digits: int = MOST_DIGITS) -> tuple[dict[Bucket, float], int]:
-    """At most `most` shapes, made by rounding sizes up to ever fewer binary digits, beginning with `digits`.
+def merge_shapes(weights: Weights, most: int, digits: int = MOST_DIGITS) -> tuple[dict[Bucket, float], int]:
+    """Merge a histogram to at most `most` shapes by rounding sizes up to fewer binary digits, from `digits` down.
 
-    With them the digits that were kept. Sizes of a single digit are not made fewer, however many there are.
+    Return the merged shapes and the digits that were kept. Sizes of a single digit are not merged further.
     """
     kept = dict(weights)
     while len(kept) > most and digits > 1:
         digits -= 1
-        kept = _merged((to_digits(shape, digits), weight) for shape, weight in kept.items())
+        kept = _merged((round_sizes_up(shape, digits), weight) for shape, weight in kept.items())
     return kept, digits
 
 
 class ShapeCounts:
-    """How often each shape came: exact up to `most` of them, then with sizes rounded up as fewer() does."""
+    """Counts of shapes: exact for up to `most` shapes, then with sizes rounded up by merge_shapes()."""
 
     def __init__(self, most: int = MOST_COUNTED) -> None:
-        """Nothing has come yet."""
+        """Start without shapes."""
         self._most = most
         self._digits: int | None = None
         self._largest = Bucket(0, 0, 0)
         self._counts: dict[Bucket, float] = {}
 
     def add(self, shape: Bucket) -> None:
-        """One more of this shape."""
+        """Count a shape once."""
         if self._digits is not None:
-            self._largest = largest((self._largest, shape))
-            shape = to_digits(shape, self._digits)
+            self._largest = largest_sizes((self._largest, shape))
+            shape = round_sizes_up(shape, self._digits)
         self._counts[shape] = self._counts.get(shape, 0) + 1
         if len(self._counts) > self._most:
-            self._largest = self._largest if self._digits else largest(self._counts)
-            self._counts, self._digits = fewer(self._counts, self._most // 2, self._digits or MOST_DIGITS + 1)
+            self._largest = self._largest if self._digits else largest_sizes(self._counts)
+            self._counts, self._digits = merge_shapes(self._counts, self._most // 2, self._digits or MOST_DIGITS + 1)
 
     def weights(self) -> dict[Bucket, float]:
-        """All of them, none with a size above the largest that came."""
-        return self._counts if self._digits is None else within(self._counts, self._largest)
+        """Return all counted shapes with their counts; no size exceeds the largest one that was counted."""
+        return self._counts if self._digits is None else shapes_within(self._counts, self._largest)
 
 
-def largest(shapes: Iterable[Bucket]) -> Bucket:
-    """The largest size of each dimension; 0 without shapes."""
+def largest_sizes(shapes: Iterable[Bucket]) -> Bucket:
+    """Return the largest size in each dimension of these shapes; 0 without shapes."""
     return Bucket(*(max(sizes) for sizes in zip(Bucket(0, 0, 0), *shapes, strict=True)))
 
 
-def within(weights: Weights, most: Bucket) -> dict[Bucket, float]:
-    """The shapes with no size above that of `most`."""
+def shapes_within(weights: Weights, most: Bucket) -> dict[Bucket, float]:
+    """Return the shapes of a histogram with no size above that of `most`."""
     return _merged((Bucket(*map(min, shape, most)), weight) for shape, weight in weights.items())
 
 
-def to_digits(shape: Bucket, digits: int) -> Bucket:
-    """The shape with each size rounded up to `digits` significant binary digits."""
+def round_sizes_up(shape: Bucket, digits: int) -> Bucket:
+    """Round each size of a shape up to `digits` significant binary digits."""
     batch, query, blocks = shape
     return Bucket(_round_up(batch, digits), _round_up(query, digits), _round_up(blocks, digits))
 
@@ -166,6 +171,6 @@ def _merged(items: Iterable[tuple[Bucket, float]]) -> dict[Bucket, float]:
 
 
 def _round_up(value: int, digits: int) -> int:
-    """The next number with at most `digits` significant binary digits."""
+    """Return the next number with at most `digits` significant binary digits."""
     spare = value.bit_length() - digits
     return value if spare <= 0 else -(-value >> spare) << spare

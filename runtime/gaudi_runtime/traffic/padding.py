@@ -1,4 +1,4 @@
-"""Padding of a learned plan: the forecast for the traffic that it was learned from, and that of the batches that ran.
+"""The padding of a learned plan: the forecast from its traffic, and the observed padding of served batches.
 
 See docs/how-to/buckets.md, While serving.
 """
@@ -11,17 +11,17 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 def size_class(shape: Bucket) -> int:
-    """Binary digits of the batch size: 1 for 1 sequence, 2 for 2 and 3, 3 for 4 to 7."""
+    """Return the number of binary digits of the batch size: 1 for 1 sequence, 2 for 2 and 3, 3 for 4 to 7."""
     return shape[0].bit_length()
 
 
 @dataclass(slots=True)
 class Padding:
-    """Padding of one phase, as padded over real compute: 1.0 is none.
+    """The padding of one phase as padded compute divided by real compute; 1.0 is no padding.
 
-    The batch size depends on the load, which a canary shares with older pods. So the learned traffic has a forecast for
-    each class of batch sizes (`by_size`), and `overall` is for sizes that it does not have. `real`, `padded` and
-    `expected` are the compute of the batches that ran: as they came, as they ran, and by the forecast.
+    The batch size depends on the load, which a canary shares with older pods. So the learned traffic has a forecast
+    for each class of batch sizes (`by_size`), and `overall` is for sizes that it does not have. `real`, `padded` and
+    `expected` are the sums of compute over the served batches: without padding, as padded, and by the forecast.
     """
 
     cost: Callable[[BucketPhase, Bucket], float]
@@ -32,7 +32,7 @@ class Padding:
     expected: float = 0.0
 
     def count(self, phase: BucketPhase, real: Bucket, ran: Bucket, batches: int) -> None:
-        """Add `batches` of the shape `real` that ran as `ran`."""
+        """Count `batches` of the shape `real` that ran as `ran`."""
         compute = batches * self.cost(phase, real)
         self.real += compute
         self.padded += batches * self.cost(phase, ran)
@@ -40,10 +40,10 @@ class Padding:
 
     @property
     def observed(self) -> float | None:
-        """Padding of the batches that ran; None before the first one."""
+        """The padding of the served batches; None before the first one."""
         return self.padded / self.real if self.real else None
 
     @property
     def forecast(self) -> float:
-        """What was forecast for batches of the sizes that ran."""
+        """The forecast padding for batches of the sizes that were served."""
         return self.expected / self.real if self.real else self.overall

@@ -1,9 +1,9 @@
-"""ServingHistogram: the shapes that a server observed, per bucket and for learning.
+"""ServingHistogram: the shapes that a server observed, per bucket and for learning a plan.
 
 See docs/how-to/buckets.md, While serving.
 
-It is small however long a server runs: buckets and real shapes are bounded in number, and what is beyond is counted
-under rounded shapes. Not for several threads: whoever counts and whoever reads share one event loop.
+Its size is bounded: above a maximum number of buckets and real shapes, others are counted under rounded shapes. It is
+not thread-safe: counting and reading share one event loop.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,31 +19,31 @@ from gaudi_runtime.contract.report import (
     BucketPhase,
     CompileTimes,
 )
-from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, fewer, to_digits, within
+from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, merge_shapes, round_sizes_up, shapes_within
 from gaudi_runtime.traffic.padding import Padding
 
 # Significant binary digits of real sizes: exact up to 128, then at most 1.6 % too large.
 DIGITS = 7
-# Real shapes of a phase; above that they are rounded until half as many are left.
+# The most real shapes of a phase; above that they are rounded until half as many are left.
 MOST_SHAPES = 2 * MOST_LINES
-# Buckets that are counted each by itself; others count under their sizes rounded up to powers of two.
+# The most buckets that are counted separately; others are counted under sizes rounded up to powers of two.
 MOST_BUCKETS = 8192
 
 NOTHING = Bucket(0, 0, 0)
 SERVING = "serving"
-"""The stage of compile times that requests waited for."""
+"""The stage of the compiles that requests waited for."""
 
 Key = tuple[BucketPhase, Bucket]
 Row = Sequence[Any]
-"""Phase, real shape, what that ran as, batches, compiles, as JSON carries them.
+"""Phase, real shape, padded shape, batches and compiles, as in JSON.
 
-A shape is [batch size, query tokens, KV blocks]. What it ran as is [batch size, query tokens, KV blocks, warm], or None
-where the plan says it.
+A shape is [batch size, query tokens, KV blocks]. A padded shape is [batch size, query tokens, KV blocks, warm], or None
+if the plan determines it.
 """
 
 
 class Padded(NamedTuple):
-    """What a batch is padded to, and whether that shape runs as fast as it can: from its graph, where there is one."""
+    """The shape that a batch is padded to, and whether it is warm, that is, runs from its graph if it has one."""
 
     bucket: Bucket
     warm: bool
@@ -53,7 +53,7 @@ Pad = Callable[[BucketPhase, Bucket], Padded]
 
 
 def pad_by(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Bucket], bool]) -> Pad:
-    """Padding as the plan says: to the bucket that holds a batch, otherwise to its fallback shape."""
+    """Return a function that pads a batch by the plan: to the bucket that holds it, otherwise to its fallback shape."""
 
     def pad(phase: BucketPhase, real: Bucket) -> Padded:
         bucket = plan.find(phase, *real) or plan.fallback(phase, limits, *real)
@@ -64,10 +64,10 @@ def pad_by(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Buc
 
 @dataclass(slots=True)
 class Tally:
-    """Batches of one bucket: `hits` met it warm, `misses` did not; `compiles` happened on the way.
+    """Counts of the batches of one bucket: `hits` met it warm, `misses` met it cold, `compiles` happened meanwhile.
 
-    Real sizes as sums over these batches: `tokens` (batch size * query) and `blocks` (of the whole batch). `needed` is
-    the smallest bucket that holds all misses.
+    `tokens` (batch size * query) and `blocks` (of the whole batch) are sums of the real sizes. `needed` is the
+    smallest bucket that holds all misses.
     """
 
     hits: int = 0
@@ -79,15 +79,15 @@ class Tally:
 
     @property
     def batches(self) -> int:
-        """All batches."""
+        """The number of all batches."""
         return self.hits + self.misses
 
 
 @dataclass(slots=True)
 class VisionTally:
-    """Runs of the vision tower: `hits` of sizes that it had run before, `misses` of others.
+    """Counts of vision tower runs: `hits` of sizes that ran before, `misses` of new sizes.
 
-    `cold` are the inputs of the first misses, as the model has them.
+    `cold` has the inputs of the first misses, as the model receives them.
     """
 
     hits: int = 0
@@ -96,12 +96,12 @@ class VisionTally:
     cold: tuple[str, ...] = ()
 
     def absorb(self, rows: Iterable[Row]) -> None:
-        """Rows of [inputs, whether that was warm, runs, compiles]. Raises ValueError for what is no row."""
+        """Count rows of [inputs, warm, runs, compiles] from another process. Raises ValueError for another form."""
         for row in rows:
             try:
                 inputs, warm, runs, compiles = row
             except (TypeError, ValueError) as error:
-                raise ValueError(f"{row} is no row of inputs, whether they were warm, runs and compiles") from error
+                raise ValueError(f"{row} is not a row of inputs, warm, runs and compiles") from error
             self.compiles += _count(compiles)
             if warm:
                 self.hits += _count(runs)
@@ -112,34 +112,34 @@ class VisionTally:
 
 
 def blocks_of(phase: BucketPhase, shape: Bucket) -> int:
-    """KV blocks that a whole batch of this shape reads."""
+    """Return the number of KV blocks that a whole batch of this shape reads."""
     return shape[2] if phase is BucketPhase.DECODE else shape[0] * shape[2]
 
 
 class ServingHistogram:
-    """Hits, misses, compiles and padding per bucket, and the real shapes with the number of their batches."""
+    """A histogram of served batches: hits, misses, compiles and padding per bucket, and the real shapes."""
 
     def __init__(self, pad: Pad, most_buckets: int = MOST_BUCKETS) -> None:
         self.tallies: dict[Key, Tally] = {}
         self.vision: VisionTally | None = None
         self.compile_times: dict[str, CompileTimes] = {}
         self.padding: Mapping[BucketPhase, Padding] = {}
-        """Padding of a learned plan by phase; empty for any other plan."""
+        """The padding of a learned plan by phase; empty for other plans."""
         self._pad, self._most_buckets = pad, most_buckets
         self._shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
         self._digits = dict.fromkeys(BucketPhase, DIGITS)
         self._largest = dict.fromkeys(BucketPhase, NOTHING)
 
     def meet(self, phase: BucketPhase, real: Bucket) -> Bucket:
-        """Count a batch of the shape `real`, and return what it is padded to."""
+        """Count a batch of the shape `real` and return the shape that it is padded to."""
         padded = self._pad(phase, real)
         self.observe(phase, real, padded)
         return padded.bucket
 
     def observe(self, phase: BucketPhase, real: Bucket, padded: Padded, batches: int = 1) -> None:
-        """Count `batches` of the shape `real` that ran as `padded`; constant time, a few microseconds.
+        """Count `batches` of the shape `real` that ran as `padded`, in constant time.
 
-        `real` has the numbers of a Bucket: of a prompt the longest query and the most cached blocks of its sequences.
+        `real` is a Bucket: for a prompt batch the longest query and the most cached blocks of its sequences.
         """
         tally = self._tally(phase, padded.bucket)
         if padded.warm:
@@ -160,9 +160,10 @@ class ServingHistogram:
     def absorb(
         self, rows: Iterable[Row], vision: Iterable[Row] | None = None, compile_times: Iterable[Row] = ()
     ) -> None:
-        """Count what another process has met since it was asked the last time; `vision` is of its vision tower.
+        """Count the batches that another process observed since its last answer.
 
-        `compile_times` are rows of [stage, recipes, seconds, counts]. Raises ValueError for what is no row.
+        `vision` has the runs of its vision tower, `compile_times` rows of [stage, recipes, seconds, counts]. Raises
+        ValueError for another form.
         """
         for row in rows:
             phase, real, ran, batches, compiles = _read(row)
@@ -179,44 +180,44 @@ class ServingHistogram:
 
     @property
     def hits(self) -> int:
-        """Batches that met a warm shape."""
+        """The number of batches that met a warm shape."""
         return sum(tally.hits for tally in self.tallies.values())
 
     @property
     def recompiles(self) -> int:
-        """Compiles on the request path, those of the vision tower among them."""
+        """The number of compiles while serving, those of the vision tower included."""
         return sum(tally.compiles for tally in self.tallies.values()) + (self.vision.compiles if self.vision else 0)
 
     @property
     def cold(self) -> dict[Key, int]:
-        """Batches that met a padded shape cold, by that shape."""
+        """The number of batches that met a padded shape cold, by that shape."""
         return {key: tally.misses for key, tally in self.tallies.items() if tally.misses}
 
     def traffic(self) -> Traffic:
-        """The real shapes, weighted by their batches: what a plan can be learned from."""
+        """Return the real shapes, weighted by their batches, so that a plan can be learned from them."""
         return Traffic(self._remembered(BucketPhase.PROMPT), self._remembered(BucketPhase.DECODE))
 
     def _remembered(self, phase: BucketPhase) -> dict[Bucket, float]:
-        # A size above all that were observed may be one that the limits do not admit: none is rounded beyond those.
-        return within(self._shapes[phase], self._largest[phase])
+        # No size is rounded above the largest observed one, because the limits may not admit it.
+        return shapes_within(self._shapes[phase], self._largest[phase])
 
     def _tally(self, phase: BucketPhase, bucket: Bucket) -> Tally:
         tally = self.tallies.get((phase, bucket))
         if tally is None:
             if len(self.tallies) >= self._most_buckets:
-                bucket = to_digits(bucket, digits=1)
+                bucket = round_sizes_up(bucket, digits=1)
             tally = self.tallies.setdefault((phase, bucket), Tally())
         return tally
 
     def _remember(self, phase: BucketPhase, real: Bucket, batches: int) -> None:
         shapes, largest = self._shapes[phase], self._largest[phase]
-        # Compared before it is made: this runs for every batch, and a larger size is rare.
+        # The comparison saves creating the shape: this runs for every batch, and a larger size is rare.
         if real[0] > largest[0] or real[1] > largest[1] or real[2] > largest[2]:
             self._largest[phase] = Bucket(*map(max, real, largest))
-        shape = to_digits(real, self._digits[phase])
+        shape = round_sizes_up(real, self._digits[phase])
         shapes[shape] = shapes.get(shape, 0.0) + batches
         if len(shapes) > MOST_SHAPES:
-            self._shapes[phase], self._digits[phase] = fewer(shapes, MOST_LINES, self._digits[phase])
+            self._shapes[phase], self._digits[phase] = merge_shapes(shapes, MOST_LINES, self._digits[phase])
 
 
 def _read(row: Row) -> tuple[BucketPhase, Bucket, Padded | None, int, int]:
@@ -225,7 +226,7 @@ def _read(row: Row) -> tuple[BucketPhase, Bucket, Padded | None, int, int]:
         padded = None if ran is None else Padded(_shape(*ran[:3]), bool(ran[3]))
         return BucketPhase(phase), _shape(*real), padded, _count(batches), _count(compiles)
     except (TypeError, IndexError, ValueError) as error:
-        raise ValueError(f"{list(row)} is no row of phase, shape, what it ran as, batches and compiles") from error
+        raise ValueError(f"{list(row)} is not a row of phase, shape, padded shape, batches and compiles") from error
 
 
 def _sum(first: CompileTimes, second: CompileTimes) -> CompileTimes:
@@ -246,7 +247,7 @@ def _compile_times(row: Row) -> CompileTimes:
         bounded = tuple(min(_count(each), MOST_COUNT) for each in counts)
         return CompileTimes(stage=stage, recipes=recipes, seconds=seconds, counts=bounded)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{list(row)} is no row of stage, recipes, seconds and counts") from error
+        raise ValueError(f"{list(row)} is not a row of stage, recipes, seconds and counts") from error
 
 
 def _shape(size: Any, query: Any, blocks: Any) -> Bucket:
@@ -255,5 +256,5 @@ def _shape(size: Any, query: Any, blocks: Any) -> Bucket:
 
 def _count(number: Any) -> int:
     if not isinstance(number, int) or number < 0:
-        raise ValueError(f"{number} is no count")
+        raise ValueError(f"{number} is not a count")
     return number

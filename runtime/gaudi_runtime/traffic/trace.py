@@ -1,9 +1,9 @@
-"""Reading a trace: a CSV of requests, one row at a time, so that its size does not matter.
+"""Reading a trace: a CSV file of requests, read row by row so that its size does not matter.
 
 See docs/how-to/buckets.md, Traces.
 
-Its columns are found by the names that public traces use, or are named by the user. Requests are put in order of
-arrival; a trace may be split in time, so that what comes first is learned from, and the rest judges.
+Columns are found by the names that public traces use, or named by the user. Requests are sorted by arrival. A trace
+can be split in time: a plan is learned from the first half and judged on the second.
 """
 
 import csv
@@ -44,7 +44,7 @@ GENERATED = (
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Names that the user gave; None is looked for."""
+    """The column names that the user gave; a column whose name is None is found by its usual names."""
 
     arrival: str | None = None
     context: str | None = None
@@ -53,7 +53,7 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class Columns:
-    """Positions of arrival time, context tokens and generated tokens in a row of `count` cells."""
+    """The positions of arrival time, context tokens and generated tokens in a row of `count` cells."""
 
     arrival: int
     context: int
@@ -67,7 +67,7 @@ MAX_LINE = 64 * 1024
 
 
 class Request(NamedTuple):
-    """One request: seconds on the trace's own clock, tokens of its prompt and of its answer."""
+    """One request of a trace: arrival in seconds on the trace's clock, tokens of its prompt and of its answer."""
 
     arrival: float
     context: int
@@ -75,10 +75,10 @@ class Request(NamedTuple):
 
 
 def read_trace(lines: Iterable[bytes], names: ColumnNames = FOUND_BY_NAME) -> Iterator[Request]:
-    """The requests of a trace in its order; `lines` as a binary file gives them.
+    """Yield the requests of a CSV trace in their order in the file.
 
-    Raises TraceUnreadable, a clause about the trace that names the line: not UTF-8, no header, a column that is
-    missing, a row with too few cells, what is no number, a request without context tokens, or no request at all.
+    `lines` are those of a binary file. Raises TraceUnreadable with a clause that names the line: not UTF-8, no header,
+    a missing column, a row with too few cells, a wrong number, a request without context tokens, or no request at all.
     """
     rows = csv.reader(_decoded(lines), strict=True)
     try:
@@ -125,7 +125,7 @@ def _tokens(cell: str, line: int, what: str) -> int:
 
 
 def _seconds(cell: str, line: int) -> float:
-    """Seconds of a plain number, or of a date with time."""
+    """Return the seconds of a plain number, or of a date with time."""
     try:
         seconds = float(cell)
     except ValueError:
@@ -133,7 +133,7 @@ def _seconds(cell: str, line: int) -> float:
             moment = datetime.fromisoformat(cell.strip())
         except ValueError:
             raise _at(line, f"has the arrival time {cell[:40]!r}, neither seconds nor a date with time") from None
-        # Without a zone it is taken as UTC: only differences count.
+        # A time without a zone is read as UTC: only differences count.
         seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not isfinite(seconds):
         raise _at(line, f"has the arrival time {cell[:40]!r}, which is not finite")
@@ -145,7 +145,7 @@ def _at(line: int, problem: str) -> TraceUnreadable:
 
 
 def find_columns(header: Sequence[str], names: ColumnNames) -> Columns:
-    """The columns of a header. Raises TraceUnreadable that names what is missing and what is there."""
+    """Find the columns of a trace's header. Raises TraceUnreadable with the missing and the existing columns."""
     return Columns(
         arrival=_find(header, names.arrival, ARRIVAL, "the arrival time", "--arrival-column"),
         context=_find(header, names.context, CONTEXT, "the context tokens", "--context-column"),
@@ -165,17 +165,20 @@ def _find(header: Sequence[str], given: str | None, known: Sequence[str], what: 
 
 
 def _plain(name: str) -> str:
-    """Without case, spaces and punctuation: ContextTokens, context_tokens and "Context tokens" are one."""
+    """Return a column name without case, spaces and punctuation, so that ContextTokens equals context_tokens."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-# Requests that are held back to be put in order: a shorter trace may be in any order.
+# The number of requests that are buffered for sorting. A shorter trace may be in any order.
 WINDOW = 100_000
 
 
-def in_order(requests: Iterable[Request], window: int = WINDOW) -> Iterator[Request]:
-    """The requests by arrival. Raises TraceUnreadable for one that stands more than `window` rows too late."""
-    # Logs are often written in order of completion, and the longest answers come late then.
+def sort_by_arrival(requests: Iterable[Request], window: int = WINDOW) -> Iterator[Request]:
+    """Yield the requests of a trace by arrival.
+
+    Raises TraceUnreadable for a request that is more than `window` rows too late.
+    """
+    # Logs are often written in order of completion, so requests with the longest answers come late.
     held: list[Request] = []
     last = -float("inf")
     for request in requests:
@@ -192,14 +195,17 @@ def in_order(requests: Iterable[Request], window: int = WINDOW) -> Iterator[Requ
 
 
 def count_requests(requests: Iterable[Request]) -> int:
-    """How many requests a trace has. Raises TraceUnreadable for fewer than two."""
-    # Counted, not kept: a trace may be larger than the memory, so it is read once more for its halves.
+    """Return the number of requests in a trace. Raises TraceUnreadable for fewer than two."""
+    # A trace may be larger than the memory, so it is counted, and read once more for its halves.
     count = sum(1 for _ in requests)
     if count < 2:
-        raise TraceUnreadable("has a single request; half of it cannot be learned from")
+        raise TraceUnreadable("has a single request; at least two are needed to learn from one half")
     return count
 
 
-def first_half(requests: Iterator[Request], count: int) -> Iterator[Request]:
-    """The earlier half of `count` requests, rounded down; once it is used up, `requests` goes on with the later one."""
+def take_first_half(requests: Iterator[Request], count: int) -> Iterator[Request]:
+    """Yield the earlier half of `count` requests of a trace, rounded down.
+
+    After that, `requests` continues with the later half.
+    """
     return islice(requests, count // 2)

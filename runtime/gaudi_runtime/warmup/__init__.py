@@ -1,11 +1,11 @@
-"""From a plan to captured graphs, before the first request (docs/internals/warmup.md).
+"""Warm-up: from a bucket plan to compiled and captured graphs, before the first request (docs/internals/warmup.md).
 
 schedule     the order of compiles and captures, and what fits memory and time
 cover_first  the order in which a warm-up that ends early leaves no shape without a warm bucket
-covering     the fewest buckets that hold every shape, which come first in that order
-runner       the steps, done by the engine one after the other: compile, sampler, defragmenter, capture
-estimate     how long the rest takes, by measured steps
-journal      what was compiled, on disk, for the next start
-progress     every step on the report board and in the log, with the messages that users search for
-spans        what traces record of a warm-up; tracing/ implements it
+covering     the fewest buckets that hold every shape; they come first in that order
+runner       runs the steps on the engine, one after the other: compile, sampler, defragmenter, capture
+estimate     how long the remaining steps take, by measured steps
+journal      the compiled buckets, kept on disk for the next start
+progress     publishes every step on the report board and in the log
+spans        the interface of the spans that traces record; tracing/ implements it
 """

@@ -7,7 +7,7 @@ as long.
 
     order = cover_first(plan, phase, limits, kv_blocks)
     order.buckets[: order.covering]     the covering set: every longer prefix covers what the plan covers
-    usable(plan, limits, cold)          what requests are padded to if these buckets stayed cold
+    plan_without_cold(plan, limits, cold)   the buckets that requests are padded to if these stay cold
 """
 
 from collections import defaultdict
@@ -28,29 +28,32 @@ from gaudi_runtime.warmup.covering import covering_set
 Key = tuple[BucketPhase, Bucket]
 
 MOST_SEARCHED = 5000
-"""Buckets of a phase up to which the order is searched. Above it, larger buckets come first after the covering set."""
+"""The order is searched for up to this many buckets. Above that, the largest come first after the covering set."""
 MOST_COMPARED = 24
 """Buckets of one group that are compared for the next step; more are represented by evenly spaced ones."""
 
 Needs = Mapping[Bucket, Sequence[Bucket]]
-"""Buckets without which a bucket would open a gap: the plugin's lookup would find it, and then not find the next."""
+"""For each bucket the buckets that must be warm too, because the plugin's second lookup needs them."""
 
 
 @dataclass(frozen=True)
 class CoverFirst:
-    """All buckets of a phase in the order of warm-up; the first `covering` of them are the covering set."""
+    """The warm-up order of all buckets of a phase; the first `covering` of them are the covering set."""
 
     buckets: tuple[Bucket, ...]
     covering: int
 
 
 def cover_first(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> CoverFirst:
-    """Return the order of one phase, on a device with `kv_blocks` KV blocks. Equal plans have equal orders."""
+    """Return the warm-up order of one phase, on a device with `kv_blocks` KV blocks.
+
+    Equal plans have equal orders.
+    """
     search = _Search(phase, limits.block_size, _needs(plan, phase, limits, kv_blocks))
-    # Largest first: the peak of memory comes at once.
+    # The largest come first, so that the memory peak comes at once.
     search.take_largest_first(covering_set(plan, phase, limits, kv_blocks))
     covering = len(search.taken)
-    rest = [each for each in plan.of(phase) if each not in search.taken]
+    rest = [each for each in plan.buckets_of(phase) if each not in search.taken]
     if len(rest) > MOST_SEARCHED:
         search.take_largest_first(rest)
     else:
@@ -59,7 +62,7 @@ def cover_first(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
 
 
 def _largest_shape(phase: BucketPhase, bucket: Bucket, limits: Limits, kv_blocks: int) -> Bucket | None:
-    """The largest shape of a bucket that the limits admit; None if they admit none with its blocks."""
+    """Return the largest admissible shape of a bucket; None if no shape with its blocks is admissible."""
     size, query, blocks = bucket
     if phase is BucketPhase.DECODE:
         size = size if limits.draft_tokens else min(size, limits.max_num_seqs)
@@ -93,7 +96,7 @@ def _needs(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int)
 
 
 def _verifying(plan: BucketPlan, seed: Bucket, limits: Limits) -> list[Bucket]:
-    """The bucket in which the largest batch of a seed verifies its drafts, if there is one."""
+    """Return the bucket in which the largest batch of a seed verifies its drafts, if there is one."""
     rows = seed.batch_size * _tokens(limits)
     blocks = _most_verified(Bucket(rows, 1, seed.num_blocks * _tokens(limits)), limits)
     found = plan.find(BucketPhase.DECODE, rows, 1, blocks)
@@ -101,19 +104,22 @@ def _verifying(plan: BucketPlan, seed: Bucket, limits: Limits) -> list[Bucket]:
 
 
 def _most_verified(bucket: Bucket, limits: Limits) -> int:
-    """The most blocks, once for each token, of a batch of full sequences whose drafts are verified in this bucket."""
+    """Return the most blocks, counted per token, of a batch of full sequences that verifies drafts in this bucket."""
     tokens = _tokens(limits)
     sequences = ceil((limits.max_model_len - tokens + 1) / limits.block_size) * (bucket.batch_size // tokens)
     return min(bucket.num_blocks // tokens, sequences) * tokens
 
 
 def _tokens(limits: Limits) -> int:
-    """Tokens of each sequence in a step that verifies drafts."""
+    """Return the tokens of each sequence in a step that verifies drafts."""
     return 1 + (limits.draft_tokens or 0)
 
 
 def _higher(tops: Sequence[Bucket], kv_blocks: int) -> list[Bucket]:
-    """The buckets that hold more blocks than all after them; only bucket files have more blocks for fewer sequences."""
+    """Return the buckets with more blocks than all after them.
+
+    Only bucket files have more blocks for fewer sequences.
+    """
     found: list[Bucket] = []
     most = min(tops[-1].num_blocks, kv_blocks)
     for each in reversed(tops[:-1]):
@@ -124,7 +130,7 @@ def _higher(tops: Sequence[Bucket], kv_blocks: int) -> list[Bucket]:
 
 
 class _Search:
-    """The buckets taken so far, and the others in groups by the taken bucket that each is padded to."""
+    """The search for the warm-up order: the taken buckets, and the others grouped by the taken bucket they pad to."""
 
     def __init__(self, phase: BucketPhase, block_size: int, needs: Needs) -> None:
         self.taken: dict[Bucket, None] = {}
@@ -136,11 +142,11 @@ class _Search:
         self._queue: list[tuple[float, Bucket, Bucket, int]] = []
 
     def cost(self, bucket: Bucket) -> float:
-        """Estimated compute of a batch of this bucket."""
+        """Return the estimated compute of a batch of this bucket."""
         return self._cost(self._phase, bucket)
 
     def take(self, bucket: Bucket) -> None:
-        """Take a bucket, after those that it needs."""
+        """Take a bucket, after the buckets that it needs."""
         waiting, begun = [bucket], {bucket}
         while waiting:
             missing = [
@@ -154,12 +160,12 @@ class _Search:
                 self._regroup(ready)
 
     def take_largest_first(self, buckets: Iterable[Bucket]) -> None:
-        """Take all these buckets."""
+        """Take all these buckets, largest first."""
         for bucket in sorted(buckets, key=lambda each: (-self.cost(each), each)):
             self.take(bucket)
 
     def take_by_saving(self, shapes: Mapping[Bucket, Bucket | None]) -> None:
-        """Take all these buckets, next the one that saves most; each stands for batches of its shape.
+        """Take all these buckets, always the one next that saves most; each stands for batches of its shape.
 
         Buckets without a shape that the covering set holds come last.
         """
@@ -172,13 +178,13 @@ class _Search:
             self._enqueue(group)
         while self._queue:
             _, bucket, group, size = heappop(self._queue)
-            # A group only shrinks, and each change enqueues it again: an entry of another size is out of date.
+            # A group only shrinks, and each change enqueues it again, so an entry with another size is out of date.
             if size == len(self._groups[group]):
                 self.take(bucket)
         self.take_largest_first(shapes)
 
     def _regroup(self, taken: Bucket) -> None:
-        """Pad to this bucket what is cheaper there than in its group."""
+        """Move shapes to this bucket if they are cheaper there than in their group."""
         group = self._padded.pop(taken, None)
         if group is None:
             return
@@ -209,7 +215,7 @@ class _Search:
         return max(0.0, (self._paid(shape, group, alone=alone) or 0.0) - paid) if paid else 0.0
 
     def _paid(self, shape: Bucket, bucket: Bucket, *, alone: bool) -> float | None:
-        """The cost of a batch of this shape in `bucket`; None if it does not fit.
+        """Return the cost of a batch of this shape in `bucket`; None if it does not fit.
 
         Prompts that no bucket holds together run one by one, if the others of the batch are `alone` as well.
         """
@@ -220,13 +226,14 @@ class _Search:
         return shape.batch_size * self.cost(bucket) if alone and self._splits else None
 
 
-def usable(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -> BucketPlan:
-    """Return the part of `plan` that requests are padded to if the buckets `cold` were not warmed.
+def plan_without_cold(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -> BucketPlan:
+    """Return the part of a plan that requests are padded to if the buckets `cold` were not warmed.
 
-    A phase of which nothing is warm keeps its buckets.
+    A phase without any warm bucket keeps all its buckets.
     """
     prompt, decode = (
-        tuple(each for each in plan.of(phase) if (phase, each) not in cold) or plan.of(phase) for phase in BucketPhase
+        tuple(each for each in plan.buckets_of(phase) if (phase, each) not in cold) or plan.buckets_of(phase)
+        for phase in BucketPhase
     )
     if limits.contiguous_paged_attention:
         decode = _without_low_rows(plan.decode, set(decode))
@@ -237,8 +244,8 @@ def usable(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -> BucketPla
 
 
 def _without_low_rows(decode: Sequence[Bucket], warm: Collection[Bucket]) -> tuple[Bucket, ...]:
-    """The warm buckets, without the batch sizes whose largest bucket is cold, if larger batch sizes hold more."""
-    # The plugin looks up the batch size first, and would not find the highest block in such a row.
+    """Return the warm buckets without batch sizes whose largest bucket is cold, if larger sizes hold more."""
+    # The plugin looks up the batch size first, and would not find the highest block in such a batch size.
     kept: list[Bucket] = []
     most = -1
     for _, group in groupby(reversed(decode), key=attrgetter("batch_size")):

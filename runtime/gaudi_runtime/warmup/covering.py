@@ -17,7 +17,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 def covering_set(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> tuple[Bucket, ...]:
-    """Return the covering set of a phase, on a device with `kv_blocks` KV blocks.
+    """Return the smallest covering set of a phase, on a device with `kv_blocks` KV blocks.
 
     With drafts it covers the steps without drafts: the buckets that verify drafts follow from it (cover_first.py).
     """
@@ -30,7 +30,7 @@ def covering_set(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks
 
 
 def _prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket]:
-    """The fewest stretches of queries: a longer query leaves room for less context."""
+    """Yield the prompt buckets of the fewest stretches of queries: a longer query leaves room for less context."""
     rows: dict[int, list[Bucket]] = defaultdict(list)
     for bucket in buckets:
         rows[bucket.query_len].append(bucket)
@@ -41,14 +41,14 @@ def _prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket]:
     while query <= longest:
         needed = min(most_context_of(limits, query), held[bisect_left(queries, query)])
         row = rows[next(top for top, blocks in zip(reversed(queries), reversed(most), strict=True) if blocks >= needed)]
-        # Prompts are judged one by one, so the smallest batch size is enough.
+        # Prompts are counted one by one, so the smallest batch size is enough.
         bucket = min((each for each in row if each.num_blocks >= needed), key=lambda b: (b.batch_size, b.num_blocks))
         yield bucket
         query = bucket.query_len + 1
 
 
 def _decodes(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
-    """The fewest stretches of batch sizes, without contiguous attention."""
+    """Yield the decode buckets of the fewest stretches of batch sizes, without contiguous attention."""
     rows = _tops(buckets)
     sizes, most = [row.batch_size for row in rows], [row.num_blocks for row in rows]
     held = _most_from(most)
@@ -70,7 +70,7 @@ def _decodes(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Itera
 
 
 def _peaks(needed: Sequence[int]) -> list[int]:
-    """The batch sizes that need more blocks than every larger one, ascending."""
+    """Return the batch sizes that need more blocks than every larger one, ascending."""
     peaks: list[int] = []
     most = 0
     for size in range(len(needed), 0, -1):
@@ -81,7 +81,7 @@ def _peaks(needed: Sequence[int]) -> list[int]:
 
 
 def _rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
-    """The largest buckets of the fewest batch sizes, with contiguous attention.
+    """Yield the largest buckets of the fewest batch sizes, with contiguous attention.
 
     The plugin looks up the batch size first: the buckets of that size must hold the highest block (coverage.py).
     """
@@ -89,7 +89,7 @@ def _rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator
     most, capacity, end, least = min(limits.max_num_seqs, kv_blocks), 0, len(tops), -1
     rows: list[int] = []
     for at, top in enumerate(tops):
-        # A row that holds no more sequences than a smaller one is never looked up.
+        # A batch size that holds no more sequences than a smaller one is never looked up.
         if capacity < most and min(top.batch_size, top.num_blocks) > capacity:
             capacity = min(top.batch_size, top.num_blocks)
             rows.append(at)
@@ -101,10 +101,10 @@ def _rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator
 
 
 def _tops(buckets: Sequence[Bucket]) -> list[Bucket]:
-    """The bucket with most blocks of each batch size of decode, ascending."""
+    """Return the bucket with the most blocks of each decode batch size, ascending."""
     return [max(row, key=attrgetter("num_blocks")) for _, row in groupby(buckets, key=attrgetter("batch_size"))]
 
 
 def _most_from(values: Sequence[int]) -> list[int]:
-    """At every position the largest value from there to the end."""
+    """Return for every position the largest value from there to the end."""
     return list(accumulate(reversed(values), max))[::-1]

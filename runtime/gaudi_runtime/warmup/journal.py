@@ -1,7 +1,7 @@
 """The journal of a recipe cache: which buckets were compiled, and how long each step took.
 
-A text beside the recipes, read once at start, with a line appended per step: first a line with the key, then one JSON
-line per step, the last one of a step counts (docs/how-to/recipe-cache.md).
+A text file next to the recipes, read once at start and extended by a line per step. The first line has the key. Each
+other line is one step in JSON; the last line of a step counts (docs/how-to/recipe-cache.md).
 """
 
 import json
@@ -21,38 +21,38 @@ log = logging.getLogger("gaudi_runtime.warmup")
 
 FORMAT = 1
 JOURNAL_PREFIX = "warmup-"
-# A plan has at most 250,000 buckets; a larger text is nobody's journal.
+# A plan has at most 250,000 buckets, so a larger file is not a journal.
 MAX_JOURNAL_BYTES = 64 * 1024 * 1024
 
 
 class JournalUnusable(Exception):
-    """The text is not a journal of this key; the message says why, as the end of a sentence."""
+    """The text is not a journal of this key; the message is the reason, as the end of a sentence."""
 
 
 @dataclass(frozen=True)
 class Recipes:
-    """Seconds of every step that was done with one key, in this or an earlier life of the container."""
+    """The seconds of every warm-up step done with one recipe key, in this or an earlier start of the container."""
 
     seconds: Mapping[Step, float]
 
     def compiled(self, phase: BucketPhase, bucket: Bucket) -> bool:
-        """Whether the cache holds the recipe of this shape."""
+        """Return True if the cache has the recipe of this shape."""
         return (StepKind.COMPILE, phase, bucket) in self.seconds
 
     def kind(self, phase: BucketPhase, bucket: Bucket) -> StepKind:
-        """What warming this shape will be: loading its recipe, or compiling it."""
+        """Return how this shape will be warmed: by loading its recipe or by compiling it."""
         return StepKind.LOAD if self.compiled(phase, bucket) else StepKind.COMPILE
 
     def saved(self, step: Step, seconds: float) -> float:
-        """Seconds of compiling that a step spared, which took `seconds`: 0 but for the load of a recipe.
+        """Return the compile seconds that loading a recipe saved, given that the step took `seconds`.
 
-        Its compile took what the journal says of the process that did it, maybe of another pod.
+        0 for other kinds of steps. The compile time is the one in the journal, possibly measured by another pod.
         """
         kind, phase, bucket = step
         return self.seconds[StepKind.COMPILE, phase, bucket] - seconds if kind is StepKind.LOAD else 0.0
 
     def and_those_of(self, other: "Recipes") -> "Recipes":
-        """Steps of both; of a step that both know, ours."""
+        """Return the steps of both; a step in both keeps the seconds of this one."""
         return Recipes({**other.seconds, **self.seconds})
 
 
@@ -60,34 +60,34 @@ NOTHING_KNOWN = Recipes({})
 
 
 def journal_name(key: RecipeKey) -> str:
-    """File name of the journal of a key."""
+    """Return the file name of the journal of a recipe key."""
     return f"{JOURNAL_PREFIX}{key.digest}.jsonl"
 
 
-def header(key: RecipeKey) -> str:
-    """First line of a journal."""
-    # What a recipe depends on, and never the plan: one bucket more must not discard every recipe.
+def format_header(key: RecipeKey) -> str:
+    """Format the first line of the journal of a recipe key."""
+    # The header has what a recipe depends on, not the plan: a new bucket must not discard all recipes.
     return _canonical({"format": FORMAT, "key": asdict(key)}) + "\n"
 
 
-def line(step: Step, seconds: float) -> str:
-    """One step as a line of the journal."""
+def format_step(step: Step, seconds: float) -> str:
+    """Format a warm-up step as a line of the journal."""
     kind, phase, bucket = step
     return _canonical({"step": kind, "phase": phase, "bucket": list(bucket), "seconds": round(seconds, 6)}) + "\n"
 
 
-def parse(text: str, key: RecipeKey) -> Recipes:
-    """The steps in a journal. Raises JournalUnusable with the reason."""
-    # A last line without its end is left out: the process was killed while it wrote it.
+def parse_journal(text: str, key: RecipeKey) -> Recipes:
+    """Parse the steps in a journal. Raises JournalUnusable with the reason."""
+    # An incomplete last line is ignored: the process was killed while writing it.
     first, *lines = text.split("\n")[:-1] or [""]
-    if first + "\n" != header(key):
-        raise JournalUnusable("its first line is not that of this software, card, model, dtype and parallelism")
+    if first + "\n" != format_header(key):
+        raise JournalUnusable("its first line does not match this software, card, model, dtype and parallelism")
     return Recipes(dict(_step(number, each) for number, each in enumerate(lines, start=2)))
 
 
-def text_of(recipes: Recipes, key: RecipeKey) -> str:
-    """The shortest journal that says the same."""
-    return header(key) + "".join(line(step, seconds) for step, seconds in recipes.seconds.items())
+def format_journal(recipes: Recipes, key: RecipeKey) -> str:
+    """Format the shortest journal with these steps."""
+    return format_header(key) + "".join(format_step(step, seconds) for step, seconds in recipes.seconds.items())
 
 
 def _step(number: int, text: str) -> tuple[Step, float]:
@@ -114,14 +114,14 @@ def _canonical(value: object) -> str:
 
 
 class Journal:
-    """What earlier lives of this container compiled, and where this one writes it down.
+    """The journal file of this container: reads the steps of earlier starts and appends those of this one.
 
-    Nothing here can fail a warm-up: a journal that cannot be read or written only costs the estimate. `warning` is
-    the sentence that says so.
+    A journal never fails a warm-up. If it cannot be read or written, only the estimate is less exact, and `warning` is
+    a sentence about that.
     """
 
     def __init__(self, folder: str | None, key: RecipeKey | None) -> None:
-        """`folder` is that of the recipes. Without a folder or a key no journal is kept."""
+        """Open the journal in the folder of the recipes. Without a folder or a key no journal is kept."""
         self.recipes = NOTHING_KNOWN
         self.warning: str | None = None
         self._file: TextIO | None = None
@@ -130,23 +130,23 @@ class Journal:
 
     @property
     def kept(self) -> bool:
-        """Whether steps are written down."""
+        """Whether steps are written to the journal."""
         return self._file is not None
 
     def write(self, step: Step, seconds: float) -> None:
-        """Keep a step."""
+        """Append a step to the journal."""
         if self._file is None:
             return
         try:
-            self._file.write(line(step, seconds))
-            # Line by line, so that a kill loses at most the one in work.
+            self._file.write(format_step(step, seconds))
+            # Each line is flushed, so that a kill loses at most one line.
             self._file.flush()
         except OSError as error:
-            self._warn(f"The warm-up journal {self._file.name} cannot be written: {error.strerror}; it ends here.")
+            self._warn(f"The warm-up journal {self._file.name} cannot be written: {error.strerror}. It ends here.")
             self._file = None
 
     def close(self) -> None:
-        """Nothing more will be written."""
+        """Close the journal file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -155,9 +155,9 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.recipes = self._read(path, key)
-            # A new file in the place of the old one: a reader sees the one or the other.
+            # The new file replaces the old one atomically, so a reader sees one of the two.
             new = path.with_suffix(".new")
-            new.write_text(text_of(self.recipes, key), encoding="utf-8")
+            new.write_text(format_journal(self.recipes, key), encoding="utf-8")
             new.replace(path)
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
@@ -169,7 +169,7 @@ class Journal:
                 content = file.read(MAX_JOURNAL_BYTES + 1)
             if len(content) > MAX_JOURNAL_BYTES:
                 raise JournalUnusable(f"it has more than {MAX_JOURNAL_BYTES} bytes")
-            return parse(content.decode(), key)
+            return parse_journal(content.decode(), key)
         except FileNotFoundError:
             return NOTHING_KNOWN
         except UnicodeDecodeError:
@@ -179,7 +179,7 @@ class Journal:
         return NOTHING_KNOWN
 
     def _ignore(self, path: Path, reason: str) -> None:
-        self._warn(f"The warm-up journal {path} is ignored and begun again: {reason}.")
+        self._warn(f"The warm-up journal {path} is ignored and replaced: {reason}.")
 
     def _warn(self, sentence: str) -> None:
         self.warning = sentence

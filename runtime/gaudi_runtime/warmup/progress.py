@@ -1,5 +1,6 @@
-"""What a warm-up tells the outside: the log lines that users of the public servers search for
-(docs/internals/warmup.md, Log lines), which are pure, and every step on the report board.
+"""The progress of a warm-up: log lines, which are pure functions, and every step on the report board.
+
+Users of the public servers search for these log lines (docs/internals/warmup.md, Log lines).
 """
 
 import logging
@@ -30,7 +31,7 @@ _IDLE: dict[str, Any] = {"current": None, "forecast_seconds": None}
 
 
 def split_line(split: Split, kv_blocks: int, utilization: float, graph_share: float) -> str:
-    """How the memory that the profile run left is divided."""
+    """Format the log line about the memory split after the profile run."""
     return (
         f"Free device memory: {size(split.free)}, "
         f"{size(split.usable)} usable (deviceMemoryUtilization={utilization:g}), "
@@ -40,7 +41,7 @@ def split_line(split: Split, kv_blocks: int, utilization: float, graph_share: fl
 
 
 def step_line(stage: str, bucket: Bucket, position: int, planned: int, free: int) -> str:
-    """A bucket is about to be compiled, or its graph captured. `free` in bytes."""
+    """Format the log line of a bucket that is about to be compiled or captured. `free` is in bytes."""
     return (
         f"[Warmup][{stage}][{position}/{planned}] batch_size:{bucket.batch_size} query_len:{bucket.query_len} "
         f"num_blocks:{bucket.num_blocks} free_mem:{size(free)}"
@@ -48,7 +49,7 @@ def step_line(stage: str, bucket: Bucket, position: int, planned: int, free: int
 
 
 def vision_line(bucket: VisionBucket, position: int, planned: int, free: int) -> str:
-    """The vision tower is about to be run with this bucket. `free` in bytes."""
+    """Format the log line of a bucket that the vision tower is about to run. `free` is in bytes."""
     return (
         f"[Warmup][Vision][{position}/{planned}] modality:{bucket.modality} width:{bucket.width} "
         f"height:{bucket.height} items:{bucket.items} free_mem:{size(free)}"
@@ -56,7 +57,7 @@ def vision_line(bucket: VisionBucket, position: int, planned: int, free: int) ->
 
 
 def graph_shares_line(pool: GraphPool, free: int, prompt_ratio: float) -> str:
-    """What graphs may take."""
+    """Format the log line about the memory that graphs may use."""
     return (
         f"Using {size(pool.total)}/{size(free)} of free device memory for graphs, {size(pool.prompt)} for prompt and "
         f"{size(pool.decode)} for decode (promptRatio={prompt_ratio:g})"
@@ -64,8 +65,8 @@ def graph_shares_line(pool: GraphPool, free: int, prompt_ratio: float) -> str:
 
 
 def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], planned: int, graph_bytes: int) -> str:
-    """The graphs of a phase."""
-    # The denominator is the plan, never the captured; floored, so that 100.0 is said only when all are.
+    """Format the log line about the captured graphs of a phase."""
+    # The percentage is of the plan, and floored, so that 100.0 is written only if all graphs are captured.
     share = len(buckets) * 1000 // planned / 10 if planned else 100.0
     return (
         f"Graph/{str(phase).capitalize()} captured:{len(buckets)} ({share:.1f}%) used_mem:{size(graph_bytes)} "
@@ -74,29 +75,32 @@ def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], planned: int, g
 
 
 def finished_line(seconds: float, taken: int) -> str:
-    """Warm-up is over; `taken` bytes of device memory are its graphs."""
+    """Format the log line of a finished warm-up; `taken` is the device memory of its graphs in bytes."""
     return f"Warmup finished in {seconds:.0f} secs, allocated {size(taken)} of device memory"
 
 
 class Progress:
-    """Publishes every step of one warm-up on the board (docs/internals/warmup.md, Log lines)."""
+    """Publishes every step of one warm-up on the report board and in the log.
+
+    See docs/internals/warmup.md, Log lines.
+    """
 
     def __init__(self, board: ReportBoard, plan: BucketPlan, captures: bool, spans: WarmupSpans = NO_SPANS) -> None:
         self._board, self._plan, self._spans = board, plan, spans
         self._phases = {
-            phase: PhaseProgress(planned=len(plan.of(phase)), capture_applies=captures) for phase in BucketPhase
+            phase: PhaseProgress(planned=len(plan.buckets_of(phase)), capture_applies=captures) for phase in BucketPhase
         }
         self._vision = VisionProgress()
         self._skipped: list[Skipped] = []
-        # Nothing is saved before what copying shared recipes took is made up for.
+        # Recipes save time only after they have made up for the time of copying them.
         shared = board.report().shared_recipes
         self._saved = -shared.seconds if shared else 0.0
 
     def planned(self, cached: dict[BucketPhase, int], warnings: Sequence[str], eta: float | None) -> None:
-        """The plan is known, nothing is warm yet. `cached`: buckets whose recipe is at hand; `eta` in seconds."""
+        """Publish the plan. `cached` counts buckets with a cached recipe; `eta` is in seconds."""
         self._board.buckets.plan(self._plan)
         for phase in BucketPhase:
-            buckets = [list(each) for each in self._plan.of(phase)]
+            buckets = [list(each) for each in self._plan.buckets_of(phase)]
             log.info("Generated %d %s buckets [bs, query, num_blocks]: %s", len(buckets), phase, buckets)
             self._phases[phase] = self._phases[phase].model_copy(update={"cached": cached[phase]})
         self._board.update(
@@ -110,12 +114,12 @@ class Progress:
     def warming(
         self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
-        """`bucket` is about to be compiled, which should take `forecast` seconds."""
+        """Publish that `bucket` is about to be compiled, which should take `forecast` seconds."""
         self._board.buckets.put(phase, bucket, BucketState.COMPILING)
         self._begin(str(phase).capitalize(), phase, bucket, position, free_bytes, forecast)
 
     def warmed(self, phase: BucketPhase, bucket: Bucket, eta: float | None, saved: float) -> None:
-        """`bucket` is compiled, and its recipe, if it had one, `saved` so many seconds. `eta` in seconds."""
+        """Publish that `bucket` is compiled. Its recipe, if it had one, saved `saved` seconds. `eta` is in seconds."""
         self._saved += saved
         self._board.buckets.put(phase, bucket, BucketState.WARM)
         self._change(phase, eta, warmed=self._phases[phase].warmed + 1, **_IDLE)
@@ -123,18 +127,18 @@ class Progress:
     def capturing(
         self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
-        """The graph of `bucket` is about to be captured, which should take `forecast` seconds."""
+        """Publish that the graph of `bucket` is about to be captured, which should take `forecast` seconds."""
         self._board.buckets.put(phase, bucket, BucketState.CAPTURING)
         self._begin(f"Graph/{str(phase).capitalize()}", phase, bucket, position, free_bytes, forecast)
 
     def captured(self, phase: BucketPhase, bucket: Bucket, graph_bytes: int, eta: float | None) -> None:
-        """`bucket` has a graph; `graph_bytes` are those of the whole phase."""
+        """Publish that `bucket` has a graph; `graph_bytes` are those of the whole phase."""
         self._board.buckets.put(phase, bucket, BucketState.CAPTURED)
         counted = self._phases[phase].captured + 1
         self._change(phase, eta, captured=counted, graph_bytes=graph_bytes, **_IDLE)
 
     def skipped(self, buckets: Sequence[Skipped]) -> None:
-        """These buckets are left out: cold, or compiled but without a graph."""
+        """Publish that these buckets are left out: cold, or compiled but without a graph."""
         self._board.buckets.leave_out(buckets)
         self._spans.left_out(buckets)
         for skipped in buckets[: max(0, MAX_SKIPPED - len(self._skipped))]:
@@ -151,26 +155,26 @@ class Progress:
         )
 
     def capture_over(self, phase: BucketPhase, buckets: Sequence[Bucket], graph_bytes: int) -> None:
-        """No more graphs of this phase."""
+        """Publish that the capture of a phase has ended."""
         log.info("%s", captured_line(phase, buckets, self._phases[phase].planned, graph_bytes))
 
     def vision_planned(self, buckets: Sequence[VisionBucket]) -> None:
-        """What the vision tower is to be run with."""
+        """Publish the planned buckets of the vision tower."""
         log.info("Generated %d vision buckets [modality WxHxitems]: %s", len(buckets), list(map(str, buckets)))
         self._change_vision(planned=len(buckets))
 
     def warming_vision(self, bucket: VisionBucket, position: int, free_bytes: int) -> None:
-        """The tower is about to be run."""
+        """Publish that the vision tower is about to run with this bucket."""
         log.info("%s", vision_line(bucket, position, self._vision.planned, free_bytes))
         self._change_vision(current=bucket)
 
     def warmed_vision(self, device_bytes: int) -> None:
-        """The current bucket ran, which took so many bytes."""
+        """Publish that the vision tower ran with its current bucket, which took so many bytes."""
         found = self._vision
         self._change_vision(warmed=found.warmed + 1, device_bytes=found.device_bytes + device_bytes, current=None)
 
     def skipped_vision(self, buckets: Sequence[VisionBucket], reason: str) -> None:
-        """These stay cold."""
+        """Publish that these vision buckets stay cold."""
         for each in buckets[:MAX_NAMED_VISION]:
             log.warning("Vision bucket %s was left out: %s", each, reason)
         left = (SkippedVision(bucket=each, reason=reason[:512]) for each in buckets)

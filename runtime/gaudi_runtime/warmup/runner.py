@@ -1,6 +1,7 @@
-"""Walk the schedule of a plan against an engine, in one worker thread: images, compile, sampler, swaps, capture.
+"""The warm-up runner: walks the schedule of a plan against an engine, in one worker thread.
 
-Order, budget, progress and stop are decided here; an engine only does what one verb says (docs/internals/warmup.md).
+The stages are vision, compile, sampler, defragmenter and capture. Order, budget, progress and stop are decided here;
+each call of the engine runs one step (docs/internals/warmup.md).
 """
 
 import logging
@@ -18,7 +19,7 @@ from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.memory_split import Split, graph_pool
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.warmup.cover_first import usable
+from gaudi_runtime.warmup.cover_first import plan_without_cold
 from gaudi_runtime.warmup.estimate import Estimate, Pace, Step, StepKind
 from gaudi_runtime.warmup.journal import Journal
 from gaudi_runtime.warmup.progress import Progress, finished_line, graph_shares_line
@@ -41,12 +42,12 @@ MAX_REASON = 2048
 COLD_ROW = "it is not used: a larger bucket of its batch size is cold, and lookups of contiguous blocks need that one"
 
 Cold = frozenset[tuple[BucketPhase, Bucket]]
-"""Buckets that were not compiled: they get no graph either."""
+"""The buckets that were not compiled, and so get no graph either."""
 
 
 @dataclass
 class Spent:
-    """Seconds of the steps of one warm-up, and the compile seconds that recipes spared."""
+    """The seconds spent in the steps of one warm-up, and the compile seconds that cached recipes saved."""
 
     steps: float = 0.0
     spared: float = 0.0
@@ -54,7 +55,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Job:
-    """What all stages of one warm-up share. `clock` returns monotonic seconds."""
+    """The state that all stages of one warm-up share. `clock` returns monotonic seconds."""
 
     config: RuntimeConfig
     engine: Engine
@@ -70,12 +71,12 @@ class Job:
     spent: Spent = field(default_factory=Spent)
 
     def moved(self) -> None:
-        """Something moved that the report does not show. Raises Stopped after a SIGTERM."""
+        """Restart the stall clock. Raises Stopped after a SIGTERM."""
         raise_if_stopped(self.stop)
         self.board.touch()
 
     def measured(self, step: Step, seconds: float) -> None:
-        """A step took so long."""
+        """Record the seconds of a step."""
         self.spent.steps += seconds
         self.spent.spared += self.journal.recipes.saved(step, seconds)
         self.estimate.measured(step, seconds)
@@ -93,12 +94,10 @@ def warm_up(
     clock: Callable[[], float] = time.monotonic,
     spans: WarmupSpans = NO_SPANS,
 ) -> Pace | None:
-    """Warm everything that the configuration asks for. Raises Stopped.
+    """Run the whole warm-up of an engine and return its pace without cached recipes, if it was measured.
 
-    Return what it takes without recipes, if anything was measured.
-
-    `stop` is looked at between steps: a compile cannot be interrupted. `split` and `kv_blocks` are what the KV cache
-    was allocated with; `clock` returns monotonic seconds.
+    `stop` is checked between steps, because a compile cannot be interrupted. `split` and `kv_blocks` are those of the
+    allocated KV cache; `clock` returns monotonic seconds. Raises Stopped.
     """
     captures = engine.captures_graphs and config.warmup.enabled
     folder = config.recipe_cache_dir if config.warmup.enabled else None
@@ -116,7 +115,7 @@ def warm_up(
         spans=spans,
     )
     try:
-        _stages(job, split, kv_blocks)
+        _run_stages(job, split, kv_blocks)
     finally:
         job.journal.close()
     kinds = (StepKind.COMPILE, StepKind.CAPTURE) if captures else (StepKind.COMPILE,)
@@ -124,10 +123,10 @@ def warm_up(
     return job.estimate.pace(kinds, seconds + job.spent.spared, seconds - job.spent.steps)
 
 
-def _stages(job: Job, split: Split, kv_blocks: int) -> None:
+def _run_stages(job: Job, split: Split, kv_blocks: int) -> None:
     _announce(job)
     if not job.config.warmup.enabled:
-        log.warning("Warm-up is switched off: the first request of every shape waits for its compile.")
+        log.warning("Warm-up is disabled: the first request of every shape waits for its compile.")
         job.board.update(warmup_skipped=True)
         return
     free = job.engine.memory().free
@@ -143,13 +142,13 @@ def _stages(job: Job, split: Split, kv_blocks: int) -> None:
 
 
 def _announce(job: Job) -> None:
-    """Publish the plan, and what the journal knows about the time that it will take."""
+    """Publish the plan, and the estimate that the journal allows."""
     recipes = job.journal.recipes
     for step, seconds in recipes.seconds.items():
         job.estimate.measured(step, seconds)
     if job.config.warmup.enabled:
         job.estimate.plan(_planned_steps(job))
-    cached = {phase: sum(recipes.compiled(phase, each) for each in job.plan.of(phase)) for phase in BucketPhase}
+    cached = {phase: sum(recipes.compiled(phase, each) for each in job.plan.buckets_of(phase)) for phase in BucketPhase}
     if job.journal.kept:
         planned = len(job.plan.prompt) + len(job.plan.decode)
         log.info("Recipe cache: %d of %d buckets have a recipe from an earlier start", sum(cached.values()), planned)
@@ -160,8 +159,8 @@ def _announce(job: Job) -> None:
 
 
 def _planned_steps(job: Job) -> list[Step]:
-    """All steps of the plan: each bucket compiled, or loaded from the recipe cache, and then captured."""
-    buckets = [(phase, bucket) for phase in BucketPhase for bucket in job.plan.of(phase)]
+    """Return all steps of the plan: each bucket is compiled or loaded from the recipe cache, then captured."""
+    buckets = [(phase, bucket) for phase in BucketPhase for bucket in job.plan.buckets_of(phase)]
     steps: list[Step] = [(job.journal.recipes.kind(*each), *each) for each in buckets]
     return steps + [(StepKind.CAPTURE, *each) for each in buckets] if job.engine.captures_graphs else steps
 
@@ -171,7 +170,10 @@ def _vision_buckets(job: Job) -> tuple[VisionBucket, ...]:
 
 
 def _warm_vision(job: Job) -> None:
-    """Run the vision tower with each of its buckets, first of all: what it keeps, graphs cannot have."""
+    """Run the vision tower with each of its buckets.
+
+    This is the first stage, because graphs cannot use the memory that the tower keeps.
+    """
     buckets = _vision_buckets(job)
     if not buckets:
         return
@@ -192,7 +194,7 @@ def _warm_vision(job: Job) -> None:
         except ShapeRefused as error:
             job.progress.skipped_vision([bucket], str(error))
         except DeviceOutOfMemory as error:
-            # Most come smallest first, and one more failure in a forward is not worth another small one.
+            # Most buckets come smallest first, so the later ones would fail as well.
             job.progress.skipped_vision(buckets[position - 1 :], f"the device ran out of memory: {error}")
             return
     if job.config.engine.execution_mode is ExecutionMode.TORCH_COMPILE:
@@ -215,14 +217,14 @@ def _warm_vision_again(job: Job, buckets: Sequence[VisionBucket]) -> None:
 
 
 def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
-    """Compile the buckets in this order; those that stayed cold."""
+    """Compile the buckets in this order and return those that stayed cold."""
     job.board.update(phase=Phase.COMPILING)
     cold: list[Skipped] = []
     late: list[Skipped] = []
     to_capture = dict.fromkeys(BucketPhase, (0, 0.0))
     for step in steps:
         raise_if_stopped(job.stop)
-        # Looked at between steps: a compile cannot be interrupted.
+        # The budget is checked between steps: a compile cannot be interrupted.
         if not step.covering and job.time_budget.spent(_reserved(job, to_capture)):
             late.append(_left_out(step.phase, step.bucket, job.time_budget.reason))
         elif skipped := _compile(job, step.phase, step.bucket, step.position):
@@ -233,13 +235,13 @@ def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
             more = weight(step.phase, step.bucket, job.config.limits.block_size)
             to_capture[step.phase] = (count + 1, weighed + more)
     if late:
-        # In one update, for these may be thousands, and each one wakes whoever polls.
+        # One update for all: there may be thousands, and each update wakes every long poll.
         job.progress.skipped(late)
     return _give_up(job, [*cold, *late])
 
 
 def _reserved(job: Job, to_capture: Mapping[BucketPhase, tuple[int, float]]) -> float:
-    """Seconds of the time budget that the captures of compiled buckets will take; only CoverFirst reserves them."""
+    """Return the seconds of the time budget that captures will take; only CoverFirst reserves them."""
     # Without it, a budget that ends while buckets are compiled would leave all of them without a graph.
     orders = (job.config.warmup.prompt_order, job.config.warmup.decode_order)
     if not job.engine.captures_graphs or CaptureOrder.COVER_FIRST not in orders:
@@ -248,7 +250,7 @@ def _reserved(job: Job, to_capture: Mapping[BucketPhase, tuple[int, float]]) -> 
 
 
 def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Skipped | None:
-    """Compile one bucket, or say why it stays cold."""
+    """Compile one bucket; return why it stays cold, or None."""
     step = (job.journal.recipes.kind(phase, bucket), phase, bucket)
     free, forecast = job.engine.memory().free, job.estimate.forecast(step)
     job.progress.warming(phase, bucket, position, free, forecast)
@@ -257,7 +259,7 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
         with job.spans.step(step, forecast, free):
             job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
-        # The next one is tried all the same: a smaller one may fit.
+        # The next bucket is still tried: a smaller one may fit.
         return _left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
     except ShapeRefused as error:
         return _left_out(phase, bucket, str(error))
@@ -281,15 +283,17 @@ def _give_up(job: Job, cold: list[Skipped]) -> Cold:
 
 
 def _pad_to_warm(job: Job, cold: Cold) -> Cold:
-    """Pad requests to warm buckets alone, if some stayed cold; all buckets that get no graph."""
+    """Pad requests to warm buckets alone if some stayed cold; return all buckets that get no graph."""
     if not cold:
         return cold
-    warm = usable(job.plan, job.config.limits, cold)
+    warm = plan_without_cold(job.plan, job.config.limits, cold)
     job.engine.use_warm(warm)
-    planned, used = ([(phase, each) for phase in BucketPhase for each in of(phase)] for of in (job.plan.of, warm.of))
+    planned, used = (
+        [(phase, each) for phase in BucketPhase for each in plan.buckets_of(phase)] for plan in (job.plan, warm)
+    )
     unused = sorted(set(planned) - cold - set(used))
     job.progress.skipped([_left_out(*each, COLD_ROW) for each in unused])
-    padded = "Requests are padded to larger ones, if a warm bucket holds them."
+    padded = "Requests are padded to larger warm buckets that hold them."
     log.warning("%d of %d buckets stayed cold. %s", len(cold), len(planned), padded)
     return cold.union(unused)
 
@@ -308,7 +312,7 @@ def _warm_sampler(job: Job) -> None:
 
 def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
     if kv_blocks < MIN_BLOCKS:
-        log.warning("The defragmenter is not warmed up: %d KV blocks leave no pair to swap.", kv_blocks)
+        log.warning("The defragmenter is not warmed up: with %d KV blocks there is no pair to swap.", kv_blocks)
         return
     job.moved()
     job.board.update(phase=Phase.DEFRAGMENTER)
@@ -316,9 +320,10 @@ def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
 
 
 def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tuple[BucketPhase, Bucket]]) -> None:
-    """Capture all that fits but the `cold` buckets; `margin` in bytes is what the memory split left unused.
+    """Capture all graphs that fit, except those of `cold` buckets.
 
-    Once the time budget is spent, only the `covering` buckets are captured.
+    `margin` is the memory in bytes that the split left unused. Once the time budget is spent, only the `covering`
+    buckets are captured.
     """
     job.board.update(phase=Phase.CAPTURING)
     settings, free = job.config.warmup, job.engine.memory().free
@@ -339,14 +344,14 @@ def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tupl
         else:
             _capture(job, step, budget)
     for phase in BucketPhase:
-        captured = budget.of(phase)
+        captured = budget.phase_budget(phase)
         job.progress.capture_over(phase, captured.captured, captured.graph_bytes)
     job.progress.skipped(budget.skipped())
 
 
 def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
-    """Capture one graph; one that does not fit ends its phase, and one that the engine refuses does not."""
-    phase, started = budget.of(step.phase), job.clock()
+    """Capture one graph. A graph that does not fit ends its phase; one that the engine refuses does not."""
+    phase, started = budget.phase_budget(step.phase), job.clock()
     timed = (StepKind.CAPTURE, step.phase, step.bucket)
     free, forecast = job.engine.memory().free, job.estimate.forecast(timed)
     job.progress.capturing(step.phase, step.bucket, step.position, free, forecast)
@@ -362,7 +367,7 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
         phase.refuse(str(error))
         return
     job.measured(timed, job.clock() - started)
-    for each in map(budget.of, BucketPhase):
-        # Not `over([step])`: the budget itself leaves buckets out whose turn came, and takes some up again.
+    for each in map(budget.phase_budget, BucketPhase):
+        # `over([step])` would be wrong: the budget may leave out buckets, and try some of them again.
         job.estimate.expect(StepKind.CAPTURE, each.phase, each.waiting, each.waiting_weight)
     job.progress.captured(step.phase, step.bucket, phase.graph_bytes, job.estimate.eta_seconds())

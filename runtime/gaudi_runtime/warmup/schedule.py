@@ -1,11 +1,11 @@
-"""What warm-up runs, in which order, and what it may spend (docs/internals/warmup.md): pure.
+"""The schedule of a warm-up: which steps run, in which order, within which budgets (docs/internals/warmup.md). Pure.
 
 First the order: buckets to compile, runs of the sampler, swaps of blocks, graphs to capture. Then memory for graphs and
 time for new buckets, as state machines over measured amounts:
 
     budget = CaptureBudget(plan, pool, block_size=..., prompt_order=..., decode_order=...)
     while step := budget.next():
-        phase = budget.of(step.phase)
+        phase = budget.phase_budget(step.phase)
         try:
             phase.take(engine.capture(step.phase, step.bucket))
         except DeviceOutOfMemory:
@@ -36,7 +36,7 @@ Order = tuple[Bucket, ...]
 class CompileStep:
     """The bucket to compile now; `position` counts the buckets of the phase from 1.
 
-    A `covering` bucket is compiled and captured after the time budget as well.
+    A `covering` bucket is compiled and captured even after the time budget is spent.
     """
 
     phase: BucketPhase
@@ -48,7 +48,7 @@ class CompileStep:
 def compile_steps(
     plan: BucketPlan, limits: Limits, kv_blocks: int, prompt_order: CaptureOrder, decode_order: CaptureOrder
 ) -> list[CompileStep]:
-    """Every bucket in the order of compiling, on a device with `kv_blocks` KV blocks.
+    """Return every bucket in the order of compiling, on a device with `kv_blocks` KV blocks.
 
     The phases follow each other. If one of them is CoverFirst, covering sets come first, and then both phases take
     turns in proportion to their buckets, so that a warm-up that ends early leaves as large a part of each.
@@ -74,29 +74,28 @@ def _phase_steps(
 
 
 def compile_order(plan: BucketPlan, phase: BucketPhase) -> Order:
-    """Largest first, which is the order of compiling of all but CoverFirst."""
+    """Return the buckets of a phase in compile order, largest first; CoverFirst has its own order."""
     # The memory peak comes at once, and later shapes reuse its workspace.
-    return _fewest_tokens_first(plan.of(phase), phase)[::-1]
+    return _fewest_tokens_first(plan.buckets_of(phase), phase)[::-1]
 
 
 GRAPHS_FIRST = {BucketPhase.PROMPT: CaptureOrder.MIN_TOKENS, BucketPhase.DECODE: CaptureOrder.MAX_BS}
-"""How CoverFirst captures graphs. A bucket without a graph is compiled, so it leaves no gap: the graphs come first of
-which memory holds most."""
+"""The capture order of CoverFirst. A compiled bucket without graph leaves no gap, so the smallest graphs come first."""
 
 
 def capture_order(plan: BucketPlan, phase: BucketPhase, order: CaptureOrder) -> Order:
-    """The queue of one phase: those most worth a graph come first."""
+    """Return the buckets of a phase in capture order; those that gain most by a graph come first."""
     if order is CaptureOrder.COVER_FIRST:
         order = GRAPHS_FIRST[phase]
     if order is CaptureOrder.MIN_TOKENS:
-        return _fewest_tokens_first(plan.of(phase), phase)
+        return _fewest_tokens_first(plan.buckets_of(phase), phase)
     if order is CaptureOrder.LARGEST_FIRST:
-        return tuple(sorted(plan.of(phase), reverse=True))
-    return tuple(sorted(plan.of(phase), key=lambda b: (-b.batch_size, b.query_len, b.num_blocks)))
+        return tuple(sorted(plan.buckets_of(phase), reverse=True))
+    return tuple(sorted(plan.buckets_of(phase), key=lambda b: (-b.batch_size, b.query_len, b.num_blocks)))
 
 
 def _fewest_tokens_first(buckets: Iterable[Bucket], phase: BucketPhase) -> Order:
-    """Ascending by (batch size * length, length, batch size); the length of a decode bucket is its blocks."""
+    """Sort by (batch size * length, length, batch size); the length of a decode bucket is its blocks."""
     if phase is BucketPhase.DECODE:
         return tuple(sorted(buckets, key=lambda b: (b.batch_size * b.num_blocks, b.num_blocks, b.batch_size)))
     return tuple(sorted(buckets, key=lambda b: (b.batch_size * b.query_len, b.query_len, b.batch_size, b.num_blocks)))
@@ -104,7 +103,7 @@ def _fewest_tokens_first(buckets: Iterable[Bucket], phase: BucketPhase) -> Order
 
 @dataclass(frozen=True)
 class SamplerRun:
-    """One run of the sampler; `batch_changed` says whether the batch differs from that of the run before."""
+    """One warm-up run of the sampler; `batch_changed` says whether the batch differs from that of the previous run."""
 
     temperature: float
     top_p: float
@@ -128,26 +127,26 @@ SAMPLER_RUNS = tuple(
 
 
 def sampler_batch_sizes(decode: Sequence[Bucket]) -> tuple[int, ...]:
-    """0 (the empty path) and 1, then the distinct batch sizes of the decode buckets, ascending."""
+    """Return the batch sizes to warm the sampler with: 0 (the empty path), 1, then those of the decode buckets."""
     return tuple(sorted({0, 1} | {bucket.batch_size for bucket in decode}))
 
 
 SWAP_SIZES = (8, 16, 32, 64, 128, 256, 512)
-"""Pairs of a swap of the defragmenter after padding, ascending; a step swaps at most the largest."""
+"""The padded numbers of pairs that the defragmenter swaps, ascending; a step swaps at most the largest."""
 
-# With fewer KV blocks there is no pair to swap, and warm-up of the defragmenter is skipped with a warning.
+# With fewer KV blocks there is no pair to swap, so warm-up of the defragmenter is skipped with a warning.
 MIN_BLOCKS = 2
 
 
 def warmup_swaps() -> tuple[int, ...]:
-    """Padded sizes to swap the blocks (1, 0) at, in order."""
-    # An even number of them, so that the cache ends as it began: the first size comes again where needed.
+    """Return the padded sizes at which warm-up swaps the blocks (1, 0), in order."""
+    # Their number is even, so that the cache ends as it began: the first size is repeated if needed.
     return SWAP_SIZES if len(SWAP_SIZES) % 2 == 0 else (*SWAP_SIZES, SWAP_SIZES[0])
 
 
 @dataclass(frozen=True)
 class CaptureStep:
-    """The bucket to capture now; `position` counts the graphs of the phase from 1."""
+    """The bucket whose graph to capture now; `position` counts the graphs of the phase from 1."""
 
     phase: BucketPhase
     bucket: Bucket
@@ -155,9 +154,9 @@ class CaptureStep:
 
 
 class PhaseBudget:
-    """Queue and running totals of one phase; all amounts are bytes.
+    """The capture budget of one phase: its queue and running totals; all amounts are in bytes.
 
-    `captured` are the buckets with a graph, in order; `left` and `refused` have the reasons of those without.
+    `captured` has the buckets with a graph, in order; `left` and `refused` have the reasons of those without.
     """
 
     def __init__(self, phase: BucketPhase, queue: Collection[Bucket], share: int, block_size: int) -> None:
@@ -176,7 +175,10 @@ class PhaseBudget:
 
     @property
     def waiting(self) -> int:
-        """Buckets that were neither captured nor left in this pass; `waiting_weight` is theirs together."""
+        """The number of buckets that were neither captured nor left out in this pass.
+
+        `waiting_weight` is their total weight.
+        """
         return len(self._queue)
 
     @property
@@ -185,11 +187,11 @@ class PhaseBudget:
         return len(self.captured) + len(self.refused) == self._planned
 
     def next(self) -> CaptureStep | None:
-        """The first bucket of the queue whose estimate is below what is left of the share."""
+        """Return the first bucket of the queue whose estimate is below the rest of the share."""
         while self._queue and not self.over:
             bucket = self._queue[0]
             estimate = self._estimate(bucket)
-            # Before the first graph the estimate is 0: how large graphs are shows by capturing one.
+            # Before the first graph the estimate is 0: the size of graphs is known only after capturing one.
             if estimate < self.share:
                 return CaptureStep(self.phase, bucket, len(self.captured) + 1)
             room = size(max(0, self.share))
@@ -197,7 +199,10 @@ class PhaseBudget:
         return None
 
     def take(self, graph_bytes: int) -> None:
-        """The step's graph took so many bytes: the largest measured over the ranks of a tensor-parallel group."""
+        """Count the bytes of the graph that was captured.
+
+        `graph_bytes` is the largest of the ranks of a tensor-parallel group.
+        """
         bucket = self._pop()
         self.captured.append(bucket)
         self.graph_bytes += graph_bytes
@@ -205,23 +210,23 @@ class PhaseBudget:
         self._weight += self._weigh(bucket)
 
     def fail(self) -> None:
-        """The step's graph did not fit into device memory: the phase ends, and no further bucket is tried."""
+        """End the phase, because the graph of the step did not fit into device memory."""
         failed = self._queue[0]
         self._leave("the device ran out of memory while its graph was captured")
         self.end(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed)}")
 
     def refuse(self, reason: str) -> None:
-        """The engine makes no graph of the step's shape."""
-        # For good: no other share would change that, so the second pass does not ask again.
+        """Record that the engine makes no graph of the step's shape."""
+        # This is final: another share would not change it, so the second pass does not try again.
         self.refused[self._pop()] = reason
 
     def end(self, reason: str) -> None:
-        """Leave every bucket that was not tried yet, for this reason."""
+        """Leave out every bucket that was not tried yet, for this reason."""
         self.leave_all_but((), reason)
         self.over = True
 
     def leave_all_but(self, buckets: Collection[Bucket], reason: str) -> None:
-        """Leave the buckets that were not tried yet, for this reason, except these."""
+        """Leave out the buckets that were not tried yet, for this reason, except these."""
         for _ in range(len(self._queue)):
             if self._queue[0] in buckets:
                 self._queue.rotate(-1)
@@ -229,7 +234,7 @@ class PhaseBudget:
                 self._leave(reason)
 
     def resume(self, share: int) -> None:
-        """Try what was left once more, with another share."""
+        """Try the buckets that were left out again, with another share."""
         self._queue = deque(self.left)
         self.waiting_weight = sum(map(self._weigh, self._queue))
         self.left = {}
@@ -244,7 +249,7 @@ class PhaseBudget:
         return bucket
 
     def _estimate(self, bucket: Bucket) -> int:
-        """Bytes by the average of all captured so far; 0 before the first."""
+        """Estimate bytes by the mean of all captured graphs; 0 before the first."""
         return self._weigh(bucket) * self.graph_bytes // self._weight if self._weight else 0
 
     def _weigh(self, bucket: Bucket) -> int:
@@ -252,9 +257,9 @@ class PhaseBudget:
 
 
 class CaptureBudget:
-    """Answers the next bucket to capture until nothing more fits.
+    """The memory budget of graph capture: returns the next bucket to capture until nothing more fits.
 
-    Every step is answered by exactly one of `take`, `fail` and `refuse` of its phase.
+    Every step is followed by exactly one of `take`, `fail` and `refuse` of its phase.
     """
 
     def __init__(
@@ -267,7 +272,7 @@ class CaptureBudget:
         decode_order: CaptureOrder = CaptureOrder.COVER_FIRST,
         cold: Collection[tuple[BucketPhase, Bucket]] = (),
     ) -> None:
-        """`cold` buckets were not compiled and get no graph; who left them cold has named them."""
+        """Create the budget; `cold` buckets were not compiled, were already reported, and get no graph."""
 
         def budget(phase: BucketPhase, order: CaptureOrder, share: int) -> PhaseBudget:
             queue = [bucket for bucket in capture_order(plan, phase, order) if (phase, bucket) not in cold]
@@ -280,7 +285,7 @@ class CaptureBudget:
         self._second_pass = deque((self._prompt, self._decode))
 
     def next(self) -> CaptureStep | None:
-        """The bucket to capture now, None when capture is over."""
+        """Return the bucket to capture now; None when capture is over."""
         while self._passes or self._give_leftover():
             step = self._passes[0].next()
             if step:
@@ -288,18 +293,18 @@ class CaptureBudget:
             self._passes.popleft()
         return None
 
-    def of(self, phase: BucketPhase) -> PhaseBudget:
-        """The budget of one phase, which is told how its step went."""
+    def phase_budget(self, phase: BucketPhase) -> PhaseBudget:
+        """Return the budget of one phase, on which the result of its steps is recorded."""
         return self._prompt if phase is BucketPhase.PROMPT else self._decode
 
     def end(self, reason: str, but: Collection[tuple[BucketPhase, Bucket]] = ()) -> None:
-        """Try no further bucket except those in `but`, and those only once; the others are left for this reason."""
+        """Leave out all buckets for this reason, except those in `but`, which are tried once more."""
         for budget in (self._prompt, self._decode):
             budget.leave_all_but({bucket for phase, bucket in but if phase is budget.phase}, reason)
         self._second_pass.clear()
 
     def skipped(self) -> tuple[Skipped, ...]:
-        """Buckets left without a graph so far, with the reason."""
+        """Return the buckets without a graph so far, with the reasons."""
         return tuple(
             Skipped(phase=budget.phase, bucket=bucket, reason=reason)
             for budget in (self._prompt, self._decode)
@@ -307,11 +312,11 @@ class CaptureBudget:
         )
 
     def _give_leftover(self) -> bool:
-        """Let the next incomplete phase go on with every byte that is left; False when each had its second pass."""
+        """Give all remaining bytes to the next incomplete phase; return False if each had its second pass."""
         while self._second_pass:
             budget = self._second_pass.popleft()
             bytes_left = self._pool - self._prompt.graph_bytes - self._decode.graph_bytes
-            # A phase that met the end of memory gets no second pass: it would meet it again.
+            # A phase that ran out of memory gets no second pass: it would run out of memory again.
             if not budget.complete and not budget.over and bytes_left > 0:
                 budget.resume(bytes_left)
                 self._passes.append(budget)
@@ -320,20 +325,26 @@ class CaptureBudget:
 
 
 class TimeBudget:
-    """New buckets may be begun for `seconds` from now, None without end. `clock` returns monotonic seconds."""
+    """The time budget of warm-up: new steps start within `seconds`; None is no limit.
+
+    `clock` returns monotonic seconds.
+    """
 
     def __init__(self, seconds: float | None, clock: Callable[[], float]) -> None:
         self._seconds, self._clock, self._started = seconds, clock, clock()
 
     def spent(self, reserved: float = 0.0) -> bool:
-        """Whether no further bucket may be begun; one in work is finished. `reserved` seconds are for later steps."""
+        """Return True if no further bucket may be started; a running step is finished.
+
+        `reserved` seconds are for later steps.
+        """
         return self._seconds is not None and self.elapsed() + reserved >= self._seconds
 
     def elapsed(self) -> float:
-        """Seconds since warm-up began."""
+        """Return the seconds since warm-up began."""
         return self._clock() - self._started
 
     @property
     def reason(self) -> str:
-        """Why a bucket was left out, once the budget is spent."""
+        """Return the reason of a bucket that was left out because the time budget is spent."""
         return f"the time budget of {self._seconds:g} s was spent before its turn"

@@ -1,4 +1,4 @@
-"""The spans that a warm-up records for traces, and the implementation that records none."""
+"""The interface of the spans that a warm-up records for traces, and an implementation that records none."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -8,11 +8,11 @@ from gaudi_runtime.contract.report import Skipped, VisionBucket
 from gaudi_runtime.warmup.estimate import Step
 
 Figures = dict[str, int]
-"""The measurements of a step, by the end of the attribute's name."""
+"""The measurements of a step, by the last part of the attribute's name."""
 
 
 class WarmupSpans(Protocol):
-    """The spans of one warm-up. From any thread."""
+    """Records the spans of one warm-up; its methods may be called from any thread."""
 
     def step(self, step: Step, forecast: float | None, free_bytes: int) -> AbstractContextManager[Figures]:
         """Record that a bucket is compiled or captured while the block runs, which should take `forecast` seconds.
@@ -28,7 +28,7 @@ class WarmupSpans(Protocol):
 
 
 class NoSpans:
-    """Records nothing."""
+    """An implementation of WarmupSpans that records nothing."""
 
     def step(self, step: Step, forecast: float | None, free_bytes: int) -> AbstractContextManager[Figures]:
         """Return a context in which figures are dropped."""

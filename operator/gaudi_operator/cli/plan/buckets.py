@@ -57,7 +57,7 @@ def bucket_list(
         data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},
         rows=lambda: [
             ("phase", "batch_size", "query_len", "num_blocks"),
-            *((phase.value, *bucket) for phase in BucketPhase for bucket in plan.of(phase)),
+            *((phase.value, *bucket) for phase in BucketPhase for bucket in plan.buckets_of(phase)),
         ],
         show=show,
         picture=picture,

@@ -104,7 +104,7 @@ def compare(old: PlanQuestion, new: PlanQuestion, old_plan: BucketPlan, new_plan
     return PlanDiff(
         changes=tuple(_changes("", _settings(old), _settings(new))),
         restarts=_restarts(old, new),
-        phases={phase: _phase(old_plan.of(phase), new_plan.of(phase)) for phase in BucketPhase},
+        phases={phase: _phase(old_plan.buckets_of(phase), new_plan.buckets_of(phase)) for phase in BucketPhase},
     )
 
 

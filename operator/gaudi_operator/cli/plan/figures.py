@@ -90,7 +90,7 @@ def figures_of(
     plan: BucketPlan, limits: Limits, kv_blocks: int, expected: Expected, *, bytes_unknown: bool = False
 ) -> PlanFigures:
     """Judge one plan on the expected traffic; bytes and seconds are estimated from the rates of HPU graphs."""
-    buckets = [(phase, bucket) for phase in BOTH for bucket in plan.of(phase)]
+    buckets = [(phase, bucket) for phase in BOTH for bucket in plan.buckets_of(phase)]
     bytes_of = graph_bytes(limits.block_size)
     return PlanFigures(
         scores={phase: score(plan, phase, expected.traffic, expected.cost) for phase in BOTH},
@@ -134,12 +134,12 @@ class _Thinned:
     """
 
     def __init__(self, phase: BucketPhase, plan: BucketPlan, limits: Limits, expected: Expected) -> None:
-        self._buckets = list(plan.of(phase))
+        self._buckets = list(plan.buckets_of(phase))
         # With contiguous attention each batch size needs all blocks (docs/internals/optimal.md, Rows and ladders).
         self._in_rows = phase is BucketPhase.DECODE and limits.contiguous_paged_attention
         self._users: dict[Bucket, list[tuple[Bucket, float]]] = {bucket: [] for bucket in self._buckets}
         real = 0.0
-        for shape, weight in expected.traffic.of(phase).items():
+        for shape, weight in expected.traffic.shapes_of(phase).items():
             bucket = plan.find(phase, *shape)
             if bucket is not None:
                 self._users[bucket].append((shape, weight))

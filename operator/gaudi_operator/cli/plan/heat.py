@@ -105,7 +105,7 @@ def _hits_maps(question: PlanQuestion, plan: BucketPlan, trace: Path | None) -> 
     from gaudi_runtime.traffic.trace import ColumnNames
 
     traffic = TraceFile(trace, ColumnNames()).traffic(Server(question.limits, question.blocks, DEFAULT_PACE))
-    return [_hits_map(plan, phase, traffic.of(phase), trace) for phase in BucketPhase]
+    return [_hits_map(plan, phase, traffic.shapes_of(phase), trace) for phase in BucketPhase]
 
 
 def _hits_map(plan: BucketPlan, phase: BucketPhase, shapes: "Weights", trace: Path) -> HeatMap:
@@ -117,7 +117,7 @@ def _hits_map(plan: BucketPlan, phase: BucketPhase, shapes: "Weights", trace: Pa
     source = f"{sum(hits.values()) + missed} {how} {trace}, {missed} find no bucket"
     amounts = _sums(plan, phase, lambda bucket: hits[bucket])
     caption = f"Batches that are padded to each bucket: {source}."
-    return _map(phase, plan.of(phase), _hot(amounts, count_text).get, caption)
+    return _map(phase, plan.buckets_of(phase), _hot(amounts, count_text).get, caption)
 
 
 def _bytes_maps(question: PlanQuestion, plan: BucketPlan, card: str | None, model: str | None) -> list[HeatMap]:
@@ -141,7 +141,7 @@ def _bytes_map(question: PlanQuestion, plan: BucketPlan, phase: BucketPhase, fou
         raise ConfigError(f"nothing is known about the graphs of card {found.card}; choose another with --card")
     size = question.limits.block_size
     total = foreseen.all_graph_bytes
-    rate = total.value / sum(weight(phase, bucket, size) for bucket in found.plan.of(phase))
+    rate = total.value / sum(weight(phase, bucket, size) for bucket in found.plan.buckets_of(phase))
     per = "token" if phase is BucketPhase.PROMPT else "sequence"
     source = f"{rate / 2**20:.2f} MiB a {per} for {found.model or 'a model'} on {found.card}, {total.confidence}: "
     return bytes_map(plan, phase, lambda bucket: rate * weight(phase, bucket, size), source + total.source)
@@ -152,7 +152,10 @@ def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket],
     amounts = _sums(plan, phase, bytes_of)
     total = byte_text(sum(amounts.values()))
     return _map(
-        phase, plan.of(phase), _hot(amounts, byte_text).get, f"Estimated graph memory, {total} in all: {source}."
+        phase,
+        plan.buckets_of(phase),
+        _hot(amounts, byte_text).get,
+        f"Estimated graph memory, {total} in all: {source}.",
     )
 
 
@@ -164,7 +167,7 @@ def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
     """
     counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
     caption = f"Mean padding of the shapes that end there ({counted}), every shape alike; none = no bucket."
-    return _map(phase, plan.of(phase), _Padding(plan, phase, limits, kv_blocks).cell, caption)
+    return _map(phase, plan.buckets_of(phase), _Padding(plan, phase, limits, kv_blocks).cell, caption)
 
 
 def change_map(
@@ -211,7 +214,7 @@ def _map(
 
 def _sums(plan: BucketPlan, phase: BucketPhase, amount: Callable[[Bucket], float]) -> dict[Place, float]:
     sums: defaultdict[Place, float] = defaultdict(float)
-    for bucket in plan.of(phase):
+    for bucket in plan.buckets_of(phase):
         sums[bucket.batch_size, length_of(phase, bucket)] += amount(bucket)
     return sums
 
@@ -236,8 +239,8 @@ class _Padding:
 
     def __init__(self, plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> None:
         self._plan, self._phase, self._limits, self._kv_blocks = plan, phase, limits, kv_blocks
-        self._fewer = _before({bucket.batch_size for bucket in plan.of(phase)})
-        self._shorter = _before({length_of(phase, bucket) for bucket in plan.of(phase)})
+        self._fewer = _before({bucket.batch_size for bucket in plan.buckets_of(phase)})
+        self._shorter = _before({length_of(phase, bucket) for bucket in plan.buckets_of(phase)})
 
     def cell(self, place: Place) -> Cell | None:
         batch, length = place

@@ -148,7 +148,7 @@ def _optimal(
 def _choose(
     question: PlanQuestion, optimizer: Optimizer, budget: Budget, learned: Traffic, cost: Cost
 ) -> Mapping[BucketPhase, Chosen]:
-    phases = tuple(phase for phase in BOTH if learned.of(phase))
+    phases = tuple(phase for phase in BOTH if learned.shapes_of(phase))
     if budget.graph_bytes:
         price = graph_bytes(question.limits.block_size)
         return dict.fromkeys(phases, optimizer.choose(phases, price, budget.graph_bytes, "--graph-bytes"))

@@ -71,7 +71,7 @@ def learn(
     Raises PlanImpossible when the budget or the limits do not allow one, ConfigError for traffic without shapes and for
     more buckets than a bucket file of `most_file_bytes` may hold.
     """
-    if not any(traffic.of(phase) for phase in BucketPhase):
+    if not any(traffic.shapes_of(phase) for phase in BucketPhase):
         raise ConfigError("the traffic has no shapes: nothing was served yet")
     policy = _policy(question.policy, traffic, budget)
     plan = make_plan(policy, question.limits, question.blocks)
@@ -87,7 +87,7 @@ def learn(
 def read_texts(texts: Iterable[tuple[str, str]]) -> Traffic:
     """One traffic of named texts, as pods answer them. Raises PlanImpossible with the name and the line."""
     read = [read_traffic(text, name) for name, text in texts]
-    return Traffic(*(_sum(each.of(phase) for each in read) for phase in BucketPhase))
+    return Traffic(*(_sum(each.shapes_of(phase) for each in read) for phase in BucketPhase))
 
 
 def _sum(parts: Iterable[Weights]) -> Weights:
@@ -114,7 +114,7 @@ def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_byt
     if form is Form.OPTIMAL and policy.optimal:
         settings = {**policy.optimal.model_dump(by_alias=True), "trafficFrom": None}
         return {"strategy": as_in_spec(Strategy.OPTIMAL), "optimal": settings, "file": None, "fileFrom": None}
-    text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.of(phase))
+    text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.buckets_of(phase))
     if len(text) > most_file_bytes:
         raise ConfigError(
             f"{len(plan.prompt) + len(plan.decode)} buckets take {len(text)} bytes as a file, which may have "

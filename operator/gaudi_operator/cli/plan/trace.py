@@ -18,9 +18,16 @@ from gaudi_runtime.errors import ConfigError, PlanImpossible, TraceUnreadable
 from gaudi_runtime.forecast.inputs import spread_of
 from gaudi_runtime.planning.coverage import uncovered
 from gaudi_runtime.planning.optimal.cost import Cost, roofline_of, token_cost, typical_cost
-from gaudi_runtime.traffic.batching import Pace, traffic_of
+from gaudi_runtime.traffic.batching import Pace, read_traffic_of_trace
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
-from gaudi_runtime.traffic.trace import ColumnNames, Request, count_requests, first_half, in_order, read_trace
+from gaudi_runtime.traffic.trace import (
+    ColumnNames,
+    Request,
+    count_requests,
+    read_trace,
+    sort_by_arrival,
+    take_first_half,
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class TraceFile:
             raise ConfigError(f"{self.path} is no file; a trace is read more than once, so save it first")
         try:
             with self.path.open("rb") as lines:
-                yield from in_order(read_trace(lines, self.names))
+                yield from sort_by_arrival(read_trace(lines, self.names))
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be read: {error.strerror}") from error
         except TraceUnreadable as error:
@@ -53,7 +60,7 @@ class TraceFile:
 
     def traffic(self, server: Server) -> Traffic:
         """Traffic of all requests."""
-        return traffic_of(self.requests(), server.limits, server.kv_blocks, server.pace)
+        return read_traffic_of_trace(self.requests(), server.limits, server.kv_blocks, server.pace)
 
     def halves(self, server: Server) -> tuple[Traffic, Traffic]:
         """Traffic of the earlier and of the later half of the requests."""
@@ -63,8 +70,8 @@ class TraceFile:
         except TraceUnreadable as error:
             raise ConfigError(f"trace {self.path} {error}") from error
         requests = self.requests()
-        earlier = traffic_of(first_half(requests, count), server.limits, server.kv_blocks, server.pace)
-        return earlier, traffic_of(requests, server.limits, server.kv_blocks, server.pace)
+        earlier = read_traffic_of_trace(take_first_half(requests, count), server.limits, server.kv_blocks, server.pace)
+        return earlier, read_traffic_of_trace(requests, server.limits, server.kv_blocks, server.pace)
 
 
 @dataclass(frozen=True)

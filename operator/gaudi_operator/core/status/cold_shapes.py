@@ -102,7 +102,8 @@ class CoveredShapesQuestion(Question[CoveredShapes]):
         plan = kept_plan(self.policy, self.limits, self.kv_blocks)
         weights = {
             phase: Weights(
-                len(plan.of(phase)), sum(weight(phase, each, self.limits.block_size) for each in plan.of(phase))
+                len(plan.buckets_of(phase)),
+                sum(weight(phase, each, self.limits.block_size) for each in plan.buckets_of(phase)),
             )
             for phase in BucketPhase
         }

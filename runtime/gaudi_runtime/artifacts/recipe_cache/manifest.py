@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from gaudi_runtime.contract.base import Wire
 from gaudi_runtime.engine_protocol.engine import RecipeKey
-from gaudi_runtime.warmup.journal import JournalUnusable, Recipes, parse, text_of
+from gaudi_runtime.warmup.journal import JournalUnusable, Recipes, format_journal, parse_journal
 
 MAX_MANIFEST_BYTES = 128 * 1024 * 1024
 """Twice a journal of the most buckets: a larger text is nobody's manifest."""
@@ -66,7 +66,9 @@ class Manifest:
 
 def manifest_text(manifest: Manifest, key: RecipeKey) -> str:
     """The manifest of the entry of `key`."""
-    body = _Body(key=asdict(key), files=dict(manifest.files), journal=text_of(manifest.recipes, key)).model_dump_json()
+    body = _Body(
+        key=asdict(key), files=dict(manifest.files), journal=format_journal(manifest.recipes, key)
+    ).model_dump_json()
     return f"{_checksum(body)}\n{body}"
 
 
@@ -87,7 +89,7 @@ def parse_manifest(text: str, key: RecipeKey) -> Manifest:
     if outside := [path for path in found.files if not _is_inside(path)]:
         raise EntryUnusable(f"its manifest names a file outside of it: {outside[0][:80]!r}")
     try:
-        return Manifest(found.files, parse(found.journal, key))
+        return Manifest(found.files, parse_journal(found.journal, key))
     except JournalUnusable as error:
         raise EntryUnusable(f"its journal is unusable: {error}") from error
 

@@ -16,7 +16,7 @@ from gaudi_runtime.catalog.models.shape import Attention, Experts, Layer, ModelS
 from gaudi_runtime.catalog.models.tensors import Role, Tensor, head, layer_tensors
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.traffic.histogram import Traffic, total
+from gaudi_runtime.traffic.histogram import Traffic, total_weight
 
 Cost = Callable[[BucketPhase, Bucket], float]
 
@@ -177,15 +177,15 @@ class Score:
 def score(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cost) -> Score:
     """What a plan makes of traffic in one phase, each shape padded to the bucket that `find` answers."""
     padded = real = covered = 0.0
-    for shape, batches in traffic.of(phase).items():
+    for shape, batches in traffic.shapes_of(phase).items():
         bucket = plan.find(phase, *shape)
         if bucket:
             covered += batches
             padded += batches * cost(phase, bucket)
             real += batches * cost(phase, shape)
-    everything = total(traffic.of(phase))
+    everything = total_weight(traffic.shapes_of(phase))
     return Score(
-        graphs=len(plan.of(phase)),
+        graphs=len(plan.buckets_of(phase)),
         padding=padded / real if real else None,
         coverage=covered / everything if everything else None,
     )

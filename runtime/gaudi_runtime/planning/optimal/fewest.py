@@ -53,7 +53,7 @@ def fewest(phase: BucketPhase, kinds: tuple[Kind, ...], kv_blocks: int, rival: R
 
     found = [
         Optimizer(_of_phase(phase, weighted), rival.limits, kv_blocks, rival.cost).fewest(
-            phase, is_enough, len(rival.plan.of(phase))
+            phase, is_enough, len(rival.plan.buckets_of(phase))
         )
         for weighted in _weightings(phase, kinds, computes, rival.cost)
     ]

@@ -17,7 +17,7 @@ from gaudi_runtime.planning.optimal.prior import Kind, prior
 from gaudi_runtime.planning.optimal.row_search import Worth, check_rungs, search_rows
 from gaudi_runtime.planning.optimal.selection import Choice, Kept, Selection, all_of
 from gaudi_runtime.planning.optimal.smoothing import similar
-from gaudi_runtime.traffic.histogram import Traffic, Weights, total
+from gaudi_runtime.traffic.histogram import Traffic, Weights, total_weight
 
 EPSILON = 1e-12
 BOTH = (BucketPhase.PROMPT, BucketPhase.DECODE)
@@ -157,7 +157,7 @@ class Optimizer:
             BucketPhase.DECODE: DecodeSpace(limits, kv_blocks),
         }
         self._traffic: dict[BucketPhase, Weights] = {
-            phase: {shape: weight for shape, weight in traffic.of(phase).items() if space.admits(shape)}
+            phase: {shape: weight for shape, weight in traffic.shapes_of(phase).items() if space.admits(shape)}
             for phase, space in self._spaces.items()
         }
 
@@ -203,8 +203,8 @@ class Optimizer:
 
     def beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
         """Share of the phase's traffic that the limits do not admit."""
-        everything = total(traffic.of(phase))
-        return 1 - total(self._traffic[phase]) / everything if everything else 0.0
+        everything = total_weight(traffic.shapes_of(phase))
+        return 1 - total_weight(self._traffic[phase]) / everything if everything else 0.0
 
     def fewest(self, phase: BucketPhase, is_enough: Callable[[Buckets], bool], most: int) -> Chosen:
         """Return the fewest buckets of a phase that are enough, and at most `most` if not even these are.

@@ -94,7 +94,7 @@ def learned_padding(policy: BucketPolicy, limits: Limits, plan: BucketPlan) -> d
 
     found = {}
     for phase in BOTH:
-        shapes = traffic.of(phase)
+        shapes = traffic.shapes_of(phase)
         by_size = {
             size: forecast(phase, {each: shapes[each] for each in shapes if size_class(each) == size})
             for size in set(map(size_class, shapes))

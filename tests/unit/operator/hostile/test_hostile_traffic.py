@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.traffic.batching import traffic_of
+from gaudi_runtime.traffic.batching import read_traffic_of_trace
 from gaudi_runtime.traffic.histogram import MOST_COUNTED
 from gaudi_runtime.traffic.trace import Request
 from tests.unit.operator.hostile.limited import gaudi_plan
@@ -67,5 +67,5 @@ def test_number_of_hundreds_of_digits_is_refused(option: str, limits: str, tmp_p
 
 def test_requests_of_any_length_take_bounded_memory() -> None:
     """A million took 530 MiB."""
-    traffic = traffic_of((Request(0.0, number, 1) for number in range(1, MOST_COUNTED * 3)), LIMITS, 100)
+    traffic = read_traffic_of_trace((Request(0.0, number, 1) for number in range(1, MOST_COUNTED * 3)), LIMITS, 100)
     assert len(traffic.prompt) <= MOST_COUNTED

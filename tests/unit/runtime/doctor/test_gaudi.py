@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.doctor.gaudi import Card, look_at_gaudi, printed
+from gaudi_runtime.doctor.gaudi import Card, read_gaudi_facts, run_command
 
 LINKS = "port  7:        UP\nport  9:        DOWN\nport 10:        UP\n"
 TOLD = {
@@ -35,33 +35,33 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_ports_that_are_down_are_told_by_number(tmp_path: Path) -> None:
-    cards = look_at_gaudi(tool, tmp_path).cards
+    cards = read_gaudi_facts(tool, tmp_path).cards
     assert cards == (Card("0000:9a:00.0", (7, 9, 10), (9,)), Card("0000:9b:00.0"))
 
 
 def test_driver_is_told_by_the_tool(tmp_path: Path) -> None:
-    assert look_at_gaudi(tool, tmp_path).driver == "1.24.1-f8bd3a2"
+    assert read_gaudi_facts(tool, tmp_path).driver == "1.24.1-f8bd3a2"
 
 
 def test_driver_is_told_by_the_kernel_without_the_tool(root: Path) -> None:
     module = root / "sys/module/habanalabs"
     module.mkdir(parents=True)
     (module / "version").write_text("1.24.1-f8bd3a2\n")
-    assert look_at_gaudi(nothing, root).driver == "1.24.1-f8bd3a2"
+    assert read_gaudi_facts(nothing, root).driver == "1.24.1-f8bd3a2"
 
 
 def test_firmware_that_all_cards_have_is_told_once(root: Path) -> None:
-    assert look_at_gaudi(nothing, root).firmware == ("hl-gaudi3-fw-62.0.0",)
+    assert read_gaudi_facts(nothing, root).firmware == ("hl-gaudi3-fw-62.0.0",)
 
 
 def test_machine_without_cards_tells_nothing(tmp_path: Path) -> None:
-    facts = look_at_gaudi(nothing, tmp_path)
+    facts = read_gaudi_facts(nothing, tmp_path)
     assert (facts.driver, facts.firmware, facts.cards) == ("", (), ())
 
 
 def test_tool_that_is_missing_prints_nothing() -> None:
-    assert printed(("no-such-tool-anywhere",)) == ""
+    assert run_command(("no-such-tool-anywhere",)) == ""
 
 
 def test_tool_that_fails_prints_nothing() -> None:
-    assert printed(("sh", "-c", "echo half; exit 1")) == ""
+    assert run_command(("sh", "-c", "echo half; exit 1")) == ""

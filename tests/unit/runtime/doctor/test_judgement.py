@@ -162,7 +162,7 @@ def test_driver_says_which_pair_it_allows() -> None:
 
 
 def test_driver_of_the_image_s_own_release_names_its_pair() -> None:
-    assert row_of("driver", ON_CARDS).found == "1.24.1-f8bd3a2, as vLLM 0.26.0 with vllm-gaudi 0.26.0 has it"
+    assert row_of("driver", ON_CARDS).found == "1.24.1-f8bd3a2, as vLLM 0.26.0 with vllm-gaudi 0.26.0 needs it"
 
 
 def test_ports_that_are_down_are_named_by_card_and_number() -> None:

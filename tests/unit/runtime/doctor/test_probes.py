@@ -33,7 +33,7 @@ def test_trial_that_is_killed_is_told_by_its_exit_status() -> None:
 
 
 def test_a_trial_that_hangs_is_ended_and_told() -> None:
-    assert trial("import threading; threading.Event().wait()", seconds=0.2) == ("it hangs: nothing after 0.2 s", {})
+    assert trial("import threading; threading.Event().wait()", seconds=0.2) == ("it did not end within 0.2 s", {})
 
 
 def test_a_folder_that_can_be_made_counts_as_writable(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_folder_of_the_kernel_cannot_be_written() -> None:
 def test_this_machine_runs_the_torch_engine() -> None:
     shown = CliRunner().invoke(app, ["doctor", "--engine", "torch"])
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.splitlines()[-1] == "Engine torch: everything needed is here."
+    assert shown.stdout.splitlines()[-1] == "Engine torch: everything that is needed was found."
 
 
 def test_the_answer_for_programs_has_the_same_rows() -> None:

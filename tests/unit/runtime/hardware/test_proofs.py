@@ -15,7 +15,7 @@ from gaudi_runtime.contract.report import (
     Skipped,
     WarmupReport,
 )
-from gaudi_runtime.hardware.proofs import judge
+from gaudi_runtime.hardware.proofs import judge_trial
 from gaudi_runtime.hardware.report import (
     Finding,
     HardwareReport,
@@ -73,19 +73,19 @@ def name(**fields: Any) -> NameFound:
 
 
 def outcome(proof: str, **fields: Any) -> Outcome:
-    return next(each.outcome for each in judge(facts(**fields)) if each.name == proof)
+    return next(each.outcome for each in judge_trial(facts(**fields)) if each.name == proof)
 
 
 def evidence(proof: str, **fields: Any) -> str:
-    return next(each.evidence for each in judge(facts(**fields)) if each.name == proof)
+    return next(each.evidence for each in judge_trial(facts(**fields)) if each.name == proof)
 
 
 def test_a_whole_trial_proves_everything() -> None:
-    assert {each.outcome for each in judge(facts())} == {Outcome.PROVEN}
+    assert {each.outcome for each in judge_trial(facts())} == {Outcome.PROVEN}
 
 
 def test_trial_that_starts_nothing_proves_nothing_of_graphs() -> None:
-    tried = judge(facts(starts=(), traffic=None, upgrade=None))
+    tried = judge_trial(facts(starts=(), traffic=None, upgrade=None))
     assert {each.outcome for each in tried if each.name not in ("machine", "names of the plugin")} == {
         Outcome.NOT_TRIED
     }

@@ -4,10 +4,10 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.hardware.requests import (
     ANSWER_TOKENS,
     MOST_LENGTHS,
-    at_once,
+    concurrency_levels,
     planned_prompts,
     quantile,
-    whole_together,
+    select_unsplit_prompts,
 )
 from tests.unit.runtime.configs import sim_config
 
@@ -47,11 +47,11 @@ def test_contexts_are_not_asked() -> None:
 
 
 def test_widths_double_up_to_the_most_sequences() -> None:
-    assert at_once(sim_config(max_num_seqs=4), [(1,) * 10], 100) == [1, 2, 4]
+    assert concurrency_levels(sim_config(max_num_seqs=4), [(1,) * 10], 100) == [1, 2, 4]
 
 
 def test_kv_cache_bounds_how_many_are_asked_at_once() -> None:
-    assert at_once(sim_config(max_num_seqs=4), [(1,) * 200], 4) == [1, 2]
+    assert concurrency_levels(sim_config(max_num_seqs=4), [(1,) * 200], 4) == [1, 2]
 
 
 def test_median_is_one_of_the_values() -> None:
@@ -64,7 +64,7 @@ def test_no_values_have_no_median() -> None:
 
 def together(width: int) -> list[int]:
     config = sim_config(max_num_batched_tokens=512, prefix_caching=False)
-    return [len(each) for each in whole_together(config, [(1,) * 100, (1,) * 255, (1,) * 256], width)]
+    return [len(each) for each in select_unsplit_prompts(config, [(1,) * 100, (1,) * 255, (1,) * 256], width)]
 
 
 def test_prompts_that_would_be_split_are_not_asked_together() -> None:
@@ -81,4 +81,4 @@ def test_the_shortest_prompt_is_asked_however_many() -> None:
 
 def test_with_prefix_caching_split_prompts_are_planned() -> None:
     config = sim_config(max_num_batched_tokens=512, prefix_caching=True)
-    assert whole_together(config, [(1,) * 500], 4) == [(1,) * 500]
+    assert select_unsplit_prompts(config, [(1,) * 500], 4) == [(1,) * 500]

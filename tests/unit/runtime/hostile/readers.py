@@ -27,7 +27,7 @@ from gaudi_runtime.planning.bucket_file import read_bucket_file
 from gaudi_runtime.traffic.histogram import read_traffic
 from gaudi_runtime.warmup.estimate import StepKind
 from gaudi_runtime.warmup.journal import Recipes
-from gaudi_runtime.warmup.journal import text_of as journal_of
+from gaudi_runtime.warmup.journal import format_journal as journal_of
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
 

@@ -17,10 +17,10 @@ def test_plan_of_a_vector_has_its_buckets(case: dict[str, Any]) -> None:
     plan = make_plan(policy_of(case), limits_of(case), case["num_blocks"])
     for phase in BucketPhase:
         expected = case[phase]
-        assert len(plan.of(phase)) == expected["count"]
-        assert digest(plan.of(phase)) == expected["sha256"]
+        assert len(plan.buckets_of(phase)) == expected["count"]
+        assert digest(plan.buckets_of(phase)) == expected["sha256"]
         if "buckets" in expected:
-            assert [list(bucket) for bucket in plan.of(phase)] == expected["buckets"]
+            assert [list(bucket) for bucket in plan.buckets_of(phase)] == expected["buckets"]
 
 
 @CASES

@@ -87,5 +87,5 @@ def test_cold_images_are_named_up_to_a_bound() -> None:
 
 @pytest.mark.parametrize("row", [["a", True, 3], 7, ["a", True, -1, 0]])
 def test_what_is_no_row_of_the_tower_is_refused(row: object) -> None:
-    with pytest.raises(ValueError, match=r"no row|no count"):
+    with pytest.raises(ValueError, match=r"not a row|not a count"):
         ServingHistogram(lambda _, shape: Padded(shape, warm=True)).absorb([], [row])  # type: ignore[list-item]

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace
-from gaudi_runtime.traffic.batching import Pace, decode_steps
+from gaudi_runtime.traffic.batching import Pace, simulate_decode_steps
 from gaudi_runtime.traffic.histogram import Weights
 from gaudi_runtime.traffic.trace import Request
 
@@ -13,7 +13,7 @@ AT_ONCE = Pace(prompt_tokens_per_second=1e12, decode_step_seconds=1.0)
 
 
 def steps(*requests: Request, limits: Limits = LIMITS, kv_blocks: int = 100) -> Weights:
-    return decode_steps(requests, limits, kv_blocks, AT_ONCE)
+    return simulate_decode_steps(requests, limits, kv_blocks, AT_ONCE)
 
 
 def test_answer_takes_a_step_less_than_it_has_tokens() -> None:

@@ -11,7 +11,7 @@ from gaudi_runtime.traffic.histogram import (
     ShapeCounts,
     Traffic,
     read_traffic,
-    total,
+    total_weight,
     write_traffic,
 )
 
@@ -39,7 +39,7 @@ def test_text_of_many_shapes_stays_within_the_bound_of_field() -> None:
 
 
 def test_text_of_many_shapes_keeps_the_weight() -> None:
-    assert total(read_traffic(write_traffic(many_shapes())).of(BucketPhase.PROMPT)) == 8999
+    assert total_weight(read_traffic(write_traffic(many_shapes())).shapes_of(BucketPhase.PROMPT)) == 8999
 
 
 def test_sizes_that_are_rounded_never_shrink() -> None:
@@ -57,7 +57,7 @@ NO_COUNT = "is not a whole number from 0 to"
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("prompt 1 412 0", "4 words instead of 5"),
+        ("prompt 1 412 0", "4 fields instead of 5"),
         ("prefill 1 412 0 1", "prefill is neither prompt nor decode"),
         ("prompt 0 412 0 1", NO_SHAPE),
         ("decode 1 2 5 1", NO_SHAPE),
@@ -109,6 +109,6 @@ def test_many_shapes_are_counted_under_larger_but_observed_ones() -> None:
         counts.add(Bucket(1, query, 0))
     weights = counts.weights()
     assert len(weights) <= 100
-    assert total(weights) == 10_000
+    assert total_weight(weights) == 10_000
     assert max(shape.query_len for shape in weights) == 10_000
     assert sum(shape.query_len * weight for shape, weight in weights.items()) >= sum(range(1, 10_001))

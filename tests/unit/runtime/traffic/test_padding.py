@@ -103,7 +103,7 @@ def test_learned_traffic_that_comes_again_pads_as_forecast(
     )
     histogram = counting(learned(traffic))
     for phase in BucketPhase:
-        meet(histogram, traffic.of(phase).items(), phase)
+        meet(histogram, traffic.shapes_of(phase).items(), phase)
     for found in (summary(histogram).prompt, summary(histogram).decode):
         assert found.padding == pytest.approx(found.forecast_padding)
         assert found.forecast_padding is not None

@@ -8,7 +8,7 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.report.served import summary
-from gaudi_runtime.traffic.histogram import MOST_LINES, total
+from gaudi_runtime.traffic.histogram import MOST_LINES, total_weight
 from gaudi_runtime.traffic.serving_histogram import MOST_BUCKETS, MOST_SHAPES, Padded, ServingHistogram, Tally, pad_by
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
@@ -18,7 +18,7 @@ COLD = {(PROMPT, Bucket(1, 512, 0))}
 
 
 def served_by_plan() -> ServingHistogram:
-    return ServingHistogram(pad_by(PLAN, LIMITS, lambda *key: key[1] in PLAN.of(key[0]) and key not in COLD))
+    return ServingHistogram(pad_by(PLAN, LIMITS, lambda *key: key[1] in PLAN.buckets_of(key[0]) and key not in COLD))
 
 
 def unpadded(most_buckets: int = MOST_BUCKETS) -> ServingHistogram:
@@ -99,7 +99,7 @@ def test_what_a_row_ran_as_counts_not_the_plan() -> None:
     ],
 )
 def test_row_of_another_form_is_refused(row: list[object]) -> None:
-    with pytest.raises(ValueError, match="is no row of phase"):
+    with pytest.raises(ValueError, match="is not a row of phase"):
         served_by_plan().absorb([row])
 
 
@@ -118,7 +118,7 @@ def test_compile_times_of_several_looks_are_added() -> None:
     "row", [["warm", 1, 0.5], ["warm", 1, 0.5, [1]], ["warm", 1, "long", [0] * 10], [[], 1, 1, [0] * 10]]
 )
 def test_compile_times_of_another_form_are_refused(row: list[object]) -> None:
-    with pytest.raises(ValueError, match="is no row of stage"):
+    with pytest.raises(ValueError, match="is not a row of stage"):
         unpadded().absorb([], compile_times=[row])
 
 
@@ -141,7 +141,7 @@ def test_batches_are_remembered_and_no_size_shrinks_or_grows_beyond(
         histogram.meet(phase, real)
     for phase in BucketPhase:
         met, remembered = [real for of, real in batches if of is phase], histogram.traffic().of(phase)
-        assert total(remembered) == len(met)
+        assert total_weight(remembered) == len(met)
         for real in met:
             assert any(all(map(int.__ge__, shape, real)) for shape in remembered)
         for shape in remembered:
@@ -154,7 +154,7 @@ def test_real_shapes_stay_few_however_many_are_met() -> None:
         histogram.meet(PROMPT, Bucket(query % 97 + 1, query, query % 89))
     remembered = histogram.traffic().prompt
     assert MOST_LINES // 4 < len(remembered) <= MOST_SHAPES
-    assert total(remembered) == 19_999
+    assert total_weight(remembered) == 19_999
 
 
 def test_buckets_stay_few_where_every_batch_has_its_own_shape() -> None:

@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import TraceUnreadable
-from gaudi_runtime.traffic.batching import traffic_of
-from gaudi_runtime.traffic.trace import ColumnNames, Request, count_requests, first_half, in_order, read_trace
+from gaudi_runtime.traffic.batching import read_traffic_of_trace
+from gaudi_runtime.traffic.trace import (
+    ColumnNames,
+    Request,
+    count_requests,
+    read_trace,
+    sort_by_arrival,
+    take_first_half,
+)
 
 HEADER = b"TIMESTAMP,ContextTokens,GeneratedTokens\n"
 LIMITS = Limits(max_model_len=4096, max_num_seqs=8, max_num_batched_tokens=4096)
@@ -106,10 +113,10 @@ def test_trace_is_read_row_by_row() -> None:
 
 def peak_bytes(rows: int) -> int:
     """Most memory in use while traffic is made of so many rows."""
-    requests = in_order(read_trace(islice(endless(), rows + 1)), window=100)
+    requests = sort_by_arrival(read_trace(islice(endless(), rows + 1)), window=100)
     tracemalloc.start()
     try:
-        traffic_of(requests, LIMITS, kv_blocks=500)
+        read_traffic_of_trace(requests, LIMITS, kv_blocks=500)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -126,22 +133,22 @@ def at(*arrivals: float) -> list[Request]:
 
 @given(st.lists(st.integers(0, 50), max_size=30))
 def test_trace_shorter_than_the_window_is_sorted(arrivals: list[int]) -> None:
-    assert list(in_order(at(*arrivals), window=30)) == at(*sorted(arrivals))
+    assert list(sort_by_arrival(at(*arrivals), window=30)) == at(*sorted(arrivals))
 
 
 def test_request_within_the_window_is_put_in_its_place() -> None:
-    assert list(in_order(at(1, 3, 2, 4), window=2)) == at(1, 2, 3, 4)
+    assert list(sort_by_arrival(at(1, 3, 2, 4), window=2)) == at(1, 2, 3, 4)
 
 
 def test_request_far_out_of_its_place_is_refused() -> None:
     with pytest.raises(TraceUnreadable, match="more than 2 rows after its place in time; sort it by arrival"):
-        list(in_order(at(5, 6, 7, 8, 1), window=2))
+        list(sort_by_arrival(at(5, 6, 7, 8, 1), window=2))
 
 
 def test_halves_are_the_earlier_and_the_later_requests() -> None:
     requests = at(1, 2, 3, 4, 5)
     rest = iter(requests)
-    assert list(first_half(rest, count_requests(requests))) == at(1, 2)
+    assert list(take_first_half(rest, count_requests(requests))) == at(1, 2)
     assert list(rest) == at(3, 4, 5)
 
 

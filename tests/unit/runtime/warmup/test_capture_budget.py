@@ -36,9 +36,9 @@ def run(budget: CaptureBudget, measure: Callable[[CaptureStep], int | None]) -> 
         steps.append(step)
         graph_bytes = measure(step)
         if graph_bytes is None:
-            budget.of(step.phase).fail()
+            budget.phase_budget(step.phase).fail()
         else:
-            budget.of(step.phase).take(graph_bytes)
+            budget.phase_budget(step.phase).take(graph_bytes)
     return steps
 
 
@@ -59,7 +59,7 @@ def by_weight(step: CaptureStep) -> int:
 
 def waiting(budget: CaptureBudget, phase: BucketPhase) -> tuple[int, int]:
     """Buckets of a phase whose turn in this pass is to come, and their weight."""
-    return budget.of(phase).waiting, budget.of(phase).waiting_weight
+    return budget.phase_budget(phase).waiting, budget.phase_budget(phase).waiting_weight
 
 
 @pytest.fixture(params=[0.5, 0.3], ids=["ratio-0.5", "ratio-0.3"])
@@ -78,20 +78,22 @@ def test_ratio_half_captures_11_prompt_48_decode_then_4_prompt() -> None:
 
 def test_seeds_000_and_002_capture_the_logged_15_prompt_buckets(reference_budget: CaptureBudget) -> None:
     run(reference_budget, reference_bytes)
-    assert [list(bucket[:2]) for bucket in sorted(reference_budget.of(PROMPT).captured)] == LOGS["captured_prompt"]
+    assert [list(bucket[:2]) for bucket in sorted(reference_budget.phase_budget(PROMPT).captured)] == LOGS[
+        "captured_prompt"
+    ]
 
 
 def test_two_seeds_end_with_62_percent_prompt_and_all_decode(reference_budget: CaptureBudget) -> None:
     run(reference_budget, reference_bytes)
-    captured = len(reference_budget.of(PROMPT).captured)
+    captured = len(reference_budget.phase_budget(PROMPT).captured)
     assert captured / len(REFERENCE_PLAN.prompt) == 0.625
     assert percent(captured, len(REFERENCE_PLAN.prompt)) == 62
-    assert percent(len(reference_budget.of(DECODE).captured), len(REFERENCE_PLAN.decode)) == 100
+    assert percent(len(reference_budget.phase_budget(DECODE).captured), len(REFERENCE_PLAN.decode)) == 100
 
 
 def test_seeds_000_and_002_prompt_graphs_take_13_94_gib(reference_budget: CaptureBudget) -> None:
     run(reference_budget, reference_bytes)
-    assert reference_budget.of(PROMPT).graph_bytes / GIB == pytest.approx(13.94, abs=0.005)
+    assert reference_budget.phase_budget(PROMPT).graph_bytes / GIB == pytest.approx(13.94, abs=0.005)
 
 
 def test_seeds_000_and_002_steps_are_numbered_like_the_log(reference_budget: CaptureBudget) -> None:
@@ -143,7 +145,7 @@ def test_leftover_of_prompt_goes_to_decode() -> None:
 def test_out_of_memory_ends_its_phase_and_names_the_bucket() -> None:
     budget = small_budget(10_000, 10_000)
     run(budget, lambda step: None if step.bucket == (1, 256, 0) else by_weight(step))
-    assert budget.of(PROMPT).captured == [Bucket(1, 128, 0)]
+    assert budget.phase_budget(PROMPT).captured == [Bucket(1, 128, 0)]
     after = "capture of prompt graphs ended when the device ran out of memory at (1, 256, 0)"
     assert [(skipped.bucket, skipped.reason) for skipped in budget.skipped()] == [
         ((1, 256, 0), "the device ran out of memory while its graph was captured"),
@@ -155,7 +157,7 @@ def test_out_of_memory_ends_its_phase_and_names_the_bucket() -> None:
 def test_out_of_memory_in_prompt_leaves_decode_going() -> None:
     budget = small_budget(10_000, 10_000)
     run(budget, lambda step: None if step.phase is PROMPT else by_weight(step))
-    assert len(budget.of(DECODE).captured) == 3
+    assert len(budget.phase_budget(DECODE).captured) == 3
 
 
 def test_out_of_memory_in_the_leftover_pass_ends_capture() -> None:
@@ -175,10 +177,10 @@ def test_what_waits_shrinks_by_what_is_captured_or_left_out() -> None:
     budget = small_budget(128 + 256 + 1, 0)
     assert waiting(budget, PROMPT) == (4, 128 + 256 + 384 + 512)
     budget.next()
-    budget.of(PROMPT).take(128)
+    budget.phase_budget(PROMPT).take(128)
     assert waiting(budget, PROMPT) == (3, 256 + 384 + 512)
     budget.next()
-    budget.of(PROMPT).take(256)
+    budget.phase_budget(PROMPT).take(256)
     run(budget, by_weight)
     assert waiting(budget, PROMPT) == (0, 0)
 
@@ -186,9 +188,9 @@ def test_what_waits_shrinks_by_what_is_captured_or_left_out() -> None:
 def test_what_the_second_pass_tries_again_waits_again() -> None:
     budget = small_budget(128, 10_000)
     while (step := budget.next()) and step.phase is PROMPT:
-        budget.of(PROMPT).take(128)
+        budget.phase_budget(PROMPT).take(128)
     while (step := budget.next()) and step.phase is DECODE:
-        budget.of(DECODE).take(1)
+        budget.phase_budget(DECODE).take(1)
     assert waiting(budget, PROMPT) == (3, 256 + 384 + 512)
 
 
@@ -209,7 +211,7 @@ def test_phase_with_all_its_graphs_leaves_its_rest_to_other() -> None:
 def test_end_leaves_all_buckets_of_both_phases_for_its_reason() -> None:
     budget = small_budget(10_000, 10_000)
     budget.next()
-    budget.of(PROMPT).take(128)
+    budget.phase_budget(PROMPT).take(128)
     budget.end("time is up")
     assert budget.next() is None
     assert [skipped.reason for skipped in budget.skipped()] == ["time is up"] * 6
@@ -222,7 +224,9 @@ def test_captured_never_exceeds_the_pool_when_bytes_follow_weights(
     """Only the first graph of a phase, of which nothing can be known, may be too large."""
     budget = small_budget(prompt + 128, decode + 8, small_plan(prompts, decodes))
     run(budget, by_weight)
-    assert budget.of(PROMPT).graph_bytes + budget.of(DECODE).graph_bytes <= prompt + 128 + decode + 8
+    assert (
+        budget.phase_budget(PROMPT).graph_bytes + budget.phase_budget(DECODE).graph_bytes <= prompt + 128 + decode + 8
+    )
 
 
 @given(st.integers(0, 3000), st.integers(0, 30), st.integers(1, 8), st.integers(1, 8))
@@ -231,7 +235,7 @@ def test_no_graph_is_left_out_that_unused_bytes_would_hold(
 ) -> None:
     budget = small_budget(prompt, decode, small_plan(prompts, decodes))
     run(budget, by_weight)
-    unused = prompt + decode - budget.of(PROMPT).graph_bytes - budget.of(DECODE).graph_bytes
+    unused = prompt + decode - budget.phase_budget(PROMPT).graph_bytes - budget.phase_budget(DECODE).graph_bytes
     left_out = [weight(each.phase, Bucket(*each.bucket), block_size=128) for each in budget.skipped()]
     assert all(each >= unused for each in left_out)
 
@@ -243,7 +247,7 @@ def test_every_bucket_is_either_captured_or_skipped(
     plan = small_plan(prompts, decodes)
     budget = small_budget(prompt, decode, plan)
     run(budget, lambda step: None if random.random() < 0.1 else random.randint(1, 500))
-    captured = set(budget.of(PROMPT).captured) | set(budget.of(DECODE).captured)
+    captured = set(budget.phase_budget(PROMPT).captured) | set(budget.phase_budget(DECODE).captured)
     skipped = {Bucket(*skipped.bucket) for skipped in budget.skipped()}
     assert captured | skipped == set(plan.prompt) | set(plan.decode)
     assert not captured & skipped

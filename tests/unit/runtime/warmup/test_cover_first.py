@@ -15,7 +15,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.speculative import with_verify_steps
 from gaudi_runtime.warmup import cover_first as module
-from gaudi_runtime.warmup.cover_first import cover_first, usable
+from gaudi_runtime.warmup.cover_first import cover_first, plan_without_cold
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 Shapes = set[tuple[int, int]]
@@ -91,7 +91,7 @@ def test_every_longer_prefix_covers_what_the_plan_covers(space: Space) -> None:
     phase, buckets, room, kv_blocks = space
     plan = plan_of(phase, list(buckets))
     order = cover_first(plan, phase, room, kv_blocks)
-    assert sorted(order.buckets) == list(plan.of(phase))
+    assert sorted(order.buckets) == list(plan.buckets_of(phase))
     whole = held(plan, phase, room, kv_blocks)
     for end in range(order.covering, len(order.buckets) + 1):
         assert held(plan_of(phase, order.buckets[:end]), phase, room, kv_blocks) >= whole
@@ -105,7 +105,7 @@ def test_no_smaller_set_covers_what_the_plan_covers(space: Space) -> None:
     fewest = next(
         count
         for count in range(len(buckets) + 1)
-        for some in combinations(plan.of(phase), count)
+        for some in combinations(plan.buckets_of(phase), count)
         if held(plan_of(phase, some), phase, room, kv_blocks) >= whole
     )
     assert cover_first(plan, phase, room, kv_blocks).covering == fewest
@@ -118,8 +118,8 @@ def test_requests_are_padded_to_warm_buckets_that_cover_most(space: Space, rando
     order = cover_first(plan, phase, room, kv_blocks)
     for end in range(max(1, order.covering), len(order.buckets) + 1):
         cold = {(phase, each) for each in order.buckets[end:]}
-        lookups = usable(plan, room, cold)
-        assert not {(phase, each) for each in lookups.of(phase)} & cold
+        lookups = plan_without_cold(plan, room, cold)
+        assert not {(phase, each) for each in lookups.buckets_of(phase)} & cold
         assert held(lookups, phase, room, kv_blocks) >= held(plan, phase, room, kv_blocks)
 
 
@@ -164,7 +164,7 @@ def test_prefix_covers_steps_that_verify_drafts(
     order = cover_first(plan, DECODE, room, 30)
     plain, drafted = decodes_held(plan, room, 30), verified(plan, room, 30, set(plan.decode), plan)
     for end in range(order.covering, len(order.buckets) + 1):
-        lookups = usable(plan, room, {(DECODE, each) for each in order.buckets[end:]})
+        lookups = plan_without_cold(plan, room, {(DECODE, each) for each in order.buckets[end:]})
         assert decodes_held(lookups, room, 30) >= plain
         assert verified(lookups, room, 30, set(order.buckets[:end]), plan) >= drafted
 
@@ -201,18 +201,18 @@ def test_thousands_of_buckets_are_ordered_in_bounded_work(monkeypatch: pytest.Mo
 
 def test_phase_without_a_warm_bucket_keeps_its_buckets() -> None:
     plan = BucketPlan(prompt=(Bucket(1, 8, 0), Bucket(1, 16, 0)), decode=(Bucket(1, 1, 4),))
-    lookups = usable(plan, limits(), {(PROMPT, each) for each in plan.prompt})
+    lookups = plan_without_cold(plan, limits(), {(PROMPT, each) for each in plan.prompt})
     assert (lookups.prompt, lookups.decode) == (plan.prompt, plan.decode)
 
 
 def test_shape_above_warm_buckets_is_padded_as_before() -> None:
     plan = BucketPlan(prompt=(), decode=(Bucket(4, 1, 64), Bucket(4, 1, 1024)))
-    lookups = usable(plan, SCATTERED, {(DECODE, plan.decode[1])})
+    lookups = plan_without_cold(plan, SCATTERED, {(DECODE, plan.decode[1])})
     assert lookups.decode == plan.decode[:1]
     assert lookups.fallback(DECODE, SCATTERED, 4, 1, 1000) == plan.fallback(DECODE, SCATTERED, 4, 1, 1000)
 
 
 def test_batch_size_without_its_largest_bucket_is_not_looked_up() -> None:
     plan = BucketPlan(prompt=(), decode=tuple(Bucket(size, 1, blocks) for size in (2, 4) for blocks in (8, 30)))
-    assert usable(plan, CONTIGUOUS, {(DECODE, plan.decode[1])}).decode == plan.decode[2:]
-    assert usable(plan, SCATTERED, {(DECODE, plan.decode[1])}).decode == (plan.decode[0], *plan.decode[2:])
+    assert plan_without_cold(plan, CONTIGUOUS, {(DECODE, plan.decode[1])}).decode == plan.decode[2:]
+    assert plan_without_cold(plan, SCATTERED, {(DECODE, plan.decode[1])}).decode == (plan.decode[0], *plan.decode[2:])

@@ -47,7 +47,7 @@ def test_corrupt_journal_is_ignored_with_a_reason_and_begun_anew(tmp_path: Path,
     journal = Journal(str(tmp_path), KEY)
     assert journal.recipes.seconds == {}
     assert journal.warning is not None
-    assert "is ignored and begun again: " in journal.warning
+    assert "is ignored and replaced: " in journal.warning
     journal.write(STEP, 2.0)
     journal.close()
     assert kept(tmp_path) == {STEP: 2.0}

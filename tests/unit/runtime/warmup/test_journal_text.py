@@ -9,7 +9,15 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.warmup.estimate import StepKind
-from gaudi_runtime.warmup.journal import JournalUnusable, Recipes, header, journal_name, line, parse, text_of
+from gaudi_runtime.warmup.journal import (
+    JournalUnusable,
+    Recipes,
+    format_header,
+    format_journal,
+    format_step,
+    journal_name,
+    parse_journal,
+)
 
 KEY = RecipeKey(software="1.22 hpuGraphs", card="gaudi2", model="llama", dtype="bfloat16", parallelism="tensor 1")
 BUCKET = Bucket(4, 512, 0)
@@ -21,17 +29,17 @@ STEPS = st.tuples(
 
 @given(st.dictionaries(STEPS, st.integers(0, 10**9).map(lambda n: n / 10**6), max_size=20))
 def test_a_journal_says_what_was_written(seconds: dict[tuple[StepKind, BucketPhase, Bucket], float]) -> None:
-    assert parse(text_of(Recipes(seconds), KEY), KEY).seconds == pytest.approx(seconds)
+    assert parse_journal(format_journal(Recipes(seconds), KEY), KEY).seconds == pytest.approx(seconds)
 
 
 def test_the_last_line_of_a_step_counts() -> None:
-    text = header(KEY) + line(COMPILED, 9) + line(COMPILED, 3)
-    assert parse(text, KEY).seconds == {COMPILED: 3}
+    text = format_header(KEY) + format_step(COMPILED, 9) + format_step(COMPILED, 3)
+    assert parse_journal(text, KEY).seconds == {COMPILED: 3}
 
 
 def test_a_line_that_a_kill_cut_off_is_left_out() -> None:
-    text = header(KEY) + line(COMPILED, 9) + line(COMPILED, 3)[:-4]
-    assert parse(text, KEY).seconds == {COMPILED: 9}
+    text = format_header(KEY) + format_step(COMPILED, 9) + format_step(COMPILED, 3)[:-4]
+    assert parse_journal(text, KEY).seconds == {COMPILED: 9}
 
 
 def test_a_compiled_shape_will_be_loaded_and_another_one_compiled() -> None:
@@ -44,8 +52,8 @@ def test_a_compiled_shape_will_be_loaded_and_another_one_compiled() -> None:
 def test_every_part_of_the_key_has_journal_of_its_own(field: str) -> None:
     other = replace(KEY, **{field: "another"})
     assert journal_name(other) != journal_name(KEY)
-    with pytest.raises(JournalUnusable, match="its first line is not that of this software"):
-        parse(header(other), KEY)
+    with pytest.raises(JournalUnusable, match="its first line does not match this software"):
+        parse_journal(format_header(other), KEY)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +74,13 @@ def test_every_part_of_the_key_has_journal_of_its_own(field: str) -> None:
 )
 def test_a_wrong_line_makes_the_journal_unusable_and_is_named(wrong: str) -> None:
     with pytest.raises(JournalUnusable, match="line 3"):
-        parse(header(KEY) + line(COMPILED, 1) + wrong + "\n", KEY)
+        parse_journal(format_header(KEY) + format_step(COMPILED, 1) + wrong + "\n", KEY)
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_a_journal_or_unusable(text: str) -> None:
     with suppress(JournalUnusable):
-        assert parse(text, KEY).seconds == {}
+        assert parse_journal(text, KEY).seconds == {}
 
 
 def test_loading_saves_what_compiling_took_less_what_it_takes_itself() -> None:

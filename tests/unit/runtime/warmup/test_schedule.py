@@ -67,7 +67,7 @@ def test_largest_first_walks_plan_backwards_as_seed_003_logs_it() -> None:
 def test_every_order_holds_every_bucket() -> None:
     for phase in BucketPhase:
         for order in CaptureOrder:
-            assert sorted(capture_order(REFERENCE_PLAN, phase, order)) == list(REFERENCE_PLAN.of(phase))
+            assert sorted(capture_order(REFERENCE_PLAN, phase, order)) == list(REFERENCE_PLAN.buckets_of(phase))
 
 
 def test_seed_004_every_batch_size_is_run_twelve_times() -> None:

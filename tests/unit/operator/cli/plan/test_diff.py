@@ -160,5 +160,6 @@ def test_old_plan_without_dropped_with_added_is_the_new_plan(
     found = compare(old, new, old.plan(), new.plan())
     for phase in BucketPhase:
         each = found.phases[phase]
-        assert set(old.plan().of(phase)) - set(each.dropped) | set(each.added) == set(new.plan().of(phase))
-        assert set(each.kept) == set(old.plan().of(phase)) & set(new.plan().of(phase))
+        before, after = (set(scenario.plan().buckets_of(phase)) for scenario in (old, new))
+        assert before - set(each.dropped) | set(each.added) == after
+        assert set(each.kept) == before & after

@@ -111,7 +111,7 @@ def test_pod_that_served_nothing_teaches_nothing(tmp_path: Path) -> None:
 def test_bad_line_is_named_with_its_file(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text("prompt 1 2\n")
-    assert f"{path}: line 1: 3 words instead of 5" in refusal(inference(), "--traffic", str(path), command="learn")
+    assert f"{path}: line 1: 3 fields instead of 5" in refusal(inference(), "--traffic", str(path), command="learn")
 
 
 def test_buckets_beyond_a_bucket_file_are_refused() -> None:

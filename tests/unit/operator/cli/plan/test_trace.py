@@ -97,7 +97,7 @@ def test_whole_trace_is_judged_when_another_is_learned_from(trace: Path, tmp_pat
 def test_saved_traffic_makes_the_same_plan_in_a_policy(trace: Path, tmp_path: Path) -> None:
     saved = tmp_path / "traffic.txt"
     graphs = judged(trace, "--save-traffic", str(saved))["strategies"]["Optimal"]["prompt"]["graphs"]
-    assert read_traffic(saved.read_text()).of(BucketPhase.PROMPT)
+    assert read_traffic(saved.read_text()).shapes_of(BucketPhase.PROMPT)
     engine = {"maxNumSeqs": 8, "maxNumBatchedTokens": 2048}
     model = INFERENCE["spec"]["model"] | {"maxModelLen": 2048}  # type: ignore[index]
     bucketing = {"strategy": "Optimal", "optimal": {"traffic": saved.read_text()}}

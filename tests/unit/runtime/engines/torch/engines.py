@@ -72,7 +72,7 @@ def start(config: RuntimeConfig, kv_blocks: int = 65, *, warm: bool = True) -> T
     plan = make_plan(config.bucketing, config.limits, kv_blocks)
     engine.use_plan(plan)
     for phase in BucketPhase:
-        for bucket in plan.of(phase):
+        for bucket in plan.buckets_of(phase):
             if warm:
                 engine.warm(phase, bucket)
             if warm and engine.captures_graphs:

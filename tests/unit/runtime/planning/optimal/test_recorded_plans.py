@@ -23,4 +23,4 @@ def test_policy_has_the_plan_that_was_recorded(plan: dict[str, Any]) -> None:
     policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
     made = make_plan(policy, Limits(**plan["limits"]), plan["kv_blocks"])
     for phase in BucketPhase:
-        assert [list(bucket) for bucket in made.of(phase)] == plan[phase]
+        assert [list(bucket) for bucket in made.buckets_of(phase)] == plan[phase]

@@ -31,7 +31,7 @@ def plan(**budget: int) -> BucketPlan:
 
 
 def spent(chosen: BucketPlan, price: Price) -> float:
-    return sum(price(phase, bucket) for phase in BucketPhase for bucket in chosen.of(phase))
+    return sum(price(phase, bucket) for phase in BucketPhase for bucket in chosen.buckets_of(phase))
 
 
 def test_graphs_per_phase_are_used_up() -> None:
