@@ -16,7 +16,7 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Space
 from gaudi_runtime.planning.optimal.axes import choose_axes
 from gaudi_runtime.planning.optimal.cost import token_cost
-from gaudi_runtime.planning.optimal.exchange import Market, exchanged, grown
+from gaudi_runtime.planning.optimal.exchange import Market, exchange_buckets, grow_plan
 from gaudi_runtime.planning.optimal.fewest import TOLERANCE, Rival, fewest
 from gaudi_runtime.planning.optimal.optimizer import fit
 from gaudi_runtime.planning.optimal.prior import Kind
@@ -111,7 +111,7 @@ def _chosen(space: Space, traffic: Mapping[Bucket, float], graphs: int) -> tuple
     needed = space.corners()
     worth = partial(cost, space.phase)
     market = Market(traffic, sorted({*traffic, *needed, *rows}), needed, worth, lambda _: 1.0, graphs)
-    return min(rows, exchanged(market, rows), exchanged(market, grown(market)), key=market.cost_of)
+    return min(rows, exchange_buckets(market, rows), exchange_buckets(market, grow_plan(market)), key=market.cost_of)
 
 
 def _cost(space: Space, plan: Sequence[Bucket], traffic: Mapping[Bucket, float]) -> float:

@@ -21,7 +21,7 @@ from gaudi_operator.cli.plan.question import PlanQuestion, parse, read_question
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.coverage import uncovered
+from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.optimal.cost import score, typical_cost, warmup_seconds
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.batching import read_traffic_of_trace
@@ -137,7 +137,7 @@ def _hindsight(question: PlanQuestion, load: Load, learned: BucketPlan) -> Bucke
 def _plan(question: PlanQuestion, policy: BucketPolicy) -> BucketPlan:
     """Make a plan that covers every admissible shape, whatever the traffic."""
     plan = make_plan(policy, question.limits, question.blocks)
-    gaps = uncovered(plan, question.limits, question.blocks).sentence()
+    gaps = plan_coverage(plan, question.limits, question.blocks).sentence()
     if gaps and policy.strategy is Strategy.OPTIMAL:
         raise AssertionError(gaps)
     return plan

@@ -13,7 +13,7 @@ from gaudi_runtime.contract.config import KvCacheDtype
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import Forecast, Thresholds, fits, reachable
-from gaudi_runtime.planning.planner import candidates
+from gaudi_runtime.planning.planner import count_candidates
 from gaudi_runtime.units import GIB
 
 MOST_CHANGES = 3
@@ -209,7 +209,7 @@ class _Trials:
             return False
         answer = forecast(inputs, self._shape, self._card)
         # Not only those that are planned: a plan may look at millions for a few, or for none.
-        looked_at = candidates(inputs.policy, inputs.limits, int(answer.kv_blocks.value))
+        looked_at = count_candidates(inputs.policy, inputs.limits, int(answer.kv_blocks.value))
         planned = sum(phase.planned for phase in (answer.prompt, answer.decode) if phase)
         self._work -= 100 + max(planned, looked_at)
         return fits(answer, self._thresholds)

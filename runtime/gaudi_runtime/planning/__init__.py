@@ -1,11 +1,11 @@
-"""Which buckets a server prepares: pure values and arithmetic (docs/internals/bucketing.md).
+"""Planning of buckets: from a policy, limits and KV blocks to a BucketPlan, all pure (docs/internals/bucketing.md).
 
-planner      a policy, limits and KV blocks -> BucketPlan: combinations of values, sifted by rules; or a bucket_file
-kept_plans   the plans that were made last, for callers that request the same plan again
+planner      a policy, limits and KV blocks -> BucketPlan: combinations of values, filtered by rules; or a bucket_file
+kept_plans   a cache of the last plans
 ranges       the ranges of a strategy, what users override, and the values of each dimension
 optimal/     the buckets that pad a known traffic least
 speculative  the decode buckets of steps that verify drafts
-coverage     which batches have no bucket
+coverage     the admissible batches without a bucket
 old_releases plans of Gaudi software 1.22 and of unified attention
 bare_limits  a server in the names and variables of the public planners
 """

@@ -1,4 +1,4 @@
-"""Bare limits: a server in the names and variables of the public planners.
+"""Bare limits: a server described by the names and variables of the public planners.
 
 See docs/internals/bucketing.md, Asking and Variables.
 """
@@ -15,17 +15,17 @@ from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.units import quoted
 
 PUBLIC_NAMES = {"exp": Strategy.EXPONENTIAL, "lin": Strategy.LINEAR, "pad": Strategy.PADDING_AWARE}
-"""What the public servers call the strategies."""
+"""The names of the strategies in the public servers."""
 
 
 def _variable(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError("a variable is a whole number or its text")
+        raise ValueError("a variable must be a whole number or its text")
     return value
 
 
 def _strategy(name: object) -> object:
-    """By its public name, by ours, and as a GaudiInference spells that."""
+    """Return a strategy by its public name, by ours, or as a GaudiInference spells it."""
     words = {as_in_spec(strategy): strategy for strategy in Strategy}
     return (PUBLIC_NAMES | words).get(str(name), name)
 
@@ -44,7 +44,7 @@ Release = Annotated[Literal["current", "1.22"], BeforeValidator(_known_to_its_re
 
 
 class BareLimits(BaseModel):
-    """Limits and variables of a server. The recorded answers of a vector may stand beside them and are not read."""
+    """The limits and variables of a server; recorded answers of a test vector are ignored."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -63,7 +63,7 @@ class BareLimits(BaseModel):
 
     @property
     def limits(self) -> Limits:
-        """The limits as the planner takes them."""
+        """Return the limits in the planner's form."""
         return Limits(
             max_model_len=self.max_model_len,
             max_num_seqs=self.max_num_seqs,
@@ -76,12 +76,12 @@ class BareLimits(BaseModel):
 
     @property
     def policy(self) -> BucketPolicy:
-        """Strategy, variables and file. Raises ConfigError naming the variable at fault."""
+        """Return strategy, variables and file as a bucket policy. Raises ConfigError naming the wrong variable."""
         return policy_from_env(self.strategy, self.env or {}).model_copy(update={"file": self.file})
 
 
 def read_bare_limits(document: Mapping[str, Any]) -> BareLimits:
-    """Bare limits without the recorded answers. Raises pydantic's ValidationError."""
+    """Read bare limits from a document, ignoring recorded answers. Raises pydantic's ValidationError."""
     return BareLimits.model_validate({key: value for key, value in document.items() if not _is_answer(key, value)})
 
 
@@ -101,17 +101,17 @@ _DIMENSIONS = {
 }
 Settings = dict[str, dict[str, dict[str, int]]]
 Place = tuple[str, str, str]
-"""Phase, dimension and setting: where a variable goes."""
+"""The phase, dimension and setting that a variable sets."""
 
 
 def policy_from_env(strategy: Strategy, variables: Mapping[str, str | int]) -> BucketPolicy:
-    """A policy with the ranges that `variables` set, such as VLLM_DECODE_BLOCK_BUCKET_MAX.
+    """Return a bucket policy with the ranges that variables set, such as VLLM_DECODE_BLOCK_BUCKET_MAX.
 
     SEQ is the old name of QUERY and yields to it. Raises ConfigError naming the variable at fault.
     """
     settings: Settings = {"prompt": {}, "decode": {}}
     written: dict[Place, str] = {}
-    # Old names first, so that the new one is applied last and wins.
+    # Old names come first, so that a new name overrides the old one.
     for name in sorted(variables, key=lambda name: "_SEQ_" not in name):
         phase, dimension, setting = place = _place(name)
         settings[phase].setdefault(dimension, {})[setting] = _whole(name, variables[name])
@@ -128,7 +128,7 @@ def _place(name: str) -> Place:
 
 
 def _why_no_bucket_variable(name: str) -> str:
-    # Imported here: the table of all knobs is read only to answer a mistake.
+    # Imported here, because the table of all knobs is needed only for this error.
     from gaudi_runtime.knobs.check import unknown_name
     from gaudi_runtime.knobs.table import knobs
 

@@ -1,4 +1,4 @@
-"""Reading buckets from text: one tuple per line, never evaluated as code (docs/internals/bucketing.md, Bucket file)."""
+"""Reading a bucket file: one tuple per line, never evaluated as code (docs/internals/bucketing.md, Bucket file)."""
 
 import ast
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ MAX_VALUE = 16_777_216
 
 
 class FileBucket(NamedTuple):
-    """A bucket and the line that asked for it, counted from 1."""
+    """A bucket of a bucket file, and its line number, counted from 1."""
 
     line: int
     bucket: Bucket
 
 
 def read_bucket_file(text: str) -> Iterator[FileBucket]:
-    """The buckets of a file in its order; query length 1 makes a decode bucket.
+    """Yield the buckets of a bucket file in its order; query length 1 makes a decode bucket.
 
     A line is a tuple of three elements, each an integer, a list of integers, or range(start, stop[, step]); the line
     stands for the product. Raises PlanImpossible with number and text of a bad line.
@@ -94,5 +94,5 @@ def _integer(node: ast.expr, content: str) -> int:
 
 
 def _quoted(node: ast.expr, content: str) -> str:
-    # Cut from the line, never rendered from the tree: a long sum is a tree deeper than the interpreter's stack.
+    # The text is cut from the line, because the tree of a long sum is deeper than the interpreter's stack.
     return quoted(ast.get_source_segment(content, node) or "")

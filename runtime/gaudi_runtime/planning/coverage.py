@@ -1,4 +1,4 @@
-"""Which batches that the limits admit have no bucket: exact, and without a scan.
+"""Bucket coverage: the admissible batches without a bucket, computed exactly and without a scan.
 
 See docs/internals/bucketing.md, Coverage.
 
@@ -21,26 +21,29 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.units import plural
 
 Stairs = tuple[tuple[int, int], ...]
-"""The outermost (query, blocks) of a set of buckets: queries fall, blocks grow."""
+"""The outermost (query, blocks) of a set of buckets, with falling queries and growing blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Batch sizes from `low` to `high`, and what the buckets of at least `high` sequences hold."""
+    """Batch sizes from `low` to `high`, and the staircase of the buckets of at least `high` sequences."""
 
     low: int
     high: int
     stairs: Stairs
 
     def holds(self, query: int, blocks: int) -> bool:
-        """Whether some bucket is at least as large."""
+        """Return True if some bucket is at least as large."""
         at = bisect_right(self.stairs, -query, key=lambda step: -step[0])
         return at > 0 and self.stairs[at - 1][1] >= blocks
 
 
 def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
-    """From `most` sequences down to 1; the first level has no bucket where the plan ends below `most`."""
-    # One by one, because all of them hold a staircase each: as many steps as batch sizes times buckets.
+    """Yield the levels of a set of buckets from `most` sequences down to 1.
+
+    The first level has no bucket if the plan ends below `most`.
+    """
+    # Levels are generated one by one: all staircases together have as many steps as batch sizes times buckets.
     rows = [(size, tuple(row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))]
     lows = [1, *(size + 1 for size, _ in rows)]
     stairs: Stairs = ()
@@ -53,8 +56,9 @@ def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
 
 
 def steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
-    """Steps of all levels together, which is the work of whoever looks at them; counted no further than needed to
-    know that they are more than `most_steps`.
+    """Count the steps of all levels, but stop above `most_steps`.
+
+    The number of steps is the work of a search over the levels.
     """
     steps = 0
     for level in levels:
@@ -65,7 +69,7 @@ def steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
 
 
 def _outermost(row: Sequence[Bucket], larger: Stairs) -> Stairs:
-    """The staircase of a row of buckets together with that of all larger batch sizes."""
+    """Merge the staircase of a row of buckets with that of all larger batch sizes."""
     stairs: list[tuple[int, int]] = []
     for query, blocks in sorted([*larger, *((bucket.query_len, bucket.num_blocks) for bucket in row)], reverse=True):
         if not stairs or blocks > stairs[-1][1]:
@@ -74,10 +78,9 @@ def _outermost(row: Sequence[Bucket], larger: Stairs) -> Stairs:
 
 
 def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Bucket]]]:
-    """Each level with the smallest shapes outside that begin there: such a shape is inside as soon as one of its
-    dimensions is smaller by one.
+    """Yield each level with the smallest uncovered shapes that begin there.
 
-    `levels` as levels_of() gives them.
+    Such a shape is covered as soon as one of its dimensions is smaller by one. `levels` are those of levels_of().
     """
     above: Level | None = None
     for level in levels:
@@ -89,7 +92,7 @@ def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Buc
 
 
 def _corners(level: Level, below: Level | None) -> Iterator[Bucket]:
-    """What is outside this level and, with one sequence less, inside the one below."""
+    """Yield the shapes that are uncovered in this level and, with one sequence less, covered in the one below."""
     queries = (*(query + 1 for query, _ in level.stairs), 1)
     contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
     for query, context in zip(queries, contexts, strict=True):
@@ -97,13 +100,13 @@ def _corners(level: Level, below: Level | None) -> Iterator[Bucket]:
             yield Bucket(level.low, query, context)
 
 
-# Most gaps of a phase that are listed; the totals count all of them.
+# The most gaps of a phase that are listed; the totals count all of them.
 MAX_GAPS = 20
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Every admissible shape from `first` to `last`, both included, has no bucket."""
+    """A range of admissible shapes from `first` to `last`, both included, that have no bucket."""
 
     first: Bucket
     last: Bucket
@@ -111,7 +114,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class PhaseCoverage:
-    """`shapes` counts the distinct batches that the limits admit, `missing` those without a bucket.
+    """The coverage of one phase: `shapes` counts the admissible batches, `missing` those without a bucket.
 
     `gaps` are the first MAX_GAPS of `gap_count`, smallest shape first.
     """
@@ -123,7 +126,7 @@ class PhaseCoverage:
     gaps: tuple[Gap, ...]
 
     def sentence(self) -> str | None:
-        """What has no bucket, with the smallest example; None when everything has one."""
+        """Describe the uncovered shapes with the smallest example; None if every shape has a bucket."""
         if not self.gaps:
             return None
         first, last = self.gaps[0].first, self.gaps[0].last
@@ -135,13 +138,13 @@ class PhaseCoverage:
 
 
 class Firsts:
-    """The smallest shapes of gaps: all are counted, the smallest MAX_GAPS kept."""
+    """Collects the smallest shapes of gaps: counts all, keeps the smallest MAX_GAPS."""
 
     def __init__(self) -> None:
         self.count = 0
         self.smallest: list[Bucket] = []
         self.least_blocks: int | None = None
-        """Of all shapes, not only of those that are kept; None before the first."""
+        """The fewest blocks of all added shapes, not only of the kept ones; None before the first."""
 
     def add(self, first: Bucket) -> None:
         """Count a gap that begins at this shape."""
@@ -158,12 +161,13 @@ def _share(part: int, whole: int) -> str:
 
 
 def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
-    """Admissible (1, query, context) and those that no bucket holds; `buckets` are in plan order.
+    """Return the coverage of prompts: admissible (1, query, context), and those that no bucket holds.
 
-    Prompts are judged one by one: every engine computes several in one batch only where a bucket holds them.
+    `buckets` are in plan order. Prompts are counted one by one: an engine computes several in one batch only if a
+    bucket holds them.
     """
     firsts = Firsts()
-    # One level alone: the buckets of any batch size hold a single prompt.
+    # There is only one level: the buckets of any batch size hold a single prompt.
     [(level, corners)] = inner_corners(levels_of(buckets, 1))
     for first in corners:
         if _prompt_admits(first, limits):
@@ -182,13 +186,13 @@ def _prompt_admits(shape: Bucket, limits: Limits) -> bool:
 
 
 def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
-    """The gap of a corner: query and context of its end are the most that the other one allows."""
+    """Return the gap of a corner; it ends at the most query and context that the other one allows."""
     room = context_room(limits) - first.num_blocks * limits.block_size
     return Gap(first, Bucket(1, min(limits.longest_query, room), most_context_of(limits, first.query_len)))
 
 
 def _missing(stairs: Stairs, limits: Limits) -> int:
-    """Admissible prompts outside a staircase, summed over the stretches of queries between two steps."""
+    """Count admissible prompts outside a staircase, summed over the queries between two steps."""
     longest, ascending = limits.longest_query, stairs[::-1]
     tops = [*(min(query, longest) for query, _ in ascending), longest]
     held = [*(blocks for _, blocks in ascending), -1]
@@ -199,7 +203,7 @@ def _missing(stairs: Stairs, limits: Limits) -> int:
 
 
 def _queries_above(query: int, longest: int, start: int, end: int, limits: Limits) -> int:
-    """Sum over contexts from `start` to `end` of the queries above `query` that they leave room for."""
+    """Sum the queries above `query` that fit next to each context from `start` to `end`."""
     length, block = context_room(limits), limits.block_size
     if longest <= query:
         return 0
@@ -211,15 +215,15 @@ def _queries_above(query: int, longest: int, start: int, end: int, limits: Limit
 
 
 def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> PhaseCoverage:
-    """Admissible (batch size, 1, blocks) and those that no bucket holds; `buckets` are in plan order.
+    """Return the coverage of decode: admissible (batch size, 1, blocks), and those that no bucket holds.
 
-    Every sequence has at least one block of its own.
+    `buckets` are in plan order. Every sequence has at least one block of its own.
     """
     if limits.contiguous_paged_attention:
         return _contiguous_coverage(buckets, min(limits.max_num_seqs, kv_blocks), kv_blocks)
     shapes = missing = 0
     firsts = Firsts()
-    # All levels at once: a row of queries of one token has a staircase of one step.
+    # All levels are computed together: with queries of one token each staircase has one step.
     for level in reversed(list(levels_of(buckets, limits.max_num_seqs))):
         held = level.stairs[0][1] if level.stairs else 0
         for size in range(level.low, min(level.high, kv_blocks) + 1):
@@ -248,7 +252,7 @@ def _contiguous_coverage(buckets: Sequence[Bucket], most: int, kv_blocks: int) -
     gaps: list[Gap] = []
     before: int | None = None
     for size in range(1, most + 1):
-        # Sizes rise, so a row that is too small once is too small for all that follow.
+        # Sizes rise, so a row that is too small for one is too small for all later ones.
         while at < len(rows) and min(rows[at]) < size:
             at += 1
         held = rows[at][1] if at < len(rows) else 0
@@ -266,22 +270,22 @@ def _contiguous_coverage(buckets: Sequence[Bucket], most: int, kv_blocks: int) -
 
 @dataclass(frozen=True)
 class Uncovered:
-    """What a plan leaves without a bucket, by phase. Shapes are counted alike, however often requests have them."""
+    """The coverage of a plan by phase. Shapes count alike, however often requests have them."""
 
     prompt: PhaseCoverage
     decode: PhaseCoverage
 
     def sentences(self) -> tuple[str, ...]:
-        """One clause for each phase that has gaps, without a full stop."""
+        """Return one clause for each phase with gaps, without a full stop."""
         return tuple(said for phase in (self.prompt, self.decode) if (said := phase.sentence()))
 
     def sentence(self) -> str | None:
-        """All gaps in one sentence without a full stop; None when every admissible batch has a bucket."""
+        """Describe all gaps in one sentence without a full stop; None if every admissible batch has a bucket."""
         return "; ".join(self.sentences()) or None
 
 
-def uncovered(plan: BucketPlan, limits: Limits, kv_blocks: int) -> Uncovered:
-    """The admissible batches that no bucket of `plan` holds, on a device with `kv_blocks` KV blocks.
+def plan_coverage(plan: BucketPlan, limits: Limits, kv_blocks: int) -> Uncovered:
+    """Return the coverage of a plan: the admissible batches without a bucket, on a device with `kv_blocks`.
 
     Admissible (docs/internals/bucketing.md, Coverage): a prompt has at most maxNumBatchedTokens new tokens, and with
     its cached context at most maxModelLen; a decode batch has at most maxNumSeqs sequences, and as many blocks as they

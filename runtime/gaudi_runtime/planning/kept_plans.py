@@ -1,4 +1,4 @@
-"""The plans that were made last, kept within bounds: several questions are asked about the same plan."""
+"""A bounded cache of the last bucket plans, because several callers need the same plan."""
 
 import sys
 from collections import OrderedDict
@@ -11,21 +11,21 @@ from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.planner import make_plan
 
 BYTES_PER_BUCKET = 120
-"""Measured: a tuple, its place in the plan and in the index of the plan; the numbers are shared."""
+"""The measured bytes of a bucket: a tuple and its entries in the plan and its index; the numbers are shared."""
 
 SMALL = 16 * 1024
-"""More bytes than the arguments of an error and a key take, without the texts of the policy."""
+"""An upper bound for the bytes of a key and of an error's arguments, without the texts of the policy."""
 
 MOST_BYTES = 64 * 2**20
-"""Room for one plan of the most buckets, or hundreds of common ones."""
+"""The size of the cache: one plan with the most buckets, or hundreds of common plans."""
 
 Key = tuple[BucketPolicy, Limits, int]
 Found = BucketPlan | tuple[str, ...]
-"""A plan, or the arguments of the PlanImpossible. The exception itself would keep all that the planner held."""
+"""A plan, or the arguments of PlanImpossible. The exception itself would keep the planner's memory alive."""
 
 
 class KeptPlans:
-    """Plans that `make` has made, up to `most_bytes`; the plan that was used least recently is removed first."""
+    """A cache of plans made by `make`, up to `most_bytes`; the least recently used plan is evicted first."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, make: Callable[..., BucketPlan] = make_plan) -> None:
         self._most_bytes, self._make = most_bytes, make
@@ -34,9 +34,9 @@ class KeptPlans:
         self._lock = Lock()
 
     def get(self, policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
-        """Return the plan, made now or earlier. Raises PlanImpossible with the planner's sentence."""
+        """Return the plan from the cache, or make it. Raises PlanImpossible with the planner's sentence."""
         key = policy, limits, kv_blocks
-        # One plan at a time: several at once would end no sooner, and take the memory of all.
+        # One plan at a time: several at the same time would not end sooner, and would need the memory of all.
         with self._lock:
             if key not in self._kept:
                 self._keep(key, self._found(key))
@@ -56,7 +56,7 @@ class KeptPlans:
         size = _bytes_of(found, key[0])
         self._kept[key] = found, size
         self._bytes += size
-        # A plan that is larger than all room stays alone.
+        # A plan larger than the cache is kept alone.
         while self._bytes > self._most_bytes and len(self._kept) > 1:
             _, (_, freed) = self._kept.popitem(last=False)
             self._bytes -= freed
@@ -69,4 +69,4 @@ def _bytes_of(found: Found, policy: BucketPolicy) -> int:
 
 
 kept_plan = KeptPlans().get
-"""The plan of a policy for a device with so many KV blocks, as make_plan() makes it."""
+"""Returns the plan of a policy for a device with `kv_blocks`, like make_plan(), from the cache."""

@@ -1,4 +1,4 @@
-"""Plans of old releases, for servers that still run them and for comparisons.
+"""Bucket plans of old releases, for servers that still run them and for comparisons.
 
 - Plans of Gaudi software 1.22 (docs/internals/bucketing.md, Release 1.22; logs 001, 003): its exponential ranges fill
   gaps that rounding leaves, and a prompt with context is planned only where context and query together fit the token
@@ -13,11 +13,11 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, Rule
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import Sieve, plan_of
-from gaudi_runtime.planning.ranges import Range, ceil_log2, geometric, next_multiple
+from gaudi_runtime.planning.ranges import Range, ceil_log2, geometric_points, next_multiple
 
 
 def plan_1_22(limits: Limits, kv_blocks: int) -> BucketPlan:
-    """The exponential plan of release 1.22. Raises PlanImpossible when a phase is empty."""
+    """Make the exponential plan of Gaudi software 1.22. Raises PlanImpossible if a phase is empty."""
     prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
     _take_prompt(prompt, limits)
     _take_decode(decode, limits, kv_blocks)
@@ -54,16 +54,19 @@ def _fill(r: Range, limits: Limits) -> list[int]:
 
 
 def exponential_fill(minimum: int, step: int, maximum: int, limit: int, *, ends_exact: bool) -> list[int]:
-    """The form of release 1.22: a point whose rounded value is taken gets the nearest free multiple of the step."""
+    """Return the exponential values of release 1.22.
+
+    If a rounded value is already used, the nearest unused multiple of the step takes its place.
+    """
     if limit <= 1:
         return [maximum]
-    points = geometric(minimum, maximum, limit)
+    points = geometric_points(minimum, maximum, limit)
     free = set(range(next_multiple(minimum, step), maximum + 1, step))
     values: set[int] = set()
     for position, point in enumerate(points):
         last = position == limit - 1
         value = maximum if last and ends_exact else next_multiple(point, step)
-        # So none of the `limit` buckets is lost to rounding while free multiples are left.
+        # So no bucket of `limit` is lost to rounding while unused multiples exist.
         if value in values and free:
             value = min(free, key=lambda candidate: (abs(candidate - point), candidate))
         values.add(value)
@@ -81,7 +84,7 @@ class UnifiedBucket(NamedTuple):
 
 
 def plan_unified(limits: Limits, kv_blocks: int) -> tuple[UnifiedBucket, ...]:
-    """All unified buckets, sorted and distinct; `kv_blocks` are those that exist on the device."""
+    """Return all unified buckets, sorted and distinct; `kv_blocks` is the number of blocks on the device."""
     seqs = limits.max_num_seqs
     queries = unified_alpha(limits.block_size, seqs, limits.max_num_batched_tokens)
     shared = unified_alpha(0, seqs, limits.max_model_len // limits.block_size * seqs)
@@ -91,7 +94,7 @@ def plan_unified(limits: Limits, kv_blocks: int) -> tuple[UnifiedBucket, ...]:
 
 
 def _possible(bucket: UnifiedBucket, limits: Limits) -> bool:
-    """Whether a batch of this shape can arise: no sequence may reference more than its model length."""
+    """Return True if such a batch can occur: no sequence may reference more than its model length."""
     query, shared, unique, causal = bucket
     tokens = shared * limits.block_size
     if causal:
@@ -102,6 +105,6 @@ def _possible(bucket: UnifiedBucket, limits: Limits) -> bool:
 
 
 def unified_alpha(minimum: int, turning: int, maximum: int) -> list[int]:
-    """Six points at a quarter, a half and the whole of two values, and 0 when the minimum is 0 (log 001)."""
+    """Return six values at a quarter, a half and the whole of two values, and 0 if the minimum is 0 (log 001)."""
     points = {point // part for point in (turning, maximum) for part in (4, 2, 1)}
     return sorted(points | ({0} if minimum == 0 else set()))

@@ -1,7 +1,7 @@
-"""From a policy, the limits of a model and a device's KV blocks to a BucketPlan (docs/internals/bucketing.md).
+"""The bucket planner: from a policy, limits and KV blocks to a BucketPlan (docs/internals/bucketing.md).
 
-Of ranges all combinations of the values are looked at. Rules (docs/internals/bucketing.md, Filters) keep some out; a
-Sieve collects the buckets of one phase and counts, by rule, those that did not pass.
+The planner tries all combinations of the values of ranges. Rules (docs/internals/bucketing.md, Filters) drop some. A
+Sieve collects the buckets of one phase and counts, by rule, those that were dropped.
 """
 
 from bisect import bisect_left
@@ -19,12 +19,12 @@ from gaudi_runtime.planning.coverage import levels_of, steps_up_to
 from gaudi_runtime.planning.ranges import LONG_MODEL_LEN, Dimensions, ignored_settings, next_multiple, plan_values
 from gaudi_runtime.planning.speculative import with_verify_steps
 
-# The optimal search takes at least as long as so many candidates, however many buckets it finds.
+# The optimal search takes at least as long as this many candidates, however many buckets it finds.
 OPTIMAL_CANDIDATES = 20_000
 
 
 def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
-    """All buckets for a model on a device with `kv_blocks` KV blocks.
+    """Plan all buckets of a model on a device with `kv_blocks` KV blocks.
 
     Raises PlanImpossible with a sentence that names the phase, the dimension or the rule at fault.
     """
@@ -32,11 +32,11 @@ def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPla
 
 
 def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
-    """The same for KV blocks that an engine has, which may be others than the limits ask for."""
+    """Plan the buckets for the KV blocks that an engine really has, which may differ from the limits."""
     plan = _plan(policy, blocks.limits(limits), blocks)
     if blocks.decode_size == blocks.size:
         return with_verify_steps(plan, blocks.limits(limits), policy, MAX_BUCKETS)
-    # The phases share nothing but the budget of strategy Optimal, which then bounds each by itself.
+    # The phases share only the budget of strategy Optimal, which then bounds each phase separately.
     decode = _plan(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
     dropped = (
         *(each for each in plan.dropped if each.phase is BucketPhase.PROMPT),
@@ -57,8 +57,8 @@ def _plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketP
     return plan_of_ranges(policy, limits, blocks, warnings)
 
 
-def candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
-    """About as many buckets as make_plan() looks at, known at little cost: its work, whatever becomes of them."""
+def count_candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
+    """Estimate how many candidate buckets make_plan() tries, which is its work."""
     if policy.strategy is Strategy.OPTIMAL:
         return OPTIMAL_CANDIDATES
     if policy.strategy is Strategy.FILE:
@@ -73,8 +73,8 @@ def candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
 
 
 def _optimal_plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: list[str]) -> BucketPlan:
-    """What strategy optimal chooses: its buckets break no rule."""
-    # Imported here: most plans need no optimizer, and commands start quicker without it.
+    """Plan the buckets of strategy Optimal, which never break a rule."""
+    # Imported here: most plans need no optimizer, and commands start faster without it.
     from gaudi_runtime.planning.optimal.strategy import optimal_buckets
 
     def exponential() -> BucketPlan:
@@ -93,7 +93,7 @@ def _in_steps(bucket: Bucket, step: int) -> Bucket:
 
 
 def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:
-    """The rule that forbids a prompt bucket, None when it may stay."""
+    """Return the planner's rule that forbids a prompt bucket; None if it is allowed."""
     rule = query_rule(limits, batch_size, query_len)
     if rule is not None:
         return rule
@@ -103,7 +103,7 @@ def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int
 
 
 def query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
-    """The rule that forbids prompt buckets of this query whatever their context, None when there is none."""
+    """Return the rule that forbids prompt buckets of this query with any context; None if there is none."""
     if not limits.steps_by_tokens and query_len > limits.max_model_len:
         return Rule.QUERY_TOO_LONG
     if batch_size * query_len > limits.max_num_batched_tokens:
@@ -117,24 +117,24 @@ def _splits_a_slice(limits: Limits, query_len: int) -> bool:
 
 
 def decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None:
-    """The rule that forbids a decode bucket, None when it may stay."""
-    # With contiguous attention blocks count up to the highest one in use, so nothing follows from how many sequences.
+    """Return the planner's rule that forbids a decode bucket; None if it is allowed."""
+    # With contiguous attention blocks are counted up to the highest one in use, whatever the number of sequences.
     if not limits.contiguous_paged_attention and batch_size > num_blocks:
         return Rule.FEWER_BLOCKS_THAN_SEQUENCES
     return None
 
 
-# Most buckets of a phase: each is a graph, and this many would take weeks to warm up.
+# The most buckets of a phase: each is a graph, and this many would take weeks to warm up.
 MAX_BUCKETS = 250_000
 
-# Most combinations of a phase that are looked at: seconds of work.
+# The most combinations of a phase that are tried. They take seconds.
 MAX_CANDIDATES = 5_000_000
 
 _EXAMPLES = {BucketPhase.PROMPT: "(1, 128, 0)", BucketPhase.DECODE: "(1, 1, 128)"}
 
 
 def check_candidates(phase: BucketPhase, *dimensions: Sized) -> None:
-    """Raises PlanImpossible before time and memory are spent on a plan that nobody can warm up."""
+    """Raise PlanImpossible if ranges combine to more buckets than can be warmed up."""
     candidates = prod(len(values) for values in dimensions)
     if candidates > MAX_CANDIDATES:
         raise PlanImpossible(
@@ -144,16 +144,16 @@ def check_candidates(phase: BucketPhase, *dimensions: Sized) -> None:
 
 
 class Sieve:
-    """Buckets of one phase on their way into a plan."""
+    """The filter of one phase: collects buckets and counts the dropped ones by rule."""
 
     def __init__(self, phase: BucketPhase) -> None:
         self._phase = phase
-        # A dict, not a set: it keeps their order, and what comes sorted is sorted at no cost.
+        # A dict keeps the order, so that sorted input is sorted again at no cost.
         self._kept: dict[Bucket, None] = {}
         self._dropped: Counter[Rule] = Counter()
 
     def keep(self, bucket: Bucket) -> None:
-        """Take a bucket that broke no rule. Raises PlanImpossible when the plan grows out of all proportion."""
+        """Keep a bucket that broke no rule. Raises PlanImpossible if the plan gets too large."""
         self._kept[bucket] = None
         if len(self._kept) > MAX_BUCKETS:
             raise PlanImpossible(
@@ -166,18 +166,18 @@ class Sieve:
         self._dropped[rule] += count
 
     def buckets(self) -> tuple[Bucket, ...]:
-        """What is left, sorted. Raises PlanImpossible when nothing is, with the rules that removed it."""
+        """Return the kept buckets, sorted. Raises PlanImpossible with the rules if none is left."""
         if not self._kept:
             raise PlanImpossible(self._why_empty())
         return tuple(sorted(self._kept))
 
     def dropped(self) -> tuple[Dropped, ...]:
-        """The count of every rule that removed something, most first."""
+        """Return the count of every rule that dropped buckets, most first."""
         return tuple(Dropped(self._phase, rule, count) for rule, count in self._dropped.most_common())
 
     def _why_empty(self) -> str:
         if not self._dropped:
-            # Ranges are never empty: only a file can ask for nothing.
+            # Ranges are never empty; only a file may have no bucket of a phase.
             return f"bucket file: no line asks for a {self._phase} bucket; add one such as {_EXAMPLES[self._phase]}"
         reasons = " and ".join(f"{count} dropped because {rule}" for rule, count in self._dropped.most_common())
         return f"no {self._phase} bucket is left: {reasons}; change bucketing.{self._phase} or raise the limit"
@@ -185,14 +185,14 @@ class Sieve:
 
 MAX_FILE_WARNINGS = 20
 
-# Most steps of the staircases of a file (coverage.py): as many as a phase may have buckets.
+# The most steps of the staircases of a file (coverage.py), equal to the most buckets of a phase.
 MAX_STEPS = 250_000
 
 
 def plan_of_ranges(
     policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: Sequence[str] = ()
 ) -> BucketPlan:
-    """The buckets that the values of a strategy's ranges combine to. Raises PlanImpossible."""
+    """Plan the buckets that the values of a strategy's ranges combine to. Raises PlanImpossible."""
     prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
     values = plan_values(policy, limits, blocks)
     _take_prompt(prompt, values, limits, policy.prompt.context.max)
@@ -201,7 +201,7 @@ def plan_of_ranges(
 
 
 def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> BucketPlan:
-    """The buckets of a file, with a warning for each that was dropped. Raises PlanImpossible."""
+    """Plan the buckets of a bucket file, with a warning for each dropped one. Raises PlanImpossible."""
     prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
     plan = plan_of(prompt, decode, [*warnings, *_take_file(prompt, decode, text, limits)])
     _check_steps(plan, limits)
@@ -209,7 +209,7 @@ def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> Buc
 
 
 def plan_of(prompt: Sieve, decode: Sieve, warnings: Sequence[str] = ()) -> BucketPlan:
-    """What is left in both sieves. Raises PlanImpossible when a phase is empty."""
+    """Make a plan of the buckets in both sieves. Raises PlanImpossible if a phase is empty."""
     return BucketPlan(
         prompt=prompt.buckets(),
         decode=decode.buckets(),
@@ -226,11 +226,11 @@ def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, co
             if limits.gapless:
                 contexts = _contexts_above(values.prompt_context, shorter, limits, context_cap)
             else:
-                # From the query before: where its context cannot give way, that value stays (see below).
+                # The value of the previous query stays if its context cannot be reduced (see below).
                 contexts = _fit_context(contexts, query, limits, context_cap)
             shorter = query
             rule = query_rule(limits, batch_size, query)
-            # Counted together: of millions of combinations most may fall to this rule.
+            # Counted together: this rule may drop most of millions of combinations.
             if rule:
                 sieve.drop(rule, len(contexts))
                 continue
@@ -244,17 +244,17 @@ def _contexts_above(values: list[int], shorter: int, limits: Limits, cap: int | 
     # would find none for their longest contexts.
     most = most_context_of(limits, shorter + 1)
     smaller = [each for each in values if each < most and (cap is None or each <= cap)]
-    # As by the plugin's rule, the largest value gives way; the only one is that of prompts without context.
+    # As by the plugin's rule, the largest value is reduced; a single value is that of prompts without context.
     gives_way = cap is None and len(smaller) == len(values) > 1
     return [*(smaller[:-1] if gives_way else smaller), most]
 
 
 def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | None) -> list[int]:
-    """With a long model the largest context gives way to what the query leaves of the model length."""
+    """With a long model, reduce the largest context to what the query leaves of the model length."""
     edge = (limits.max_model_len - query) // limits.block_size
     long = limits.max_model_len >= LONG_MODEL_LEN and limits.has_context
     if not long or edge < 0 or (cap is not None and edge >= cap):
-        # The value of the query before stays, as in the public planner.
+        # The value of the previous query stays, as in the public planner.
         return contexts
     return [*contexts[:-1], edge]
 
@@ -292,7 +292,7 @@ def _sift_decode(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
 
 
 def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[str]:
-    """Sift the buckets of a file; every dropped one is reported with its line and rule."""
+    """Filter the buckets of a file; report every dropped one with its line and rule."""
     reports: list[str] = []
     dropped = 0
     for line, bucket in read_bucket_file(text):
@@ -308,7 +308,7 @@ def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[
 
 
 def _check_steps(plan: BucketPlan, limits: Limits) -> None:
-    """Raises PlanImpossible for a file whose gaps would take far more work than its buckets."""
+    """Raise PlanImpossible for a file whose gaps would take far more work than its buckets."""
     # The other strategies repeat their values for every batch size, and so have no more steps than buckets.
     levels = levels_of(plan.prompt, limits.max_num_prefill_seqs)
     if steps_up_to(MAX_STEPS, levels) > MAX_STEPS:

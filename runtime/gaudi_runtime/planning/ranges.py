@@ -1,9 +1,9 @@
-"""The values of a plan's dimensions, by strategy (docs/internals/bucketing.md, Default ranges and Ranges).
+"""Ranges and values of a plan's dimensions, by strategy (docs/internals/bucketing.md, Default ranges and Ranges).
 
-For each strategy one function takes the model's limits and the number of KV blocks on the device, and gives a Range per
-dimension; users override by a BucketPolicy, and a warning names every setting that the chosen strategy does not read.
-Then from a Range to its values, sorted and distinct. Impossible settings raise ValueError with a clause, and
-`plan_values`, which makes the values of all five dimensions, completes it with the dimension's name.
+For each strategy one function takes the limits and the KV blocks of the device and returns a Range per dimension. A
+BucketPolicy overrides them, and a warning names every setting that the strategy does not read. Then each Range is
+expanded to sorted, distinct values. Impossible settings raise ValueError with a clause, and `plan_values`, which makes
+the values of all five dimensions, adds the dimension's name.
 """
 
 import math
@@ -22,7 +22,7 @@ LONG_MODEL_LEN = 8192
 
 @dataclass(frozen=True)
 class Range:
-    """The settings of one dimension after defaults and overrides; a strategy reads only what it knows."""
+    """The range of one dimension after defaults and overrides; a strategy reads only some of the settings."""
 
     min: int
     step: int
@@ -32,7 +32,7 @@ class Range:
     pad_percent: int = 0
 
     def override(self, settings: RangeSettings) -> "Range":
-        """Replace every value that the user gave."""
+        """Return the range with every value that the user set."""
         return replace(self, **settings.model_dump(exclude_none=True))
 
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Dimensions(Generic[T]):
-    """The same of each of a plan's five dimensions: a Range, or its values."""
+    """One value for each of a plan's five dimensions: a Range, or its values."""
 
     prompt_batch: T
     prompt_query: T
@@ -51,12 +51,12 @@ class Dimensions(Generic[T]):
 
 
 def ceil_log2(value: int) -> int:
-    """Exponent of the smallest power of two that is >= value (value >= 1)."""
+    """Return the exponent of the smallest power of two that is >= value (value >= 1)."""
     return (value - 1).bit_length()
 
 
 def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) -> Dimensions[Range]:
-    """Five ranges that depend on the limits only; `bounded` as in DeviceBlocks."""
+    """Return the ranges of strategy Exponential, which depend on the limits only; `bounded` as in DeviceBlocks."""
     # Users cannot override them: the public planner reads no variables for this strategy.
     block, seqs, prefills = limits.block_size, limits.max_num_seqs, limits.max_num_prefill_seqs
     tokens = limits.max_num_batched_tokens
@@ -64,7 +64,7 @@ def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) 
     ceiling = kv_blocks if limits.contiguous_paged_attention else SHARED_BLOCKS * kv_blocks
     useful = math.ceil(limits.max_model_len / block) * seqs
     blocks = useful if not (bounded or limits.contiguous_paged_attention) else min(useful, ceiling)
-    # Of a range beyond the bound the public planner takes more values, so that they lie as close as within it.
+    # If a range exceeds the bound, the public planner uses more values, so that their distance stays the same.
     more = ceil_log2(math.ceil(blocks / ceiling)) + 1 if blocks > ceiling else 0
     return Dimensions(
         prompt_batch=Range(1, 2, prefills, ceil_log2(prefills) + 1),
@@ -76,17 +76,17 @@ def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) 
 
 
 def _exponential_context(limits: Limits) -> int:
-    """Largest context in blocks: what the shortest query leaves of the model length, the fullest of a long one."""
+    """Return the largest context in blocks: what the shortest query leaves of the model length."""
     long = limits.max_model_len >= LONG_MODEL_LEN
     query = limits.max_num_batched_tokens if long else limits.block_size
     return max(1, (limits.max_model_len - query) // limits.block_size)
 
 
 def linear_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimensions[Range]:
-    """Evenly spaced values; `policy` overrides every setting."""
+    """Return the ranges of strategy Linear, with evenly spaced values; `policy` overrides every setting."""
     block, length, seqs = limits.block_size, limits.max_model_len, limits.max_num_seqs
     query = Range(block, block, limits.max_num_batched_tokens).override(policy.prompt.query)
-    # Rounded down, where the padding-aware strategy rounds up: each as the public planner does.
+    # Rounded down here and up in the padding-aware strategy, as in the public planner.
     blocks = kv_blocks if limits.contiguous_paged_attention else max(length * seqs // block, block)
     return Dimensions(
         prompt_batch=Range(1, 1, limits.max_num_prefill_seqs).override(policy.prompt.batch_size),
@@ -98,7 +98,7 @@ def linear_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimen
 
 
 def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimensions[Range]:
-    """Values whose absence would pad too much; `policy` overrides every setting."""
+    """Return the ranges of strategy PaddingAware, which bound the padding; `policy` overrides every setting."""
     block, length, seqs = limits.block_size, limits.max_model_len, limits.max_num_seqs
     tokens, prefills = limits.max_num_batched_tokens, limits.max_num_prefill_seqs
     query = _padded(block, block, tokens).override(policy.prompt.query)
@@ -106,7 +106,7 @@ def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -
     most = kv_blocks if limits.contiguous_paged_attention else max(math.ceil(length * seqs / block), block)
     blocks = _padded(block, block, most).override(policy.decode.blocks)
     if blocks.min > kv_blocks:
-        # By the blocks that exist, also where the range goes beyond them.
+        # By the existing blocks, even if the range exceeds them.
         blocks = replace(blocks, min=max(1, kv_blocks - blocks.step))
     return Dimensions(
         prompt_batch=_padded(1, 1, prefills).override(policy.prompt.batch_size),
@@ -124,7 +124,7 @@ def _padded(minimum: int, step: int, maximum: int) -> Range:
 
 
 def _fit(blocks: Range, limits: Limits, kv_blocks: int) -> Range:
-    """Bring a decode-block range down to the blocks that exist, keeping its minimum below its maximum."""
+    """Limit a range of decode blocks to the existing blocks, and keep its minimum below its maximum."""
     if limits.contiguous_paged_attention and blocks.max > kv_blocks:
         blocks = replace(blocks, max=kv_blocks)
     if blocks.min > blocks.max:
@@ -139,7 +139,7 @@ _READ_BY = {
 
 
 def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
-    """One sentence per setting without effect, named as users write it."""
+    """Yield a sentence for each bucketing setting without effect, named as users write it."""
     strategy = as_in_spec(policy.strategy)
     for dimension, settings in _dimensions(policy):
         without_context = dimension == "prompt.context" and not limits.has_context
@@ -168,7 +168,7 @@ def _dimensions(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]:
 
 
 def _read(strategy: Strategy, dimension: str, limits: Limits) -> set[str]:
-    """The settings that have an effect."""
+    """Return the settings that have an effect."""
     # The context of a long model, and of a gapless plan, is capped by `max` under every ranged strategy.
     caps = dimension == "prompt.context" and (limits.max_model_len >= LONG_MODEL_LEN or bool(limits.gapless))
     if strategy is Strategy.EXPONENTIAL:
@@ -176,12 +176,12 @@ def _read(strategy: Strategy, dimension: str, limits: Limits) -> set[str]:
     return _READ_BY.get(strategy, set())
 
 
-# Most values that a range may have: more cannot be compiled in any lifetime, and would only exhaust memory.
+# The most values of a range: more could never be compiled, and would only exhaust memory.
 MAX_VALUES = 100_000
 
 
-def linear(minimum: int, step: int, maximum: int) -> list[int]:
-    """Powers of two from the minimum while below the step, then every multiple of the step up to the maximum.
+def linear_values(minimum: int, step: int, maximum: int) -> list[int]:
+    """Return the values of a linear bucket range: powers of two below the step, then multiples of the step.
 
     The maximum itself is a value only when it is a multiple of the step. ValueError when minimum > maximum.
     """
@@ -198,21 +198,24 @@ def linear(minimum: int, step: int, maximum: int) -> list[int]:
     return sorted(values)
 
 
-def exponential(minimum: int, step: int, maximum: int, limit: int) -> list[int]:
-    """`limit` points in geometric progression, rounded up to multiples of the step; the last one is the maximum."""
+def exponential_values(minimum: int, step: int, maximum: int, limit: int) -> list[int]:
+    """Return the values of an exponential bucket range: `limit` points in geometric progression.
+
+    They are rounded up to multiples of the step; the last one is the maximum.
+    """
     if limit <= 1:
         return [maximum]
-    # A minimum of 0 or 1 would make the progression start flat: it starts at the step and the small value is added.
+    # With a minimum of 0 or 1 the progression starts at the step, and the small value is added.
     small = {minimum} if minimum <= 1 else set()
-    points = geometric(step if small else minimum, maximum, limit)
+    points = geometric_points(step if small else minimum, maximum, limit)
     values = {next_multiple(point, step) for point in points}
     if max(values) > maximum:
         values = (values - {max(values)}) | {maximum}
     return sorted(values | small)
 
 
-def padding_aware(minimum: int, step: int, maximum: int, pad_max: int, pad_percent: int) -> list[int]:
-    """Doubling up to the step, then only those multiples whose absence would pad too much.
+def padding_aware_values(minimum: int, step: int, maximum: int, pad_max: int, pad_percent: int) -> list[int]:
+    """Return the values of a padding-aware bucket range: doubling, then multiples that bound the padding.
 
     pad_max is the largest padding in units of the dimension (0: unlimited up to the maximum), pad_percent in
     percent of the next value, 0 to 50. The maximum always ends the list. ValueError when minimum > maximum.
@@ -235,15 +238,15 @@ def padding_aware(minimum: int, step: int, maximum: int, pad_max: int, pad_perce
     return values if values[-1] == maximum else [*values, maximum]
 
 
-def geometric(minimum: int, maximum: int, limit: int) -> list[float]:
-    """`limit` points from minimum to maximum, each the same multiple of the one before."""
-    # One factor per step, multiplied: i / (limit - 1) rounds differently and moves points that are exact multiples.
+def geometric_points(minimum: int, maximum: int, limit: int) -> list[float]:
+    """Return `limit` points from minimum to maximum, each the same multiple of the previous one."""
+    # The factor is multiplied per step: i / (limit - 1) rounds differently and moves points that are exact multiples.
     ratio, exponent = maximum / minimum, 1 / (limit - 1)
     return [minimum * ratio ** (exponent * i) for i in range(limit)]
 
 
 def next_multiple(value: float, step: int) -> int:
-    """The next multiple of a step."""
+    """Round up to the next multiple of a step."""
     return math.ceil(value / step) * step
 
 
@@ -258,7 +261,10 @@ ValuesOf = Callable[[Range], list[int]]
 
 
 def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> Dimensions[list[int]]:
-    """The values of every dimension. Raises PlanImpossible with the dimension whose settings contradict."""
+    """Return the bucket values of every dimension.
+
+    Raises PlanImpossible with the dimension whose settings contradict each other.
+    """
     chosen, values_of = _strategy(policy, limits, device)
     query = _values("prompt.query", chosen.prompt_query, values_of)
     batch = _values("decode.batchSize", chosen.decode_batch, values_of)
@@ -273,7 +279,7 @@ def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> D
         sequences = min(limits.max_num_seqs, device.count)
         query, batch = _ending_with(limits.longest_query, query), _ending_with(sequences, batch)
         most = _most_blocks(sequences, limits, device)
-        # Larger values stay, as in the plugin's own plan.
+        # Larger values are kept, as in the plugin's own plan.
         blocks = blocks if max(blocks, default=0) >= most else [*blocks, most]
     return Dimensions(
         prompt_batch=[1] if limits.steps_by_tokens else _values("prompt.batchSize", chosen.prompt_batch, values_of),
@@ -290,7 +296,7 @@ def _ending_with(most: int, values: list[int]) -> list[int]:
 
 
 def _most_blocks(sequences: int, limits: Limits, device: DeviceBlocks) -> int:
-    """The most KV blocks that a decode batch of so many sequences can read."""
+    """Return the most KV blocks that a decode batch of so many sequences can read."""
     if device.bounded or limits.contiguous_paged_attention:
         return most_decode_blocks(sequences, limits, device.count)
     return sequences * math.ceil(limits.max_model_len / limits.block_size)
@@ -299,16 +305,16 @@ def _most_blocks(sequences: int, limits: Limits, device: DeviceBlocks) -> int:
 def _strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> tuple[Dimensions[Range], ValuesOf]:
     match policy.strategy:
         case Strategy.LINEAR:
-            return linear_ranges(policy, limits, blocks.count), lambda r: linear(r.min, r.step, r.max)
+            return linear_ranges(policy, limits, blocks.count), lambda r: linear_values(r.min, r.step, r.max)
         case Strategy.PADDING_AWARE:
             return (
                 padding_aware_ranges(policy, limits, blocks.count),
-                lambda r: padding_aware(r.min, r.step, r.max, r.pad_max, r.pad_percent),
+                lambda r: padding_aware_values(r.min, r.step, r.max, r.pad_max, r.pad_percent),
             )
         case Strategy.EXPONENTIAL:
             return (
                 exponential_ranges(limits, blocks.count, bounded=blocks.bounded),
-                lambda r: exponential(r.min, r.step, r.max, r.limit),
+                lambda r: exponential_values(r.min, r.step, r.max, r.limit),
             )
     raise PlanImpossible(
         f"{as_in_spec(policy.strategy)} makes no prompt and decode buckets from limits alone; "
@@ -319,7 +325,7 @@ def _strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> tup
 
 def _values(dimension: str, r: Range, values_of: ValuesOf) -> list[int]:
     try:
-        # Only a prompt's context may be 0.
+        # Only the context of a prompt may be 0.
         if r.min < 1 and dimension != "prompt.context":
             raise ValueError(f"min {r.min} is below 1; a batch has at least one of each")
         return values_of(r)

@@ -14,10 +14,11 @@ from gaudi_runtime.errors import PlanImpossible
 
 
 def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, most: int) -> BucketPlan:
-    """`plan` with the decode buckets of all steps that verify; unchanged without speculative decoding.
+    """Return the plan with the decode buckets of all steps that verify drafts.
 
-    Raises PlanImpossible for more than `most` decode buckets, and for strategy optimal with traffic or a budget: a
-    histogram has the rows of drafts but not their sequences, and each bucket of the plan brings others.
+    Without speculative decoding the plan is unchanged. Raises PlanImpossible for more than `most` decode buckets, and
+    for strategy Optimal with traffic or a budget: a histogram has the rows of drafts but not their sequences, and each
+    bucket of the plan adds others.
     """
     if limits.draft_tokens is None:
         return plan
@@ -26,7 +27,10 @@ def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, mo
             "with speculative decoding strategy Optimal takes neither traffic nor a budget; leave it out",
             "bucketing.optimal",
         )
-    decode = {*plan.decode, *(each for seed in plan.decode for each in verify(seed, limits.draft_tokens, limits))}
+    decode = {
+        *plan.decode,
+        *(each for seed in plan.decode for each in verify_buckets(seed, limits.draft_tokens, limits)),
+    }
     if len(decode) > most:
         raise PlanImpossible(
             f"with {limits.draft_tokens} drafts there are more than {most} decode buckets; choose larger steps in "
@@ -35,9 +39,9 @@ def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, mo
     return replace(plan, decode=tuple(sorted(decode)), seeds=plan.decode)
 
 
-def verify(seed: Bucket, drafts: int, limits: Limits) -> list[Bucket]:
-    """What a batch of `seed` runs as with so many drafts for each sequence, as the plugin's own planner says."""
+def verify_buckets(seed: Bucket, drafts: int, limits: Limits) -> list[Bucket]:
+    """Return the buckets in which a batch of `seed` verifies `drafts` drafts per sequence, as the plugin plans them."""
     rows = seed.batch_size * (1 + drafts)
-    # Attention reads the blocks of a sequence once a token; where they are few, a bucket of few pads less.
+    # Attention reads the blocks of a sequence once per token; for few blocks a smaller bucket pads less.
     blocks = [*([seed.num_blocks] if rows <= seed.num_blocks else []), seed.num_blocks * (1 + drafts)]
     return [Bucket(rows, 1, clamp_blocks(limits, rows, each)) for each in blocks]

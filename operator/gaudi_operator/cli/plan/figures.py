@@ -13,9 +13,9 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.coverage import PhaseCoverage, Uncovered, uncovered
+from gaudi_runtime.planning.coverage import PhaseCoverage, Uncovered, plan_coverage
 from gaudi_runtime.planning.optimal.cost import Cost, Score, graph_bytes, score, typical_cost, warmup_seconds
-from gaudi_runtime.planning.optimal.fewest import together
+from gaudi_runtime.planning.optimal.fewest import sum_traffic
 from gaudi_runtime.planning.optimal.optimizer import BOTH
 from gaudi_runtime.planning.optimal.prior import prior
 from gaudi_runtime.traffic.histogram import Traffic, read_traffic
@@ -40,7 +40,7 @@ def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Ex
         with suppress(PlanImpossible):
             learned = read_traffic(policy.optimal.traffic)
             return Expected(learned, cost, "padding is judged on bucketing.optimal.traffic, from which Optimal learns")
-    phases = (together(prior(phase, limits, kv_blocks, cost)) for phase in BOTH)
+    phases = (sum_traffic(prior(phase, limits, kv_blocks, cost)) for phase in BOTH)
     return Expected(
         Traffic(*phases), cost, "padding is judged on a prior that favours no size, since no traffic is known"
     )
@@ -94,7 +94,7 @@ def figures_of(
     bytes_of = graph_bytes(limits.block_size)
     return PlanFigures(
         scores={phase: score(plan, phase, expected.traffic, expected.cost) for phase in BOTH},
-        uncovered=uncovered(plan, limits, kv_blocks),
+        uncovered=plan_coverage(plan, limits, kv_blocks),
         graph_bytes=None if bytes_unknown else round(sum(bytes_of(*each) for each in buckets)),
         warmup_seconds=round(sum(warmup_seconds(*each) for each in buckets), 1),
         last_graphs=worth_of_last_graphs(plan, limits, expected),

@@ -20,7 +20,7 @@ from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.planning.bare_limits import read_bare_limits
-from gaudi_runtime.planning.coverage import uncovered
+from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.old_releases import plan_1_22
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.ranges import ignored_settings
@@ -218,7 +218,7 @@ class PlanQuestion:
 
     def warnings_about(self, plan: BucketPlan) -> tuple[str, ...]:
         """What had to be assumed, what the planner says, and which admissible batches have no bucket."""
-        gaps = uncovered(plan, self.limits, self.blocks).sentences()
+        gaps = plan_coverage(plan, self.limits, self.blocks).sentences()
         return (*self.warnings, *plan.warnings, *gaps, *self._not_computed(plan))
 
     def _not_computed(self, plan: BucketPlan) -> Iterator[str]:

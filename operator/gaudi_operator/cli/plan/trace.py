@@ -16,7 +16,7 @@ from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import ConfigError, PlanImpossible, TraceUnreadable
 from gaudi_runtime.forecast.inputs import spread_of
-from gaudi_runtime.planning.coverage import uncovered
+from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.optimal.cost import Cost, roofline_of, token_cost, typical_cost
 from gaudi_runtime.traffic.batching import Pace, read_traffic_of_trace
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
@@ -145,7 +145,7 @@ def judge_traces(
 def _gaps(question: PlanQuestion) -> tuple[str, ...]:
     """Which batches the plan of the question itself, contexts included, leaves without a bucket."""
     try:
-        return uncovered(question.plan(), question.limits, question.blocks).sentences()
+        return plan_coverage(question.plan(), question.limits, question.blocks).sentences()
     except PlanImpossible:
         # The traffic may be all that this plan lacks.
         return ()

@@ -32,7 +32,7 @@ from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
 from gaudi_runtime.forecast.result import Reason, gate_sentence
 from gaudi_runtime.knobs.speculation import speculation
-from gaudi_runtime.planning.coverage import Uncovered, uncovered
+from gaudi_runtime.planning.coverage import Uncovered, plan_coverage
 from gaudi_runtime.planning.kept_plans import kept_plan
 
 
@@ -108,7 +108,7 @@ class ForecastOf(Question[PlanForecast | None]):
             # Of the estimated blocks there may be too few for any bucket, where a pod may yet find more.
             with suppress(PlanImpossible):
                 plan = kept_plan(inputs.policy, inputs.limits, blocks)
-                gaps = uncovered(plan, inputs.limits, blocks)
+                gaps = plan_coverage(plan, inputs.limits, blocks)
                 return PlanForecast(len(plan.prompt), len(plan.decode), blocks, gaps, found)
         return None
 

@@ -1,4 +1,4 @@
-"""The optimal strategy: the buckets that pad a known traffic least within a budget (docs/how-to/buckets.md).
+"""Strategy Optimal: the buckets that pad a known traffic least within a budget (docs/how-to/buckets.md).
 
 strategy  traffic and a budget in, buckets out
 optimizer the cheapest buckets within a budget: the price per graph at which the choice fits
@@ -6,7 +6,7 @@ fewest    how many graphs, if no budget is given; prior: traffic, if none is kno
 admissible_shapes  the shapes of a phase that can occur; axes: the values that may become rungs
 smoothing traffic spread over shapes of about the same size
 ladder    one dimension, exactly: which rungs to keep; row_search: several dimensions, cut into rows of ladders
-selection the rungs that are kept, and the choice of the cheapest ones
-exchange  what few graphs gain beyond rows
+selection the kept rungs, and the choice of the cheapest ones
+exchange  improvement of plans with few graphs beyond rows
 cost      what a batch of a shape costs to compute, what preparing a bucket takes, and the score of a plan
 """

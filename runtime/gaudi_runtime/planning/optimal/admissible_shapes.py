@@ -1,4 +1,4 @@
-"""The admissible shapes of a phase: every one of them gets a bucket (docs/internals/bucketing.md, Coverage)."""
+"""The admissible shapes of a phase, every one of which gets a bucket (docs/internals/bucketing.md, Coverage)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,42 +12,42 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class Row(NamedTuple):
-    """Requests from `low` to `top`, all padded to `top`."""
+    """A row of requests with sizes from `low` to `top`, all padded to `top`."""
 
     low: int
     top: int
 
 
 class Space(Protocol):
-    """The admissible shapes of a phase; the three dimensions are those of a Bucket."""
+    """The space of admissible shapes of a phase; the three dimensions are those of a Bucket."""
 
     phase: BucketPhase
 
     def steps(self) -> tuple[int, int, int]:
-        """Of which number the values of each dimension should be multiples."""
+        """Return the number of which the values of each dimension should be multiples."""
 
     def bounds(self) -> tuple[Row, Row, Row]:
-        """Smallest and largest value of each dimension."""
+        """Return the smallest and largest value of each dimension."""
 
     def forced(self) -> Sequence[int]:
-        """Batch sizes that must be values of their own."""
+        """Return the batch sizes that must be values of their own."""
 
     def admits(self, shape: Bucket) -> bool:
-        """Whether a batch of this shape can occur."""
+        """Return True if a batch of this shape can occur."""
 
     def span(self, outer: tuple[Row, ...]) -> Row | None:
-        """Smallest possible and necessary largest value of the next dimension within `outer` rows.
+        """Return the smallest possible and necessary largest value of the next dimension within `outer` rows.
 
-        None when one row cannot hold the requests: what the smallest of them needs, the top must not have.
+        None if one row cannot hold the requests, because the smallest needs a value that the top must not have.
         """
 
     def corners(self) -> tuple[Bucket, ...]:
-        """The fewest buckets that hold every admissible shape."""
+        """Return the fewest buckets that hold every admissible shape."""
 
 
 @dataclass(frozen=True)
 class PromptSpace:
-    """Prompts: batch * query <= maxNumBatchedTokens; context only where prompts can have one."""
+    """The admissible prompts: batch * query <= maxNumBatchedTokens, with context only if prompts can have one."""
 
     limits: Limits
     with_context: bool
@@ -86,20 +86,20 @@ class PromptSpace:
         return min(self.limits.max_num_prefill_seqs, self.limits.max_num_batched_tokens)
 
     def _longest(self, batch_size: int) -> int:
-        """Tokens of the longest query in a batch of this size."""
+        """Return the tokens of the longest query in a batch of this size."""
         return min(self.limits.longest_query, self.limits.max_num_batched_tokens // batch_size)
 
     def _most_context(self, query: int) -> int:
-        """Blocks of the longest context of a query."""
+        """Return the blocks of the longest context of a query."""
         if not self.with_context:
             return 0
-        # A block that is cached in part counts.
+        # A partly cached block counts.
         return ceil((self.limits.max_model_len - query) / self.limits.block_size)
 
 
 @dataclass(frozen=True)
 class DecodeSpace:
-    """Decode: as many KV blocks as so many sequences can reference on a device with `kv_blocks` of them."""
+    """The admissible decode shapes: the KV blocks that sequences can reference on a device with `kv_blocks`."""
 
     limits: Limits
     kv_blocks: int
@@ -127,7 +127,7 @@ class DecodeSpace:
         if len(outer) == 1:
             return Row(1, 1)
         top = outer[0].top
-        # Without contiguous attention a bucket with fewer blocks than sequences is no bucket.
+        # Without contiguous attention, a bucket with fewer blocks than sequences is invalid.
         return Row(1 if self.limits.contiguous_paged_attention else top, self._most_blocks(top))
 
     def corners(self) -> tuple[Bucket, ...]:

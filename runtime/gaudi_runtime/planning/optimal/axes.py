@@ -1,8 +1,8 @@
-"""The values of each dimension that may become rungs.
+"""Axes: the values of each dimension that may become rungs of the optimal search.
 
-The search must stay below a second, so a dimension offers a bounded number of values: where one dimension has a choice,
-all multiples of its step, coarser from 512 of them on; where several have, those that the traffic of the dimension
-taken alone would choose.
+The search must stay below a second, so the number of values is bounded. If one dimension varies, its axis has all
+multiples of its step, coarser from 512 on. If several vary, each axis has the values that the traffic of that
+dimension alone would choose.
 """
 
 from bisect import bisect_left
@@ -17,13 +17,13 @@ from gaudi_runtime.traffic.histogram import Weights
 MOST_MULTIPLES = 512
 Bounds = Mapping[int, tuple[int, ...]]
 MOST_VALUES: Bounds = {0: (), 1: (512,), 2: (16, 96), 3: (8, 12, 20)}
-"""Most values of the dimensions that have a choice, outermost first, by the number of such dimensions."""
+"""The most values of the varying dimensions, outermost first, by the number of such dimensions."""
 
 Axes = tuple[list[int], list[int], list[int]]
 
 
 def choose_axes(space: Space, traffic: Weights, most: Bounds = MOST_VALUES) -> Axes:
-    """At most `most` sorted values per dimension; the largest one of each ends its list."""
+    """Choose at most `most` sorted values per dimension; the largest value of each dimension is always included."""
     bounds = zip(space.bounds(), space.steps(), strict=True)
     full = [_multiples(low, step, top) for (low, top), step in bounds]
     live = [at for at, values in enumerate(full) if len(values) > 1]
@@ -34,7 +34,7 @@ def choose_axes(space: Space, traffic: Weights, most: Bounds = MOST_VALUES) -> A
 
 
 def to_axes(traffic: Weights, axes: Axes) -> dict[Bucket, float]:
-    """The same traffic with every dimension rounded up to the next value of its axis."""
+    """Round every dimension of the traffic up to the next value of its axis."""
     rounded: dict[Bucket, float] = {}
     for shape, weight in traffic.items():
         cell = Bucket(*(_next(axis, value) for axis, value in zip(axes, shape, strict=True)))
@@ -47,7 +47,7 @@ def _next(axis: Sequence[int], value: int) -> int:
 
 
 def _multiples(least: int, step: int, most: int) -> list[int]:
-    """`most` and every multiple of `step` below it; of more than 512 only those with few significant bits."""
+    """Return `most` and every multiple of `step` below it; of more than 512 only those with few significant bits."""
     multiples: Iterable[int] = range(step, most, step)
     if len(range(step, most, step)) > MOST_MULTIPLES:
         multiples = (step * each for each in _few_bits(most // step) if step * each < most)
@@ -56,7 +56,7 @@ def _multiples(least: int, step: int, most: int) -> list[int]:
 
 
 def _few_bits(most: int) -> Iterable[int]:
-    """Numbers up to `most` that are a multiple of a power of two at most 1/64 of them."""
+    """Return numbers up to `most` that are a multiple of a power of two at most 1/64 of them."""
     value = 1
     while value <= most:
         yield value
@@ -71,7 +71,7 @@ def _marginal(traffic: Weights, dimension: int, axis: Sequence[int]) -> list[flo
 
 
 def _thin(phase: BucketPhase, values: list[int], weights: Sequence[float], count: int) -> list[int]:
-    """The `count` values that this dimension alone would be padded least with."""
+    """Return the `count` values that pad this dimension least."""
     if len(values) <= count:
         return values
     rungs = [Rung(Bucket(1, 1, value), weight, value, 1) for value, weight in zip(values, weights, strict=True)]

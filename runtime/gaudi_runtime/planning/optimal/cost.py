@@ -1,4 +1,4 @@
-"""What a batch of a shape costs to compute, and what preparing a bucket takes of the budget.
+"""The cost model of strategy Optimal: the compute of a padded batch, and the price of preparing a bucket.
 
 The cost model is a function, so that a better one can be given: tokens, or seconds by the Roofline of a model's shape
 and a card's data sheet (docs/how-to/buckets.md, Cost). A cost must not fall when a shape grows in any dimension; the
@@ -22,7 +22,7 @@ Cost = Callable[[BucketPhase, Bucket], float]
 
 
 def token_cost(block_size: int) -> Cost:
-    """Tokens of a shape: those it computes and those of the KV cache that its attention reads.
+    """Return a cost model that counts tokens: computed ones, and those of the KV cache that attention reads.
 
     Prompt: batch * (query + context blocks * block_size); decode: batch + KV blocks * block_size.
     """
@@ -37,18 +37,18 @@ def token_cost(block_size: int) -> Cost:
 # In units of reading one token of the KV cache: 35 ns for Llama 3.1 8B in bfloat16 on a Gaudi 3 (131,072 bytes at
 # 3.7 TB/s). From the data sheets, for Llama 3.1 8B and 70B on Gaudi 3 and for 8B on Gaudi 2:
 WEIGHTS_READS = 131_072
-"""Reading all weights once for a forward pass: 123,000, 431,000 and 123,000 units."""
+"""The cost of reading all weights once for a forward pass: 123,000, 431,000 and 123,000 units."""
 TOKEN_READS = 512
-"""Multiplying one token with all weights: 250, 870 and 700 units."""
+"""The cost of multiplying one token with all weights: 250, 870 and 700 units."""
 SEEN_TOKENS = 64
-"""Earlier tokens that one token attends to for the cost of one unit: 124, 62 and 44."""
+"""The number of earlier tokens that one token attends to at the cost of one unit: 124, 62 and 44."""
 
 
 def typical_cost(block_size: int) -> Cost:
-    """Cost of a forward pass of a typical dense model: reading its weights and the KV cache, and its arithmetic.
+    """Return the cost model of a typical dense model: reading weights and KV cache, and arithmetic.
 
-    The unit is the time in which one token of the KV cache is read. The constants are rounded from the data sheets of
-    two cards and the shapes of two models; with a model and a card that are described, a Roofline is more exact.
+    The unit is the time to read one token of the KV cache. The constants are rounded from the data sheets of two cards
+    and the shapes of two models. For a described model and card, Roofline is more exact.
     """
 
     def cost(phase: BucketPhase, shape: Bucket) -> float:
@@ -65,7 +65,7 @@ def typical_cost(block_size: int) -> Cost:
 
 @dataclass(frozen=True)
 class Roofline:
-    """Seconds of a forward pass: the longer of its arithmetic and its memory traffic.
+    """A cost model in seconds of a forward pass: the longer of arithmetic and memory traffic.
 
     matmul_weights: weights that a token is multiplied with; attention_width: layers * query heads * head dimension;
     weight_bytes and kv_bytes_per_token: what is read from memory; operations_per_second and bytes_per_second: of the
@@ -81,7 +81,7 @@ class Roofline:
     bytes_per_second: float
 
     def __call__(self, phase: BucketPhase, shape: Bucket) -> float:
-        """Seconds for one batch of this shape."""
+        """Return the seconds of one batch of this shape."""
         tokens = shape.batch_size * shape.query_len
         cached = shape.num_blocks * self.block_size * (1 if phase is BucketPhase.DECODE else shape.batch_size)
         # Scores and their product with the values: two matmuls. Each new token sees the cached ones and, as graphs
@@ -94,13 +94,13 @@ class Roofline:
 
 
 def roofline_of(shape: ModelShape, spread: Spread, card: Card, block_size: int) -> Roofline:
-    """Seconds of a forward pass on one card, were the whole model on it in the number formats of `spread`.
+    """Return the roofline of a model on one card, with the number formats of `spread`.
 
-    Raises ConfigError for a card whose speed is not described.
+    The whole model is assumed to be on one card. Raises ConfigError for a card whose speed is not described.
     """
     if card.bf16_matmul is None or card.bandwidth is None:
         raise ConfigError(f"the speed of card {card.name} is not described; a roofline needs gaudi2 or gaudi3")
-    # More ranks divide arithmetic and traffic alike, so shares stay as they are.
+    # More ranks divide arithmetic and traffic equally, so the ratios stay the same.
     whole = Spread(1, 1, spread.dtype_bytes, spread.kv_dtype_bytes, spread.quantization)
     return Roofline(
         block_size=block_size,
@@ -118,7 +118,7 @@ def _layers(shape: ModelShape) -> list[tuple[Layer, int]]:
 
 
 def _visited(layer: Layer, shape: ModelShape) -> float:
-    """Weights of a layer that one token is multiplied with: all but vectors, and of the experts the active ones."""
+    """Return the weights of a layer that one token is multiplied with: no vectors, and only active experts."""
     return sum(tensor.parameters * _share(tensor, layer) for tensor in layer_tensors(layer, shape.hidden))
 
 
@@ -129,7 +129,7 @@ def _share(tensor: Tensor, layer: Layer) -> float:
 
 
 def _width(layer: Layer) -> float:
-    """Query heads times head dimension; with latent attention the mean of what scores and values are computed on."""
+    """Return query heads times head dimension; with latent attention the mean for scores and values."""
     attention = layer.attention
     if isinstance(attention, Attention):
         return attention.heads * attention.head_dim
@@ -140,12 +140,15 @@ Price = Callable[[BucketPhase, Bucket], float]
 
 
 def one_graph(_phase: BucketPhase, _bucket: Bucket) -> float:
-    """Every bucket is one graph."""
+    """Return the price of a bucket in graphs, which is always 1."""
     return 1.0
 
 
 def graph_bytes(block_size: int) -> Price:
-    """Bytes of a bucket's graph, estimated from the rates of the logged Gaudi 2 (docs/internals/memory.md, Cards)."""
+    """Return a price function: the bytes of a bucket's graph, estimated by the rates of the logged Gaudi 2.
+
+    See docs/internals/memory.md, Cards.
+    """
     rates = {
         BucketPhase.PROMPT: GAUDI2_RATES.prompt_graph_bytes_per_token.value,
         BucketPhase.DECODE: GAUDI2_RATES.decode_graph_bytes_per_sequence.value,
@@ -154,7 +157,7 @@ def graph_bytes(block_size: int) -> Price:
 
 
 def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
-    """Seconds to compile and capture a bucket, estimated from the rates of the logged Gaudi 2.
+    """Return the price of a bucket in seconds to compile and capture it, by the rates of the logged Gaudi 2.
 
     See docs/internals/memory.md.
     """
@@ -165,8 +168,11 @@ def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
 
 @dataclass(frozen=True)
 class Score:
-    """graphs: buckets of the phase; padding: padded over real cost of the traffic that has a bucket, 1.0 is none;
-    coverage: share of the traffic that has one. Without such traffic both are None.
+    """The score of a plan for traffic of one phase: its graphs, padding and coverage.
+
+    `graphs` counts the buckets of the phase. `padding` is padded divided by real cost of the traffic that has a
+    bucket, 1.0 without padding. `coverage` is the share of the traffic that has a bucket. Without such traffic both
+    are None.
     """
 
     graphs: int
@@ -175,7 +181,7 @@ class Score:
 
 
 def score(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cost) -> Score:
-    """What a plan makes of traffic in one phase, each shape padded to the bucket that `find` answers."""
+    """Score a plan for the traffic of one phase, with each shape padded to the bucket that `find` returns."""
     padded = real = covered = 0.0
     for shape, batches in traffic.shapes_of(phase).items():
         bucket = plan.find(phase, *shape)

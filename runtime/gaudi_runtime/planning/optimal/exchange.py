@@ -1,9 +1,11 @@
-"""Few graphs in several dimensions: what rows of ladders cannot express (docs/internals/optimal.md, Rows and ladders).
+"""Plans with few graphs in several dimensions, which rows of ladders cannot express.
 
-Each row must hold all of its requests, so every row pays for a bucket that only its largest need. With few graphs it is
-better to let those fall through to a bucket that holds everything. Here a plan grows from the buckets that every plan
-needs, one at a time where it gains most; then the bucket that is missed least is given for the one that gains most,
-as long as that pays. `bettered` decides whether that is tried, and takes the cheapest of what was found.
+See docs/internals/optimal.md, Rows and ladders.
+
+Each row must hold all of its requests, so every row pays for a bucket that only its largest requests need. With few
+graphs it is better to pad these to one bucket that holds everything. Here a plan grows from the buckets that every
+plan needs, one at a time where it gains most. Then the least useful bucket is exchanged for the most useful one as
+long as that lowers the cost. `improve_plan` decides whether to try this, and returns the cheapest plan found.
 """
 
 from bisect import bisect_left
@@ -21,7 +23,7 @@ from gaudi_runtime.planning.optimal.smoothing import smooth
 from gaudi_runtime.traffic.histogram import Weights
 
 MOST_EXCHANGES = 12
-# Buckets that are tried as the one to give, least missed first.
+# The number of buckets that are tried as the one to remove, least useful first.
 OFFERED = 3
 
 Buckets = tuple[Bucket, ...]
@@ -29,7 +31,7 @@ Buckets = tuple[Bucket, ...]
 
 @dataclass(frozen=True)
 class Market:
-    """Traffic on few `cells`, the buckets that may be taken (sorted), shapes that need one, and what both are worth.
+    """The traffic on few `cells`, the candidate buckets (sorted), the shapes that need one, and their costs and prices.
 
     `needed` shapes and all cells have a bucket in every plan here. Prices add up to at most `budget`.
     """
@@ -42,25 +44,25 @@ class Market:
     budget: float
 
     def cost_of(self, plan: Buckets) -> float:
-        """Cost of all cells."""
+        """Return the cost of all cells with this plan."""
         finder = Finder(plan)
         return sum(weight * self.cost(_found(finder, plan, cell)) for cell, weight in self.cells.items())
 
     def slack(self, plan: Buckets) -> float:
-        """What a plan leaves of the budget."""
+        """Return the part of the budget that a plan leaves unused."""
         return self.budget - sum(map(self.price, plan))
 
 
-def grown(market: Market) -> Buckets:
-    """A plan that grew from the needed buckets, each time by the candidate that gains most for its price."""
+def grow_plan(market: Market) -> Buckets:
+    """Grow a plan from the needed buckets, each time by the candidate with the best gain for its price."""
     plan = tuple(sorted(market.needed))
     while step := _best_gain(market, plan, market.slack(plan)):
         plan = tuple(sorted((*plan, step[1])))
     return plan
 
 
-def exchanged(market: Market, plan: Buckets) -> Buckets:
-    """The plan after exchanges of one bucket for another that lower its cost."""
+def exchange_buckets(market: Market, plan: Buckets) -> Buckets:
+    """Exchange buckets of the plan one by one while that lowers its cost."""
     for _ in range(MOST_EXCHANGES):
         better = next(_improvements(market, plan), None)
         if better is None:
@@ -70,24 +72,24 @@ def exchanged(market: Market, plan: Buckets) -> Buckets:
 
 
 def _improvements(market: Market, plan: Buckets) -> Iterator[Buckets]:
-    """Plans with one bucket exchanged that cost less."""
+    """Yield plans with one bucket exchanged that cost less."""
     for loss, given in sorted(_losses(market, plan))[:OFFERED]:
         rest = tuple(bucket for bucket in plan if bucket != given)
         step = _best_gain(market, rest, market.slack(rest))
-        # More than rounding, or two exchanges that undo each other would use up all that are allowed.
+        # The gain must exceed rounding, or two exchanges that undo each other would repeat up to the limit.
         if step and step[0] > loss * (1 + 1e-9):
             yield tuple(sorted((*rest, step[1])))
 
 
 def _best_gain(market: Market, plan: Buckets, slack: float) -> tuple[float, Bucket] | None:
-    """(gain, candidate) that gains most for its price within `slack`; None when none gains."""
+    """Return the (gain, candidate) with the best gain for its price within `slack`; None if none gains."""
     gains = {each: gain for each, gain in _gains(market, plan).items() if gain > 0 and market.price(each) <= slack}
     best = max(gains, key=lambda each: (gains[each] / market.price(each), each), default=None)
     return None if best is None else (gains[best], best)
 
 
 def _losses(market: Market, plan: Buckets) -> Iterator[tuple[float, Bucket]]:
-    """What the cost would rise by without a bucket, of those that others can stand in for."""
+    """Yield by how much the cost would rise without a bucket, for buckets that others can replace."""
     users: dict[Bucket, list[Bucket]] = defaultdict(list)
     finder = Finder(plan)
     for cell in market.cells:
@@ -104,7 +106,7 @@ def _losses(market: Market, plan: Buckets) -> Iterator[tuple[float, Bucket]]:
 
 
 def _gains(market: Market, plan: Buckets) -> Mapping[Bucket, float]:
-    """What the cost would fall by with a candidate more: it takes the requests that would find it first."""
+    """Return by how much the cost would fall with each candidate, which takes the requests that find it first."""
     gains: dict[Bucket, float] = defaultdict(float)
     costs = [market.cost(candidate) for candidate in market.candidates]
     finder = Finder(plan)
@@ -125,14 +127,14 @@ def _found(finder: Finder, plan: Buckets, shape: Bucket) -> Bucket:
     return plan[position]
 
 
-# Up to so many graphs rows lose to plans of any form; beyond, the search would cost more than it gains.
+# Up to this many graphs, plans of any form beat rows; above, the search would cost more than it gains.
 FEW_GRAPHS = 24
 
 FEW_VALUES = {0: (), 1: (1,), 2: (12, 24), 3: (4, 8, 10)}
 
 
-def bettered(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: float, plan: Buckets) -> Buckets:
-    """The cheapest of `plan`, what exchanges make of it, and what grows from the needed buckets, within `budget`."""
+def improve_plan(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: float, plan: Buckets) -> Buckets:
+    """Improve a plan by exchanges and by growing from the needed buckets; return the cheapest within `budget`."""
     # With one dimension that varies a single ladder is exact already.
     varying = sum(len(set(values)) > 1 for values in zip(*traffic, strict=True))
     if len(plan) > FEW_GRAPHS or varying < 2:
@@ -141,14 +143,17 @@ def bettered(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: 
     grid = {shape for shape in map(Bucket._make, product(*axes)) if space.admits(shape)}
     needed = space.corners()
     market = Market(_cells(space, traffic, axes), sorted({*grid, *needed, *plan}), needed, cost, price, budget)
-    plans = (plan, exchanged(market, plan), exchanged(market, grown(market)))
-    # Searched on a coarse grid, judged on a fine one: the coarse one hides what rounding up costs.
+    plans = (plan, exchange_buckets(market, plan), exchange_buckets(market, grow_plan(market)))
+    # The search uses a coarse grid and the judgement a fine one, because a coarse grid hides the cost of rounding up.
     fine = replace(market, cells=_cells(space, traffic, choose_axes(space, traffic)))
     return min(plans, key=fine.cost_of)
 
 
 def _cells(space: Space, traffic: Weights, axes: Axes) -> Weights:
-    """Smoothed traffic on the axes; where rounding up leaves what is admissible, shapes stay as they are."""
+    """Return smoothed traffic on the axes.
+
+    Shapes that would become inadmissible by rounding up are not rounded.
+    """
     inside = {shape: weight for shape, weight in traffic.items() if all(map(space.admits, to_axes({shape: 1}, axes)))}
     cells = {cell: weight for cell, weight in smooth(to_axes(inside, axes), axes).items() if space.admits(cell)}
     return {**cells, **{shape: weight for shape, weight in traffic.items() if shape not in inside}}

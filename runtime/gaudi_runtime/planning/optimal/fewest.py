@@ -1,4 +1,4 @@
-"""How many graphs: the fewest that pad no kind of traffic more than strategy exponential does."""
+"""The fewest graphs that pad no kind of traffic more than strategy Exponential does."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,31 +14,31 @@ from gaudi_runtime.planning.optimal.prior import Kind
 from gaudi_runtime.traffic.histogram import Traffic
 
 TOLERANCE = 0.005
-"""Share by which the padded compute of a kind may be above the rival's: less than the model of the cost can tell."""
+"""The share by which padded compute may exceed the rival's: below the accuracy of the cost model."""
 
 LEAST_PADDING = 0.01
-"""Padding of the rival, as a share, below which all kinds get the same weight."""
+"""The padding of the rival, as a share, below which all kinds get the same weight."""
 
 
 @dataclass(frozen=True)
 class Rival:
-    """The plan to compare with, the limits it was made for, and what a batch costs."""
+    """The plan to compare with, its limits, and the cost of a batch."""
 
     plan: BucketPlan
     limits: Limits
     cost: Cost
 
     def compute(self, phase: BucketPhase, kind: Kind) -> float:
-        """Padded compute of a kind of traffic with the rival's plan."""
+        """Return the padded compute of a kind of traffic with the rival's plan."""
         return sum(weight * self.cost(phase, self._bucket(phase, shape)) for shape, weight in kind.weights.items())
 
     def _bucket(self, phase: BucketPhase, shape: Bucket) -> Bucket:
-        # The plans of the plugin may have gaps; a batch in one is padded all the same.
+        # The plugin's plans may have gaps; a batch in a gap is padded to its fallback shape.
         return self.plan.find(phase, *shape) or self.plan.fallback(phase, self.limits, *shape)
 
 
 def fewest(phase: BucketPhase, kinds: tuple[Kind, ...], kv_blocks: int, rival: Rival) -> Chosen:
-    """Return the fewest buckets of a phase that pad each kind of traffic as little as it asks.
+    """Return the fewest buckets of a phase that pad each kind of traffic no more than its limit.
 
     At most as many as the rival has, unless the buckets that every admissible shape needs are more. Raises
     PlanImpossible if there is no traffic.
@@ -64,7 +64,7 @@ def fewest(phase: BucketPhase, kinds: tuple[Kind, ...], kv_blocks: int, rival: R
 def _weightings(
     phase: BucketPhase, kinds: tuple[Kind, ...], computes: list[float], cost: Cost
 ) -> Iterable[tuple[Kind, ...]]:
-    """The kinds as they are, and those that the rival pads least with more weight, since they are hardest to match."""
+    """Yield the kinds as they are, and with more weight for those that the rival pads least."""
     yield kinds
     if len(kinds) > 1:
         real = (sum(weight * cost(phase, shape) for shape, weight in kind.weights.items()) for kind in kinds)
@@ -75,8 +75,8 @@ def _weightings(
         )
 
 
-def together(kinds: Iterable[Kind]) -> dict[Bucket, float]:
-    """Return the traffic of all kinds."""
+def sum_traffic(kinds: Iterable[Kind]) -> dict[Bucket, float]:
+    """Add up the traffic of all kinds."""
     weights: dict[Bucket, float] = {}
     for kind in kinds:
         for shape, weight in kind.weights.items():
@@ -85,7 +85,7 @@ def together(kinds: Iterable[Kind]) -> dict[Bucket, float]:
 
 
 def _of_phase(phase: BucketPhase, kinds: Iterable[Kind]) -> Traffic:
-    weights = together(kinds)
+    weights = sum_traffic(kinds)
     return Traffic(weights, {}) if phase is BucketPhase.PROMPT else Traffic({}, weights)
 
 

@@ -1,4 +1,6 @@
-"""One dimension, exactly: which values of a dimension to keep as rungs (docs/internals/optimal.md, Rows and ladders).
+"""A ladder: the exact choice of the values of one dimension to keep as rungs.
+
+See docs/internals/optimal.md, Rows and ladders.
 
 Requests are padded up to the next rung. With rungs r1 < r2 < .. and W(v) requests at most v long, the cost is the sum
 of cost(r) * (W(r) - W(rung before r)): for a fixed rung before, a line in cost(r). So each step of the dynamic
@@ -18,7 +20,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class LowestLine:
-    """Lines are added with falling slopes and asked for at rising points; each costs constant time on average."""
+    """The lower envelope of lines: added with falling slopes, queried at rising points, in constant time on average."""
 
     def __init__(self) -> None:
         self._lines: deque[tuple[float, float, int]] = deque()
@@ -27,7 +29,7 @@ class LowestLine:
         return bool(self._lines)
 
     def add(self, slope: float, intercept: float, tag: int) -> None:
-        """A line whose slope is at most that of every line before."""
+        """Add a line whose slope is at most that of every earlier line."""
         if self._lines and self._lines[-1][0] == slope:
             if self._lines[-1][1] <= intercept:
                 return
@@ -37,7 +39,7 @@ class LowestLine:
         self._lines.append((slope, intercept, tag))
 
     def lowest(self, point: float) -> tuple[float, int]:
-        """(value, tag) of the lowest line at `point`, which is at least every point asked for before."""
+        """Return (value, tag) of the lowest line at `point`, which is at least every earlier point."""
         lines = self._lines
         while len(lines) > 1 and lines[1][0] * point + lines[1][1] <= lines[0][0] * point + lines[0][1]:
             lines.popleft()
@@ -45,14 +47,14 @@ class LowestLine:
         return slope * point + intercept, tag
 
     def _is_never_lowest(self, slope: float, intercept: float) -> bool:
-        """Whether the last line is nowhere below both its predecessor and the new line."""
+        """Return True if the last line is nowhere below both its predecessor and the new line."""
         (slope_a, intercept_a, _), (slope_b, intercept_b, _) = self._lines[-2], self._lines[-1]
         return (intercept - intercept_a) * (slope_a - slope_b) <= (intercept_b - intercept_a) * (slope_a - slope)
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A bucket that may be kept: the weight of the traffic between it and the rung before, its cost and its price.
+    """A candidate bucket of a ladder: the weight of the traffic down to the previous rung, its cost and its price.
 
     `cost` is what one batch in this bucket costs to compute, `price` what preparing the bucket takes of the budget.
     """
@@ -64,24 +66,24 @@ class Rung:
 
 
 class _Layers(NamedTuple):
-    """By number of rungs less one and by position of the last rung: the least cost, and the rung before the last."""
+    """The least cost and the previous rung, by number of rungs less one and by position of the last rung."""
 
     values: list[list[float]]
     origins: list[list[int]]
 
 
 class Ladder:
-    """Rungs of a phase in ascending order; costs must not fall from one to the next. The last one is always kept."""
+    """The rungs of a phase in ascending order; costs must not fall from one to the next. The last is always kept."""
 
     def __init__(self, phase: BucketPhase, rungs: Sequence[Rung]) -> None:
         self.phase = phase
         self.rungs = rungs
         self.below = [0.0, *accumulate(rung.weight for rung in rungs)]
-        """Weight of the traffic below each rung, and of all at the end."""
+        """The weight of the traffic below each rung, and of all traffic at the end."""
         self._layers: dict[float, _Layers] = {}
 
     def cheapest(self, rate: float) -> tuple[int, ...]:
-        """Positions of the rungs with the least cost + rate * price, any number of them."""
+        """Return the positions of the rungs with the least cost + rate * price, for any number of rungs."""
         lines, origins = LowestLine(), []
         lines.add(0.0, 0.0, -1)
         for at, rung in enumerate(self.rungs):
@@ -92,14 +94,14 @@ class Ladder:
         return _path(lambda at, _: origins[at], len(self.rungs))
 
     def exactly(self, count: int, rate: float = 0.0) -> tuple[int, ...]:
-        """Positions of the `count` rungs with the least cost + rate * price, 1 <= count <= number of rungs."""
+        """Return the positions of the `count` rungs with the least cost + rate * price."""
         layers = self._layers.setdefault(rate, _Layers([], []))
         while len(layers.values) < count:
             self._add_layer(layers, rate)
         return _path(lambda at, used: layers.origins[count - 1 - used][at], len(self.rungs))
 
     def cost(self, kept: Sequence[int]) -> float:
-        """Cost of all traffic with these rungs."""
+        """Return the cost of all traffic with these rungs."""
         befores = (0, *(at + 1 for at in kept))
         return sum(
             self.rungs[at].cost * (self.below[at + 1] - self.below[before])
@@ -107,11 +109,11 @@ class Ladder:
         )
 
     def price(self, kept: Sequence[int]) -> float:
-        """What these rungs take of the budget."""
+        """Return the price of these rungs."""
         return sum(self.rungs[at].price for at in kept)
 
     def _add_layer(self, layers: _Layers, rate: float) -> None:
-        """The least cost up to every position that ends with it, with one rung more than the layer before."""
+        """Compute the least cost up to every position that ends with it, with one rung more than the previous layer."""
         count = len(layers.values)
         lines, values, origins = LowestLine(), [], []
         if not count:
@@ -127,7 +129,7 @@ class Ladder:
 
 
 def _path(origin_of: Callable[[int, int], int], count: int) -> tuple[int, ...]:
-    """Back from the last rung to the first."""
+    """Return the positions from the last rung back to the first."""
     kept, at = [], count - 1
     while at >= 0:
         kept.append(at)
@@ -135,12 +137,12 @@ def _path(origin_of: Callable[[int, int], int], count: int) -> tuple[int, ...]:
     return tuple(reversed(kept))
 
 
-# Parts of the budget that prices are counted in, rounded up: what is chosen always fits.
+# The number of units of the budget. Prices are rounded up to units, so that the choice always fits.
 UNITS = 256
 
 
 def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
-    """Positions of the rungs with the least cost whose price is at most `budget`; None when the last one takes more.
+    """Return the positions of the cheapest rungs of a ladder within a budget; None if the last one exceeds it.
 
     As in a ladder, the cheapest way to end at a rung is the lowest of lines; here there are lines for every number of
     units that are used by the rungs before.
@@ -153,7 +155,7 @@ def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
     for at, rung in enumerate(ladder.rungs):
         reached: dict[int, int] = {}
         ends = {}
-        # From many units down to few: a rung must not be the one before itself.
+        # From many units down to few, so that a rung cannot precede itself.
         for used in range(UNITS, units[at] - 1, -1):
             way = ways[used - units[at]]
             if way:
@@ -165,7 +167,7 @@ def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
 
 
 def _knapsack_path(origins: list[dict[int, int]], units: list[int], used: int) -> tuple[int, ...]:
-    """Back from the last rung to the first, giving each rung's units back."""
+    """Return the positions from the last rung back to the first, giving back each rung's units."""
     kept, at = [], len(origins) - 1
     while at >= 0:
         kept.append(at)

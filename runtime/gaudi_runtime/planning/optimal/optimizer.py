@@ -1,4 +1,4 @@
-"""The cheapest buckets within a budget, for one traffic (docs/internals/optimal.md)."""
+"""The optimizer: the cheapest buckets within a budget, for one traffic (docs/internals/optimal.md)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Space
 from gaudi_runtime.planning.optimal.axes import choose_axes
 from gaudi_runtime.planning.optimal.cost import Cost, Price, one_graph, typical_cost
-from gaudi_runtime.planning.optimal.exchange import Buckets, bettered
+from gaudi_runtime.planning.optimal.exchange import Buckets, improve_plan
 from gaudi_runtime.planning.optimal.ladder import cheapest_within
 from gaudi_runtime.planning.optimal.prior import Kind, prior
 from gaudi_runtime.planning.optimal.row_search import Worth, check_rungs, search_rows
-from gaudi_runtime.planning.optimal.selection import Choice, Kept, Selection, all_of
+from gaudi_runtime.planning.optimal.selection import Choice, Kept, Selection, sum_of_choices
 from gaudi_runtime.planning.optimal.smoothing import similar
 from gaudi_runtime.traffic.histogram import Traffic, Weights, total_weight
 
@@ -25,14 +25,14 @@ BOTH = (BucketPhase.PROMPT, BucketPhase.DECODE)
 
 @dataclass(frozen=True)
 class Fit:
-    """A selection within the budget, and by how much one more graph would lower its cost (0: it would not)."""
+    """A selection within the budget, and the gain of one more graph (0 if there is none)."""
 
     selection: Selection
     next_gain: float
 
 
 def fit(choice: Choice, budget: float) -> Fit | None:
-    """The cheapest selection whose price is at most `budget`; None when even the least takes more.
+    """Return the cheapest selection whose price is at most `budget`; None if even the least exceeds it.
 
     Raising the rate finds the last selection within the budget and the first beyond it that are cheapest for some rate.
     The first is filled up graph by graph, the other thinned out until it fits, and where graphs differ in price what is
@@ -50,7 +50,7 @@ def fit(choice: Choice, budget: float) -> Fit | None:
 
 
 def _slack_to_one(selection: Selection, budget: float) -> Iterator[Selection]:
-    """What is left of the budget given to a single ladder, where its rungs differ in price."""
+    """Yield selections that spend the rest of the budget on a single ladder whose rungs differ in price."""
     slack = budget - selection.price
     for at, kept in enumerate(selection.ladders):
         if len({rung.price for rung in kept.ladder.rungs}) > 1:
@@ -60,9 +60,9 @@ def _slack_to_one(selection: Selection, budget: float) -> Iterator[Selection]:
 
 
 def _around(choice: Choice, budget: float) -> tuple[Selection | None, Selection | None, float]:
-    """The last selection within the budget and the first beyond it, of those on the convex hull of (price, cost).
+    """Return the last selection within the budget, the first beyond it, and the rate between both.
 
-    With them the rate between both.
+    Both are on the convex hull of (price, cost).
     """
     rate = 0.0
     high = choice(rate)
@@ -88,13 +88,13 @@ class _Steps:
     rate: float
 
     def filled(self, selection: Selection, budget: float) -> Selection:
-        """With the steps that gain most for their price, as long as they fit."""
+        """Add the rungs with the best gain for their price as long as they fit."""
         while step := self.best(selection, budget):
             selection = step
         return selection
 
     def thinned(self, selection: Selection, budget: float) -> Selection | None:
-        """Without what is missed least for its price; None when what must stay takes too much."""
+        """Remove the least useful rungs for their price; None if the necessary ones exceed the budget."""
         while selection.price > budget:
             before = selection
             cheaper = [each for each in self._changed(before, -1) if each.price < before.price]
@@ -104,7 +104,7 @@ class _Steps:
         return selection
 
     def best(self, selection: Selection, budget: float) -> Selection | None:
-        """The rung more that lowers the cost most for its price."""
+        """Add the rung that lowers the cost most for its price."""
         longer = self._changed(selection, +1)
         better = [each for each in longer if each.price <= budget and each.cost < selection.cost - EPSILON]
         if not better:
@@ -112,7 +112,7 @@ class _Steps:
         return max(better, key=lambda each: (selection.cost - each.cost) / max(each.price - selection.price, EPSILON))
 
     def _changed(self, selection: Selection, more: int) -> Iterator[Selection]:
-        """The selection with so many rungs more in one ladder."""
+        """Yield the selection with `more` additional rungs in one ladder."""
         for at, kept in enumerate(selection.ladders):
             count = len(kept.rungs) + more
             if 1 <= count <= len(kept.ladder.rungs):
@@ -126,24 +126,24 @@ def _replaced(selection: Selection, at: int, kept: Kept) -> Selection:
 
 
 UNMET_SHARE = 0.1
-"""Compute of traffic that was never met, as a share of that of learned traffic."""
+"""The compute of never observed traffic, as a share of that of learned traffic."""
 
 UNMET_MOST = 1.25
-"""Most padded compute of it, as a multiple of that with strategy exponential: services change."""
+"""The most padded compute of such traffic, as a multiple of that with strategy Exponential."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Buckets of some phases, sorted, and what one more graph would take off the sum of their paddings."""
+    """The chosen buckets of some phases, sorted, and the reduction of padding by one more graph."""
 
     buckets: Mapping[BucketPhase, Buckets]
     next_gain: float
 
 
 class Optimizer:
-    """Chooses buckets for one traffic under one set of limits.
+    """Chooses the buckets for one traffic under one set of limits.
 
-    `kv_blocks` of the device; `cost` of a batch (typical_cost() when left out).
+    `kv_blocks` are those of the device; `cost` is the cost of a batch, by default typical_cost().
     """
 
     def __init__(self, traffic: Traffic, limits: Limits, kv_blocks: int, cost: Cost | None = None) -> None:
@@ -162,13 +162,13 @@ class Optimizer:
         }
 
     def choose(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, asked: str) -> Chosen:
-        """The buckets of `phases` that pad least within `budget`, in the unit of `price`.
+        """Choose the buckets of `phases` that pad least within `budget`, in the unit of `price`.
 
         With several phases the sum of their paddings counts. Raises PlanImpossible for a phase without traffic that
         the limits admit, and, beginning with the setting `asked`, when the budget does not hold even the buckets that
         every plan needs.
         """
-        found = fit(all_of([self._choice(phase, price) for phase in phases]), budget)
+        found = fit(sum_of_choices([self._choice(phase, price) for phase in phases]), budget)
         if found is None:
             least = sum(self.least(phase, price) for phase in phases)
             raise PlanImpossible(
@@ -176,19 +176,19 @@ class Optimizer:
                 asked,
             )
         buckets = _by_phase(found, phases)
-        # Of a budget that both phases share, neither knows its part, so only a phase by itself is searched further.
+        # The parts of a shared budget are not known, so only a single phase is searched further.
         if len(phases) == 1 and phases[0] not in self._only_rows:
             buckets = {phase: self._bettered(phase, price, budget, plan) for phase, plan in buckets.items()}
         return Chosen(buckets, found.next_gain)
 
     def kinds(self, phase: BucketPhase) -> tuple[Kind, ...]:
-        """Return the traffic of the phase that the limits admit, traffic that is like it, and what was never met.
+        """Return the kinds of traffic of a phase: what the limits admit, similar traffic, and never observed traffic.
 
-        That of tomorrow is not that of today, so buckets that fit only what was met are not enough. Raises
+        Future traffic differs from past traffic, so buckets that fit only the observed shapes are not enough. Raises
         PlanImpossible if there is no traffic.
         """
         traffic = self._admitted(phase)
-        # Before it is spread over as many cells.
+        # Checked before the traffic is spread over as many cells.
         check_rungs(self._spaces[phase], choose_axes(self._spaces[phase], traffic))
         unmet = prior(phase, self._limits, self._kv_blocks, self._cost)
         share = UNMET_SHARE * self._compute(phase, traffic) / sum(self._compute(phase, each.weights) for each in unmet)
@@ -202,15 +202,14 @@ class Optimizer:
         )
 
     def beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
-        """Share of the phase's traffic that the limits do not admit."""
+        """Return the share of the phase's traffic that the limits do not admit."""
         everything = total_weight(traffic.shapes_of(phase))
         return 1 - total_weight(self._traffic[phase]) / everything if everything else 0.0
 
     def fewest(self, phase: BucketPhase, is_enough: Callable[[Buckets], bool], most: int) -> Chosen:
-        """Return the fewest buckets of a phase that are enough, and at most `most` if not even these are.
+        """Return the fewest buckets of a phase that `is_enough` accepts, or `most` if it accepts none.
 
-        `is_enough` judges the buckets of one phase. A bucket for every admissible shape is always among them, so that
-        there may be more than `most`.
+        A bucket for every admissible shape is always among them, so there may be more than `most`.
         """
         # Budgets that are close to each other are searched at the same rates.
         choice = cache(self._choice(phase, one_graph))
@@ -236,7 +235,7 @@ class Optimizer:
         return found
 
     def least(self, phase: BucketPhase, price: Price) -> float:
-        """What the buckets take that every admissible shape needs at the very least."""
+        """Return the price of the buckets that every admissible shape needs."""
         return sum(price(phase, corner) for corner in self._spaces[phase].corners())
 
     def _admitted(self, phase: BucketPhase) -> Weights:
@@ -252,13 +251,13 @@ class Optimizer:
 
     def _bettered(self, phase: BucketPhase, price: Price, budget: float, plan: Buckets) -> Buckets:
         space, traffic = self._spaces[phase], self._traffic[phase]
-        return bettered(space, traffic, self._share(phase), partial(price, phase), budget, plan)
+        return improve_plan(space, traffic, self._share(phase), partial(price, phase), budget, plan)
 
     def _compute(self, phase: BucketPhase, traffic: Weights) -> float:
         return sum(weight * self._cost(phase, shape) for shape, weight in traffic.items())
 
     def _share(self, phase: BucketPhase) -> Worth:
-        """Cost of a batch as a share of the real cost of all the phase's traffic: so paddings of phases add up."""
+        """Return a batch's cost as a share of the real cost of the phase's traffic, so that paddings add up."""
         real = self._compute(phase, self._traffic[phase])
         return lambda bucket: self._cost(phase, bucket) / real
 

@@ -1,4 +1,4 @@
-"""Several dimensions: rows of ladders (docs/internals/optimal.md, Rows and ladders).
+"""The search over rows of ladders in several dimensions (docs/internals/optimal.md, Rows and ladders).
 
 `find` looks for the smallest batch size first, then for the smallest query, then for the fewest blocks. So a plan whose
 outer dimension is cut into rows, each row with a ladder of its own that ends where the row's requests end, sends every
@@ -29,12 +29,12 @@ from gaudi_runtime.traffic.histogram import Weights
 
 Worth = Callable[[Bucket], float]
 
-# Most rungs of all ladders together: up to half a minute of work, and a quarter of a GiB.
+# The most rungs of all ladders together. They take up to half a minute and a quarter of a GiB.
 MAX_RUNGS = 300_000
 
 
 def check_rungs(space: Space, axes: Axes) -> None:
-    """Raises PlanImpossible before time and memory are spent on a search among too many rungs."""
+    """Raise PlanImpossible before a search among too many rungs takes time and memory."""
     sizes, queries, blocks = axes
     rungs = 0
     for row in _batch_rows(space, sizes):
@@ -52,16 +52,16 @@ def check_rungs(space: Space, axes: Axes) -> None:
 
 
 def _batch_rows(space: Space, sizes: Sequence[int]) -> Iterator[Row]:
-    """The rows that batch sizes can be cut into."""
+    """Yield the rows that batch sizes can be cut into."""
     lows = [1, *(size + 1 for size in sizes[:-1])]
     for at, low in enumerate(lows):
         rows = (Row(low, top) for top in sizes[at:])
-        # A row that is too long stays so when it ends even later.
+        # A row that is too long stays too long if it ends later.
         yield from takewhile(lambda row: space.span((row,)) is not None, rows)
 
 
 class Search:
-    """Every way to cut an admissible space into rows of ladders, with the weight that falls on each rung.
+    """The search over all ways to cut an admissible space into rows of ladders.
 
     `cells` holds traffic on the values of `axes`; `cost` is that of one batch, `price` that of preparing a bucket.
     """
@@ -72,18 +72,18 @@ class Search:
         self._cost = cost
         self._price = price
         self._sums = _prefix_sums(axes, cells)
-        # Without a choice of blocks the queries make the ladder.
+        # If blocks do not vary, the queries form the ladder.
         self._ladder_dimension = 2 if len(axes[2]) > 1 else 1
 
     def choice(self) -> Choice:
-        """Rows of batch sizes, in each rows of queries, in each a ladder of blocks."""
+        """Return the choice of rows of batch sizes, in each rows of queries, in each a ladder of blocks."""
         found = self._choice((), ())
         if found is None:
             raise AssertionError("one row for each batch size is always possible")
         return found
 
     def _choice(self, outer: tuple[Row, ...], places: tuple[Row, ...]) -> Choice | None:
-        """The choice within `outer` rows, which hold the axis positions `places`; None when they cannot be rows."""
+        """Return the choice within `outer` rows at the axis positions `places`; None if they cannot be rows."""
         span = self._space.span(outer)
         if span is None:
             return None
@@ -98,11 +98,11 @@ class Search:
         for start in range(len(values)):
             for end in range(start + 1, len(values) + 1):
                 row = Row(values[start - 1] + 1 if start else span.low, values[end - 1])
-                # The last row of a span takes what was rounded up beyond its end.
+                # The last row of a span takes the shapes that were rounded up beyond its end.
                 place = Row(start, end if end < len(values) else len(axis))
                 inner = self._choice((*outer, row), (*places, place))
                 if inner is None:
-                    # Nor can a row that ends even later.
+                    # A row that ends later cannot be one either.
                     break
                 rows[start, end] = inner
         return choice_of_rows(len(values), rows)
@@ -122,13 +122,13 @@ class Search:
         )
 
     def _weights(self, places: tuple[Row, ...]) -> Sequence[float]:
-        """Weight per value of the ladder's axis, of the cells within `places` of the axes before it."""
+        """Return the weight per value of the ladder's axis, of the cells within `places` of the outer axes."""
         if len(places) == 2:
             return self._within(*places)
         return [sum(self._within(places[0], Row(at, at + 1))) for at in range(len(self._axes[1]))]
 
     def _within(self, batches: Row, queries: Row) -> Sequence[float]:
-        """Weight per number of blocks, of the cells between both pairs of positions."""
+        """Return the weight per number of blocks, of the cells between both pairs of positions."""
         sums = self._sums
         corners = (
             sums[batches.top][queries.top],
@@ -136,12 +136,12 @@ class Search:
             sums[batches.top][queries.low],
             sums[batches.low][queries.low],
         )
-        # Not below zero, which the rounding of large sums may lead to.
+        # Rounding of large sums could make a weight negative.
         return [max(0.0, a - b - c + d) for a, b, c, d in zip(*corners, strict=True)]
 
 
 def _prefix_sums(axes: Axes, cells: Mapping[Bucket, float]) -> list[list[Sequence[float]]]:
-    """sums[i][j]: weight per value of the last axis over the first i batch sizes and the first j queries."""
+    """Return sums[i][j]: the weight per value of the last axis over the first i batch sizes and j queries."""
     batches, queries, blocks = (({value: at for at, value in enumerate(axis)}) for axis in axes)
     grid = [[[0.0] * len(blocks) for _ in queries] for _ in batches]
     for (batch, query, block), weight in cells.items():
@@ -158,7 +158,7 @@ def _prefix_sums(axes: Axes, cells: Mapping[Bucket, float]) -> list[list[Sequenc
 
 
 def search_rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
-    """Search the rows of buckets of one phase; the budget then cuts them down. `traffic` has admissible shapes only."""
+    """Search the rows of buckets of one phase and return the choice; `traffic` has admissible shapes only."""
     everything = _rows(space, traffic, cost, price)
     if not isinstance(space, PromptSpace) or not space.with_context:
         return everything
@@ -172,8 +172,8 @@ def _rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
 
 
 def _context_in_corners(space: PromptSpace, traffic: Weights, cost: Worth, price: Worth) -> Choice:
-    """Rows for prompts without context; all others share the few buckets that hold everything."""
-    # Best where context is rare: no row pays for a bucket that only rare requests need.
+    """Return rows for prompts without context; all others share the few buckets that hold everything."""
+    # This is best if context is rare: no row pays for a bucket that only rare requests need.
     plain = {shape: weight for shape, weight in traffic.items() if not shape.num_blocks}
     with_context = {shape: weight for shape, weight in traffic.items() if shape.num_blocks}
     rows = _rows(replace(space, with_context=False), plain, cost, price)

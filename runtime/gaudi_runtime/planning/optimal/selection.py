@@ -1,4 +1,4 @@
-"""Selections of rungs, and choices between them: the cheapest selection at a price of graphs."""
+"""Selections of rungs, and choices that return the cheapest selection at a price per graph."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from gaudi_runtime.planning.optimal.ladder import Ladder
 
 
 class Kept(NamedTuple):
-    """A ladder and the positions of the rungs that are kept."""
+    """A ladder and the positions of its kept rungs."""
 
     ladder: Ladder
     rungs: tuple[int, ...]
 
     @property
     def cost(self) -> float:
-        """Cost of the ladder's traffic."""
+        """The cost of the ladder's traffic."""
         return self.ladder.cost(self.rungs)
 
     @property
     def price(self) -> float:
-        """What the kept rungs take of the budget."""
+        """The price of the kept rungs."""
         return self.ladder.price(self.rungs)
 
     def buckets(self) -> list[Bucket]:
@@ -31,7 +31,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """Ladders with the rungs that are kept, and what all of them cost and take of the budget."""
+    """Ladders with their kept rungs, and the total cost and price."""
 
     ladders: tuple[Kept, ...] = ()
     cost: float = 0.0
@@ -41,16 +41,16 @@ class Selection:
         return Selection(self.ladders + other.ladders, self.cost + other.cost, self.price + other.price)
 
     def total(self, rate: float) -> float:
-        """Cost when every unit of price costs `rate`."""
+        """Return the cost if every unit of price costs `rate`."""
         return self.cost + rate * self.price
 
 
 Choice = Callable[[float], Selection]
-"""Answers the cheapest selection where a unit of price costs so much: the least cost + rate * price."""
+"""Returns the cheapest selection for a rate: the one with the least cost + rate * price."""
 
 
 def choice_of_rungs(ladder: Ladder) -> Choice:
-    """Which rungs of one ladder to keep."""
+    """Return the choice of the rungs to keep of one ladder."""
 
     def cheapest(rate: float) -> Selection:
         kept = Kept(ladder, ladder.cheapest(rate))
@@ -60,11 +60,11 @@ def choice_of_rungs(ladder: Ladder) -> Choice:
 
 
 def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
-    """Where to cut a dimension of `size` values into rows; `rows[i, j]` is the choice for the values i up to j - 1."""
+    """Return the choice of how to cut `size` values into rows; `rows[i, j]` is for the values i up to j - 1."""
     by_end = sorted(rows.items(), key=lambda item: item[0][1])
 
     def cheapest(rate: float) -> Selection:
-        # A shortest path over the cuts: every row ends behind its start, so one look at each in this order is enough.
+        # This is a shortest path over the cuts: every row ends after its start, so one pass in this order is enough.
         best: dict[int, Selection] = {0: Selection()}
         for (start, end), row in by_end:
             if start in best:
@@ -77,10 +77,10 @@ def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
 
 
 def cheaper_of(*choices: Choice) -> Choice:
-    """The cheapest of several choices; the first among equals."""
+    """Return the choice of the cheapest of several choices; the first among equals."""
     return lambda rate: min((choice(rate) for choice in choices), key=lambda found: found.total(rate))
 
 
-def all_of(choices: Sequence[Choice]) -> Choice:
-    """Choices that share a budget."""
+def sum_of_choices(choices: Sequence[Choice]) -> Choice:
+    """Return the choice that adds up choices with a common budget."""
     return lambda rate: sum((choice(rate) for choice in choices), Selection())

@@ -1,4 +1,4 @@
-"""Traffic is smoothed, because the traffic of tomorrow differs from that of today.
+"""Smoothing of traffic, because future traffic differs from past traffic.
 
 A share of the learned weight is spread over shapes of about the same size (docs/internals/optimal.md, Smoothing, which
 has figures of what this gains and costs). So a plan does not depend on a peak that may be gone tomorrow, and has rungs
@@ -15,16 +15,16 @@ from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, to_axes
 from gaudi_runtime.traffic.histogram import Weights
 
 SPREAD_SHARE = 0.2
-"""Share of the weight that is spread: most stays, because lengths repeat (a system prompt, a full context window)."""
+"""The share of the weight that is spread. Most stays, because lengths repeat, as those of system prompts."""
 
-# Standard deviation of the natural logarithm of a size: two thirds of it lie between 0.74 and 1.35 times the size.
+# The standard deviation of the natural logarithm of a size: two thirds lie between 0.74 and 1.35 times the size.
 SPREAD_WIDTH = 0.3
 
 NEGLIGIBLE = 1e-4
 
 
 def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
-    """Traffic on the values of `axes` with a share of its weight spread; the total stays."""
+    """Return traffic on the values of `axes` with a share of its weight spread; the total stays the same."""
     spread = _spread({cell: weight * SPREAD_SHARE for cell, weight in traffic.items()}, axes)
     for cell, weight in traffic.items():
         spread[cell] = spread.get(cell, 0.0) + weight * (1 - SPREAD_SHARE)
@@ -45,7 +45,7 @@ def _spread(traffic: dict[Bucket, float], axes: Axes) -> dict[Bucket, float]:
 
 def _spread_along(traffic: Mapping[Bucket, float], dimension: int, axis: tuple[int, ...]) -> dict[Bucket, float]:
     spread: dict[Bucket, float] = {}
-    # Kept for one traffic, not for ever: every axis has as many as it has values, each with as many shares.
+    # Cached for one traffic only: every axis has as many kernels as values, each with as many shares.
     kernels = {centre: _kernel(axis, centre) for centre in {cell[dimension] for cell in traffic}}
     for cell, weight in traffic.items():
         for value, share in kernels[cell[dimension]]:
@@ -55,8 +55,8 @@ def _spread_along(traffic: Mapping[Bucket, float], dimension: int, axis: tuple[i
 
 
 def _kernel(axis: tuple[int, ...], centre: int) -> Sequence[tuple[int, float]]:
-    """Shares of a log-normal distribution around the middle of the cell that ends at `centre`."""
-    # No context at all is a kind of its own: 0 neither gives nor takes.
+    """Return the shares of a log-normal distribution around the middle of the cell that ends at `centre`."""
+    # Shapes without context are a separate kind: 0 neither gives nor receives weight.
     if centre == 0:
         return ((0, 1.0),)
     positive = [value for value in axis if value > 0]

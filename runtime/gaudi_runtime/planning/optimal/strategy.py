@@ -1,4 +1,4 @@
-"""Strategy optimal: traffic and a budget in, buckets out (docs/how-to/buckets.md).
+"""Strategy Optimal: returns the buckets for traffic and a budget (docs/how-to/buckets.md).
 
 Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are. Without traffic
 the prior stands in (prior.py), and without a budget there are the fewest graphs that pad no more than those of strategy
@@ -14,7 +14,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.optimal.cost import Price, graph_bytes, one_graph, score, typical_cost, warmup_seconds
 from gaudi_runtime.planning.optimal.exchange import Buckets
-from gaudi_runtime.planning.optimal.fewest import Rival, fewest, together
+from gaudi_runtime.planning.optimal.fewest import Rival, fewest, sum_traffic
 from gaudi_runtime.planning.optimal.optimizer import BOTH, Optimizer
 from gaudi_runtime.planning.optimal.prior import prior
 from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic
@@ -26,17 +26,17 @@ PhaseBuckets = dict[BucketPhase, Buckets]
 def optimal_buckets(
     policy: BucketPolicy, limits: Limits, kv_blocks: int, exponential: Callable[[], BucketPlan]
 ) -> tuple[PhaseBuckets, list[str]]:
-    """Return buckets per phase and warnings; `exponential` makes the plan of that strategy, once and only if a phase
-    has no budget.
+    """Return the buckets of strategy Optimal per phase, and warnings.
 
-    Raises PlanImpossible that names the setting at fault.
+    `exponential` makes the plan of that strategy, at most once and only if a phase has no budget. Raises
+    PlanImpossible that names the setting at fault.
     """
     settings = policy.optimal or OptimalSettings()
     _check_budget(settings)
     cost = typical_cost(limits.block_size)
     assumed = {phase: prior(phase, limits, kv_blocks, cost) for phase in BOTH} if settings.traffic is None else {}
     traffic = (
-        Traffic(*(together(assumed[phase]) for phase in BOTH))
+        Traffic(*(sum_traffic(assumed[phase]) for phase in BOTH))
         if settings.traffic is None
         else read_traffic(settings.traffic)
     )
@@ -76,7 +76,7 @@ def _check_budget(settings: OptimalSettings) -> None:
 
 
 def _shared_budgets(settings: OptimalSettings, limits: Limits) -> tuple[tuple[str, int | None, Price], ...]:
-    """The budgets that both phases share: name, amount and the price of a bucket in its unit."""
+    """Return the budgets that both phases share: name, amount, and the price of a bucket in its unit."""
     return (
         ("graphBytes", settings.graph_bytes, graph_bytes(limits.block_size)),
         ("warmupSeconds", settings.warmup_seconds, warmup_seconds),

@@ -78,8 +78,8 @@ def test_strategy_is_read_by_each_of_its_names(name: str, strategy: Strategy) ->
         ({"strategy": "best"}, "Input should be"),
         ({"seqs": 4}, "Extra inputs are not permitted"),
         ({"max_num_seqs": 0}, "greater than or equal to 1"),
-        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": True}}, "Value error, a variable is a whole number or its text"),
-        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": 1.5}}, "Value error, a variable is a whole number or its text"),
+        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": True}}, "Value error, a variable must be a whole number or its text"),
+        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": 1.5}}, "Value error, a variable must be a whole number or its text"),
         (
             {"strategy": "lin", "release": "1.22"},
             "Value error, 1.22 has exponential and unified plans only, and strategy is linear",

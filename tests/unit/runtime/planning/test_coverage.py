@@ -18,7 +18,7 @@ from gaudi_runtime.contract.bucketing import (
 )
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.coverage import MAX_GAPS, Gap, PhaseCoverage, Uncovered, uncovered
+from gaudi_runtime.planning.coverage import MAX_GAPS, Gap, PhaseCoverage, Uncovered, plan_coverage
 from gaudi_runtime.planning.planner import make_plan
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
@@ -112,7 +112,7 @@ def inside(gap: Gap, shapes: set[Bucket]) -> set[Bucket]:
 
 
 def check(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
-    found = uncovered(plan, limits, kv_blocks)
+    found = plan_coverage(plan, limits, kv_blocks)
     for coverage in (found.prompt, found.decode):
         shapes = admissible(coverage.phase, limits, kv_blocks)
         missing = misses(plan, coverage.phase, shapes, limits.contiguous_paged_attention)
@@ -147,7 +147,7 @@ def test_gaps_and_totals_of_public_strategies_are_those_of_scan(
 
 @given(PLANS, small_limits(), st.integers(1, 20))
 def test_no_gap_lies_inside_another(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
-    found = uncovered(plan, limits, kv_blocks)
+    found = plan_coverage(plan, limits, kv_blocks)
     for coverage in (found.prompt, found.decode):
         firsts = [gap.first for gap in coverage.gaps]
         assert firsts == sorted(firsts)
@@ -175,7 +175,7 @@ def test_every_step_by_tokens_has_a_bucket_whatever_the_ranges(
 ) -> None:
     by_tokens = limits.model_copy(update={"steps_by_tokens": True, "gapless": True})
     plan = make_plan(policy, by_tokens, kv_blocks)
-    assert uncovered(plan, by_tokens, kv_blocks).sentence() is None
+    assert plan_coverage(plan, by_tokens, kv_blocks).sentence() is None
     tokens = by_tokens.max_num_batched_tokens
     assert max(bucket.query_len for bucket in plan.prompt) == tokens, "the scheduler's budget has a bucket of its own"
 
@@ -183,7 +183,7 @@ def test_every_step_by_tokens_has_a_bucket_whatever_the_ranges(
 def test_file_that_ends_below_the_budget_leaves_a_named_gap() -> None:
     limits = Limits(max_model_len=256, max_num_seqs=1, max_num_batched_tokens=512, block_size=32, steps_by_tokens=True)
     policy = BucketPolicy(strategy=Strategy.FILE, file="(1, [64, 384], 0)\n(1, 1, 8)")
-    assert uncovered(make_plan(policy, limits, 8), limits, 8).prompt.gaps == (
+    assert plan_coverage(make_plan(policy, limits, 8), limits, 8).prompt.gaps == (
         Gap(Bucket(1, 385, 0), Bucket(1, 512, 0)),
     )
 
@@ -199,7 +199,7 @@ RECORDED = Limits(
 
 def recorded(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> Uncovered:
     given = RECORDED.model_copy(update=limits)
-    return uncovered(make_plan(BucketPolicy(strategy=strategy), given, 3000), given, 3000)
+    return plan_coverage(make_plan(BucketPolicy(strategy=strategy), given, 3000), given, 3000)
 
 
 WITHOUT = "of the prompt shapes that the limits admit have no bucket:"
@@ -234,7 +234,7 @@ def limits_of_gapless_plans(draw: st.DrawFn) -> Limits:
 @given(POLICIES, limits_of_gapless_plans(), st.integers(1, 200))
 @settings(max_examples=300)
 def test_gapless_plan_of_any_limits_has_no_gap(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
-    found = uncovered(make_plan(policy, limits, kv_blocks), limits, kv_blocks)
+    found = plan_coverage(make_plan(policy, limits, kv_blocks), limits, kv_blocks)
     assert found.sentence() is None
 
 
@@ -286,19 +286,19 @@ def test_corner_that_is_longer_than_the_model_is_no_gap() -> None:
         prefix_caching=True,
     )
     stairs = (Bucket(1, 4, 3), Bucket(1, 8, 2), Bucket(1, 12, 1), Bucket(1, 16, 0))
-    assert uncovered(BucketPlan(stairs, (Bucket(1, 1, 4),)), limits, 4).prompt.gaps == ()
+    assert plan_coverage(BucketPlan(stairs, (Bucket(1, 1, 4),)), limits, 4).prompt.gaps == ()
 
 
 def test_gap_of_larger_batch_that_begins_earlier_is_told() -> None:
     limits = Limits(max_model_len=10, max_num_seqs=2, block_size=1, max_num_batched_tokens=10)
-    found = uncovered(BucketPlan((Bucket(1, 10, 0),), (Bucket(1, 1, 5), Bucket(2, 1, 4))), limits, 10).decode
+    found = plan_coverage(BucketPlan((Bucket(1, 10, 0),), (Bucket(1, 1, 5), Bucket(2, 1, 4))), limits, 10).decode
     assert [gap.first for gap in found.gaps] == [Bucket(1, 1, 6), Bucket(2, 1, 5)]
 
 
 def test_only_the_largest_batch_size_without_a_bucket_is_gap() -> None:
     limits = Limits(max_model_len=8, max_num_seqs=4, max_num_batched_tokens=32, block_size=1)
     plan = BucketPlan((Bucket(3, 8, 0),), (Bucket(3, 1, 32),))
-    found = uncovered(plan, limits, 32)
+    found = plan_coverage(plan, limits, 32)
     assert found.prompt.gaps == ()
     assert [gap.first for gap in found.decode.gaps] == [Bucket(4, 1, 4)]
 
@@ -306,7 +306,7 @@ def test_only_the_largest_batch_size_without_a_bucket_is_gap() -> None:
 def test_batch_sizes_above_the_largest_multiple_of_step_are_gap() -> None:
     """Linear decode batch sizes end at a multiple of 32, so 97 to 100 sequences have no bucket."""
     given = RECORDED.model_copy(update={"max_num_seqs": 100})
-    found = uncovered(make_plan(BucketPolicy(strategy=Strategy.LINEAR), given, 3000), given, 3000)
+    found = plan_coverage(make_plan(BucketPolicy(strategy=Strategy.LINEAR), given, 3000), given, 3000)
     assert [gap.first for gap in found.decode.gaps] == [Bucket(97, 1, 97)]
 
 
@@ -314,7 +314,7 @@ def test_later_pieces_of_prompts_have_context() -> None:
     """The plugin's own plan has no context without prefix caching, so that no later piece has a bucket."""
     given = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512, splits_prompts=True)
     plan = make_plan(BucketPolicy(), given.model_copy(update={"splits_prompts": None}), 32)
-    assert [gap.first for gap in uncovered(plan, given, 32).prompt.gaps] == [Bucket(1, 1, 1)]
+    assert [gap.first for gap in plan_coverage(plan, given, 32).prompt.gaps] == [Bucket(1, 1, 1)]
 
 
 def test_no_gap_is_lost_when_a_list_is_cut() -> None:
@@ -322,7 +322,7 @@ def test_no_gap_is_lost_when_a_list_is_cut() -> None:
     steps = 200
     stairs = tuple(Bucket(1, steps - step, step) for step in range(steps))
     given = Limits(max_model_len=1000, max_num_seqs=1, max_num_batched_tokens=1000, block_size=1, prefix_caching=True)
-    found = uncovered(BucketPlan(stairs, (Bucket(1, 1, 1000),)), given, 1000).prompt
+    found = plan_coverage(BucketPlan(stairs, (Bucket(1, 1, 1000),)), given, 1000).prompt
     assert (len(found.gaps), found.gap_count) == (MAX_GAPS, steps + 1)
 
 
@@ -331,4 +331,4 @@ def test_decode_buckets_of_wide_settings_hold_every_batch() -> None:
     wide = wide.model_copy(
         update={"decode": wide.decode.model_copy(update={"batch_size": RangeSettings(min=1, step=4, max=16)})}
     )
-    assert uncovered(make_plan(wide, RECORDED, 3000), RECORDED, 3000).decode.missing == 0
+    assert plan_coverage(make_plan(wide, RECORDED, 3000), RECORDED, 3000).decode.missing == 0

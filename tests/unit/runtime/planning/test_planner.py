@@ -17,7 +17,7 @@ from gaudi_runtime.contract.bucketing import (
 )
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.planner import Sieve, candidates, decode_rule, make_plan, plan_of_device, prompt_rule
+from gaudi_runtime.planning.planner import Sieve, count_candidates, decode_rule, make_plan, plan_of_device, prompt_rule
 
 LIMITS = Limits(max_model_len=2048, max_num_seqs=4, max_num_batched_tokens=2048, prefix_caching=True)
 RANGED = st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
@@ -280,7 +280,7 @@ SMALL_LINEAR = linear(query=RangeSettings(max=512), context=RangeSettings(max=2)
     ],
 )
 def test_candidates_are_about_what_a_plan_looks_at(policy: BucketPolicy, count: int) -> None:
-    assert candidates(policy, LIMITS, kv_blocks=32 if policy is SMALL_LINEAR else 64) == count
+    assert count_candidates(policy, LIMITS, kv_blocks=32 if policy is SMALL_LINEAR else 64) == count
 
 
 def test_exponential_names_every_ignored_setting() -> None:

@@ -9,7 +9,7 @@ from gaudi_runtime.contract.config import plan_hash
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.planning.speculative import verify
+from gaudi_runtime.planning.speculative import verify_buckets
 
 LIMITS = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, contiguous_paged_attention=False)
 STRATEGIES = (Strategy.OPTIMAL, Strategy.EXPONENTIAL)
@@ -17,15 +17,15 @@ DRAFTING = LIMITS.model_copy(update={"draft_tokens": 3})
 
 
 def test_every_token_of_a_sequence_has_a_row() -> None:
-    assert verify(Bucket(2, 1, 4), 3, LIMITS) == [Bucket(8, 1, 16)]
+    assert verify_buckets(Bucket(2, 1, 4), 3, LIMITS) == [Bucket(8, 1, 16)]
 
 
 def test_few_rows_also_have_a_bucket_of_few_blocks() -> None:
-    assert verify(Bucket(2, 1, 8), 3, LIMITS) == [Bucket(8, 1, 8), Bucket(8, 1, 32)]
+    assert verify_buckets(Bucket(2, 1, 8), 3, LIMITS) == [Bucket(8, 1, 8), Bucket(8, 1, 32)]
 
 
 def test_rows_read_at_most_what_full_sequences_have() -> None:
-    assert verify(Bucket(1, 1, 16), 1, LIMITS) == [Bucket(2, 1, 16), Bucket(2, 1, 16)]
+    assert verify_buckets(Bucket(1, 1, 16), 1, LIMITS) == [Bucket(2, 1, 16), Bucket(2, 1, 16)]
 
 
 def test_plan_with_drafts_adds_to_the_one_without() -> None:

@@ -140,7 +140,7 @@ def test_batches_are_remembered_and_no_size_shrinks_or_grows_beyond(
     for phase, real in batches:
         histogram.meet(phase, real)
     for phase in BucketPhase:
-        met, remembered = [real for of, real in batches if of is phase], histogram.traffic().of(phase)
+        met, remembered = [real for of, real in batches if of is phase], histogram.traffic().shapes_of(phase)
         assert total_weight(remembered) == len(met)
         for real in met:
             assert any(all(map(int.__ge__, shape, real)) for shape in remembered)

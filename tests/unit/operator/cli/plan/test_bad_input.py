@@ -36,7 +36,7 @@ from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
             {"env": {"VLLM_PROMPT_BS_BUCKET_MAX": -4}},
             "VLLM_PROMPT_BS_BUCKET_MAX: Input should be greater than or equal to 0, got -4",
         ),
-        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": 4.5}}, "a variable is a whole number or its text"),
+        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": 4.5}}, "a variable must be a whole number or its text"),
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": True}}, "VLLM_PROMPT_BS_BUCKET_MAX"),
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": None}}, "VLLM_PROMPT_BS_BUCKET_MAX"),
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": "four"}}, "VLLM_PROMPT_BS_BUCKET_MAX: 'four' "),

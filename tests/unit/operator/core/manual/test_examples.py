@@ -15,7 +15,7 @@ from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY
 from gaudi_runtime.knobs.render import Rendered, render
-from gaudi_runtime.planning.coverage import uncovered
+from gaudi_runtime.planning.coverage import plan_coverage
 from tests.support.builders import merged
 from tests.support.examples import EXAMPLES, FOLDER, Manifest, completed, fragments, manifests
 from tests.unit.operator.core.resources import DEFAULTS
@@ -65,7 +65,7 @@ def test_manual_and_chart_show_manifests() -> None:
 @pytest.mark.parametrize("manifest", ALL)
 def test_every_shape_has_a_bucket_or_gaps_are_allowed(manifest: Manifest) -> None:
     question = read_question(manifest)
-    gaps = uncovered(question.plan(), question.limits, question.blocks).sentence()
+    gaps = plan_coverage(question.plan(), question.limits, question.blocks).sentence()
     assert gaps is None or manifest["spec"]["bucketing"]["allowGaps"]
 
 

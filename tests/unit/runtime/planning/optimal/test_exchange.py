@@ -10,7 +10,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.lookup import Finder
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.planning.optimal.admissible_shapes import PromptSpace
-from gaudi_runtime.planning.optimal.exchange import Buckets, Market, bettered, exchanged, grown
+from gaudi_runtime.planning.optimal.exchange import Buckets, Market, exchange_buckets, grow_plan, improve_plan
 
 GRID = sorted(map(Bucket._make, product((1, 2), (1, 2, 3), (0, 1))))
 CORNER = Bucket(2, 3, 1)
@@ -54,14 +54,14 @@ def test_plan_grows_by_what_saves_most_for_its_price(cells: dict[Bucket, float],
     plan: Buckets = (CORNER,)
     while step := best_step(plan, cells, budget - sum(map(price, plan))):
         plan = tuple(sorted((*plan, step[1])))
-    assert grown(market(cells, budget)) == plan
+    assert grow_plan(market(cells, budget)) == plan
 
 
 def test_bucket_that_saves_nothing_is_not_taken() -> None:
     """Two sequences of 1 token cost as much as one of 2: of equals the larger shape is taken, and no second one."""
     candidates = [Bucket(1, 2, 0), Bucket(2, 1, 0), CORNER]
     plenty = Market({Bucket(1, 1, 0): 1.0}, candidates, (CORNER,), cost, lambda _: 1.0, 9)
-    assert grown(plenty) == (Bucket(2, 1, 0), CORNER)
+    assert grow_plan(plenty) == (Bucket(2, 1, 0), CORNER)
 
 
 def once_exchanged(plan: Buckets, cells: dict[Bucket, float], budget: float) -> Buckets | None:
@@ -83,7 +83,7 @@ def once_exchanged(plan: Buckets, cells: dict[Bucket, float], budget: float) -> 
 def test_bucket_missed_least_is_exchanged_while_that_pays(cells: dict[Bucket, float], some: list[Bucket]) -> None:
     plan: Buckets = tuple(sorted({*some, CORNER}))
     budget = sum(map(price, plan))
-    found = exchanged(market(cells, budget), plan)
+    found = exchange_buckets(market(cells, budget), plan)
     while better := once_exchanged(plan, cells, budget):
         plan = better
     assert found == plan
@@ -102,7 +102,7 @@ NEEDED = SPACE.corners()
 
 
 def better(traffic: dict[Bucket, float], budget: float, plan: Buckets) -> Buckets:
-    return bettered(SPACE, traffic, cost, lambda _: 1.0, budget, plan)
+    return improve_plan(SPACE, traffic, cost, lambda _: 1.0, budget, plan)
 
 
 TRAFFIC = {Bucket(1, 2, 0): 9.0, Bucket(1, 2, 5): 1.0, Bucket(2, 3, 1): 5.0}

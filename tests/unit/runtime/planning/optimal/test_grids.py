@@ -7,9 +7,9 @@ import pytest
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.coverage import uncovered
+from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.optimal.cost import score, typical_cost
-from gaudi_runtime.planning.optimal.fewest import together
+from gaudi_runtime.planning.optimal.fewest import sum_traffic
 from gaudi_runtime.planning.optimal.prior import prior
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
@@ -30,11 +30,11 @@ CONTIGUOUS = LIMITS.model_copy(update={"contiguous_paged_attention": True})
 
 @cache
 def prior_of(limits: Limits) -> Traffic:
-    return Traffic({}, together(prior(DECODE, limits, KV_BLOCKS, typical_cost(128))))
+    return Traffic({}, sum_traffic(prior(DECODE, limits, KV_BLOCKS, typical_cost(128))))
 
 
 def padding(plan: BucketPlan, limits: Limits) -> float:
-    assert uncovered(plan, limits, KV_BLOCKS).decode.missing == 0
+    assert plan_coverage(plan, limits, KV_BLOCKS).decode.missing == 0
     found = score(plan, DECODE, prior_of(limits), typical_cost(128))
     assert found.coverage == 1.0
     assert found.padding is not None

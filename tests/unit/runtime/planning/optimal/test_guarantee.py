@@ -8,7 +8,7 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.coverage import uncovered
+from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.optimal.cost import one_graph
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.planner import make_plan
@@ -56,7 +56,7 @@ def test_every_admissible_batch_has_a_bucket(
         assert len(chosen[phase]) <= budget
         assert list(chosen[phase]) == sorted(set(chosen[phase]))
     plan = BucketPlan(chosen[BucketPhase.PROMPT], chosen[BucketPhase.DECODE])
-    assert uncovered(plan, limits, kv_blocks).sentence() is None
+    assert plan_coverage(plan, limits, kv_blocks).sentence() is None
 
 
 @settings(max_examples=25)
@@ -64,7 +64,7 @@ def test_every_admissible_batch_has_a_bucket(
 def test_every_admissible_batch_has_a_bucket_without_traffic(limits: Limits, kv_blocks: int) -> None:
     limits = limits.model_copy(update={"gapless": True})
     plan = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL), limits, kv_blocks)
-    assert uncovered(plan, limits, kv_blocks).sentence() is None
+    assert plan_coverage(plan, limits, kv_blocks).sentence() is None
 
 
 @settings(max_examples=15)
@@ -94,7 +94,7 @@ def test_plan_of_a_policy_covers_every_admissible_batch(prefills: int, tokens: i
     )
     traffic = Traffic({Bucket(1, 300, 0): 5, Bucket(1, 1500, 3): 1}, {Bucket(3, 1, 20): 9, Bucket(12, 1, 60): 2})
     plan = make_plan(policy(traffic), limits, kv_blocks=400)
-    assert uncovered(plan, limits, 400).sentence() is None
+    assert plan_coverage(plan, limits, 400).sentence() is None
 
 
 def test_exponential_leaves_a_gap_where_optimal_has_none() -> None:
@@ -111,4 +111,4 @@ def test_batch_sizes_of_contiguous_attention_hold_all_blocks() -> None:
     limits = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512)
     traffic = Traffic({Bucket(1, 90, 0): 5}, {Bucket(1, 1, 2): 5, Bucket(4, 1, 20): 5})
     plan = make_plan(policy(traffic, decode_graphs=4), limits, kv_blocks=33)
-    assert uncovered(plan, limits, 33).sentence() is None
+    assert plan_coverage(plan, limits, 33).sentence() is None

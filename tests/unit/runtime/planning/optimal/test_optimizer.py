@@ -10,7 +10,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.ladder import UNITS, Ladder, Rung
 from gaudi_runtime.planning.optimal.optimizer import Fit, fit
-from gaudi_runtime.planning.optimal.selection import all_of, cheaper_of, choice_of_rungs
+from gaudi_runtime.planning.optimal.selection import cheaper_of, choice_of_rungs, sum_of_choices
 
 WEIGHTS = st.lists(st.integers(0, 50), min_size=1, max_size=6)
 
@@ -41,7 +41,7 @@ def choices(rungs: Ladder) -> list[tuple[int, ...]]:
 
 
 def fitted(ladders: list[Ladder], budget: float) -> Fit:
-    found = fit(all_of([choice_of_rungs(each) for each in ladders]), budget)
+    found = fit(sum_of_choices([choice_of_rungs(each) for each in ladders]), budget)
     assert found is not None
     kept = found.selection.ladders
     assert found.selection.cost == pytest.approx(sum(each.cost for each in kept))
@@ -105,7 +105,7 @@ def test_what_is_left_buys_nothing_that_saves_nothing() -> None:
 def test_dearer_form_is_thinned_out_until_it_fits() -> None:
     """One ladder of price 1 costs 50; two ladders of price 5 together cost 21, and without a rung of the first 29."""
     plain = choice_of_rungs(ladder((1, 50, 1)))
-    rich = all_of([choice_of_rungs(ladder((weight, 1, 1), (1, 2, 1.5))) for weight in (8, 9)])
+    rich = sum_of_choices([choice_of_rungs(ladder((weight, 1, 1), (1, 2, 1.5))) for weight in (8, 9)])
     found = fit(cheaper_of(plain, rich), 4.5)
     assert found is not None
     assert (found.selection.cost, found.selection.price) == (29, 4)

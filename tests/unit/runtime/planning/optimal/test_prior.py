@@ -10,7 +10,7 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Space
 from gaudi_runtime.planning.optimal.cost import typical_cost
-from gaudi_runtime.planning.optimal.prior import Kind, prior, sizes
+from gaudi_runtime.planning.optimal.prior import Kind, geometric_sizes, prior
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 LIMITS = Limits(max_model_len=8192, max_num_seqs=64, max_num_batched_tokens=8192)
@@ -87,5 +87,5 @@ def test_fewer_sequences_run_where_the_device_has_no_room() -> None:
 
 
 def test_sizes_are_evenly_spaced_and_end_with_the_most() -> None:
-    assert sizes(1, 16, 1) == [1, 2, 4, 8, 16]
-    assert sizes(5, 5, 8) == [5]
+    assert geometric_sizes(1, 16, 1) == [1, 2, 4, 8, 16]
+    assert geometric_sizes(5, 5, 8) == [5]
