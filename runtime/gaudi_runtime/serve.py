@@ -32,7 +32,7 @@ from gaudi_runtime.engines.select import select_engine, select_rank
 from gaudi_runtime.errors import ConfigError, EngineLost, RuntimeStartError
 from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.peers import Make, over_the_group
-from gaudi_runtime.group.topology import Topology, topology_of
+from gaudi_runtime.group.topology import Topology, read_topology
 from gaudi_runtime.http.certificate import Certificate
 from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry
@@ -89,7 +89,7 @@ async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
     ):
         status.board.on_phase = traces.start.reported
         try:
-            topology = topology_of(config.parallelism.nodes, os.environ)
+            topology = read_topology(config.parallelism.nodes, os.environ)
             if topology.leads:
                 await _lead(config, topology, status, signals, traces, schedule)
             else:

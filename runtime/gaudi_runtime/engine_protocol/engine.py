@@ -1,6 +1,6 @@
-"""The narrow interface between the orchestrator and an engine.
+"""The engine protocol: the narrow interface between the runtime's start-up and an engine.
 
-The orchestrator owns order, budget, progress and stop; an engine only does what one verb says. Verbs up to
+The runtime decides order, budget, progress and stop; each method of an engine runs one step. Methods up to
 `warm_defragmenter` block and are called from one worker thread, one at a time, before the first request.
 """
 
@@ -23,7 +23,7 @@ from gaudi_runtime.memory_split import Split
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 
 Progress = Callable[[], None]
-"""Called by an engine whenever something moved (bytes loaded, a step done): the stall clock restarts."""
+"""Called by an engine after each bit of progress (bytes loaded, a step done), which restarts the stall clock."""
 
 
 GRAPH_MODES = (ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE)
@@ -32,7 +32,7 @@ GRAPH_MODES = (ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE)
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """Bytes of device memory."""
+    """The total and free device memory in bytes."""
 
     free: int
     total: int
@@ -40,7 +40,7 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class RecipeKey:
-    """What a compiled recipe depends on besides its shape: with another key it is of no use.
+    """The key of compiled recipes: everything besides the shape that a recipe depends on.
 
     `software` names the release and the execution mode, `model` the checkpoint and its revision, `dtype` the formats
     of numbers and of the KV cache, `parallelism` how the model is divided.
@@ -54,14 +54,14 @@ class RecipeKey:
 
     @property
     def digest(self) -> str:
-        """16 hex digits that stand for the key in names of files."""
+        """Return 16 hex digits that identify the key in file names."""
         text = json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How tokens are chosen. temperature 0 is greedy; top_k 0 and top_p 1 switch those filters off."""
+    """The sampling parameters of a completion. temperature 0 is greedy; top_k 0 and top_p 1 disable these filters."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -83,7 +83,7 @@ class GenerationChunk:
 
 @dataclass(frozen=True)
 class EngineLoad:
-    """What the engine is doing now, in sequences and KV blocks."""
+    """The current load of the engine, in sequences and KV blocks."""
 
     running: int
     waiting: int
@@ -92,44 +92,44 @@ class EngineLoad:
 
 
 class ChatTokenizer(Protocol):
-    """Text to tokens and back, with the checkpoint's own chat template."""
+    """The tokenizer of a checkpoint with its chat template."""
 
     @property
     def longest_token(self) -> int:
-        """Most characters that one token can stand for."""
+        """Return the most characters that one token can stand for."""
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a plain prompt."""
+        """Return the token ids of a plain prompt."""
 
     def apply_chat_template(self, messages: Sequence[dict[str, object]]) -> list[int]:
-        """Token ids of a conversation up to the answer; ValueError when the template refuses it."""
+        """Return the token ids of a conversation up to the answer. Raises ValueError if the template refuses it."""
 
 
 class Engine(Protocol):
-    """What the runtime needs from every engine."""
+    """The interface that every engine implements."""
 
     @property
     def counters(self) -> ServingHistogram:
-        """What serving met so far; there after `use_plan`."""
+        """The counters of served batches; available after `use_plan`."""
 
     @property
     def captures_graphs(self) -> bool:
         """Whether this execution mode has graphs to capture."""
 
     def report_fields(self) -> Mapping[str, object]:
-        """Fields of the WarmupReport that the engine decides: `simulated` where there is no model behind it."""
+        """Return the report fields that the engine decides, such as `simulated` without a real model."""
 
     def notes(self) -> tuple[str, ...]:
-        """Sentences that a reader of the report should know, such as that everything is simulated."""
+        """Return sentences for the reader of the report, such as that everything is simulated."""
 
     def load(self, progress: Progress) -> None:
-        """Read weights and tokenizer. Raises a RuntimeStartError."""
+        """Load weights and tokenizer. Raises a RuntimeStartError."""
 
     def recipe_key(self) -> RecipeKey | None:
-        """What compiled recipes depend on, None where none outlives the process; known before `load`."""
+        """The key of compiled recipes, available before `load`; None if no recipe outlives the process."""
 
     def use_plan(self, plan: BucketPlan) -> None:
-        """Take the buckets that requests will be padded to."""
+        """Set the buckets that requests are padded to."""
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Compile this shape with a real forward."""
@@ -141,25 +141,25 @@ class Engine(Protocol):
         """
 
     def use_warm(self, plan: BucketPlan) -> None:
-        """Pad requests to these buckets alone: the part of the plan that is warm, if some of it stayed cold."""
+        """Pad requests to these warm buckets alone, because others of the plan stayed cold."""
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
-        """Run the sampler's settings for one batch size."""
+        """Run the sampler with every setting for one batch size."""
 
     def warm_defragmenter(self, progress: Progress) -> bool:
-        """Run the block swaps of every size; False where the engine swaps none."""
+        """Run the block swaps of every size; return False if the engine has no defragmenter."""
 
     def memory(self) -> DeviceMemory:
-        """Device memory now."""
+        """Return the current device memory."""
 
     def start_serving(self) -> None:
-        """From here on requests may come; the counters start at zero."""
+        """Begin to accept requests; the counters start at zero."""
 
     def load_now(self) -> EngineLoad:
-        """Current load, cheap enough to be read on every request."""
+        """Return the current load, cheaply enough for every request."""
 
     def heartbeat_seconds(self) -> float:
-        """Seconds since the engine's loop last turned; 0 when idle or inside a compile."""
+        """Return the seconds since the last iteration of the engine's loop; 0 when idle or in a compile."""
 
     async def close(self) -> None:
         """Free everything; running requests have been drained or cancelled before."""
@@ -172,7 +172,7 @@ class OwnMemory(Engine, Protocol):
         """Run the largest dummy forward and return the memory that is free after it."""
 
     def block_bytes(self) -> int:
-        """Bytes of one KV block over all layers of this rank."""
+        """Return the bytes of one KV block over all layers of this rank."""
 
     def allocate(self, kv_blocks: int) -> None:
         """Allocate the KV cache. Raises DeviceOutOfMemory."""
@@ -180,13 +180,13 @@ class OwnMemory(Engine, Protocol):
 
 @runtime_checkable
 class SeesImages(Protocol):
-    """An engine whose model may have a vision tower, which is warmed up before all else."""
+    """An engine whose model may have a vision tower, which is warmed up first."""
 
     def vision_buckets(self) -> tuple[VisionBucket, ...]:
-        """What the tower is to be warmed with, in this order; known after `use_plan`."""
+        """Return the buckets to warm the vision tower with, in this order; known after `use_plan`."""
 
     def warm_vision(self, bucket: VisionBucket) -> int:
-        """Run the tower once and return the bytes of device memory that this took.
+        """Run the vision tower once with a bucket and return the device memory that this took, in bytes.
 
         Raises ShapeRefused, or DeviceOutOfMemory, after which no further one is asked for.
         """
@@ -194,40 +194,40 @@ class SeesImages(Protocol):
 
 @runtime_checkable
 class DividedMemory(Protocol):
-    """An engine whose `load` has divided the memory and allocated the KV cache already."""
+    """An engine whose `load` has already divided the memory and allocated the KV cache."""
 
     def divided_memory(self) -> tuple[Split, DeviceBlocks]:
-        """The split, and the KV blocks that were allocated."""
+        """Return the memory split and the allocated KV blocks."""
 
 
 class TokenEngine(Engine, Protocol):
-    """An engine that is handed tokens by our own OpenAI application (openai_api)."""
+    """An engine that receives tokens from our own OpenAI application (openai_api)."""
 
     @property
     def tokenizer(self) -> ChatTokenizer:
-        """The checkpoint's tokenizer; there after `load`."""
+        """The checkpoint's tokenizer, available after `load`."""
 
     def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
         """Stream one completion; closing the generator cancels the request and frees its blocks."""
 
     def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
-        """None when a request of this size can ever be served, otherwise the sentence that says why not."""
+        """Return why a request of this size can never be served, as a sentence; None if it can."""
 
 
 @runtime_checkable
 class ServingEngine(Protocol):
-    """An engine that brings its own OpenAI application."""
+    """An engine that has its own OpenAI application."""
 
     def application(self) -> AbstractAsyncContextManager[ASGIApp]:
-        """The application while the block runs."""
+        """Provide the OpenAI application while the block runs."""
 
     def collectors(self) -> Sequence[Collector]:
-        """Metrics of its own for /metrics."""
+        """Return the engine's own metrics for /metrics."""
 
 
 @runtime_checkable
 class PartsCanDie(Protocol):
-    """An engine that other processes are part of."""
+    """An engine that consists of several processes, each of which may end."""
 
     async def until_lost(self) -> EngineLost:
-        """Returns when this engine can serve no more, with the sentence that says why."""
+        """Wait until this engine can no longer serve, and return the reason."""

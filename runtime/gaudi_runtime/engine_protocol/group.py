@@ -1,4 +1,4 @@
-"""The part of an engine in other pods of its replica, and how the engine of the leader's pod reaches it."""
+"""The protocol of an engine over several pods: the parts in other pods, and how the leader's engine reaches them."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -9,52 +9,52 @@ from gaudi_runtime.engine_protocol.messages import Update, Verb
 
 
 class Meeting(NamedTuple):
-    """Where the processes of all pods of a replica meet: an address and a free port of the leader's pod."""
+    """The rendezvous of the processes of all pods of a replica: an address and a free port of the leader's pod."""
 
     address: str
     port: int
 
 
 class Others(Protocol):
-    """The other pods of the replica, as the engine of the leader's pod sees them. From any thread."""
+    """The other pods of the replica, as seen by the leader's engine. Its methods may be called from any thread."""
 
     def start(self, progress: Progress) -> Meeting:
-        """Wait until all are there and let each start its processes, which is not waited for."""
+        """Wait for all pods and let each start its processes, without waiting for these."""
 
     def raise_if_failed(self) -> None:
-        """Raises RankFailed with the reason of a pod that could not start its processes, EngineLost for one lost."""
+        """Raise RankFailed if a pod could not start its processes, EngineLost if one was lost."""
 
     def moves(self) -> int:
-        """Grows whenever something moves in one of them."""
+        """Return a counter that grows with every progress of another pod."""
 
     def serve(self) -> None:
-        """Let them report that the replica serves; nothing is waited for."""
+        """Let the other pods report that the replica serves, without waiting."""
 
     def gather(self, progress: Progress) -> None:
-        """Wait until all are there."""
+        """Wait until all pods have joined."""
 
     def order(self, verb: Verb, *arguments: object) -> Mapping[int, Future[Update]]:
-        """Let all do one verb of an engine; their answers by rank."""
+        """Let all ranks run one engine command; return their future answers by rank."""
 
 
 class SpansPods(Protocol):
-    """An engine over several pods: it reaches its processes there itself, for all but their start, or orders verbs."""
+    """An engine over several pods, which reaches its processes there itself or sends commands to ranks."""
 
     def span(self, others: Others) -> None:
-        """Be one with processes of these pods. Called before `load`."""
+        """Connect to the processes of these pods. Called before `load`."""
 
 
 class Rank(Protocol):
-    """One rank, in another pod, of an engine whose pods do each verb together."""
+    """One rank, in another pod, of an engine whose pods run each command together."""
 
     def report_fields(self) -> Mapping[str, object]:
-        """The same as `Engine.report_fields`."""
+        """Return the report fields that the engine decides, like Engine.report_fields."""
 
     def recipe_key(self) -> RecipeKey | None:
-        """The same as `Engine.recipe_key`."""
+        """The key of compiled recipes, like Engine.recipe_key."""
 
     def do(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
-        """The answer as plain data; it blocks. Raises what the engine raises."""
+        """Run one command and return its answer as plain data; this blocks. Raises the engine's errors."""
 
 
 @runtime_checkable
@@ -62,13 +62,13 @@ class PodPart(PartsCanDie, Protocol):
     """The processes in another pod of an engine that reaches them itself."""
 
     def report_fields(self) -> Mapping[str, object]:
-        """The same as `Engine.report_fields`."""
+        """Return the report fields that the engine decides, like Engine.report_fields."""
 
     def recipe_key(self) -> RecipeKey | None:
-        """The same as `Engine.recipe_key`."""
+        """The key of compiled recipes, like Engine.recipe_key."""
 
     def join(self, meeting: Meeting, progress: Progress) -> None:
-        """Start the processes, which meet those of the leader. Raises a RuntimeStartError."""
+        """Start the processes, which connect to those of the leader. Raises a RuntimeStartError."""
 
     async def close(self) -> None:
-        """End them."""
+        """End the processes."""

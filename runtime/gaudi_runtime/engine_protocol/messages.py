@@ -1,4 +1,4 @@
-"""What leader and ranks send each other: lines of JSON (docs/how-to/several-nodes.md, How ranks work together)."""
+"""The messages between the leader and the ranks of a group: lines of JSON (docs/how-to/several-nodes.md)."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,13 +12,13 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, RankFailed
 
 MOST_LINE_BYTES = 16 * 1024 * 1024
-"""Room for a plan of some hundred thousand buckets."""
+"""The longest line: room for a plan of some hundred thousand buckets."""
 CAPTURE_ERRORS = {"DeviceOutOfMemory": DeviceOutOfMemory, "GraphRefused": GraphRefused}
-"""Without a reason of their own: they end no start."""
+"""The errors without a reason code, because they do not end a start."""
 
 
 class Verb(StrEnum):
-    """What a rank can be ordered to do: the verbs of an engine, in the order of start-up."""
+    """A command that the leader sends to a rank: the methods of an engine, in the order of start-up."""
 
     LOAD = "load"
     PROFILE = "profile"
@@ -34,14 +34,14 @@ class Verb(StrEnum):
 
 
 class Hello(Wire):
-    """A rank joins; `config` is the digest of its configuration, which must be the leader's."""
+    """The first message of a rank; `config` is the digest of its configuration, which must equal the leader's."""
 
     rank: int = Field(ge=1)
     config: str
 
 
 class Order(Wire):
-    """From the leader: a verb, a farewell, why a rank may not join, or nothing but a sign of life."""
+    """A message of the leader: a command, a farewell, why a rank may not join, or only a heartbeat."""
 
     verb: Verb | None = None
     arguments: tuple[Any, ...] = ()
@@ -50,16 +50,17 @@ class Order(Wire):
 
 
 class Failure(Wire):
-    """Why a rank could not do a verb; `reason` is that of errors.py."""
+    """The reason why a rank could not run a command; `reason` is that of errors.py."""
 
     reason: str
     message: str
 
 
 class Update(Wire):
-    """From a rank: that something moved, that a verb is done, that it is to end, or nothing but a sign of life.
+    """A message of a rank: progress, a finished command, its stop, or only a heartbeat.
 
-    `closing` and `stopping` are what was asked of its pod; the group ends with it, so the leader does the same.
+    `closing` and `stopping` are the signals that its pod received; the group ends with it, so the leader does the
+    same.
     """
 
     moved: bool = False
@@ -70,18 +71,18 @@ class Update(Wire):
     failure: Failure | None = None
 
 
-def line(message: Wire) -> bytes:
-    """One message on the wire."""
+def encode_message(message: Wire) -> bytes:
+    """Encode one message between leader and ranks as a line of JSON."""
     return message.model_dump_json(exclude_defaults=True).encode() + b"\n"
 
 
 def config_digest(config: RuntimeConfig) -> str:
-    """SHA-256 of all that ranks must agree on, 64 hex digits: each has ports of its own."""
+    """Return the SHA-256 digest of the configuration that all ranks must share, without their ports."""
     return sha256(config.model_dump_json(exclude={"serving"}).encode()).hexdigest()
 
 
 def failure_of(error: Exception) -> Failure:
-    """An error for the wire; one that is none of ours goes by its name."""
+    """Return an error as a message; an error of other libraries is named by its type."""
     name = type(error).__name__
     reason = name if name in CAPTURE_ERRORS else getattr(error, "reason", None)
     message = str(error) if reason else f"{name}: {error}"
@@ -89,10 +90,10 @@ def failure_of(error: Exception) -> Failure:
 
 
 def raise_first_failure(updates: Mapping[int, Update]) -> None:
-    """Raise what the first rank that failed has met, naming the rank; `updates` by rank."""
+    """Raise the error of the first rank that failed, naming the rank; `updates` are by rank."""
     for rank, update in sorted(updates.items()):
         if failure := update.failure:
-            # The former are met again by whoever captures graphs; the latter is a sentence of its own in the report.
+            # The capture of graphs handles the former; the latter is a separate sentence in the report.
             if kind := CAPTURE_ERRORS.get(failure.reason):
                 raise kind(f"rank {rank}: {failure.message}")
             raise RankFailed(failure.reason, f"Rank {rank}: {failure.message}")

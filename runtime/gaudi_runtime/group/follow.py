@@ -1,4 +1,4 @@
-"""The life of a rank beside the leader: join, do each verb that is ordered, and end with the leader."""
+"""A rank of a group: joins the leader, runs each command, and ends with the leader."""
 
 import asyncio
 import logging
@@ -19,9 +19,9 @@ from gaudi_runtime.engine_protocol.messages import (
     failure_of,
 )
 from gaudi_runtime.errors import EngineLost
-from gaudi_runtime.group.peers import PACE, Pace, send
+from gaudi_runtime.group.peers import PACE, Pace, send_message
 from gaudi_runtime.group.topology import Topology
-from gaudi_runtime.process.children import pulse
+from gaudi_runtime.process.children import measure_activity
 from gaudi_runtime.process.exit import exit_when_lost
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.process.worker import in_worker_thread
@@ -39,7 +39,7 @@ PHASES = {
     Verb.CAPTURE: Phase.CAPTURING,
     Verb.SERVE: Phase.SERVING,
 }
-"""The phase in the report of a rank while it does a verb; the others change nothing."""
+"""The phase in the report of a rank while it runs a command; other commands do not change it."""
 
 
 async def follow(
@@ -49,9 +49,9 @@ async def follow(
     signals: Signals,
     make: Callable[[], Rank | PodPart],
     pace: Pace = PACE,
-    works: Callable[[], object] = pulse,
+    works: Callable[[], object] = measure_activity,
 ) -> None:
-    """Returns at the leader's farewell. `make` makes the engine of this rank, at the first order.
+    """Run as a rank of a group until the leader's farewell.
 
     What `works` returns changes as the processes of this pod work.
     Raises EngineLost when the leader is gone, and Stopped when SIGTERM came before it was there.
@@ -79,22 +79,22 @@ async def follow(
 async def _leader(
     topology: Topology, port: int, board: ReportBoard, signals: Signals, pace: Pace
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to the leader."""
+    """Connect to the leader."""
     while not signals.stop.is_set():
-        board.touch()  # waiting is no standstill of ours: the leader's pod may have no node yet
+        board.touch()  # waiting is not a stall: the leader's pod may have no node yet
         try:
             return await asyncio.open_connection(topology.leader, port, limit=MOST_LINE_BYTES)
         except OSError as error:
-            log.debug("The leader %s is not there yet: %s", topology.leader, error)
+            log.debug("The leader %s cannot be reached yet: %s", topology.leader, error)
         await asyncio.sleep(pace.look)
     raise Stopped
 
 
 class _Following:
-    """One connection to the leader; verbs are done one at a time, in a worker thread."""
+    """One connection to the leader; commands run one at a time, in a worker thread."""
 
     _doing: asyncio.Task[None]
-    """The last verb. Kept here, for the event loop itself keeps weak references only."""
+    """The task of the last command, referenced here because the event loop keeps only weak references."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class _Following:
         self._beside: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """From hello to farewell. Raises EngineLost."""
+        """Run commands from hello to farewell. Raises EngineLost."""
         self._send(self._hello)
         self._beside.append(asyncio.create_task(self._beat()))
         try:
@@ -133,7 +133,7 @@ class _Following:
             self._writer.close()  # the leader waits for that
 
     async def close(self) -> None:
-        """End what this rank has started for an engine that spans pods."""
+        """End the processes that this rank has started for an engine that spans pods."""
         if isinstance(self._engine, PodPart):
             await self._engine.close()
 
@@ -152,7 +152,9 @@ class _Following:
         if verb in PHASES and verb is not Verb.SERVE:
             self._board.update(phase=PHASES[verb])
         try:
-            answer = await in_worker_thread(lambda: do(self._engine_here(), verb, arguments, self._progress))
+            answer = await in_worker_thread(
+                lambda: run_engine_command(self._engine_here(), verb, arguments, self._progress)
+            )
         except Exception as error:  # the leader's to judge: its report is that of the group
             log.warning("%s failed: %s", verb, error, exc_info=error)
             self._send(Update(done=verb, failure=failure_of(error)))
@@ -170,19 +172,19 @@ class _Following:
         return self._engine
 
     def _progress(self) -> None:
-        """Called from the worker thread."""
+        """Restart the stall clock; called from the worker thread."""
         self._board.touch()
         self._loop.call_soon_threadsafe(self._send, Update(moved=True))
 
     def _send(self, message: Hello | Update) -> None:
-        send(self._writer, message)
+        send_message(self._writer, message)
 
     def send_signals(self) -> None:
-        """A sign of life, with what was asked of this pod."""
+        """Send a heartbeat with the signals that this pod received."""
         self._send(Update(closing=self._signals.closing, stopping=self._signals.stop.is_set()))
 
     async def _beat(self) -> None:
-        # Processes of an engine report nothing while they start and work, so they are looked at.
+        # Processes of an engine do not report progress while they start and work, so their activity is observed.
         before = self._works()
         while True:
             await asyncio.sleep(self._pace.beat)
@@ -192,9 +194,9 @@ class _Following:
                 self._progress()
 
 
-def do(engine: Rank | PodPart, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
-    """The answer of one verb as plain data. It blocks; raises what the engine raises."""
+def run_engine_command(engine: Rank | PodPart, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
+    """Run one engine command of a rank and return its answer as plain data. It blocks; raises the engine's errors."""
     if not isinstance(engine, PodPart):
         return engine.do(verb, arguments, progress)
-    # Of an engine that spans pods all but the start is the business of the leader, which reaches these processes.
+    # For an engine that spans pods, the leader does everything but the start, because it reaches these processes.
     return engine.join(Meeting(*arguments), progress) if verb is Verb.LOAD else None

@@ -1,4 +1,4 @@
-"""The ranks of a group as the leader holds them: one connection each, asked together, missed within seconds."""
+"""The ranks of a group as seen by the leader: one connection each, commands to all, losses detected within seconds."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from gaudi_runtime.engine_protocol.messages import (
     Update,
     Verb,
     config_digest,
-    line,
+    encode_message,
     raise_first_failure,
 )
 from gaudi_runtime.errors import EngineLost, PortUnavailable
@@ -38,13 +38,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds that leader and ranks wait for each other.
+    """The intervals and timeouts between leader and ranks, in seconds.
 
-    beat     between two signs of life
-    silence  without a message for so long a rank is lost, or a leader: its node may have gone without a farewell
-    look     between two looks for who is not there yet
-    parting  what a rank may take to hang up after the farewell
-    closing  what the leader's engine may take to end, once its answers are
+    beat     the interval of heartbeats
+    silence  the timeout without a message after which a rank or the leader counts as lost
+    look     the interval of checks for missing ranks
+    parting  the timeout of a rank's disconnection after the farewell
+    closing  the timeout of closing the leader's engine after its last answer
     """
 
     beat: float = 2.0
@@ -61,9 +61,9 @@ PACE = Pace()
 async def over_the_group(
     config: RuntimeConfig, topology: Topology, board: ReportBoard, signals: Signals, make: Make
 ) -> AsyncIterator[Make]:
-    """`make` where the pod is alone; otherwise the ranks may join while the block runs, and end it when one is lost.
+    """Let the ranks of a group join while the block runs, and provide a `make` for the whole group.
 
-    Raises PortUnavailable.
+    Without a group, `make` is unchanged. The block ends if a rank is lost. Raises PortUnavailable.
     """
     if topology.size == 1:
         yield make
@@ -79,17 +79,17 @@ async def over_the_group(
         yield make_over_all
 
 
-def send(writer: asyncio.StreamWriter, message: Hello | Order | Update) -> None:
-    """Send, unless the connection is closed: how it ended is found out where it is read."""
+def send_message(writer: asyncio.StreamWriter, message: Hello | Order | Update) -> None:
+    """Send one message to a leader or rank, unless the connection is closed, which the reader detects."""
     if not writer.is_closing():
-        writer.write(line(message))
+        writer.write(encode_message(message))
 
 
 class Peers:
-    """All ranks but the leader's own, as `Others` of its engine.
+    """All ranks of a group except the leader's own, as `Others` of its engine.
 
-    `config` is the digest of the configuration that all must have. Progress of a rank moves the `board`, and what was
-    asked of its pod is asked of ours by `signals`.
+    `config` is the digest of the configuration that all must have. Progress of a rank is shown on the `board`, and
+    signals of its pod are forwarded to `signals`.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Peers:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Let ranks join while the block runs, then send them a farewell. Raises PortUnavailable."""
+        """Accept connections of ranks while the block runs, then send them a farewell. Raises PortUnavailable."""
         try:
             server = await asyncio.start_server(self._joined, port=self._port, limit=MOST_LINE_BYTES)
         except OSError as error:
@@ -127,7 +127,7 @@ class Peers:
             await self._part()
 
     def missing(self, seconds: float) -> list[int]:
-        """The ranks that have not joined yet, after `seconds` at the latest. From any thread."""
+        """Return the ranks that have not joined within `seconds`. From any thread."""
         if self._complete.wait(seconds):
             return []
         return [rank for rank in range(1, self._topology.size) if rank not in self._writers]
@@ -139,45 +139,45 @@ class Peers:
 
     def gather(self, progress: Progress) -> None:
         """Wait until every rank has joined. From any thread."""
-        # A pod may wait for a node for hours: that is a warning in the report, and no standstill.
+        # A pod may wait for a node for hours: this is a warning in the report, not a stall.
         while missing := self.missing(self._pace.look):
             self._report_missing(missing)
             progress()
         self._report_missing([])
 
     def start(self, progress: Progress) -> Meeting:
-        """Wait until all are there and let each start its processes, which is not waited for. From any thread."""
+        """Wait for all ranks and let each start its processes, without waiting for these. From any thread."""
         self.gather(progress)
         meeting = Meeting(self.address(), free_port())
         self._starting = self.order(Verb.LOAD, *meeting)
         return meeting
 
     def raise_if_failed(self) -> None:
-        """Raises RankFailed with the reason of a pod that could not start its processes, EngineLost for one lost."""
+        """Raise RankFailed if a pod could not start its processes, EngineLost if a rank was lost."""
         raise_first_failure({rank: each.result() for rank, each in self._starting.items() if each.done()})
 
     def moves(self) -> int:
-        """Grows whenever something moves in one of them."""
+        """Return a counter that grows with every progress of a rank."""
         return self._moves
 
     def serve(self) -> None:
-        """Let them report that the replica serves; nothing is waited for."""
+        """Let the ranks report that the replica serves, without waiting."""
         self.order(Verb.SERVE)
 
     def order(self, verb: Verb, *arguments: object) -> "dict[int, Future[Update]]":
-        """Let all ranks do one verb; the answer of each, EngineLost once a rank is lost. From any thread."""
+        """Let all ranks run one command; return the answer of each, EngineLost once a rank is lost. From any thread."""
         answers: dict[int, Future[Update]] = {rank: Future() for rank in range(1, self._topology.size)}
         self._loop.call_soon_threadsafe(self._send_all, Order(verb=verb, arguments=arguments), answers)
         return answers
 
     async def until_lost(self) -> EngineLost:
-        """Returns when a rank of the complete group is gone, with the sentence that says which."""
+        """Wait until a rank of the complete group is lost, and return the error that names it."""
         return await asyncio.shield(self._lost)
 
     async def _part(self) -> None:
-        """Say farewell, and let the ranks hang up: who closes with something unread takes back what it said last."""
+        """Send a farewell and let the ranks close: closing with unread data would discard the last message."""
         for writer in self._writers.values():
-            send(writer, Order(farewell=True))
+            send_message(writer, Order(farewell=True))
         hanging_up = [asyncio.ensure_future(writer.wait_closed()) for writer in self._writers.values()]
         with suppress(TimeoutError):
             async with asyncio.timeout(self._pace.parting):
@@ -193,19 +193,19 @@ class Peers:
 
     def _send_all(self, order: Order, answers: "dict[int, Future[Update]]") -> None:
         self._waiting = answers
-        if self._lost.done():  # a rank may be lost between two verbs, when nobody waits
+        if self._lost.done():  # a rank may be lost between two commands
             self._give_up(self._lost.result())
         for writer in self._writers.values():
-            send(writer, order)
+            send_message(writer, order)
 
     async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, from its hello to its end."""
+        """Handle one connection, from its hello to its end."""
         rank = await self._admitted(reader, writer)
         if rank is None:
             writer.close()
             return
         if old := self._writers.pop(rank, None):
-            old.close()  # its process restarted sooner than its connection was seen to break
+            old.close()  # the process restarted before the loss of its connection was detected
         self._writers[rank] = writer
         log.info("Rank %d has joined, %d of %d are here", rank, len(self._writers) + 1, self._topology.size)
         if len(self._writers) == self._topology.size - 1:
@@ -223,7 +223,7 @@ class Peers:
             return None
         refused = self._refusal(hello, writer)
         if refused:
-            send(writer, Order(refused=f"Rank {hello.rank} may not join this group: {refused}."))
+            send_message(writer, Order(refused=f"Rank {hello.rank} may not join this group: {refused}."))
             return None
         if self._complete.is_set():
             self._miss(hello.rank, "it has restarted")
@@ -242,7 +242,7 @@ class Peers:
         return None
 
     async def _listen(self, rank: int, reader: asyncio.StreamReader) -> str:
-        """Take in what a rank sends; returns how it ended."""
+        """Read the messages of a rank and return how the connection ended."""
         try:
             while text := await asyncio.wait_for(reader.readline(), self._pace.silence):
                 self._received(rank, Update.model_validate_json(text))
@@ -258,7 +258,7 @@ class Peers:
         if update.moved:
             self._moves += 1
             self._board.touch()
-        # The group ends with each of its pods, so what is asked of one is asked of the leader.
+        # The group ends with each of its pods, so a signal to one of them is a signal to the leader.
         if update.closing:
             self._signals.ask_to_close()
         if update.stopping:
@@ -269,7 +269,7 @@ class Peers:
 
     def _miss(self, rank: int, why: str) -> None:
         if not self._complete.is_set():
-            # Before all are here one may come again; afterwards what it had compiled and held is lost with it.
+            # Before the group is complete a rank may rejoin; afterwards its graphs and KV cache are lost with it.
             log.warning("Rank %d has left: %s", rank, why)
         elif not self._lost.done():
             error = EngineLost(f"Rank {rank} of this group is lost: {why}.")
@@ -284,7 +284,7 @@ class Peers:
     async def _beat(self) -> None:
         while True:
             for writer in self._writers.values():
-                send(writer, Order())
+                send_message(writer, Order())
             await asyncio.sleep(self._pace.beat)
 
 
@@ -293,6 +293,6 @@ def _host(writer: asyncio.StreamWriter) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now; whoever takes it first has it."""
+    """Return a port that is free now; another process may still take it first."""
     with socket.create_server(("", 0)) as probe:
         return int(probe.getsockname()[1])

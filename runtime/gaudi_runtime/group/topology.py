@@ -1,4 +1,4 @@
-"""Where a pod stands in its group, as the LeaderWorkerSet controller tells it.
+"""The topology of a group: the rank of this pod, from the variables of the LeaderWorkerSet controller.
 
 See docs/how-to/several-nodes.md, A group.
 """
@@ -15,7 +15,7 @@ INDEX_VARIABLE = "LWS_WORKER_INDEX"
 
 @dataclass(frozen=True)
 class Topology:
-    """Rank 0 leads `size` pods and is reached at the host name `leader`."""
+    """The place of this pod in its group: rank 0 leads `size` pods and is reached at the host name `leader`."""
 
     rank: int
     size: int
@@ -23,7 +23,7 @@ class Topology:
 
     @property
     def leads(self) -> bool:
-        """Whether this pod serves and orders the others."""
+        """Return True if this pod serves and sends commands to the other ranks."""
         return self.rank == 0
 
 
@@ -31,8 +31,8 @@ ALONE = Topology(rank=0, size=1, leader="")
 """The topology of a replica that is one pod."""
 
 
-def topology_of(nodes: int, environment: Mapping[str, str]) -> Topology:
-    """The place of this pod in a replica of `nodes` pods. Raises ConfigError when the variables do not fit."""
+def read_topology(nodes: int, environment: Mapping[str, str]) -> Topology:
+    """Return the place of this pod in a replica of `nodes` pods. Raises ConfigError for wrong variables."""
     if nodes == 1:
         return ALONE
     try:

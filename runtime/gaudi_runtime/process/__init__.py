@@ -1,1 +1,1 @@
-"""Our process among others: its signals, threads and children, its logs, its share of the node, and how it exits."""
+"""This process as seen by the operating system: signals, threads, children, logs, resource limits, and its exit."""

@@ -1,4 +1,4 @@
-"""What this container may use of its node, by cgroup v2; without limits, all that the node has."""
+"""The processor and memory limits of this container, by cgroup v2; without limits, those of the node."""
 
 import math
 import os
@@ -9,11 +9,11 @@ MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
-    """Cores that this container may use, at least 1.
+    """Return the number of processor cores that this container may use, at least 1.
 
     `quota_file` is cpu.max: "<microseconds or max> <period in microseconds>".
     """
-    # Libraries count the node's cores; more threads than the quota would wait for each other while throttled.
+    # Libraries count the cores of the node; more threads than the quota would be throttled and wait for each other.
     cores = len(os.sched_getaffinity(0))
     try:
         quota, period = quota_file.read_text().split()
@@ -23,7 +23,7 @@ def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
 
 
 def usable_memory(limit_file: Path = MEMORY_LIMIT) -> int:
-    """Bytes that this container may use before it is killed. `limit_file` is memory.max: "<bytes or max>"."""
+    """Return the bytes that this container may use before it is killed. `limit_file` is memory.max."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = limit_file.read_text().strip()

@@ -1,4 +1,4 @@
-"""The processes below this one, as the operating system sees them: how they move, and how they end."""
+"""The child processes of this process, as the operating system reports them: their activity and their end."""
 
 import contextlib
 
@@ -7,10 +7,10 @@ import psutil
 END_SECONDS = 5.0
 
 
-def pulse() -> tuple[int, int]:
-    """Processes below this one, and what they did so far: changes as long as one of them works.
+def measure_activity() -> tuple[int, int]:
+    """Return the number of child processes and their activity, which changes as long as one of them works.
 
-    The second figure is seconds of processor time, mebibytes in memory and mebibytes read, added up.
+    The activity is the sum of seconds of processor time, mebibytes in memory and mebibytes read.
     """
     # Memory and reads count too: a process that loads weights may use hardly any processor.
     work, count = 0, 0
@@ -23,13 +23,13 @@ def pulse() -> tuple[int, int]:
 
 
 def children() -> list[psutil.Process]:
-    """All processes below this one, also those whose own parent has gone on."""
+    """Return all processes below this one, including those whose parent has ended."""
     return psutil.Process().children(recursive=True)
 
 
 def end_children() -> None:
-    """Kill every process below this one and wait until it is gone."""
-    # All of them, not only our own children: vLLM's core, when killed, leaves its workers behind with their memory.
+    """Kill every process below this one and wait until all have ended."""
+    # All descendants are killed: vLLM's core, when killed, leaves its workers behind with their memory.
     doomed = children()
     for child in doomed:
         with contextlib.suppress(psutil.Error):

@@ -1,6 +1,6 @@
-"""End this process without an orderly exit, and leave no process behind (docs/internals/vllm.md, Processes).
+"""The immediate exit of this process, without child processes left behind (docs/internals/vllm.md, Processes).
 
-A process without its engine, or without a rank of its group, answers nobody: the kubelet starts another.
+A process that lost its engine or a rank of its group cannot serve, so the kubelet must start another.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from gaudi_runtime.report.report_board import ReportBoard
 log = logging.getLogger(__name__)
 
 TERMINATION_LOG = Path("/dev/termination-log")
-"""What the kubelet shows of a container that ended, also in `kubectl describe pod`."""
+"""The file whose content the kubelet shows for an ended container, for example in `kubectl describe pod`."""
 MOST_CHARACTERS = 2048
 
 UntilLost = Callable[[], Awaitable[EngineLost]]
@@ -32,16 +32,16 @@ def exit_at_once() -> NoReturn:
 
 
 def exit_broken(error: RuntimeStartError) -> NoReturn:
-    """End with the reason in the termination message, so that the kubelet restarts."""
-    log.error("This process cannot go on (%s): %s", error.reason, error)
-    with contextlib.suppress(OSError):  # outside of a pod there is no such file
+    """Exit with the reason in the termination message, so that the kubelet restarts the container."""
+    log.error("This process cannot continue (%s): %s", error.reason, error)
+    with contextlib.suppress(OSError):  # the file exists only in a pod
         TERMINATION_LOG.write_text(f"{error.reason}: {error}\n")
     _exit(1)
 
 
 @contextlib.asynccontextmanager
 async def ended_when_lost(until_lost: UntilLost | None, board: ReportBoard) -> AsyncIterator[None]:
-    """While the block runs, end this process with the reason as soon as `until_lost` returns one; None never does."""
+    """End this process while the block runs, as soon as `until_lost` returns a reason; None never does."""
     watching = asyncio.create_task(exit_when_lost(until_lost, board)) if until_lost else None
     try:
         yield
@@ -51,7 +51,7 @@ async def ended_when_lost(until_lost: UntilLost | None, board: ReportBoard) -> A
 
 
 async def exit_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
-    """Wait for the reason and end this process with it."""
+    """Wait for the reason of a loss and end this process with it."""
     error = await until_lost()
     board.fail(RuntimeFailure(reason=error.reason, message=str(error)[:MOST_CHARACTERS]))
     exit_broken(error)
@@ -60,5 +60,5 @@ async def exit_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
 def _exit(code: int) -> NoReturn:
     end_children()
     logging.shutdown()
-    # sys.exit would wait for a running compile, or tear the interpreter down under it.
+    # sys.exit would wait for a running compile, or shut the interpreter down during it.
     os._exit(code)

@@ -1,4 +1,4 @@
-"""How long a stage of start-up took, and what it left in the host's memory: a log line for each."""
+"""The duration and host memory of each stage of start-up, as a log line."""
 
 import logging
 import time
@@ -13,17 +13,17 @@ log = logging.getLogger(__name__)
 
 
 def host_memory() -> int:
-    """Resident bytes of this process and all below it; what they share counts once for each."""
+    """Return the resident bytes of this process and its children; shared memory counts once for each."""
     here = psutil.Process()
     total = 0
     for process in (here, *here.children(recursive=True)):
-        with suppress(psutil.Error):  # one that has just ended
+        with suppress(psutil.Error):  # the process has just ended
             total += process.memory_info().rss
     return total
 
 
-def took_line(stage: str, seconds: float, taken: int) -> str:
-    """`taken` in bytes, negative where the stage has freed some."""
+def stage_cost_line(stage: str, seconds: float, taken: int) -> str:
+    """Format the log line of a stage; `taken` is in bytes, negative if the stage freed memory."""
     return f"{stage} took {seconds:.1f} secs and {size(taken)} of host memory"
 
 
@@ -31,7 +31,7 @@ def took_line(stage: str, seconds: float, taken: int) -> str:
 def log_stage_cost(
     stage: str, clock: Callable[[], float] = time.monotonic, resident: Callable[[], int] = host_memory
 ) -> Iterator[None]:
-    """Log what the block took, once it has ended well."""
+    """Log the time and host memory that the block took, after it has ended without an error."""
     begun, before = clock(), resident()
     yield
-    log.info("%s", took_line(stage, clock() - begun, resident() - before))
+    log.info("%s", stage_cost_line(stage, clock() - begun, resident() - before))

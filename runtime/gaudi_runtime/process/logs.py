@@ -1,4 +1,4 @@
-"""Structured logs on stdout: one JSON object a line where a machine reads, plain text on a terminal."""
+"""Logging to stdout: one JSON object per line, or plain text on a terminal."""
 
 import json
 import logging
@@ -10,15 +10,15 @@ from gaudi_runtime.contract.text import on_one_line
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record: time, level, logger, message, those of `extras` that it has, and the exception."""
+    """A log formatter that writes one JSON object per record: time, level, logger, message, extras and exception."""
 
     def __init__(self, extras: Sequence[str] = ()) -> None:
-        """`extras` name attributes of a record that are shown beside its message."""
+        """Create the formatter; `extras` names attributes of a record that are added to the object."""
         super().__init__()
         self._extras = extras
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line of JSON."""
+        """Format a log record as one line of JSON."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -28,12 +28,12 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        # JSON escapes the orders to a terminal that ASCII has, and no others.
+        # JSON escapes the control characters of ASCII, but no others.
         return on_one_line(json.dumps(line, ensure_ascii=False))
 
 
 def set_up_logging() -> None:
-    """Send all logs of this process to stdout, at level info."""
+    """Configure logging: all logs of this process go to stdout, at level info."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
@@ -43,4 +43,4 @@ def set_up_logging() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     for client in ("httpx", "httpx2"):
-        logging.getLogger(client).setLevel(logging.WARNING)  # its lines hold signed addresses of model files
+        logging.getLogger(client).setLevel(logging.WARNING)  # its lines contain signed addresses of model files

@@ -1,4 +1,4 @@
-"""Blocking work in a daemon thread of its own, so that the event loop goes on answering probes."""
+"""Blocking work in a daemon thread, so that the event loop can answer probes meanwhile."""
 
 import asyncio
 import threading
@@ -10,17 +10,17 @@ T = TypeVar("T")
 
 
 def in_daemon_thread(work: Callable[[], T], name: str) -> Future[T]:
-    """What will be the result (or exception) of `work`, which begins at once; it cannot be cancelled."""
+    """Start blocking work in a daemon thread and return the future of its result; it cannot be cancelled."""
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()
-    # A daemon and not a pool's thread: the interpreter joins a pool at exit, and a compile or a start that cannot be
-    # interrupted may take longer than a pod's grace period.
+    # The interpreter would join the thread of a pool at exit, and a compile or a start that cannot be interrupted
+    # may take longer than a pod's grace period.
     threading.Thread(target=lambda: settle(outcome, work), name=name, daemon=True).start()
     return outcome
 
 
 def settle(outcome: Future[T], work: Callable[[], T]) -> None:
-    """Do `work` in this thread, and hand on its result or exception to whoever waits for `outcome`."""
+    """Run work in this thread and set its result or exception on the future `outcome`."""
     try:
         outcome.set_result(work())
     except BaseException as error:
@@ -28,7 +28,7 @@ def settle(outcome: Future[T], work: Callable[[], T]) -> None:
 
 
 async def in_worker_thread(work: Callable[[], T]) -> T:
-    """The result (or exception) of `work`, run in a daemon thread."""
+    """Run blocking work in a daemon thread and await its result or exception."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
 

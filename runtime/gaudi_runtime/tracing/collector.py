@@ -1,4 +1,4 @@
-"""Where traces go, by the variables that OpenTelemetry defines for every program. Pure."""
+"""The OpenTelemetry collector of traces, by the variables that OpenTelemetry defines for every program. Pure."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,21 +10,21 @@ HTTP = "http/protobuf"
 
 
 class Collector(NamedTuple):
-    """`endpoint` is the whole address of an OTLP receiver, `protocol` how it is spoken to."""
+    """The collector of traces: the whole address of an OTLP receiver, and its protocol."""
 
     endpoint: str
     protocol: str
 
     @property
     def is_understood(self) -> bool:
-        """Whether the protocol is one that can be spoken here."""
+        """Return True if this runtime supports the protocol."""
         return self.protocol in (HTTP, GRPC)
 
 
 def collector(environment: Mapping[str, str]) -> Collector | None:
-    """The collector that these variables name; None where they name none, or say that nothing is to be sent.
+    """Return the trace collector that the environment names; None if it names none or disables traces.
 
-    A protocol that is not spoken here is named as it stands.
+    An unsupported protocol is returned as it is.
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
@@ -39,6 +39,6 @@ def collector(environment: Mapping[str, str]) -> Collector | None:
 
 
 def whole_address(base: str, protocol: str) -> str:
-    """The address for traces of a receiver that `base` names for all signals; one that has it already stays."""
+    """Return the address for traces of a receiver whose `base` address is for all signals."""
     plain = base.rstrip("/")
     return base if protocol == GRPC or plain.endswith("/v1/traces") else f"{plain}/v1/traces"

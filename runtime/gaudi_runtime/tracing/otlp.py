@@ -1,4 +1,4 @@
-"""What sends spans by OTLP, from a thread of its own, and gives up what a collector does not take.
+"""The OTLP exporter: sends spans from its own thread, and drops those that a collector does not accept.
 
 Spans that wait are bounded in number (OTEL_BSP_MAX_QUEUE_SIZE, 2048): what comes above that is dropped.
 """
@@ -31,16 +31,16 @@ log = logging.getLogger(__name__)
 
 NAME = "gaudi_runtime"
 CLOSE_SECONDS = 1.0
-"""For the last spans: a pod has ten seconds left once its answers are drained."""
+"""The time to send the last spans: a pod has ten seconds left after its answers are drained."""
 REPEAT_SECONDS = 600.0
 MOST_SENTENCES = 100
 
 
 class OtlpTracing:
-    """The traces of this process. The start is always sent; of requests those that OTEL_TRACES_SAMPLER chooses."""
+    """The OTLP traces of this process. The start is always sent, requests as OTEL_TRACES_SAMPLER samples them."""
 
     def __init__(self, collector: Collector, config: RuntimeConfig, report: WarmupReport) -> None:
-        """Imports half a second of code. Raises what the exporter says of variables that it cannot read."""
+        """Import the exporter, which takes half a second. Raises its error about unreadable variables."""
         logging.getLogger("opentelemetry").addHandler(_SeldomLogged())
         logging.getLogger("opentelemetry").propagate = False
         self._closed = False
@@ -55,16 +55,16 @@ class OtlpTracing:
             "gaudi.plan_hash": report.plan_hash,
         }
         self.start = OtlpStartSpans(self._tracer(ALWAYS_ON), report, attributes)
-        # As OpenTelemetry has it for processes that one starts: vLLM's own spans of its start continue ours.
+        # The convention of OpenTelemetry for child processes: vLLM's own spans of its start continue ours.
         CONTEXT.inject(_Variables(), trace.set_span_in_context(self.start.root))
         self._requests = self._tracer(None)
 
     def around(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
-        """`app`, with a span for each request that makes work."""
+        """Return `app` with a span for each request that runs the model."""
         return RequestSpans(app, self._requests, makes_work, counters)
 
     async def close(self) -> None:
-        """Send what waits, for a second at most, and not at all where the collector does not answer."""
+        """Send the waiting spans for at most a second, or not at all if the collector does not answer."""
         self.start.close()
         if self._closed:
             return
@@ -74,7 +74,7 @@ class OtlpTracing:
                 await in_worker_thread(self._shut_down)
 
     def _shut_down(self) -> None:
-        # vLLM has a provider for the whole process, whose own end waits half a minute for its collector.
+        # vLLM has a provider for the whole process, whose shutdown waits half a minute for its collector.
         theirs = trace.get_tracer_provider()
         if isinstance(theirs, TracerProvider):
             atexit.unregister(theirs.shutdown)
@@ -90,29 +90,29 @@ class OtlpTracing:
 
 
 class _Watched(SpanExporter):
-    """An exporter that remembers whether the last batch was taken."""
+    """An exporter that remembers whether the last batch was accepted."""
 
     def __init__(self, inner: SpanExporter) -> None:
         self._inner = inner
         self.answers = True
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send a batch."""
+        """Send a batch of spans."""
         result = self._inner.export(spans)
         self.answers = result is SpanExportResult.SUCCESS
         return result
 
     def shutdown(self) -> None:
-        """Nothing more comes."""
+        """Shut down the inner exporter."""
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Nothing waits in an exporter."""
+        """Return True, because an exporter has no waiting spans."""
         return self._inner.force_flush(timeout_millis)
 
 
 def _exporter(collector: Collector) -> SpanExporter:
-    # Whatever else they may be told, such as headers and certificates, they read in the environment themselves.
+    # Exporters read other options, such as headers and certificates, from the environment themselves.
     if collector.protocol == GRPC:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
 
@@ -123,28 +123,28 @@ def _exporter(collector: Collector) -> SpanExporter:
 
 
 def _name_service(config: RuntimeConfig) -> None:
-    """Whoever has not named the service has that of the model, also in vLLM's own spans."""
+    """Set the service name to that of the model if none is set, also for vLLM's own spans."""
     if "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         os.environ.setdefault("OTEL_SERVICE_NAME", config.model.served_names[0])
 
 
 class _Variables(dict[str, str]):
-    """The environment of the processes that this one starts, for names in capitals."""
+    """The environment of child processes, for names in capitals."""
 
     def __setitem__(self, name: str, value: str) -> None:
         os.environ[name.upper()] = value
 
 
 class _SeldomLogged(logging.Handler):
-    """OpenTelemetry's own words go into our log, the same ones every ten minutes at most."""
+    """A handler that writes OpenTelemetry's log records to our log, equal ones at most every ten minutes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.WARNING)
         self._clock, self._said = clock, dict[str, float]()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log it, unless it was said lately."""
+        """Log a record, unless an equal one was logged recently."""
         now = self._clock()
         if now - self._said.get(record.msg, -REPEAT_SECONDS) >= REPEAT_SECONDS and len(self._said) < MOST_SENTENCES:
             self._said[record.msg] = now
-            log.warning("%s (said again in ten minutes at the earliest)", record.getMessage())
+            log.warning("%s (repeated after ten minutes at the earliest)", record.getMessage())

@@ -1,4 +1,4 @@
-"""A span for each request of the model port that makes work: how long it took, and what it met; never what it said."""
+"""The span of each request of the model port that runs the model: its duration and shapes, never its text."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,11 +19,11 @@ OPERATIONS = {
     "/v1/embeddings": "embeddings",
     "/v2/embed": "embeddings",
 }
-"""By the conventions of OpenTelemetry for generative models."""
+"""The attribute names, by the conventions of OpenTelemetry for generative models."""
 
 
 class RequestSpans:
-    """ASGI middleware. `app` sees the span of its request as the caller's, so that its own spans stand below it."""
+    """ASGI middleware that records a span per request; the spans of `app` become its children."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class RequestSpans:
         works: Callable[[Scope], bool],
         counters: Callable[[], ServingHistogram] | None = None,
     ) -> None:
-        """`works` says which requests have a span."""
+        """Create the middleware; `works` returns True for requests that get a span."""
         self._app, self._tracer, self._works, self._counters = app, tracer, works, counters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,7 +41,7 @@ class RequestSpans:
             await self._app(scope, receive, send)
             return
         span = self._begun(scope)
-        # A state of its own, for what the application finds out of the request (`_told`).
+        # A state of its own, for what the application finds out of the request (`_usage`).
         inner = {**scope, "headers": _with_context(scope, span), "state": dict(scope.get("state") or {})}
         before = self._met() if span.is_recording() else (0, 0)
 
@@ -74,12 +74,12 @@ class RequestSpans:
         )
 
     def _finish(self, span: Span, state: dict[str, Any], before: tuple[int, int]) -> None:
-        span.set_attributes(_told(state))
+        span.set_attributes(_usage(state))
         if getattr(state.get("generation"), "is_broken", False):
             _broke_off(span, "broke_off")
         if self._counters:
             cold, compiles = self._met()
-            # The engine runs one batch after the other: all requests of the moment wait for one that compiles.
+            # The engine runs one batch after the other, so all current requests wait for a batch that compiles.
             span.set_attributes({"gaudi.cold_batches": cold - before[0], "gaudi.recompiles": compiles - before[1]})
 
     def _met(self) -> tuple[int, int]:
@@ -108,13 +108,13 @@ def _answered(span: Span, status: int) -> None:
 
 
 def _broke_off(span: Span, kind: str) -> None:
-    # Without the error's own words: they may have the request's.
+    # The message of the error is left out, because it may contain text of the request.
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR))
 
 
-def _told(state: dict[str, Any]) -> dict[str, str | int]:
-    """Model and tokens, as our application leaves them in the request's state, or vLLM's does."""
+def _usage(state: dict[str, Any]) -> dict[str, str | int]:
+    """Return model and tokens, as our application or vLLM's leaves them in the request's state."""
     ours, theirs = state.get("generation"), state.get("request_metadata")
     usage = ours.usage if ours else getattr(theirs, "final_usage_info", None)
     tokens = {"gen_ai.usage.input_tokens": "prompt_tokens", "gen_ai.usage.output_tokens": "completion_tokens"}

@@ -1,4 +1,4 @@
-"""What the rest of the runtime says to its traces; without a collector nothing is imported and nothing happens."""
+"""The tracing interface for the rest of the runtime; without a collector nothing is imported and recorded."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class StartSpans(WarmupSpans, Protocol):
-    """The spans of this process's start. From any thread."""
+    """Records the spans of this process's start; its methods may be called from any thread."""
 
     def reported(self, report: WarmupReport) -> None:
         """Begin the stage of this report's phase, and end the stage before it."""
@@ -33,13 +33,13 @@ class Tracing(Protocol):
 
     @property
     def start(self) -> StartSpans:
-        """Those of its start."""
+        """The spans of the start of this process."""
 
     def around(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
-        """`app`, with a span for each request that makes work; `counters` say which shapes it met."""
+        """Return `app` with a span for each request that runs the model; `counters` report the shapes it met."""
 
     async def close(self) -> None:
-        """Send what waits, for a second at most; nothing comes after it."""
+        """Send the waiting spans for at most a second; no spans may follow."""
 
 
 class _NoStartSpans(NoSpans):
@@ -51,11 +51,11 @@ class _NoTracing:
     start: StartSpans = _NoStartSpans()
 
     def around(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
-        """`app` itself."""
+        """Return `app` unchanged."""
         return app
 
     async def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 NO_TRACING: Tracing = _NoTracing()
@@ -65,7 +65,7 @@ NO_TRACING: Tracing = _NoTracing()
 async def tracing(
     config: RuntimeConfig, report: WarmupReport, environment: Mapping[str, str] = os.environ
 ) -> AsyncIterator[Tracing]:
-    """What traces this process while the block runs; at its end the last spans have a second to leave.
+    """Provide the tracing of this process while the block runs; then the last spans have a second to be sent.
 
     `report` is the one with which the process begins.
     """
@@ -79,7 +79,7 @@ async def tracing(
         return
     try:
         made = await in_worker_thread(lambda: _made(found, config, report))
-    except Exception as error:  # an image without the packages, a header that cannot be read: no reason not to serve
+    except Exception as error:  # missing packages or an unreadable header must not prevent serving
         log.warning("No traces are sent to %s: %s", found.endpoint, error)
         yield NO_TRACING
         return
@@ -91,7 +91,7 @@ async def tracing(
 
 
 def _made(found: Collector, config: RuntimeConfig, report: WarmupReport) -> "OtlpTracing":
-    # Half a second and some megabytes that nobody pays without a collector.
+    # Imported here, because it takes half a second and some megabytes, needed only with a collector.
     from gaudi_runtime.tracing.otlp import OtlpTracing
 
     return OtlpTracing(found, config, report)

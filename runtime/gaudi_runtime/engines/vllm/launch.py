@@ -22,7 +22,7 @@ from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.errors import RuntimeStartError
 from gaudi_runtime.http.openai_api.media import MOST_PIXELS, PIXELS_VARIABLE
 from gaudi_runtime.knobs.render import render
-from gaudi_runtime.process.children import end_children, pulse
+from gaudi_runtime.process.children import end_children, measure_activity
 from gaudi_runtime.process.worker import in_daemon_thread
 from gaudi_runtime.tracing.collector import PROTOCOL_VARIABLE, collector
 
@@ -105,7 +105,7 @@ def _built(
         while wait([starting], look_seconds).not_done:
             look()
             # vLLM tells nothing before it is there, so what its processes do is all that shows progress.
-            if (now := pulse()) != before:
+            if (now := measure_activity()) != before:
                 before = now
                 progress()
         return starting.result()

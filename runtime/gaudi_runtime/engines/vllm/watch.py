@@ -12,7 +12,7 @@ from typing import Any
 
 from gaudi_runtime.engines.vllm.ranks import Ranks, died
 from gaudi_runtime.errors import EngineLost, RankFailed
-from gaudi_runtime.process.children import pulse
+from gaudi_runtime.process.children import measure_activity
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Watch:
         longest_step: float,
         moves: Callable[[], int] = lambda: 0,
         pace: Pace = PACE,
-        works: Callable[[], object] = pulse,
+        works: Callable[[], object] = measure_activity,
     ) -> None:
         """`longest_step` in seconds: no step may take longer, even if it works.
 

@@ -3,21 +3,21 @@
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import ParallelismConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engine_protocol.messages import Order, Update, Verb, config_digest, line
+from gaudi_runtime.engine_protocol.messages import Order, Update, Verb, config_digest, encode_message
 from tests.unit.runtime.configs import sim_config
 
 
 def test_sign_of_life_is_a_line_of_three_bytes() -> None:
-    assert (line(Order()), line(Update())) == (b"{}\n", b"{}\n")
+    assert (encode_message(Order()), encode_message(Update())) == (b"{}\n", b"{}\n")
 
 
 def test_order_arrives_as_plain_data() -> None:
     sent = Order(verb=Verb.WARM, arguments=(BucketPhase.PROMPT, Bucket(1, 128, 0)))
-    assert Order.model_validate_json(line(sent)).arguments == ("prompt", [1, 128, 0])
+    assert Order.model_validate_json(encode_message(sent)).arguments == ("prompt", [1, 128, 0])
 
 
 def test_answer_of_zero_arrives() -> None:
-    assert Update.model_validate_json(line(Update(done=Verb.CAPTURE, answer=0))).answer == 0
+    assert Update.model_validate_json(encode_message(Update(done=Verb.CAPTURE, answer=0))).answer == 0
 
 
 def test_ranks_agree_whatever_ports_they_have() -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gaudi_runtime.contract.base import Wire
-from gaudi_runtime.engine_protocol.messages import MOST_LINE_BYTES, Hello, Order, Update, line
+from gaudi_runtime.engine_protocol.messages import MOST_LINE_BYTES, Hello, Order, Update, encode_message
 from gaudi_runtime.group.peers import Pace
 
 HOST = "127.0.0.1"
@@ -30,7 +30,7 @@ class End:
 
     def say(self, message: Wire) -> None:
         """Send one message."""
-        self._writer.write(line(message))
+        self._writer.write(encode_message(message))
 
     def say_bytes(self, text: bytes) -> None:
         """Send what may be no message."""
@@ -52,7 +52,7 @@ class End:
 
     async def hung_up(self) -> bool:
         """Whether the other end closes, having said nothing more than that it lives."""
-        return not (await self.reader.read()).replace(line(Order()), b"")
+        return not (await self.reader.read()).replace(encode_message(Order()), b"")
 
     def hang_up(self) -> None:
         """Close in good order."""

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gaudi_runtime.engine_protocol.messages import Hello, Update, line
+from gaudi_runtime.engine_protocol.messages import Hello, Update, encode_message
 from gaudi_runtime.errors import PortUnavailable
 from tests.unit.runtime.group.ends import PATIENT, QUICK, rank_by_hand
 from tests.unit.runtime.group.lead import DIGEST, Lead, group
@@ -48,7 +48,7 @@ async def test_rank_that_does_not_belong_here_hears_why(number: int, config: str
         b"no json\n",
         b'{"rank":0,"config":"digest"}\n',
         b'{"rank":1,"config":"digest","new":1}\n',
-        line(Update(moved=True)),
+        encode_message(Update(moved=True)),
         b"",
     ],
 )
@@ -109,4 +109,4 @@ async def test_port_that_is_taken_is_reported_with_its_number() -> None:
 
 
 async def test_hello_is_read_by_its_wire_name() -> None:
-    assert line(Hello(rank=1, config="abc")) == b'{"rank":1,"config":"abc"}\n'
+    assert encode_message(Hello(rank=1, config="abc")) == b'{"rank":1,"config":"abc"}\n'

@@ -14,7 +14,7 @@ from gaudi_runtime.engine_protocol.engine import Progress
 from gaudi_runtime.engine_protocol.group import Meeting, Rank
 from gaudi_runtime.engine_protocol.messages import Order, Update, Verb
 from gaudi_runtime.errors import EngineLost, ModelNotFound
-from gaudi_runtime.group.follow import do
+from gaudi_runtime.group.follow import run_engine_command
 from gaudi_runtime.process.worker import in_worker_thread
 from tests.unit.runtime.group.ends import PATIENT, QUICK
 from tests.unit.runtime.group.followed import IDLE, Followed, Scripted, followed
@@ -196,7 +196,7 @@ def test_pod_of_engine_that_spans_pods_only_starts_its_part() -> None:
     """What the leader's engine does afterwards reaches its processes without us."""
     part, moved = Part(), list[int]()
     orders: list[tuple[Verb, list[Any]]] = [(Verb.LOAD, [HERE, 4567]), (Verb.SERVE, [])]
-    answers = [do(part, verb, arguments, lambda: moved.append(1)) for verb, arguments in orders]
+    answers = [run_engine_command(part, verb, arguments, lambda: moved.append(1)) for verb, arguments in orders]
     assert (part.joined, answers, moved) == ([Meeting(HERE, 4567)], [None, None], [1])
 
 

@@ -3,34 +3,34 @@
 import pytest
 
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.group.topology import ALONE, Topology, topology_of
+from gaudi_runtime.group.topology import ALONE, Topology, read_topology
 
 SECOND = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "chat-0.chat.models"}
 
 
 def test_pod_of_one_node_is_alone_whatever_the_environment_says() -> None:
-    assert topology_of(1, SECOND) == ALONE
+    assert read_topology(1, SECOND) == ALONE
 
 
 def test_pod_of_a_group_stands_where_the_controller_says() -> None:
-    assert topology_of(2, SECOND) == Topology(rank=1, size=2, leader="chat-0.chat.models")
+    assert read_topology(2, SECOND) == Topology(rank=1, size=2, leader="chat-0.chat.models")
 
 
 def test_rank_0_leads() -> None:
-    assert [topology_of(2, SECOND | {"LWS_WORKER_INDEX": rank}).leads for rank in "01"] == [True, False]
+    assert [read_topology(2, SECOND | {"LWS_WORKER_INDEX": rank}).leads for rank in "01"] == [True, False]
 
 
 @pytest.mark.parametrize("missing", SECOND)
 def test_pod_outside_of_a_group_hears_which_variable_it_lacks(missing: str) -> None:
     with pytest.raises(ConfigError, match=missing):
-        topology_of(2, {name: value for name, value in SECOND.items() if name != missing})
+        read_topology(2, {name: value for name, value in SECOND.items() if name != missing})
 
 
 def test_group_of_another_size_than_the_replica_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"parallelism\.nodes is 4, and this is pod 1 of a group of 2"):
-        topology_of(4, SECOND)
+        read_topology(4, SECOND)
 
 
 def test_rank_beyond_the_group_is_refused() -> None:
     with pytest.raises(ConfigError, match="pod 2 of a group of 2"):
-        topology_of(2, SECOND | {"LWS_WORKER_INDEX": "2"})
+        read_topology(2, SECOND | {"LWS_WORKER_INDEX": "2"})

@@ -5,7 +5,7 @@ import mmap
 
 import pytest
 
-from gaudi_runtime.process.host_memory import host_memory, log_stage_cost, took_line
+from gaudi_runtime.process.host_memory import host_memory, log_stage_cost, stage_cost_line
 
 
 def test_stage_is_logged_with_seconds_and_bytes(caplog: pytest.LogCaptureFixture) -> None:
@@ -19,7 +19,7 @@ def test_stage_is_logged_with_seconds_and_bytes(caplog: pytest.LogCaptureFixture
 
 
 def test_what_a_stage_has_freed_is_negative() -> None:
-    assert took_line("Warm-up", 1.0, -252 * 1024) == "Warm-up took 1.0 secs and -252 KiB of host memory"
+    assert stage_cost_line("Warm-up", 1.0, -252 * 1024) == "Warm-up took 1.0 secs and -252 KiB of host memory"
 
 
 def test_stage_that_fails_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:

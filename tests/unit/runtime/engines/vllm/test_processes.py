@@ -9,9 +9,9 @@ SLEEPER = "sleep 1000 & echo $!; echo $$; wait"
 """A shell with a child, whose numbers it prints."""
 ENDS = """
 import subprocess, sys
-from gaudi_runtime.process.children import children, end_children, pulse
+from gaudi_runtime.process.children import children, end_children, measure_activity
 subprocess.Popen(["sh", "-c", sys.argv[1]], stdout=subprocess.PIPE).stdout.readline()
-print(pulse()[0], flush=True)
+print(measure_activity()[0], flush=True)
 print(*(child.pid for child in children()), sep="\\n", flush=True)
 end_children()
 print(len(children()), flush=True)
