@@ -32,7 +32,7 @@ async def test_rank_tries_again_until_the_leader_is_there(caplog: pytest.LogCapt
     config = sim_config(serving={"group_port": free_port()})
     rank = follow(config, TOPOLOGY, ReportBoard("0" * 64), Signals(), lambda: IDLE, PATIENT)
     following = asyncio.create_task(rank)
-    while not any(said.startswith(f"The leader {LEADER} is not there yet: [Errno ") for said in caplog.messages):  # noqa: ASYNC110
+    while not any(said.startswith(f"The leader {LEADER} cannot be reached yet: [Errno ") for said in caplog.messages):  # noqa: ASYNC110
         await asyncio.sleep(0)
     async with leader_by_hand(config.serving.group_port) as joined:
         leader = await joined.get()
