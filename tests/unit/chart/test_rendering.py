@@ -289,6 +289,7 @@ def test_policies_of_some_namespaces_judge_nobody_else() -> None:
     # The account of the operator is held everywhere: it has rights in these namespaces only.
     assert selected == {
         "gaudi-operator-account": None,
+        "gaudi-operator-class-warnings": expected,
         "gaudi-operator-classes": expected,
         "gaudi-operator-scale": expected,
     }
