@@ -200,7 +200,13 @@ def drawn(lines: Sequence[Line], everywhere: bool, width: int) -> Iterator["Rend
 def _coloured(found: Line, everywhere: bool) -> list["Text"]:
     from rich.text import Text
 
-    colour = "green" if found.phase == "Serving" else "red" if found.phase in ("Stalled", "SpecRefused", "RolledBack") else "yellow"
+    colour = (
+        "green"
+        if found.phase == "Serving"
+        else "red"
+        if found.phase in ("Stalled", "SpecRefused", "RolledBack")
+        else "yellow"
+    )
     row = [
         Text(on_one_line(cell), style=colour if title == "PHASE" else "")
         for title, cell in zip(COLUMNS, cells(found), strict=True)
