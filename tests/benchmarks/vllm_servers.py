@@ -16,7 +16,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from gaudi_runtime.engines.vllm.launch import engine_arguments
 from gaudi_runtime.engines.vllm.memory import memory_of
-from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.render import render_engine_options
 from tests.unit.runtime.configs import free_port
 from tests.vllm.configs import MODEL
 
@@ -111,7 +111,7 @@ def theirs(folder: Path, config: RuntimeConfig) -> Iterator[Server]:
 
 
 def _environment(config: RuntimeConfig, more: Mapping[str, str]) -> dict[str, str]:
-    return {**os.environ, **render(config).env, **THREADS, "PYTHONUNBUFFERED": "1", **more}
+    return {**os.environ, **render_engine_options(config).env, **THREADS, "PYTHONUNBUFFERED": "1", **more}
 
 
 @contextlib.contextmanager

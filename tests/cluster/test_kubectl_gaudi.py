@@ -23,7 +23,7 @@ from gaudi_runtime.contract.ports import CONFIG_PATH
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, PlanAdvice, PlanCost, Served
 from gaudi_runtime.planning.optimal.strategy import learned_padding
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.report.served import summary
+from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 from localcluster import ControlPlane, build
 from tests.cluster.pods import all_running, gate, ready, stalled
@@ -194,7 +194,7 @@ async def met_by(api: KubeApi, pod: str, prompt: Bucket) -> Served:
     histogram.padding = learned_padding(config.bucketing, config.limits, plan)
     for _ in range(FEWEST_PROMPTS):
         histogram.meet(BucketPhase.PROMPT, prompt)
-    return summary(histogram)
+    return summarize_served(histogram)
 
 
 async def test_tab_completes_commands_and_names_through_kubectl(

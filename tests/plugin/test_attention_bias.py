@@ -14,7 +14,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.knobs.attention import fused_attention
-from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.render import render_engine_options
 from tests.plugin.cases import QUICK, configured
 from tests.plugin.engine import forked
 
@@ -76,7 +76,7 @@ def slices_from(config: RuntimeConfig) -> int | None:
     from vllm_gaudi.extension.utils import SlicedFusedSDPABase
 
     limits = config.limits
-    with mock.patch.dict(os.environ, render(config).env):
+    with mock.patch.dict(os.environ, render_engine_options(config).env):
         environment._VLLM_VALUES.update(model_type="llama", prefix_caching=limits.prefix_caching)
         runtime.clear_config()
         HPUBucketingManager().initialize(

@@ -12,7 +12,7 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.report import COMPILE_BOUNDS, RECOMPILATION_SECONDS
-from gaudi_runtime.report.served import summary
+from gaudi_runtime.report.served import summarize_served
 from tests.plugin.cases import COMPILE, GRAPHS, Case, configured
 from tests.plugin.engine import Facts, Run, in_own_process
 
@@ -46,7 +46,7 @@ async def meet_cold_shapes(run: Run) -> Facts:
     facts["strict helper"] = await met(run, [WARM], 3, **HELPER)
     facts["strict size"] = await met(run, [WARM, WARM], 3)
     facts["strict path"] = await met(run, [OTHER_PATH], 1)
-    facts["report"] = summary(run.engine.counters).model_dump(mode="json")
+    facts["report"] = summarize_served(run.engine.counters).model_dump(mode="json")
     return facts
 
 
@@ -64,7 +64,7 @@ async def met(run: Run, prompts: Sequence[Sequence[int]], tokens: int, **samplin
     """What these requests have changed in our counters and in the bridge's, and the error that they ended with."""
     counters = run.engine.counters
     await run.counted()
-    before = counters.recompiles, summary(counters).small_compiles, sum(counters.cold.values()), recipes(run)
+    before = counters.recompiles, summarize_served(counters).small_compiles, sum(counters.cold.values()), recipes(run)
     error = ""
     try:
         run.answer(prompts, tokens, **sampling)
@@ -74,7 +74,7 @@ async def met(run: Run, prompts: Sequence[Sequence[int]], tokens: int, **samplin
         run.llm.abort_request([str(number) for number in range(len(prompts))])
         run.llm.engine_core.engine_core.batch_queue.clear()
     await run.counted()
-    after = counters.recompiles, summary(counters).small_compiles, sum(counters.cold.values()), recipes(run)
+    after = counters.recompiles, summarize_served(counters).small_compiles, sum(counters.cold.values()), recipes(run)
     return {
         "recompiles": after[0] - before[0],
         "small": after[1] - before[1],

@@ -16,7 +16,7 @@ from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, clamp_blocks, most_con
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.planning.planner import plan_of_device
 from tests.plugin.cases import QUICK, configured
 from tests.plugin.engine import forked
@@ -56,7 +56,7 @@ def theirs(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]:
     from vllm_gaudi.extension.bucketing.common import HPUBucketingManager
 
     limits = config.limits
-    with mock.patch.dict(os.environ, render(config).env):
+    with mock.patch.dict(os.environ, render_engine_options(config).env):
         environment._VLLM_VALUES.update(model_type="llama", prefix_caching=limits.prefix_caching)
         runtime.clear_config()
         manager = HPUBucketingManager()

@@ -1,7 +1,7 @@
-"""What is published of cards, models and releases: figures that name their sources. Pure.
+"""The catalog of cards, models and releases: published figures with their sources. Pure.
 
-cards    what a card has, and what was measured on it
+cards    the memory and speed of a card, and rates that were measured on it
 figure   a number with its source and confidence
-models/  the shapes of models, and what their tensors take
+models/  the shapes of models, and the bytes of their tensors
 pairs    the releases of vLLM and its plugin that belong together
 """

@@ -13,7 +13,7 @@ from gaudi_runtime.units import GIB, MIB
 
 @dataclass(frozen=True)
 class WarmupRates:
-    """What warming up one bucket costs, as measured with `model` (a known repository) on one card.
+    """The cost of warming up one bucket, as measured with `model` (a known repository) on one card.
 
     Seconds per bucket; graph bytes per prompt token (batch size * (query + context tokens)) and per decode sequence.
     """
@@ -29,9 +29,9 @@ class WarmupRates:
 
 @dataclass(frozen=True)
 class Card:
-    """One card. `memory` in bytes as its driver reports them, `bandwidth` in bytes/s, matmul in operations/s.
+    """A described accelerator card. `memory` in bytes by its driver, `bandwidth` in bytes/s, matmul in operations/s.
 
-    `rates` is None where nothing is known about warm-up, as on a CPU.
+    `rates` is None if nothing is known about warm-up, as on a CPU.
     """
 
     name: str
@@ -85,7 +85,7 @@ GAUDI2 = Card(
 
 
 def assumed(rates: WarmupRates, why: str) -> WarmupRates:
-    """The same rates where nobody has measured them; `why` begins the source of each."""
+    """Return the same rates as an assumption for a card without measurements; `why` begins the source of each."""
     model, *figures = (getattr(rates, each.name) for each in fields(rates))
     return WarmupRates(
         model,
@@ -104,13 +104,13 @@ GAUDI3 = Card(
 )
 
 NONE = Card(name="none", memory=None)
-"""A CPU: its memory is what the deployment gives, and nothing is known about its graphs."""
+"""A CPU: its memory is set by the deployment, and nothing is known about its graphs."""
 
 CARDS = {card.name: card for card in (GAUDI2, GAUDI3, NONE)}
 
 
 def card_named(name: str) -> Card:
-    """The described card. Raises ConfigError that lists the names."""
+    """Return the described card of this name. Raises ConfigError that lists the names."""
     try:
         return CARDS[name.lower()]
     except KeyError as error:

@@ -1,11 +1,11 @@
-"""Figure: a number that says where it comes from and how sure it is, so that no estimate looks like a measurement."""
+"""Figure: a number with its source and confidence, so that no estimate looks like a measurement."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Confidence(StrEnum):
-    """How sure a figure is, surest first.
+    """The confidence of a figure, surest first.
 
     exact follows from the inputs alone; measured was logged by a real card with this model; published stands in a
     data sheet; calculated comes from a formula; scaled is measured with another model; assumed has no source.
@@ -20,15 +20,15 @@ class Confidence(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for the surest."""
+        """The position in the order of confidence; 0 is the surest."""
         return list(Confidence).index(self)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A value in the unit that its holder names, its source in words, and how sure it is.
+    """A value with its source in words and its confidence; the owner of the figure defines its unit.
 
-    `low` and `high` are what other sources say, where they differ.
+    `low` and `high` are the values of other sources if they differ.
     """
 
     value: float
@@ -39,15 +39,15 @@ class Figure:
 
     @property
     def least(self) -> float:
-        """The lowest value that any source gives."""
+        """The lowest value of any source."""
         return self.value if self.low is None else self.low
 
     @property
     def most(self) -> float:
-        """The highest value that any source gives."""
+        """The highest value of any source."""
         return self.value if self.high is None else self.high
 
 
 def weakest(*figures: Figure) -> Confidence:
-    """The confidence of whatever is made of all these: that of the least sure one."""
+    """Return the confidence of a figure made of these: that of the least sure one."""
     return max((figure.confidence for figure in figures), key=lambda confidence: confidence.rank)

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Proof(StrEnum):
-    """What stands behind a pair. No pair was ever run on a real card."""
+    """The kind of test behind a pair. No pair was ever run on a real card."""
 
     PROVEN = "proven"
     DECLARED = "declared"
@@ -24,7 +24,7 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Pair:
-    """Releases of vLLM and of its plugin for Gaudi that are made for each other, and what both are built on.
+    """A release of vLLM and one of its Gaudi plugin that belong together, and the software that both are built on.
 
     `tiles_queries` says whether the plugin reads VLLM_HPU_FSDPA_Q_TILE_ENABLE.
     """
@@ -38,13 +38,13 @@ class Pair:
 
     @property
     def image(self) -> str:
-        """Intel's image with all of them."""
+        """The name of Intel's image with these releases."""
         folder = f"vault.habana.ai/gaudi-docker/{self.gaudi_software}/ubuntu24.04/habanalabs"
         return f"{folder}/vllm-{self.vllm}-ptupstream-{self.torch}:latest"
 
     @property
     def words(self) -> str:
-        """Both releases, and the word of the pair."""
+        """The text of both releases and the proof of the pair."""
         return f"vLLM {self.vllm} with vllm-gaudi {self.plugin} ({self.proof})"
 
 
@@ -74,14 +74,14 @@ CPU_RELEASE = PAIRS[-1].vllm
 
 
 def series(release: str) -> str:
-    """Major and minor number, empty where there are none."""
+    """Return the major and minor number of a release; empty if it has none."""
     # Patches and builds from source, as 0.30.1.dev5+gaudi, keep the names that we use.
     numbers = re.match(r"\d+\.\d+", release)
     return numbers.group() if numbers else ""
 
 
 def release_of(built: str) -> str:
-    """The release that a version is a build of; empty for what comes before one, as 0.26.0rc1."""
+    """Return the release that a version is a build of; empty for a version before a release, such as 0.26.0rc1."""
     found = re.fullmatch(r"(\d+\.\d+)\.(\d+)(?:\.post\d+|\.(dev)\d+)?(?:\+.+)?", built)
     if not found:
         return ""
@@ -91,6 +91,6 @@ def release_of(built: str) -> str:
 
 
 def pair_of(vllm: str, plugin: str) -> Pair | None:
-    """The pair that these versions are builds of; None for any other two."""
+    """Return the pair of releases that these versions are builds of; None for any other two."""
     built = (release_of(vllm), release_of(plugin))
     return next((each for each in PAIRS if (each.vllm, each.plugin) == built), None)

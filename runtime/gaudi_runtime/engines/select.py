@@ -9,7 +9,7 @@ from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.engine_protocol.engine import Engine
 from gaudi_runtime.engine_protocol.group import PodPart, Rank
 from gaudi_runtime.errors import EngineUnsupported
-from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.render import render_engine_options
 
 ONE_RANK = "Engine torch has one rank: set parallelism.nodes to 1, or use engine vllm."
 
@@ -66,7 +66,7 @@ def tell_environment(config: RuntimeConfig, environment: MutableMapping[str, str
     """
     # Before the engine's libraries are imported, which read them once. A variable that the container has already
     # stays: there the operator has rendered the same, or a user knows better.
-    for name, value in render(config).env.items():
+    for name, value in render_engine_options(config).env.items():
         environment.setdefault(name, value)
     if key := environment.get(API_KEY_VARIABLE):
         # A Secret made from a file often ends in a line end, which vLLM would ask of every request.

@@ -1,4 +1,4 @@
-"""What a deployment will need before a card is paid for: memory, graphs, time; all estimates.
+"""The forecast of a deployment before a card is paid for: memory, graphs and warm-up time, all estimated.
 
 See docs/internals/memory.md.
 

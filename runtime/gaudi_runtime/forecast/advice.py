@@ -1,4 +1,4 @@
-"""The smallest change that makes a deployment fit, one setting at a time (docs/internals/memory.md, Advice).
+"""Advice: the smallest change of one setting that makes a deployment fit (docs/internals/memory.md, Advice).
 
 First the settings that may be turned, then the search. Each is turned away from its value in growing strides until the
 forecast fits, then bisected: the answer fits, and one step less does not.
@@ -20,23 +20,23 @@ MOST_CHANGES = 3
 # No stride is longer than this part of the way: a forecast need not improve with every step, and a stretch that fits
 # should not be jumped over. One that is shorter still may be, so a smaller change than the answer may exist.
 STRIDES = 16
-# Buckets that may be looked at in all trials together: about a second, whatever the plan.
+# The most buckets that all trials together may try: about a second, whatever the plan.
 WORK = 200_000
 
 
 Value = int | float | str
 
 MEMORY = "accelerator.deviceMemory"
-# In percent: what is left is for what no forecast knows of.
+# In percent. The rest is for memory that no forecast includes.
 MOST_SHARE = 95
 MOST_MEMORY = 2048 * GIB
-# A node has eight cards.
+# A node has at most eight cards.
 TENSOR_RANKS = (2, 4, 8)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that advice may turn, and its values from the least change to the largest; `set` turns it."""
+    """A setting that advice may change, with its values from the least change to the largest; `set` changes it."""
 
     verb: str
     field: str
@@ -45,20 +45,20 @@ class Setting:
     set: Callable[[ForecastInputs, Value], ForecastInputs]
 
     def text(self, value: Value) -> str:
-        """What to do, as a part of a sentence, with the name that the field has in a GaudiInference."""
-        if isinstance(value, float):  # a share, which is said in percent
+        """Return the change as a part of a sentence, with the field name of a GaudiInference."""
+        if isinstance(value, float):  # a share, which is written in percent
             return f"{self.verb} {self.field} to {value * 100:g}"
         return f"{self.verb} {self.field} to {f'{int(value) // GIB}Gi' if self.field == MEMORY else value}"
 
     def distance(self, value: Value) -> float:
-        """How large the change is: relative to the value of now, for shares the difference, 1 for a word."""
+        """Return how large a change is: relative to the current value, the difference for shares, 1 for a word."""
         if isinstance(value, str):
             return 1.0
         return abs(value - self.now) / (1 if isinstance(value, float) else max(1, self.now))
 
 
 def turnable_settings(inputs: ForecastInputs, shape: ModelShape) -> tuple[Setting, ...]:
-    """All settings that can be turned in this deployment."""
+    """Return all settings of this deployment that advice may change."""
     ranks = inputs.parallelism.tensor
     heads = {layer.attention.heads for layer in shape.layers}
     possible = [
@@ -105,7 +105,7 @@ def _shares(inputs: ForecastInputs) -> tuple[Setting, ...]:
         return replace(inputs, warmup=inputs.warmup.model_copy(update={"graph_memory_share": value}))
 
     share, utilization = inputs.warmup.graph_memory_share, inputs.utilization
-    # Both ways: a larger share leaves more room for graphs, and a smaller one for the KV cache, so for a model at all.
+    # In both directions: a larger share leaves more room for graphs, and a smaller one more for the KV cache.
     return (
         Setting("raise", "warmup.graphMemoryPercent", share, _percents_above(share), set_share),
         Setting("lower", "warmup.graphMemoryPercent", share, _percents_below(share), set_share),
@@ -129,14 +129,14 @@ def _memory(inputs: ForecastInputs) -> Iterator[Setting]:
         lambda inputs, value: replace(inputs, kv_cache_dtype=KvCacheDtype(str(value))),
     )
     memory = inputs.device_memory
-    # Where it is not given it is the card's own, which nobody can raise.
+    # If it is not set it is the card's own memory, which cannot be raised.
     if memory is not None:
         larger = range((memory // GIB + 1) * GIB, MOST_MEMORY + 1, GIB)
         yield Setting("raise", MEMORY, memory, larger, lambda inputs, value: replace(inputs, device_memory=int(value)))
 
 
 def _below(number: int, step: int) -> int:
-    """The largest multiple of `step` below `number`."""
+    """Return the largest multiple of `step` below `number`."""
     return (number - 1) // step * step
 
 
@@ -157,7 +157,7 @@ def _limited(inputs: ForecastInputs, **limits: Value) -> ForecastInputs:
 
 
 def _set_length(inputs: ForecastInputs, value: Value) -> ForecastInputs:
-    # A maxNumBatchedTokens that was left out is the model length, so it goes with it.
+    # If maxNumBatchedTokens is not set it is the model length, so it changes with it.
     tokens = value if inputs.tokens_follow_length else inputs.limits.max_num_batched_tokens
     return _limited(inputs, max_model_len=value, max_num_batched_tokens=tokens)
 
@@ -167,9 +167,9 @@ Fits = Callable[[ForecastInputs], bool]
 
 @dataclass(frozen=True)
 class Change:
-    """One change that makes the deployment fit: what to do in words, and the deployment after it.
+    """A change that makes the deployment fit: the advice in words, and the deployment after the change.
 
-    `inputs` is None where the change is to what is asked for instead of to the deployment.
+    `inputs` is None if the request is changed instead of the deployment.
     """
 
     text: str
@@ -178,11 +178,10 @@ class Change:
 
 
 def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, thresholds: Thresholds) -> tuple[Change, ...]:
-    """At most three changes, the smallest first; none when it fits already or no single one helps.
+    """Return at most three changes that make a deployment fit, the smallest first.
 
-    Where only graphs are missing, the last one is to serve all the same.
-
-    Where there is no room for the model either, ask with percentages of 0 what gives it room.
+    Empty if it already fits or no single change helps. If only graphs are missing, the last change is to serve anyway.
+    If the model does not fit either, percentages of 0 return the changes that make room for it.
     """
     now = forecast(inputs, shape, card)
     if fits(now, thresholds):
@@ -197,18 +196,18 @@ def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, thresholds: Th
 
 
 class _Trials:
-    """Forecasts of changed deployments, until the work is done."""
+    """Forecasts of changed deployments, until the work limit is reached."""
 
     def __init__(self, shape: ModelShape, card: Card, thresholds: Thresholds) -> None:
         self._shape, self._card, self._thresholds = shape, card, thresholds
         self._work = WORK
 
     def fits(self, inputs: ForecastInputs) -> bool:
-        """Whether a deployment fits; False once the work is done, so that the search ends."""
+        """Return True if a deployment fits; False after the work limit, so that the search ends."""
         if self._work <= 0:
             return False
         answer = forecast(inputs, self._shape, self._card)
-        # Not only those that are planned: a plan may look at millions for a few, or for none.
+        # All candidates count, not only planned buckets: a plan may try millions to find a few.
         looked_at = count_candidates(inputs.policy, inputs.limits, int(answer.kv_blocks.value))
         planned = sum(phase.planned for phase in (answer.prompt, answer.decode) if phase)
         self._work -= 100 + max(planned, looked_at)
@@ -227,7 +226,7 @@ def _smallest(inputs: ForecastInputs, setting: Setting, fit: Fits) -> Change | N
 
 
 def _strides(count: int, fit: Callable[[int], bool]) -> tuple[int, int] | None:
-    """A step that does not fit (-1 is no change) and a later one that does; None when none was met."""
+    """Return a step that does not fit (-1 is no change) and a later one that does; None if none fits."""
     before, stride, longest = -1, 1, max(1, count // STRIDES)
     while before < count - 1:
         step = min(before + stride, count - 1)
@@ -238,7 +237,7 @@ def _strides(count: int, fit: Callable[[int], bool]) -> tuple[int, int] | None:
 
 
 def _bisect(misfit: int, fitting: int, fit: Callable[[int], bool]) -> int:
-    """A step that fits while the one before does not. `misfit` does not fit, `fitting` does."""
+    """Return a step that fits while the previous one does not. `misfit` does not fit, `fitting` does."""
     while fitting - misfit > 1:
         middle = (misfit + fitting) // 2
         if fit(middle):
@@ -252,7 +251,7 @@ SERVE_ANYWAY = Change("set readiness.onShortfall to ServeAndWarn: a pod then ser
 
 
 def _lower_percentages(now: Forecast, thresholds: Thresholds) -> list[Change]:
-    """Lower percentages, where graphs are all that is missing."""
+    """Return lower percentages as a change, if only graphs are missing."""
     if now.problems:
         return []
     asked = {"prompt": thresholds.prompt_percent, "decode": thresholds.decode_percent}

@@ -1,4 +1,4 @@
-"""A deployment, a model and a card -> Forecast (docs/internals/memory.md). Pure: no device, no clock, no checkpoint."""
+"""The forecast of a deployment from its inputs, a model and a card (docs/internals/memory.md). Pure."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.graphs import phase_forecasts, phase_rates
 from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
-from gaudi_runtime.forecast.memory import divide, total_memory
+from gaudi_runtime.forecast.memory import forecast_memory, total_memory
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Phases, Reason
 from gaudi_runtime.planning.kept_plans import kept_plan
 from gaudi_runtime.units import gib, plural
@@ -20,9 +20,10 @@ from gaudi_runtime.warmup.cover_first import cover_first
 
 
 def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Forecast:
-    """What this deployment needs and gets. A `shape` of None gives what can be said without a model.
+    """Forecast the memory, graphs and warm-up time of a deployment.
 
-    Never raises for a deployment that does not fit: `problems` says why.
+    With `shape` None the forecast has only what does not depend on a model. A deployment that does not fit raises
+    nothing: `problems` has the reasons.
     """
     total = total_memory(inputs, card)
     memory, problems = _divided(inputs, shape, total)
@@ -51,7 +52,7 @@ def _divided(
     if shape is None or total is None:
         return None, ()
     try:
-        return divide(inputs, shape, total), ()
+        return forecast_memory(inputs, shape, total), ()
     except PlanImpossible as error:
         return None, (Problem(Reason.PARALLELISM, str(error)),)
 
@@ -84,7 +85,7 @@ def _phases(
 
 
 def _warmup_seconds(inputs: ForecastInputs, phases: Phases) -> Figure | None:
-    """Seconds of compiling and capturing, least and most as the sources differ; None where no rate is known."""
+    """Return the seconds of compiling and capturing, with bounds by the sources; None if no rate is known."""
     figures = [
         figure for phase in phases.values() for figure in (phase.compile_seconds, phase.capture_seconds) if figure
     ]
@@ -103,8 +104,8 @@ def _warmup_seconds(inputs: ForecastInputs, phases: Phases) -> Figure | None:
 
 
 def _room_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> Iterator[Problem]:
-    """At most one: weights that do not fit, no KV block, or too few for a single sequence."""
-    # Blocks that are given were measured on a card, which then had room.
+    """Yield at most one problem: the weights do not fit, no KV block fits, or too few for one sequence."""
+    # Given blocks were measured on a card, so they fit.
     if memory is None or inputs.kv_blocks is not None:
         return
     if memory.free.value < 1:
@@ -135,7 +136,7 @@ DISCLAIMER = "All figures are estimates; the runtime measures on the card and re
 
 
 def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks: Figure) -> Iterator[str]:
-    """What a reader must know to judge the figures, the general first."""
+    """Yield notes that a reader needs to judge the figures, the general first."""
     yield DISCLAIMER
     if shape is None:
         yield (

@@ -29,7 +29,10 @@ FP8_SOURCE = "in FP8 the published warm-up of an 8B model took 504 s instead of 
 
 @dataclass(frozen=True)
 class PhaseRates:
-    """Seconds a bucket and graph bytes a unit of weight of one phase (docs/internals/warmup.md, Capture budget)."""
+    """The measured rates of one phase: seconds per bucket, and graph bytes per unit of weight.
+
+    See docs/internals/warmup.md, Capture budget.
+    """
 
     compile_seconds: Figure
     capture_seconds: Figure
@@ -37,7 +40,7 @@ class PhaseRates:
 
 
 def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None, spread: Spread | None) -> PhaseRates:
-    """The rates of one phase for a model; without a model they are those of the measured one, and assumed."""
+    """Return the rates of one phase for a model; without a model, those of the measured one as assumed."""
     prompt = phase is BucketPhase.PROMPT
     seconds, size = (1.0, 1.0) if shape is None or spread is None else _scales(rates.model, shape, spread)
     compiling = rates.prompt_compile_seconds if prompt else rates.decode_compile_seconds
@@ -53,7 +56,7 @@ def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None
 
 @lru_cache(maxsize=256)
 def _scales(measured_model: str, shape: ModelShape, spread: Spread) -> tuple[float, float]:
-    """Factors of seconds and of graph bytes."""
+    """Return the factors of seconds and of graph bytes."""
     measured = known_shape(measured_model)
     if measured is None:
         raise LookupError(f"the rates were measured with {measured_model}, which is not among the known models")
@@ -64,10 +67,10 @@ def _scales(measured_model: str, shape: ModelShape, spread: Spread) -> tuple[flo
 
 
 def _in_fp8(figure: Figure, spread: Spread | None) -> Figure:
-    """Recipes of FP8 take longer to compile."""
+    """Return the figure for FP8, whose recipes take longer to compile."""
     if spread is None or spread.quantization is None or spread.quantization.bits != FP8_BITS:
         return figure
-    # By how much was published for one model only, so it is the upper end.
+    # The factor was published for one model only, so it is the upper bound.
     return replace(figure, source=f"{figure.source}; {FP8_SOURCE}", high=max(figure.most, figure.value * FP8_COMPILE))
 
 
@@ -91,9 +94,10 @@ GraphBytes = Callable[[BucketPhase, Bucket], int]
 
 
 def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memory: MemoryForecast | None) -> Phases:
-    """Both phases. Without `memory` it is not known how many graphs fit, only what all of them would take.
+    """Forecast the graphs of both phases: how many fit, their bytes and seconds.
 
-    Where no log shows the bytes of a graph, neither is known, and seconds count every graph as captured.
+    Without `memory` it is unknown how many graphs fit. If no log shows the bytes of a graph, neither number nor bytes
+    are known, and seconds count every graph as captured.
     """
     expected, least = (_graph_bytes(rates, inputs.limits.block_size, least=least) for least in (False, True))
     likely = best = None
@@ -125,7 +129,7 @@ def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memo
 
 
 def _graph_bytes(rates: Rates, block_size: int, *, least: bool) -> GraphBytes:
-    """Bytes of a graph as the rates say, or where every source's lowest rate holds."""
+    """Return the bytes of a graph by the rates, or by the lowest rate of every source."""
     figures = {phase: each.bytes_per_weight for phase, each in rates.items()}
     per_weight = {phase: figure.least if least else figure.value for phase, figure in figures.items()}
     return lambda phase, bucket: int(per_weight[phase] * weight(phase, bucket, block_size))
@@ -134,7 +138,7 @@ def _graph_bytes(rates: Rates, block_size: int, *, least: bool) -> GraphBytes:
 def _capture(
     inputs: ForecastInputs, plan: BucketPlan, memory: MemoryForecast, graph_bytes: GraphBytes
 ) -> dict[BucketPhase, PhaseBudget]:
-    """What the runtime would capture if its graphs had these bytes."""
+    """Return what the runtime would capture if its graphs had these bytes."""
     blocks = memory.kv_blocks.value if inputs.kv_blocks is None else inputs.kv_blocks
     left = int(max(0, memory.free.value - blocks * memory.block.value))
     budget = CaptureBudget(
@@ -156,7 +160,7 @@ def _capture(
 
 
 def _times(figure: Figure, count: int, most: int) -> Figure:
-    """Seconds of `count` buckets, at the most of `most` ones."""
+    """Return the seconds of `count` buckets, or at most of `most` ones."""
     low = None if figure.low is None else figure.low * count
     high = None if figure.high is None and most == count else figure.most * most
     return Figure(figure.value * count, f"{count} times: {figure.source}", figure.confidence, low, high)

@@ -1,9 +1,9 @@
-"""ForecastInputs: everything about a deployment that a forecast depends on, except model and card."""
+"""ForecastInputs: everything in a deployment that a forecast depends on, except model and card."""
 
 from dataclasses import dataclass
 
 from gaudi_runtime.catalog.models.config_json import DTYPE_BYTES
-from gaudi_runtime.catalog.models.quantization import effective
+from gaudi_runtime.catalog.models.quantization import effective_quantization
 from gaudi_runtime.catalog.models.rank_memory import Spread
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
@@ -25,11 +25,11 @@ DEFAULT_WARMUP = WarmupConfig()
 
 @dataclass(frozen=True)
 class ForecastInputs:
-    """A deployment as far as memory and warm-up depend on it.
+    """The properties of a deployment that memory and warm-up depend on.
 
-    `quantization` None takes the checkpoint's; `device_memory` (bytes) replaces the card's own; `kv_blocks` replaces
-    what the memory split would give, as when a device has been measured. `tokens_follow_length` says that
-    maxNumBatchedTokens was left out, so that it is the model length.
+    `quantization` None means that of the checkpoint. `device_memory` (bytes) replaces the card's own; `kv_blocks`
+    replaces the result of the memory split, for example after a measurement. `tokens_follow_length` says that
+    maxNumBatchedTokens is not set, so that it is the model length.
     """
 
     policy: BucketPolicy
@@ -47,34 +47,34 @@ class ForecastInputs:
 
     @property
     def captures(self) -> bool:
-        """Whether graphs are captured at all (docs/internals/warmup.md, Order of start-up)."""
+        """Whether graphs are captured (docs/internals/warmup.md, Order of start-up)."""
         modes = (ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE)
         return self.warmup.enabled and self.execution_mode in modes
 
     @property
     def graphs_unmeasured(self) -> bool:
-        """Whether graphs are captured whose bytes no public log shows: all figures that exist are of HPU graphs."""
+        """Whether captured graphs have unknown bytes, because public logs show only HPU graphs."""
         return self.captures and self.execution_mode is ExecutionMode.TORCH_COMPILE
 
     @property
     def useful_blocks(self) -> int:
-        """KV blocks of `maxNumSeqs` sequences of full length: as many as the limits can ever use."""
+        """The KV blocks of `maxNumSeqs` sequences of full length, the most that the limits can use."""
         return self.blocks_per_sequence * self.limits.max_num_seqs
 
     @property
     def blocks_per_sequence(self) -> int:
-        """KV blocks of one sequence of full length."""
+        """The KV blocks of one sequence of full length."""
         return -(-self.limits.max_model_len // self.limits.block_size)
 
     @property
     def largest_prompt(self) -> int:
-        """Most tokens in one prompt batch: what the profile run meets."""
+        """The most tokens in one prompt batch, which the profile run uses."""
         limits = self.limits
         return min(limits.max_num_batched_tokens, limits.max_num_prefill_seqs * limits.longest_query)
 
 
 def inputs_of(config: RuntimeConfig) -> ForecastInputs:
-    """The inputs in a RuntimeConfig."""
+    """Return the forecast inputs of a RuntimeConfig."""
     return ForecastInputs(
         policy=config.bucketing,
         limits=config.limits,
@@ -90,19 +90,19 @@ def inputs_of(config: RuntimeConfig) -> ForecastInputs:
 
 
 def _mode(engine: EngineConfig) -> ExecutionMode:
-    # A simulation does what the description of its card says, which was measured with HPU graphs.
+    # A simulation follows the description of its card, which was measured with HPU graphs.
     simulated = engine.name is EngineName.SIM and engine.execution_mode is ExecutionMode.TORCH_COMPILE
     return ExecutionMode.HPU_GRAPHS if simulated else engine.execution_mode
 
 
 def spread_of(inputs: ForecastInputs, shape: ModelShape) -> Spread:
-    """How this deployment spreads and stores this model."""
+    """Return how this deployment distributes the model over ranks, and its number formats."""
     ranks, dtype_bytes = inputs.parallelism, DTYPE_BYTES.get(inputs.dtype, shape.dtype_bytes)
     return Spread(
         tensor=ranks.tensor,
         pipeline=ranks.pipeline,
         dtype_bytes=dtype_bytes,
         kv_dtype_bytes=dtype_bytes if inputs.kv_cache_dtype is KvCacheDtype.AUTO else 1,
-        quantization=effective(shape.quantization, inputs.quantization),
+        quantization=effective_quantization(shape.quantization, inputs.quantization),
         expert_ranks=ranks.tensor * ranks.data if ranks.experts else None,
     )

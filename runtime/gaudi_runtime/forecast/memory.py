@@ -1,8 +1,8 @@
-"""How one card's memory will be divided (docs/internals/memory.md, The sum). All sizes are bytes."""
+"""The memory forecast: how the memory of one card will be divided (docs/internals/memory.md, The sum), in bytes."""
 
 from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
-from gaudi_runtime.catalog.models.rank_memory import Stage, stages, workspace_bytes
+from gaudi_runtime.catalog.models.rank_memory import Stage, stage_memory, workspace_bytes
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.result import MemoryForecast
@@ -12,16 +12,16 @@ WORKSPACE_SOURCE = "formula of the manual (Memory); it says 498 MiB where log 00
 
 
 def total_memory(inputs: ForecastInputs, card: Card) -> Figure | None:
-    """Bytes of one card; None where neither the deployment nor the card's description says."""
+    """Return the bytes of one card; None if neither the deployment nor the card's description has them."""
     if inputs.device_memory is not None:
         return Figure(inputs.device_memory, "given for this deployment", Confidence.EXACT)
     return card.memory
 
 
-def divide(inputs: ForecastInputs, shape: ModelShape, total: Figure) -> MemoryForecast:
-    """The card with the fewest KV blocks, maybe none. Raises PlanImpossible for ranks that cannot be."""
+def forecast_memory(inputs: ForecastInputs, shape: ModelShape, total: Figure) -> MemoryForecast:
+    """Forecast the memory split of the card with the fewest KV blocks. Raises PlanImpossible for impossible ranks."""
     spread = spread_of(inputs, shape)
-    # The profile run meets the largest prompt batch, and then samples for every sequence.
+    # The profile run uses the largest prompt batch, and then samples for every sequence.
     sequences = max(inputs.limits.max_num_seqs, inputs.limits.max_num_prefill_seqs)
     workspace = workspace_bytes(shape, inputs.largest_prompt, sequences, spread.tensor, spread.dtype_bytes)
 
@@ -29,8 +29,8 @@ def divide(inputs: ForecastInputs, shape: ModelShape, total: Figure) -> MemoryFo
         free = max(0, int(total.value) - stage.weights - workspace)
         return split_memory(free, inputs.utilization, inputs.warmup.graph_memory_share)
 
-    cards = [(stage, split_of(stage)) for stage in stages(shape, spread, inputs.limits.block_size)]
-    # Every card holds a part of every block, so the server has as many as the card with the fewest.
+    cards = [(stage, split_of(stage)) for stage in stage_memory(shape, spread, inputs.limits.block_size)]
+    # Every card holds a part of every block, so the card with the fewest blocks decides.
     fullest, split = min(cards, key=lambda card: (card[1].kv_cache // card[0].block, card[1].free))
     return _figures(inputs, shape, total, workspace, fullest, split)
 

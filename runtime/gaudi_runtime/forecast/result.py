@@ -1,4 +1,4 @@
-"""Forecast: the answer, every figure with its source and how sure it is; and whether it is what is asked for."""
+"""Forecast: the result of a forecast with sources and confidence, and whether it meets the thresholds."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from gaudi_runtime.errors import Problem
 
 
 class Reason(StrEnum):
-    """Reasons why a deployment does not fit."""
+    """The reasons why a forecast deployment does not fit."""
 
     PARALLELISM = "ParallelismImpossible"
     WEIGHTS_TOO_LARGE = "WeightsTooLarge"
@@ -23,7 +23,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class MemoryForecast:
-    """Bytes of one card, the fullest of the group (docs/internals/warmup.md, Memory split); `kv_blocks` is a count."""
+    """The forecast memory of one card, the fullest of the group, in bytes; `kv_blocks` is a count."""
 
     total: Figure
     weights: Figure
@@ -38,7 +38,7 @@ class MemoryForecast:
 
 @dataclass(frozen=True)
 class PhaseForecast:
-    """One phase of the plan. Figures are None where nothing is known; seconds count the whole phase.
+    """The forecast graphs of one phase. Unknown figures are None; seconds count the whole phase.
 
     `captured` are the graphs expected to fit, in the order of their capture, None where none are captured, or the
     memory or the bytes of a graph are unknown; `captured_at_best` is their number where every source's lowest bytes
@@ -56,7 +56,7 @@ class PhaseForecast:
 
     @property
     def percent(self) -> int | None:
-        """Captured of planned, floored; None without graphs or buckets (docs/internals/warmup.md, Percentages)."""
+        """The captured share of the planned graphs in percent, floored; None without graphs or buckets."""
         return None if self.captured is None else percent(len(self.captured), self.planned)
 
 
@@ -65,7 +65,7 @@ Phases = Mapping[BucketPhase, PhaseForecast]
 
 @dataclass(frozen=True)
 class Forecast:
-    """An estimate of what a deployment needs. `memory` is None without a model's shape or a card's memory.
+    """The forecast of a deployment. `memory` is None if the model's shape or the card's memory is unknown.
 
     `captures` says whether graphs are captured at all. `plan`, `prompt` and `decode` are None where no plan is
     possible; `problems` then says why.
@@ -86,7 +86,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Least captured percent of each phase (`readiness` of a GaudiInference).
+    """The least captured percentage of each phase (`readiness` of a GaudiInference).
 
     `at_best` judges by the lowest bytes that any source gives for a graph: what falls short of that cannot be met.
     """
@@ -97,12 +97,15 @@ class Thresholds:
 
 
 def fits(forecast: Forecast, thresholds: Thresholds) -> bool:
-    """Whether there is room for the model and for the graphs that are asked for."""
+    """Return True if a forecast has room for the model and for the required graphs."""
     return not forecast.problems and not shortfalls(forecast, thresholds)
 
 
 def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...]:
-    """A problem per phase that stays below its percentage; none where it is not known how many graphs fit."""
+    """Return a problem for each phase whose forecast is below its percentage.
+
+    Empty if it is unknown how many graphs fit.
+    """
     asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return tuple(
         Problem(Reason.GRAPHS_MISSING, _sentence(phase, least, thresholds))
@@ -112,7 +115,7 @@ def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...
 
 
 def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase, int]:
-    """The percentages above 0 that cannot be judged, by phase: how many of its graphs fit is unknown."""
+    """Return the percentages above 0 that cannot be judged, because it is unknown how many graphs fit."""
     asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return {
         phase.phase: least
@@ -122,7 +125,7 @@ def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase,
 
 
 def gate_sentence(asked: Mapping[BucketPhase, int]) -> str:
-    """What opens the gate, and what to do if it stays closed; `asked` are the percentages that cannot be judged."""
+    """Describe what opens the readiness gate, and what to do if it stays closed."""
     graphs = " and ".join(f"{least} % of the {phase} graphs" for phase, least in asked.items())
     fields = " or ".join(f"spec.readiness.minCaptured{phase.title()}Percent" for phase in asked)
     return (
@@ -133,7 +136,7 @@ def gate_sentence(asked: Mapping[BucketPhase, int]) -> str:
 
 
 def reachable(forecast: Forecast, thresholds: Thresholds) -> Iterator[tuple[PhaseForecast, int]]:
-    """Phases whose graphs are counted, with the percentage that they reach."""
+    """Yield the phases with captured graphs, and the percentage that each reaches."""
     for phase in (forecast.prompt, forecast.decode):
         if phase and phase.captured is not None and phase.planned:
             yield phase, percent(_count(phase, thresholds), phase.planned) or 0

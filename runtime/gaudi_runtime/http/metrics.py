@@ -21,7 +21,7 @@ from gaudi_runtime.contract.report import (
     WarmupReport,
 )
 from gaudi_runtime.engine_protocol.engine import Engine, EngineLoad
-from gaudi_runtime.report.served import summary
+from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 
 MOST_BUCKET_SERIES = 512
@@ -97,7 +97,7 @@ class RuntimeCollector(Collector):
         yield from _buckets(report)
         yield from _recipes(report)
         engine = self._observed.engine
-        yield from _served(summary(engine.counters) if engine else Served())
+        yield from _served(summarize_served(engine.counters) if engine else Served())
         if engine is not None:
             yield _by_bucket(report, engine.counters)
             yield from _load(engine.load_now())

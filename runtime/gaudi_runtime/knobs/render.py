@@ -24,7 +24,7 @@ class Rendered:
     args: tuple[str, ...]
 
 
-def render(config: RuntimeConfig) -> Rendered:
+def render_engine_options(config: RuntimeConfig) -> Rendered:
     """What the fields and engine.settings say, as the engine reads it; what it does not read is left out.
 
     Raises ConfigError, one sentence that names every wrong setting.

@@ -1,4 +1,4 @@
-"""While serving: compare a learned plan with the one that serves, now and then, and put the result into the report."""
+"""The advisor: compares a learned plan with the serving one at intervals, and writes the result into the report."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ Compare = Callable[[Question], Awaitable[PlanAdvice | None]]
 
 @dataclass(frozen=True)
 class Schedule:
-    """When plans are compared, in seconds, the batches of each phase that must have been met before, and by what.
+    """The schedule of plan comparisons: intervals in seconds, the fewest batches of each phase, and the comparison.
 
     With 1,000 prompts of a public trace their mean padding is known within 0.7 % (8B example), which is about what
     counts as no more padding.
@@ -37,7 +37,7 @@ USUAL_SCHEDULE = Schedule()
 
 
 def question_of(config: RuntimeConfig, blocks: DeviceBlocks, pace: Pace | None) -> Question | None:
-    """Return what a learned plan is compared with; None if nothing was measured or no plan can be learned."""
+    """Return the comparison with a learned plan to make; None if nothing was measured or learned."""
     if pace is None or not is_comparable(config.bucketing, config.limits):
         return None
     return Question(policy=config.bucketing, limits=config.limits, blocks=blocks, pace=pace, traffic="")
@@ -46,9 +46,9 @@ def question_of(config: RuntimeConfig, blocks: DeviceBlocks, pace: Pace | None) 
 async def advise_now_and_then(
     question: Question, traffic: Callable[[], Traffic], board: ReportBoard, schedule: Schedule
 ) -> None:
-    """Keep `advice` of the report up to date until cancelled; `traffic` is what was met so far.
+    """Compare plans at intervals until cancelled, and keep `advice` of the report up to date.
 
-    A comparison that fails is only logged.
+    `traffic` returns the traffic so far. A failed comparison is only logged.
     """
     while True:
         await asyncio.sleep(schedule.look)
@@ -56,19 +56,19 @@ async def advise_now_and_then(
             continue
         try:
             _publish(await _advice(question, traffic(), schedule.ask), board)
-        except Exception as error:  # whatever it was, it must not end serving
+        except Exception as error:  # no error here may end serving
             log.warning("A learned plan was not compared with the one that serves: %s", error)
         await asyncio.sleep(max(0.0, schedule.every - schedule.look))
 
 
 async def _advice(question: Question, traffic: Traffic, ask: Compare) -> PlanAdvice | None:
-    # In a thread: to write thousands of shapes takes longer than the loop should stand.
+    # In a thread, because writing thousands of shapes would block the event loop.
     text = await asyncio.to_thread(write_traffic, traffic)
     return await ask(question.model_copy(update={"traffic": text}))
 
 
 def _met_enough(served: Served, least: int) -> bool:
-    """Whether enough batches of both phases were met: without traffic of one no plan can be learned."""
+    """Return True if enough batches of both phases were served to learn a plan."""
     return all(phase.hits + phase.misses >= least for phase in (served.prompt, served.decode))
 
 

@@ -1,4 +1,4 @@
-"""The plan that serves and a plan learned from the traffic of this server, judged on that traffic.
+"""The comparison of the serving plan with a plan learned from the traffic of this server, judged on that traffic.
 
 `learned_policy` is also what `kubectl gaudi plan learn` proposes, so that its plan is the one that was judged here.
 """
@@ -20,7 +20,7 @@ LEAST_SAVED = 1 / 3
 
 
 class Question(Wire):
-    """A server as it runs: its policy, the limits, the KV blocks of its device, its warm-up and its traffic."""
+    """The input of a plan comparison: policy, limits, KV blocks, warm-up pace and traffic of a server."""
 
     policy: BucketPolicy
     limits: Limits
@@ -43,13 +43,16 @@ def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettin
 
 
 def is_comparable(policy: BucketPolicy, limits: Limits) -> bool:
-    """Whether a learned plan may take the place of this policy: none has slices, unified batches or drafts."""
+    """Return True if a learned plan may replace this policy: without slices, unified batches or drafts."""
     known = limits.sliding_window_slices is None and limits.draft_tokens is None
     return known and policy.strategy is not Strategy.UNIFIED
 
 
 def advise(question: Question) -> PlanAdvice | None:
-    """Compare both plans; None if the learned one does not save enough. Raises PlanImpossible or ConfigError."""
+    """Compare the serving plan with a learned one; None if it does not save enough.
+
+    Raises PlanImpossible or ConfigError.
+    """
     traffic = read_traffic(question.traffic)
     serving = _plan(question.policy, question)
     learned = _plan(learned_policy(question.policy, traffic), question)
@@ -83,7 +86,7 @@ def _saves_enough(advice: PlanAdvice) -> bool:
 
 
 def _pads_no_more(before: Score, after: Score) -> bool:
-    """Whether the learned plan pads a phase no more, as exactly as the cost of a batch is known.
+    """Return True if the learned plan does not increase the padding of a phase.
 
     If a plan has no bucket for a part of the traffic, paddings of different traffic would be compared.
     """

@@ -1,4 +1,4 @@
-"""The comparison in a process of its own: `python -m gaudi_runtime.learning.process`, a Question in, advice out.
+"""The process that compares plans: `python -m gaudi_runtime.learning.process`, a Question in, advice out.
 
 Serving has precedence: the process runs only on idle processor time, is bounded in processor time and memory, and is
 the first that the kernel ends if memory gets short.
@@ -24,7 +24,7 @@ WALL_SECONDS = 900.0
 LOWEST_PRIORITY = 19
 FIRST_TO_END = "1000"
 KEPT_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""What an interpreter may need; the process gets no tokens and no preloaded libraries."""
+"""The variables of the process, which gets no tokens and no preloaded libraries."""
 MOST_ERROR = 500
 
 
@@ -35,9 +35,9 @@ class ComparisonFailed(Exception):
 async def compare(
     question: "Question", seconds: float = WALL_SECONDS, niceness: int = LOWEST_PRIORITY
 ) -> "PlanAdvice | None":
-    """Return the advice of another process within `seconds`. Raises ComparisonFailed."""
+    """Run a plan comparison in a separate process within `seconds`, and return its advice. Raises ComparisonFailed."""
     # In threads: to start a process may take a while, and the loop answers requests meanwhile.
-    process = await asyncio.to_thread(start, niceness)
+    process = await asyncio.to_thread(start_comparison, niceness)
     try:
         text = question.model_dump_json(by_alias=True).encode()
         answer = await asyncio.to_thread(_answer, process, text, seconds)
@@ -59,8 +59,8 @@ def _answer(process: "subprocess.Popen[bytes]", text: bytes, seconds: float) -> 
     return answer
 
 
-def start(niceness: int = LOWEST_PRIORITY) -> "subprocess.Popen[bytes]":
-    """Start the process, which waits for a question on its standard input."""
+def start_comparison(niceness: int = LOWEST_PRIORITY) -> "subprocess.Popen[bytes]":
+    """Start the comparison process, which reads a question from its standard input."""
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     pipe = subprocess.PIPE
     # No preexec_fn, which would copy the memory map of this process: the new one bounds itself first of all.
@@ -78,7 +78,7 @@ def _read(answer: bytes) -> "PlanAdvice | None":
 
 
 def _bound(niceness: int) -> None:
-    """Give precedence to all other processes, and limit processor time and memory."""
+    """Lower the priority of this process, and limit its processor time and memory."""
     os.nice(niceness)
     if niceness == LOWEST_PRIORITY:
         with contextlib.suppress(OSError):  # not every kernel lets a process choose

@@ -1,7 +1,7 @@
-"""The report of this instance: every part of start-up and serving writes it, and the status port reads it.
+"""The report of this instance: every part of start-up and serving writes it, and the status port returns it.
 
 report_board  the current WarmupReport and its long-poll
 bucket_board  the state of each planned bucket
 served        the batches that ran, as the report shows them
-serving_news  what of them is news for those who wait
+serving_news  publishes the counters of serving
 """

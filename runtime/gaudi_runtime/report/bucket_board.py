@@ -1,6 +1,6 @@
-"""The one place that knows the state of each planned bucket: written by the warm-up's thread, read by the status port.
+"""The bucket board: the state of each planned bucket, written by the warm-up thread, read by the status port.
 
-What batches met at each of them is the engine's to count; both come together when somebody asks.
+The engine counts the batches of each bucket. Both are combined for each request of the table.
 """
 
 import threading
@@ -16,7 +16,7 @@ MOST_REASON = 512
 
 
 class BucketBoard:
-    """States by phase and bucket; empty before there is a plan. From any thread."""
+    """The state of every planned bucket, by phase and bucket; empty before there is a plan. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -24,7 +24,7 @@ class BucketBoard:
         self._reasons: dict[Key, str] = {}
 
     def plan(self, plan: BucketPlan) -> None:
-        """All of these are planned, and nothing else is."""
+        """Set the planned buckets."""
         with self._lock:
             self._states = {
                 (phase, each): BucketState.PLANNED for phase in BucketPhase for each in plan.buckets_of(phase)
@@ -32,12 +32,12 @@ class BucketBoard:
             self._reasons = {}
 
     def put(self, phase: BucketPhase, bucket: Bucket, state: BucketState) -> None:
-        """The state of one bucket from now on."""
+        """Set the state of one bucket."""
         with self._lock:
             self._states[phase, bucket] = state
 
     def leave_out(self, skipped: Iterable[Skipped]) -> None:
-        """These stay as they are: without a graph where they are compiled, cold otherwise."""
+        """Record that these buckets were left out: they stay without a graph, or cold."""
         with self._lock:
             for each in skipped:
                 key = (each.phase, Bucket(*each.bucket))
@@ -46,7 +46,7 @@ class BucketBoard:
                 self._reasons[key] = each.reason[:MOST_REASON]
 
     def table(self, instance: str, tallies: Mapping[Key, Tally]) -> BucketTable:
-        """All buckets, and after them the shapes that batches ran at which are none."""
+        """Return the table of all buckets, followed by unplanned shapes that batches ran at."""
         with self._lock:
             states, reasons = dict(self._states), dict(self._reasons)
         states |= {key: BucketState.UNPLANNED for key in tallies if key not in states}

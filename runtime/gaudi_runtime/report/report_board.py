@@ -1,4 +1,4 @@
-"""The one place that holds the current WarmupReport: written from any thread, read and awaited in the loop."""
+"""The report board: holds the current WarmupReport, written from any thread, read and awaited in the event loop."""
 
 import asyncio
 import threading
@@ -16,13 +16,13 @@ MAX_WAITERS = 16
 
 
 class TooManyWaiters(Exception):
-    """All places of the long-poll are taken."""
+    """Raised if all places of the long poll are taken."""
 
 
 class ReportBoard:
     """Publishes the report of this instance. Create it inside the running event loop.
 
-    `clock` returns monotonic seconds; mere progress is told to waiters `coalesce_seconds` after its first change.
+    `clock` returns monotonic seconds; mere progress is announced to waiters `coalesce_seconds` after its first change.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class ReportBoard:
         self._lock = threading.Lock()
         self._report = WarmupReport(instance=uuid4().hex, sequence=1, plan_hash=plan_hash, phase=Phase.STARTING)
         self.buckets = BucketBoard()
-        """What the report has counts of, each by itself."""
+        """The state of each bucket, which the report only counts."""
         self.on_phase: Callable[[WarmupReport], None] = lambda _: None
         """Called with the first report of each phase, from any thread."""
         self._kept: dict[str, Any] = {}
@@ -48,7 +48,7 @@ class ReportBoard:
         self._closed = False
 
     def touch(self) -> None:
-        """Something moved that the report does not show: the stall clock restarts. From any thread."""
+        """Restart the stall clock after progress that the report does not show. From any thread."""
         self._moved = self._clock()
 
     def update(self, **changes: Any) -> None:
@@ -69,12 +69,12 @@ class ReportBoard:
         self._loop.call_soon_threadsafe(self._announce_soon, urgent)
 
     def refresh(self, **figures: Any) -> None:
-        """Bring figures up to date for whoever asks next; that is no news, so nobody who waits is woken."""
+        """Update figures without waking the long polls."""
         with self._lock:
             self._report = self._report.model_copy(update={**figures, **self._kept})
 
     def keep(self, **fields: Any) -> None:
-        """These fields have these values from now on, whatever is updated."""
+        """Fix fields of the report to these values, whatever is updated later."""
         self._kept = fields
         self.update()
 
@@ -83,11 +83,11 @@ class ReportBoard:
         self.update(phase=Phase.FAILED, failure=failure)
 
     def report(self) -> WarmupReport:
-        """The report now, its durations brought up to date."""
+        """Return the current report, with its durations up to date."""
         with self._lock:
             report, now = self._report, self._clock()
             if report.phase.is_settled:
-                return report  # its durations stand still
+                return report  # its durations no longer change
             eta = report.eta_seconds
             return report.model_copy(
                 update={
@@ -98,7 +98,7 @@ class ReportBoard:
             )
 
     async def wait_beyond(self, after: int, seconds: float) -> WarmupReport:
-        """The report once its announced sequence is above `after`, or after `seconds` (at most 60).
+        """Wait until the announced sequence is above `after`, for at most `seconds` (60), and return the report.
 
         Raises TooManyWaiters when MAX_WAITERS others wait already.
         """
@@ -107,7 +107,7 @@ class ReportBoard:
         self._waiters += 1
         try:
             async with asyncio.timeout(min(seconds, MAX_WAIT_SECONDS)):
-                # An `after` above the current sequence is of another instance, so it is answered at once.
+                # An `after` above the current sequence belongs to another instance, so the answer is immediate.
                 while self._announced <= after <= self._report.sequence and not self._closed:
                     await self._news.wait()
         except TimeoutError:
@@ -117,13 +117,13 @@ class ReportBoard:
         return self.report()
 
     def close(self) -> None:
-        """Answer all who wait, and let nobody wait again: the process is about to end."""
+        """Answer all long polls and accept no new ones, because the process is about to end."""
         self._closed = True
         self._announce()
 
     def _announce_soon(self, urgent: bool) -> None:
-        # Of mere progress waiters are notified at most twice a second: a fast warm-up must not turn every watcher's
-        # long-poll into a busy loop.
+        # Mere progress is announced at most twice a second: a fast warm-up must not turn every long poll into a busy
+        # loop.
         if urgent:
             self._announce()
         elif self._pending is None:
@@ -134,6 +134,6 @@ class ReportBoard:
             self._pending.cancel()
             self._pending = None
         self._announced = self._report.sequence
-        # A new event for those who wait next: one that is set and cleared again would wake nobody for sure.
+        # The next waiters get a new event: an event that is set and cleared at once may not wake all waiters.
         news, self._news = self._news, asyncio.Event()
         news.set()

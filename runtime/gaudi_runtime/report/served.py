@@ -1,4 +1,4 @@
-"""A serving histogram as the report shows it: totals, the most frequent shapes, and the coldest."""
+"""The summary of served batches for the report: totals, the most frequent shapes, and the coldest."""
 
 from collections.abc import Iterable, Mapping
 from heapq import nlargest
@@ -23,8 +23,8 @@ from gaudi_runtime.traffic.serving_histogram import SERVING, Key, ServingHistogr
 Item = tuple[Key, Tally]
 
 
-def summary(histogram: ServingHistogram) -> Served:
-    """Totals of each phase, and the shapes that most batches ran at: what a report has room for."""
+def summarize_served(histogram: ServingHistogram) -> Served:
+    """Summarize a serving histogram for the report: totals of each phase, and the most frequent shapes."""
     items = list(histogram.tallies.items())
     most = nlargest(MAX_SERVED_BUCKETS, items, key=lambda item: item[1].batches)
     return Served(
@@ -38,13 +38,13 @@ def summary(histogram: ServingHistogram) -> Served:
 
 
 def _small(times: CompileTimes) -> int:
-    """Batches whose compiles were too short to count as a recompilation."""
+    """Count the batches whose compiles were too short to count as a recompilation."""
     counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
     return sum(count for bound, count in counted if times.stage == SERVING and bound <= RECOMPILATION_SECONDS)
 
 
 def coldest(histogram: ServingHistogram) -> tuple[ColdShape, ...]:
-    """The shapes that were met cold most often."""
+    """Return the shapes that were most often served cold."""
     cold = [item for item in histogram.tallies.items() if item[1].misses]
     most = nlargest(MAX_COLD_SHAPES, cold, key=lambda item: item[1].misses)
     return tuple(_cold(item) for item in most)

@@ -1,4 +1,4 @@
-"""What of the counters of serving is news for the report: cold shapes, recompilations and failures."""
+"""Publishing of the serving counters in the report: cold shapes, recompilations and failures."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, MOST_COUNT, RECENT_SECONDS, Requests
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.report.served import coldest, summary
+from gaudi_runtime.report.served import coldest, summarize_served
 from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram
 
 LOOK_SECONDS = 1.0
@@ -20,7 +20,7 @@ log = logging.getLogger("gaudi_runtime.warmup")
 async def publish_counters(
     counters: Callable[[], ServingHistogram], requests: Callable[[], Requests], board: ReportBoard
 ) -> NoReturn:
-    """Publish what was counted, once a second."""
+    """Publish the counters of serving in the report once a second."""
     news = ServingNews(board)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
@@ -28,7 +28,7 @@ async def publish_counters(
 
 
 class ServingNews:
-    """A new cold shape, a recompile and twice as many failures are news.
+    """Decides which counters wake the long polls: a new cold shape, a recompile, and twice as many failures.
 
     For a learned plan, enough batches to judge its padding are news, and twice as many are again.
     """
@@ -40,17 +40,17 @@ class ServingNews:
         self._known: tuple[frozenset[Key], int, int, int, int, int] = (frozenset(), 0, 0, 0, 0, 0)
 
     def look(self, counters: ServingHistogram, requests: Requests, now: float) -> None:
-        """Publish what is counted at `now`, in monotonic seconds, and log every cold shape once."""
+        """Publish the counters at `now`, in monotonic seconds, and log every cold shape once."""
         total = min(counters.recompiles, MOST_COUNT)
         images = counters.vision.cold if counters.vision else ()
         failures = requests.failed.bit_length()
-        served = summary(counters)
+        served = summarize_served(counters)
         prompts = (served.prompt.hits + served.prompt.misses) // FEWEST_PROMPTS if counters.padding else 0
         recent = self._recent.count(total, now)
         found = (frozenset(counters.cold), total, recent, failures, prompts.bit_length(), len(images))
         figures = {"served": served, "cold_shapes": coldest(counters), "requests": requests}
         if found == self._known:
-            self._board.refresh(**figures)  # counts that merely grow wake nobody
+            self._board.refresh(**figures)  # growing counts do not wake long polls
             return
         for phase, bucket in sorted(found[0] - self._known[0]):
             log.warning("Configuration: (%s, %d, %d, %d) was not warmed-up!", phase, *bucket)
@@ -63,14 +63,14 @@ class ServingNews:
 
 
 class RecentRecompiles:
-    """How many of all recompiles so far are of the last RECENT_SECONDS."""
+    """Counts the recompiles of the last RECENT_SECONDS."""
 
     def __init__(self) -> None:
         self._steps: deque[tuple[float, int]] = deque()
         self._old = self._total = 0
 
     def count(self, total: int, now: float) -> int:
-        """`total` recompiles were counted at `now`, in seconds of a clock that never goes back."""
+        """Record that there are `total` recompiles at `now`, in monotonic seconds; return the recent ones."""
         if total != self._total:
             self._steps.append((now, total))
             self._total = total

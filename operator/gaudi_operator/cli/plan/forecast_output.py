@@ -17,7 +17,7 @@ from gaudi_runtime.catalog.pairs import PAIRS, RELEASES
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.result import PhaseForecast
-from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.planning.coverage import PhaseCoverage
 from gaudi_runtime.units import plural
 
@@ -34,7 +34,7 @@ def answer(foreseen: Foreseen, *, sources: bool = False) -> Answer:
 
 def _data(foreseen: Foreseen) -> dict[str, Any]:
     found = foreseen.forecast
-    started = render(foreseen.config) if foreseen.config else None
+    started = render_engine_options(foreseen.config) if foreseen.config else None
     return {
         "card": found.card,
         "model": found.model,
@@ -196,7 +196,9 @@ def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:
         return
     if _takes_pair(config):
         yield f"for {RELEASES}"
-    parts = [f"{name}={shlex.quote(value)}" for name, value in render(config).env.items()] + [*_command(config)]
+    parts = [f"{name}={shlex.quote(value)}" for name, value in render_engine_options(config).env.items()] + [
+        *_command(config)
+    ]
     if parts:
         yield "started with:"
         yield " \\\n".join(f"  {part}" for part in parts)
@@ -213,7 +215,7 @@ def _command(config: RuntimeConfig) -> Iterator[str]:
         return
     yield "vllm serve"
     words: list[str] = []
-    for word in render(config).args:
+    for word in render_engine_options(config).args:
         if word.startswith("--") and words:
             yield shlex.join(words)
             words = []

@@ -23,7 +23,7 @@ from gaudi_operator.core.rendering.runtime_config import (
     runtime_config,
 )
 from gaudi_operator.core.resource import Inference, derived
-from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated
+from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated_by_card
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
@@ -268,7 +268,7 @@ def _validation(inference: Inference) -> Iterator[str]:
     if last := last_release_of(model):
         yield f"{model} cannot start: vLLM {last} is the last release that serves it. Choose another model."
         return
-    published = validated(model)
+    published = validated_by_card(model)
     if card in published:
         yield from _differences(inference, published[card])
     else:
@@ -280,7 +280,7 @@ def _model(spec: GaudiInferenceSpec) -> str | None:
     """The repository; otherwise a served name, but only one that is in the lists."""
     if source := spec.model.source.hugging_face:
         return source.repo
-    return next((name for name in spec.model.served_names if validated(name) or last_release_of(name)), None)
+    return next((name for name in spec.model.served_names if validated_by_card(name) or last_release_of(name)), None)
 
 
 def _differences(inference: Inference, published: Validated) -> Iterator[str]:

@@ -37,7 +37,7 @@ from gaudi_runtime.contract.ports import (
     STORE_SESSION_VARIABLE,
     STORE_TOKEN_VARIABLE,
 )
-from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.tracing.collector import ENDPOINT_VARIABLE, PROTOCOL_VARIABLE
 
 CARDS_VARIABLE, NO_CARDS = "HABANA_VISIBLE_DEVICES", "none"
@@ -148,7 +148,7 @@ def environment(inference: Inference, defaults: InstallationDefaults) -> list[Ob
 
 def _knobs(inference: Inference) -> dict[str, str]:
     """Without files of a fetched model: the runtime itself names them, once it knows the commit."""
-    found = render(runtime_config(inference)).env
+    found = render_engine_options(runtime_config(inference)).env
     return {name: value for name, value in found.items() if not value.startswith(f"{FETCH_PATH}/")}
 
 

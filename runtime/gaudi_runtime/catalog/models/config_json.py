@@ -1,4 +1,4 @@
-"""config.json of a checkpoint -> ModelShape, for the families that we know (docs/internals/memory.md, Shapes)."""
+"""Reading of a checkpoint's config.json into a ModelShape, for known families (docs/internals/memory.md, Shapes)."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 def parse_config(text: str) -> ModelShape:
-    """The shape in the text of a config.json. Raises ModelUnreadable or UnsupportedModel with a sentence."""
+    """Parse the text of a config.json into a ModelShape. Raises ModelUnreadable or UnsupportedModel."""
     if len(text) > MAX_CONFIG_BYTES:
         raise ModelUnreadable(f"config.json is larger than {MAX_CONFIG_BYTES} bytes")
     try:
@@ -31,7 +31,7 @@ def parse_config(text: str) -> ModelShape:
 
 
 def read_config(config: Mapping[str, Any]) -> ModelShape:
-    """The shape in a parsed config.json. Raises ModelUnreadable or UnsupportedModel with a sentence."""
+    """Read a parsed config.json into a ModelShape. Raises ModelUnreadable or UnsupportedModel."""
     outer = ConfigValues(config)
     values = outer.part("text_config") or outer
     name = values.text("model_type", outer.text("model_type", ""))

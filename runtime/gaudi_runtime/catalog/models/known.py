@@ -16,7 +16,7 @@ from gaudi_runtime.catalog.models.shape import ModelShape
 
 @lru_cache(maxsize=1)
 def known_models() -> dict[str, dict[str, Any]]:
-    """Lower-case repository name -> {"repository", "config", "parameters"}."""
+    """Return the known models: lower-case repository name -> {"repository", "config", "parameters"}."""
     text = files("gaudi_runtime.catalog.models").joinpath("known_models.json").read_text(encoding="utf-8")
     entries = json.loads(text)["models"]
     return {
@@ -35,7 +35,7 @@ def _by_name() -> dict[str, dict[str, Any]]:
 # Every forecast asks again, and advice makes hundreds of them.
 @lru_cache(maxsize=256)
 def known_shape(repository: str) -> ModelShape | None:
-    """The shape of a public model by its repository, with or without the owner, in any case; None when unknown."""
+    """Return the shape of a known public model by its repository, with or without owner; None if unknown."""
     entry = known_models().get(repository.lower()) or _by_name().get(repository.lower())
     if entry is None:
         return None

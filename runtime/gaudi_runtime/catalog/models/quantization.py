@@ -13,7 +13,7 @@ from gaudi_runtime.errors import UnsupportedModel
 
 @dataclass(frozen=True)
 class Quantization:
-    """Bits of a quantized matrix and what is stored beside it.
+    """The bits of a quantized matrix, and the scales stored with it.
 
     `group` is the number of inputs that share a scale (AWQ, GPTQ), None for one scale per output; `block` is the
     edge of a square with one 4-byte scale (DeepSeek's FP8). Embeddings, norms, routers and biases stay as they are.
@@ -43,8 +43,8 @@ ASKED_FOR = {
 """What a method usually does to a checkpoint of which nothing else is known."""
 
 
-def effective(checkpoint: Quantization | None, asked: Method | None) -> Quantization | None:
-    """How matrices are held."""
+def effective_quantization(checkpoint: Quantization | None, asked: Method | None) -> Quantization | None:
+    """Return the quantization in which matrices are stored, from the checkpoint's and the requested one."""
     # INC quantizes while loading, whatever the checkpoint says; otherwise the checkpoint decides.
     if asked is Method.INC or checkpoint is None:
         return ASKED_FOR[asked] if asked else None
@@ -52,7 +52,7 @@ def effective(checkpoint: Quantization | None, asked: Method | None) -> Quantiza
 
 
 def read_quantization(outer: ConfigValues) -> Quantization | None:
-    """The format of the checkpoint's matrices; None without one. Raises UnsupportedModel for an unknown one."""
+    """Read the quantization of a checkpoint; None without one. Raises UnsupportedModel for an unknown one."""
     values = outer.part("quantization_config")
     if values is None:
         return None

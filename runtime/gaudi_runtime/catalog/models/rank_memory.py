@@ -1,4 +1,4 @@
-"""What one card of a tensor- and pipeline-parallel group holds (docs/internals/memory.md, Ranks and Workspace).
+"""The memory of one card of a tensor- and pipeline-parallel group (docs/internals/memory.md, Ranks and Workspace).
 
 Weights, KV blocks, and the working memory of a forward pass. All sizes are bytes.
 """
@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 
 from gaudi_runtime.catalog.models.quantization import Quantization
 from gaudi_runtime.catalog.models.shape import Attention, Layer, Mlp, ModelShape
-from gaudi_runtime.catalog.models.tensors import Role, Tensor, embedding, final_norm, head, layer_tensors, stored_bytes
+from gaudi_runtime.catalog.models.tensors import (
+    Role,
+    Tensor,
+    embedding_tensor,
+    final_norm_tensor,
+    layer_tensors,
+    output_head_tensor,
+    stored_bytes,
+)
 from gaudi_runtime.errors import PlanImpossible
 
 # Servers pad the vocabulary to a multiple of it before they divide it.
@@ -18,7 +26,7 @@ VOCABULARY_STEP = 64
 
 @dataclass(frozen=True)
 class Stage:
-    """The fullest card of one pipeline stage: weights, and one KV block over the layers of the stage."""
+    """The fullest card of one pipeline stage: its weights, and one KV block over the layers of the stage."""
 
     weights: int
     block: int
@@ -26,7 +34,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Spread:
-    """How a model is spread and stored: ranks, and bytes of a weight and of a cached number.
+    """How a model is distributed and stored: ranks, and bytes of a weight and of a cached number.
 
     `expert_ranks` is None where every expert is split over the tensor-parallel ranks like any other matrix.
     """
@@ -40,7 +48,7 @@ class Spread:
 
 
 def check_ranks(shape: ModelShape, tensor: int, pipeline: int) -> None:
-    """Raises PlanImpossible when the heads or the layers cannot be divided."""
+    """Check that heads and layers can be divided by the ranks. Raises PlanImpossible."""
     uneven = [layer.attention.heads for layer in shape.layers if layer.attention.heads % tensor]
     if uneven:
         raise PlanImpossible(
@@ -53,8 +61,11 @@ def check_ranks(shape: ModelShape, tensor: int, pipeline: int) -> None:
         )
 
 
-def stages(shape: ModelShape, spread: Spread, block_size: int) -> tuple[Stage, ...]:
-    """Every pipeline stage; `block_size` in tokens. Raises PlanImpossible for ranks that cannot be."""
+def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[Stage, ...]:
+    """Return the memory of every pipeline stage, with `block_size` in tokens.
+
+    Raises PlanImpossible for impossible ranks.
+    """
     check_ranks(shape, spread.tensor, spread.pipeline)
     parts = stage_layers(shape.layers, spread.pipeline)
     last = len(parts) - 1
@@ -70,7 +81,7 @@ def stages(shape: ModelShape, spread: Spread, block_size: int) -> tuple[Stage, .
 
 
 def stage_layers(layers: Sequence[Layer], pipeline: int) -> list[Sequence[Layer]]:
-    """Layers per stage as vLLM deals them."""
+    """Divide the layers among pipeline stages as vLLM does."""
     counts = [len(layers) // pipeline] * pipeline
     # The rest goes to the stages before the last one, which holds the output head already.
     for extra in range(len(layers) % pipeline):
@@ -80,7 +91,7 @@ def stage_layers(layers: Sequence[Layer], pipeline: int) -> list[Sequence[Layer]
 
 
 def kv_block_bytes(layers: Sequence[Layer], spread: Spread, block_size: int) -> int:
-    """One KV block of `block_size` tokens over these layers on one card (docs/internals/warmup.md, Memory split)."""
+    """Return the bytes of one KV block of `block_size` tokens over these layers on one card."""
     return sum(count * _layer_block(layer, spread, block_size) for layer, count in Counter(layers).items())
 
 
@@ -93,7 +104,7 @@ def _layer_block(layer: Layer, spread: Spread, block_size: int) -> int:
 
 
 def block_bytes(block_size: int, kv_heads: int, head_dim: int, dtype_bytes: int, layers: int) -> int:
-    """Bytes of one KV block: keys and values of `block_size` tokens over all layers of one card.
+    """Return the bytes of one KV block: keys and values of `block_size` tokens over all layers of one card.
 
     `kv_heads` are those on one card: the model's divided by the tensor-parallel size, but at least 1.
     """
@@ -101,7 +112,7 @@ def block_bytes(block_size: int, kv_heads: int, head_dim: int, dtype_bytes: int,
 
 
 def latent_block_bytes(block_size: int, latent_dim: int, dtype_bytes: int, layers: int) -> int:
-    """Bytes of one KV block with multi-head latent attention: one vector per token instead of keys and values.
+    """Return the bytes of one KV block with latent attention: one vector per token, no keys and values.
 
     `latent_dim` is the compressed rank plus the rotary part, and every card holds it whole.
     """
@@ -115,11 +126,11 @@ def _stage_tensors(shape: ModelShape, layers: Sequence[Layer], first: bool, last
     padded = -(-shape.vocab // VOCABULARY_STEP) * VOCABULARY_STEP
     # A tied head needs the embeddings on the last stage as well.
     if first or (last and shape.tied_embeddings):
-        yield replace(embedding(shape), outputs=padded), 1
+        yield replace(embedding_tensor(shape), outputs=padded), 1
     if last and not shape.tied_embeddings:
-        yield replace(head(shape), outputs=padded), 1
+        yield replace(output_head_tensor(shape), outputs=padded), 1
     if last:
-        yield final_norm(shape), 1
+        yield final_norm_tensor(shape), 1
 
 
 def _weights(tensors: Iterator[tuple[Tensor, int]], spread: Spread) -> int:
@@ -142,14 +153,14 @@ LOGIT_BYTES = 4
 
 
 def bytes_per_token(shape: ModelShape, tensor: int, dtype_bytes: int) -> int:
-    """Bytes of one token at the widest moment of the widest layer on one of `tensor` ranks."""
-    # Beside the hidden vectors: queries, keys, values and their result, or gate, up and their product.
+    """Return the bytes of one token in the widest step of the widest layer on one of `tensor` ranks."""
+    # In addition to the hidden vectors: queries, keys, values and their result, or gate, up and their product.
     widest = max(max(_attention(layer) // tensor, _feed_forward(layer) // tensor) for layer in set(shape.layers))
     return dtype_bytes * (HIDDEN_COPIES * shape.hidden + widest)
 
 
 def workspace_bytes(shape: ModelShape, tokens: int, sequences: int, tensor: int, dtype_bytes: int) -> int:
-    """Bytes of a pass over `tokens` tokens of a batch, with the logits of `sequences` sequences over all ranks."""
+    """Return the workspace of a forward pass over `tokens` tokens, with the logits of `sequences` sequences."""
     return tokens * bytes_per_token(shape, tensor, dtype_bytes) + LOGIT_BYTES * sequences * shape.vocab
 
 

@@ -1,5 +1,6 @@
-"""The weight tensors of a model (docs/internals/memory.md): how large, how they are spread over tensor-parallel
-ranks, and how many bytes a server holds of each, plain or quantized.
+"""The weight tensors of a model: their sizes, their division over tensor-parallel ranks, and their stored bytes.
+
+See docs/internals/memory.md.
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ from gaudi_runtime.catalog.models.shape import Attention, Experts, LatentAttenti
 
 
 class Split(StrEnum):
-    """What a rank holds: its part of the outputs, of the inputs, or everything."""
+    """How a tensor is divided over ranks: by outputs, by inputs, or not at all."""
 
     OUTPUTS = "outputs"
     INPUTS = "inputs"
@@ -20,7 +21,7 @@ class Split(StrEnum):
 
 
 class Role(StrEnum):
-    """What a tensor is for; quantization looks at it."""
+    """The role of a tensor in the model, which decides whether it is quantized."""
 
     EMBEDDING = "embedding"
     HEAD = "head"
@@ -33,7 +34,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Tensor:
-    """`copies` matrices of `outputs` x `inputs`; vectors have one input. `units` bounds how far outputs are divided."""
+    """A weight tensor: `copies` matrices of `outputs` x `inputs`. `units` bounds the division of outputs.
+
+    A vector has one input.
+    """
 
     role: Role
     outputs: int
@@ -44,11 +48,11 @@ class Tensor:
 
     @property
     def parameters(self) -> int:
-        """Numbers in all copies."""
+        """The number of parameters in all copies."""
         return self.copies * self.outputs * self.inputs
 
     def on_rank(self, ranks: int) -> "Tensor":
-        """The part that the fullest of `ranks` tensor-parallel ranks holds."""
+        """Return the part of the tensor that the fullest of `ranks` tensor-parallel ranks holds."""
         # A key matrix of 8 heads is divided by at most 8: with more ranks, several hold the same head.
         parts = min(ranks, self.units or ranks)
         if self.split is Split.OUTPUTS:
@@ -58,27 +62,27 @@ class Tensor:
         return self
 
     def some_experts(self, ranks: int) -> "Tensor":
-        """The routed experts that the fullest of `ranks` expert-parallel ranks holds."""
+        """Return the routed experts that the fullest of `ranks` expert-parallel ranks holds."""
         return Tensor(self.role, self.outputs, self.inputs, Split.WHOLE, -(-self.copies // ranks))
 
 
-def embedding(shape: ModelShape) -> Tensor:
-    """Token embeddings."""
+def embedding_tensor(shape: ModelShape) -> Tensor:
+    """Return the token embeddings of a model."""
     return Tensor(Role.EMBEDDING, shape.vocab, shape.hidden, Split.OUTPUTS)
 
 
-def head(shape: ModelShape) -> Tensor:
-    """The output head of a model that does not tie it to the embeddings."""
+def output_head_tensor(shape: ModelShape) -> Tensor:
+    """Return the output head of a model that does not tie it to the embeddings."""
     return Tensor(Role.HEAD, shape.vocab, shape.hidden, Split.OUTPUTS)
 
 
-def final_norm(shape: ModelShape) -> Tensor:
-    """The norm before the output head."""
+def final_norm_tensor(shape: ModelShape) -> Tensor:
+    """Return the norm before the output head."""
     return Tensor(Role.VECTOR, shape.hidden)
 
 
 def layer_tensors(layer: Layer, hidden: int) -> Iterator[Tensor]:
-    """All tensors of a decoder layer."""
+    """Yield all weight tensors of a decoder layer."""
     if isinstance(layer.attention, Attention):
         yield from _attention(layer.attention, hidden)
     else:
@@ -147,7 +151,7 @@ INDEX_BYTES = 4
 
 
 def stored_bytes(tensor: Tensor, dtype_bytes: int, quantization: Quantization | None) -> int:
-    """Bytes of all copies. `dtype_bytes` is that of what is not quantized."""
+    """Return the stored bytes of all copies of a tensor. `dtype_bytes` is for tensors that are not quantized."""
     if quantization is None or not _quantized(tensor.role, quantization):
         return tensor.parameters * dtype_bytes
     return tensor.copies * _matrix_bytes(tensor.outputs, tensor.inputs, quantization)
@@ -164,7 +168,7 @@ def _matrix_bytes(outputs: int, inputs: int, quantization: Quantization) -> int:
 
 
 def _beside(outputs: int, inputs: int, quantization: Quantization) -> int:
-    """Scales, zero points, and GPTQ's 4-byte group number of every input."""
+    """Return the bytes of scales, zero points, and GPTQ's 4-byte group number of every input."""
     if quantization.block is not None:
         return BLOCK_SCALE_BYTES * -(-outputs // quantization.block) * -(-inputs // quantization.block)
     groups = -(-inputs // quantization.group) if quantization.group else 1
@@ -173,10 +177,14 @@ def _beside(outputs: int, inputs: int, quantization: Quantization) -> int:
     return SCALE_BYTES * groups * outputs + zeros + index
 
 
-def parameters(shape: ModelShape) -> int:
-    """All parameters of the checkpoint: the number that its publisher prints (docs/internals/memory.md, Shapes)."""
+def count_parameters(shape: ModelShape) -> int:
+    """Count all parameters of a checkpoint, as its publisher states them (docs/internals/memory.md, Shapes)."""
     # A tied output head counts once: it is the same tensor as the embeddings.
-    outside = [embedding(shape), final_norm(shape), *([] if shape.tied_embeddings else [head(shape)])]
+    outside = [
+        embedding_tensor(shape),
+        final_norm_tensor(shape),
+        *([] if shape.tied_embeddings else [output_head_tensor(shape)]),
+    ]
     layers = sum(
         count * sum(tensor.parameters for tensor in layer_tensors(layer, shape.hidden))
         for layer, count in Counter(shape.layers).items()

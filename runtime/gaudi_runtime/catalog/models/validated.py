@@ -1,4 +1,4 @@
-"""Models that are published as validated on Gaudi: what a deployment is compared with, never what it is refused for.
+"""Models that are published as validated on Gaudi. A deployment is compared with them, and never refused by them.
 
 validated_models.csv holds, per model and card, tensor parallel sizes, datatypes, and settings that were published for a
 family. Source `plugin` is vllm-gaudi's own list (docs/getting_started/validated_models.md, commit 091bbadd of August
@@ -14,7 +14,7 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class Validated:
-    """A model on a card: sizes of tensor parallelism, datatypes (bf16, fp16, fp8, int4), settings by name."""
+    """A validated model on a card: sizes of tensor parallelism, datatypes (bf16, fp16, fp8, int4), settings by name."""
 
     model: str
     card: str
@@ -41,12 +41,12 @@ See vLLM's registry of models, previously supported: MllamaForConditionalGenerat
 
 
 def last_release_of(model: str) -> str | None:
-    """The last release of vLLM that serves a model which the driven releases cannot start; None for all others."""
+    """Return the last vLLM release that serves a model which newer ones cannot start; None for other models."""
     return _REMOVED.get(_plain(model))
 
 
-def validated(model: str) -> dict[str, Validated]:
-    """What is published of a model, by card; empty for one that is in no list.
+def validated_by_card(model: str) -> dict[str, Validated]:
+    """Return the published validations of a model by card; empty for a model that is in no list.
 
     `model` is a repository, with or without its owner, in any case.
     """
@@ -55,7 +55,7 @@ def validated(model: str) -> dict[str, Validated]:
 
 @cache
 def validated_models() -> tuple[Validated, ...]:
-    """All rows, in the order of the file."""
+    """Return all validated models, in the order of the file."""
     text = files("gaudi_runtime.catalog.models").joinpath("validated_models.csv").read_text(encoding="utf-8")
     return tuple(map(_row, csv.DictReader(text.splitlines())))
 

@@ -13,7 +13,7 @@ from gaudi_runtime.engines.sim.card import DEFAULT_MEMORY, PhaseCost, SimCard, i
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.forecast.graphs import phase_rates
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of, spread_of
-from gaudi_runtime.forecast.memory import divide, total_memory
+from gaudi_runtime.forecast.memory import forecast_memory, total_memory
 
 
 def described_card(config: RuntimeConfig, card: str, model: str | None) -> SimCard:
@@ -25,7 +25,7 @@ def described_card(config: RuntimeConfig, card: str, model: str | None) -> SimCa
     shape = _shape(model or (known.rates.model if known.rates else None))
     inputs = inputs_of(config)
     total = total_memory(inputs, known) or Figure(DEFAULT_MEMORY, "the imaginary card", Confidence.ASSUMED)
-    memory = divide(inputs, shape, total)
+    memory = forecast_memory(inputs, shape, total)
     return SimCard(
         name=known.name,
         model=shape.name or shape.family,

@@ -21,7 +21,7 @@ from gaudi_runtime.engines.vllm.start_errors import read_failure, why_not_starte
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.errors import RuntimeStartError
 from gaudi_runtime.http.openai_api.media import MOST_PIXELS, PIXELS_VARIABLE
-from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.process.children import end_children, measure_activity
 from gaudi_runtime.process.worker import in_daemon_thread
 from gaudi_runtime.tracing.collector import PROTOCOL_VARIABLE, collector
@@ -125,7 +125,7 @@ def engine_arguments(
     Raises ConfigError naming every wrong setting.
     """
     engine = config.engine
-    arguments = [*render(config).args, f"--worker-cls={WORKERS[engine.device]}"]
+    arguments = [*render_engine_options(config).args, f"--worker-cls={WORKERS[engine.device]}"]
     if not any(each.replace("_", "-").startswith(MEDIA_DOMAINS) for each in arguments):
         # vLLM would fetch an image from wherever a request says, with the pod's own reach into the cluster's network.
         arguments.append(f"{MEDIA_DOMAINS}={NO_DOMAIN}")

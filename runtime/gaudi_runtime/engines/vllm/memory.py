@@ -11,7 +11,7 @@ from typing import Any
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.catalog.models.config_json import parse_config
-from gaudi_runtime.catalog.models.rank_memory import Spread, Stage, stages
+from gaudi_runtime.catalog.models.rank_memory import Spread, Stage, stage_memory
 from gaudi_runtime.contract.config import Dtype, EngineConfig, KvCacheDtype, RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import DeviceMemory
 from gaudi_runtime.engines.vllm.ranks import least, most
@@ -203,5 +203,5 @@ def _fullest(config: RuntimeConfig) -> Stage:
     number = _BYTES.get(config.model.dtype, shape.dtype_bytes)
     ranks = config.parallelism
     spread = Spread(ranks.tensor, ranks.pipeline, number, number, shape.quantization)
-    every = stages(shape, spread, config.limits.block_size)
+    every = stage_memory(shape, spread, config.limits.block_size)
     return Stage(max(each.weights for each in every), max(each.block for each in every))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.catalog.cards import GAUDI2_RATES, Card
-from gaudi_runtime.catalog.models.rank_memory import Spread, kv_block_bytes, stages
+from gaudi_runtime.catalog.models.rank_memory import Spread, kv_block_bytes, stage_memory
 from gaudi_runtime.catalog.models.shape import Attention, Experts, Layer, ModelShape
-from gaudi_runtime.catalog.models.tensors import Role, Tensor, head, layer_tensors
+from gaudi_runtime.catalog.models.tensors import Role, Tensor, layer_tensors, output_head_tensor
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.traffic.histogram import Traffic, total_weight
@@ -104,9 +104,10 @@ def roofline_of(shape: ModelShape, spread: Spread, card: Card, block_size: int) 
     whole = Spread(1, 1, spread.dtype_bytes, spread.kv_dtype_bytes, spread.quantization)
     return Roofline(
         block_size=block_size,
-        matmul_weights=head(shape).parameters + sum(n * _visited(each, shape) for each, n in _layers(shape)),
+        matmul_weights=output_head_tensor(shape).parameters
+        + sum(n * _visited(each, shape) for each, n in _layers(shape)),
         attention_width=sum(n * _width(each) for each, n in _layers(shape)),
-        weight_bytes=sum(stage.weights for stage in stages(shape, whole, block_size)),
+        weight_bytes=sum(stage.weights for stage in stage_memory(shape, whole, block_size)),
         kv_bytes_per_token=kv_block_bytes(shape.layers, whole, 1),
         operations_per_second=card.bf16_matmul.value,
         bytes_per_second=card.bandwidth.value,

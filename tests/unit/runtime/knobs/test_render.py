@@ -10,17 +10,17 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.check import wrong_setting
 from gaudi_runtime.knobs.fields import field_values
-from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.knobs.table import ENGINE, Home, knobs
 from tests.unit.runtime.knobs.configs import vllm_config
 
 
 def env(**sections: Any) -> dict[str, str]:
-    return render(vllm_config(**sections)).env
+    return render_engine_options(vllm_config(**sections)).env
 
 
 def args(**sections: Any) -> tuple[str, ...]:
-    return render(vllm_config(**sections)).args
+    return render_engine_options(vllm_config(**sections)).args
 
 
 def test_fields_and_the_renderer_know_the_same_knobs() -> None:
@@ -109,7 +109,7 @@ def test_most_prompts_of_a_step_are_those_of_the_limits() -> None:
 
 def test_quantized_model_names_its_method_and_configuration() -> None:
     model = {"quantization": {"method": "inc", "configFile": "/models/inc.json"}, "kvCacheDtype": "fp8PerToken"}
-    found = render(vllm_config(model=model))
+    found = render_engine_options(vllm_config(model=model))
     assert {"--quantization=inc", "--kv-cache-dtype=fp8_inc"} <= set(found.args)
     assert (found.env["QUANT_CONFIG"], found.env["VLLM_DYNAMIC_KV_QUANT"]) == ("/models/inc.json", "1")
 
@@ -123,7 +123,7 @@ CPU = {"name": "vllm", "device": "cpu", "executionMode": "torchCompile"}
 
 
 def test_cpu_is_told_nothing_that_only_a_card_reads() -> None:
-    found = render(vllm_config(engine=CPU, warmup={"maxGraphTokens": 512}))
+    found = render_engine_options(vllm_config(engine=CPU, warmup={"maxGraphTokens": 512}))
     assert found.env == {"VLLM_ENGINE_READY_TIMEOUT_S": "604800"}
     assert not [each for each in found.args if "cudagraph" in each]
 
@@ -178,7 +178,7 @@ def test_settings_are_translated_into_words_and_flags() -> None:
         "--enable-log-requests": "false",
         "--generation-config": "vllm",
     }
-    found = render(vllm_config(engine={"settings": settings}))
+    found = render_engine_options(vllm_config(engine={"settings": settings}))
     assert (found.env["PT_HPU_METRICS_GC_DETAILS"], found.env["ENABLE_CONSOLE"]) == ("1", "false")
     assert {"--async-scheduling", "--no-enable-log-requests", "--generation-config=vllm"} <= set(found.args)
 
@@ -192,7 +192,9 @@ def test_setting_of_another_container_is_not_passed_on() -> None:
 
 
 def test_torch_engine_on_card_is_told_what_its_software_reads() -> None:
-    found = render(vllm_config(engine={"name": "torch", "settings": {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2"}}))
+    found = render_engine_options(
+        vllm_config(engine={"name": "torch", "settings": {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2"}})
+    )
     assert found.env == {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2", "PT_HPU_LAZY_MODE": "1"}
     assert found.args == ()
 
@@ -203,7 +205,7 @@ def test_torch_engine_on_cpu_is_told_what_any_process_reads() -> None:
 
 
 def test_simulation_is_told_nothing() -> None:
-    found = render(
+    found = render_engine_options(
         vllm_config(engine={"name": "sim", "settings": {"OMP_NUM_THREADS": "2"}, "extraArgs": ["--cpu-offload-gb=4"]})
     )
     assert (found.env, found.args) == ({}, ())
@@ -212,7 +214,7 @@ def test_simulation_is_told_nothing() -> None:
 def test_wrong_settings_are_refused_all_at_once() -> None:
     engine = {"settings": {"VLLM_USE_V1": "1", "LOG_LEVEL_ALL": "9"}, "extraArgs": ["--model=/other"]}
     with pytest.raises(ConfigError) as refused:
-        render(vllm_config(engine=engine))
+        render_engine_options(vllm_config(engine=engine))
     assert str(refused.value) == (
         f"engine.settings: {wrong_setting('LOG_LEVEL_ALL', '9')}; "
         f"engine.settings: {wrong_setting('VLLM_USE_V1', '1')}; "
@@ -229,19 +231,23 @@ def test_every_setting_of_the_engine_reaches_it() -> None:
         named = row.type == "enum" or (row.type == "list" and len(row.words) > 1)
         value = row.words[0] if named else samples[row.type]
         value = "1" if row.name in ("LOG_LEVEL_ALL", "VLLM_ROW_PARALLEL_CHUNKS") else value
-        found = render(vllm_config(engine={"settings": {row.name: value}}))
+        found = render_engine_options(vllm_config(engine={"settings": {row.name: value}}))
         assert row.name in found.env or any(each.partition("=")[0] == row.name for each in found.args), row.name
 
 
 @given(st.dictionaries(st.sampled_from(["LOG_LEVEL_ALL", "VLLM_DEFRAG_THRESHOLD", "--async-scheduling"]), st.just("1")))
 def test_order_of_settings_does_not_matter(settings: dict[str, str]) -> None:
     turned = dict(reversed(settings.items()))
-    assert render(vllm_config(engine={"settings": settings})) == render(vllm_config(engine={"settings": turned}))
+    assert render_engine_options(vllm_config(engine={"settings": settings})) == render_engine_options(
+        vllm_config(engine={"settings": turned})
+    )
 
 
 def test_rendering_reads_a_config_of_the_wire() -> None:
     config = vllm_config(engine={"settings": {"LOG_LEVEL_ALL": "3"}})
-    assert render(RuntimeConfig.model_validate_json(config.model_dump_json(by_alias=True))) == render(config)
+    assert render_engine_options(
+        RuntimeConfig.model_validate_json(config.model_dump_json(by_alias=True))
+    ) == render_engine_options(config)
 
 
 def test_every_range_setting_reaches_the_variable_of_its_own_name() -> None:

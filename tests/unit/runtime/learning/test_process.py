@@ -20,7 +20,7 @@ async def test_process_answers_as_the_comparison_does() -> None:
 
 
 def test_process_bounds_itself_before_it_reads_anything() -> None:
-    started = process.start()
+    started = process.start_comparison()
     try:
         limits = Path(f"/proc/{started.pid}/limits")
         wait_until(lambda: f"Max address space         {MEMORY_BYTES} " in limits.read_text())
@@ -35,7 +35,7 @@ def test_process_bounds_itself_before_it_reads_anything() -> None:
 
 def test_process_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "secret")
-    started = process.start()
+    started = process.start_comparison()
     try:
         assert b"secret" not in Path(f"/proc/{started.pid}/environ").read_bytes()
     finally:
@@ -44,7 +44,7 @@ def test_process_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_process_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = process.start
+    start = process.start_comparison
     begun: list[subprocess.Popen[bytes]] = []
 
     def kept(niceness: int) -> subprocess.Popen[bytes]:

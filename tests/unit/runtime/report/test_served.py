@@ -14,7 +14,7 @@ from gaudi_runtime.contract.report import (
     ServedPhase,
     ServedVision,
 )
-from gaudi_runtime.report.served import coldest, summary
+from gaudi_runtime.report.served import coldest, summarize_served
 from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
@@ -27,17 +27,17 @@ def met(phase: BucketPhase, real: Bucket, bucket: Bucket, *, warm: bool, batches
 
 
 def test_nothing_served_is_all_zeros() -> None:
-    assert summary(ServingHistogram(lambda _, shape: Padded(shape, warm=True))) == Served()
+    assert summarize_served(ServingHistogram(lambda _, shape: Padded(shape, warm=True))) == Served()
 
 
 def test_prompt_pads_every_query_and_every_context() -> None:
-    found = summary(met(PROMPT, Bucket(2, 100, 1), Bucket(4, 128, 2), warm=True, batches=10))
+    found = summarize_served(met(PROMPT, Bucket(2, 100, 1), Bucket(4, 128, 2), warm=True, batches=10))
     assert found.prompt == ServedPhase(hits=10, real_tokens=2000, padded_tokens=5120, real_blocks=20, padded_blocks=80)
     assert found.decode == ServedPhase()
 
 
 def test_decode_pads_sequences_and_the_blocks_of_the_whole_batch() -> None:
-    found = summary(met(DECODE, Bucket(3, 1, 40), Bucket(4, 1, 64), warm=False, batches=10))
+    found = summarize_served(met(DECODE, Bucket(3, 1, 40), Bucket(4, 1, 64), warm=False, batches=10))
     assert found.decode == ServedPhase(misses=10, real_tokens=30, padded_tokens=40, real_blocks=400, padded_blocks=640)
 
 
@@ -45,7 +45,7 @@ def test_buckets_come_most_frequent_first_and_bounded() -> None:
     histogram = met(PROMPT, Bucket(1, 9, 0), Bucket(1, 10, 0), warm=True, batches=7)
     for query in range(100, 100 + MAX_SERVED_BUCKETS):
         histogram.meet(PROMPT, Bucket(1, query, 0))
-    buckets = summary(histogram).buckets
+    buckets = summarize_served(histogram).buckets
     assert buckets[0] == ServedBucket(phase=PROMPT, bucket=(1, 10, 0), hits=7, misses=0, real_tokens=63, real_blocks=0)
     assert len(buckets) == MAX_SERVED_BUCKETS
 
@@ -73,14 +73,14 @@ def test_runs_of_the_tower_are_told_with_cold_ones() -> None:
     histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
     histogram.absorb([], [["a", True, 3, 0], ["b", False, 2, 1]])
     histogram.absorb([], [["b", False, 1, 0]])
-    assert summary(histogram).vision == ServedVision(hits=3, misses=3, recompiles=1, cold=("b",))
+    assert summarize_served(histogram).vision == ServedVision(hits=3, misses=3, recompiles=1, cold=("b",))
     assert histogram.recompiles == 1
 
 
 def test_cold_images_are_named_up_to_a_bound() -> None:
     histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
     histogram.absorb([], [[str(each), False, 1, 1] for each in range(100)])
-    found = summary(histogram).vision
+    found = summarize_served(histogram).vision
     assert found is not None
     assert (found.misses, len(found.cold)) == (100, MAX_NAMED_VISION)
 

@@ -13,7 +13,7 @@ from gaudi_runtime.planning.optimal.cost import typical_cost
 from gaudi_runtime.planning.optimal.strategy import learned_padding
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.report.served import summary
+from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.report.serving_news import ServingNews
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
@@ -47,7 +47,7 @@ def test_traffic_unlike_the_learned_one_pads_more_than_forecast() -> None:
     histogram = counting(learned(USUAL))
     meet(histogram, [(Bucket(1, 300, 0), 50)])
     meet(histogram, [(Bucket(1, 1, 1), 500)], DECODE)
-    found = summary(histogram)
+    found = summarize_served(histogram)
     assert found.prompt.padding is not None
     assert found.prompt.forecast_padding is not None
     assert found.prompt.padding > found.prompt.forecast_padding * 1.5
@@ -58,14 +58,14 @@ def test_padding_is_compute_that_ran_over_compute_needed() -> None:
     histogram, cost = counting(learned(USUAL)), typical_cost(LIMITS.block_size)
     ran = [histogram.meet(PROMPT, Bucket(1, query, 0)) for query in (60, 300, 700)]
     real = sum(cost(PROMPT, Bucket(1, query, 0)) for query in (60, 300, 700))
-    assert summary(histogram).prompt.padding == pytest.approx(sum(cost(PROMPT, each) for each in ran) / real)
+    assert summarize_served(histogram).prompt.padding == pytest.approx(sum(cost(PROMPT, each) for each in ran) / real)
 
 
 def test_rows_of_other_processes_count_by_what_they_ran_as() -> None:
     histogram, cost = counting(learned(USUAL)), typical_cost(LIMITS.block_size)
     histogram.absorb([["decode", [2, 1, 3], [8, 1, 64, True], 7, 0]])
     expected = cost(DECODE, Bucket(8, 1, 64)) / cost(DECODE, Bucket(2, 1, 3))
-    assert summary(histogram).decode.padding == pytest.approx(expected)
+    assert summarize_served(histogram).decode.padding == pytest.approx(expected)
 
 
 def test_forecast_is_for_batches_of_the_sizes_that_ran() -> None:
@@ -76,7 +76,7 @@ def test_forecast_is_for_batches_of_the_sizes_that_ran() -> None:
     meet(busy, [many], DECODE)
     both = counting(policy).padding[DECODE].forecast
     for histogram in (quiet, busy):
-        found = summary(histogram).decode
+        found = summarize_served(histogram).decode
         assert found.padding == pytest.approx(found.forecast_padding)
         assert found.forecast_padding != pytest.approx(both)
 
@@ -85,7 +85,10 @@ def test_forecast_is_for_batches_of_the_sizes_that_ran() -> None:
 def test_plan_that_was_not_learned_has_no_padding_to_compare(policy: BucketPolicy) -> None:
     histogram = counting(policy)
     histogram.meet(PROMPT, Bucket(1, 300, 0))
-    assert (summary(histogram).prompt.padding, summary(histogram).prompt.forecast_padding) == (None, None)
+    assert (summarize_served(histogram).prompt.padding, summarize_served(histogram).prompt.forecast_padding) == (
+        None,
+        None,
+    )
 
 
 @given(
@@ -104,7 +107,7 @@ def test_learned_traffic_that_comes_again_pads_as_forecast(
     histogram = counting(learned(traffic))
     for phase in BucketPhase:
         meet(histogram, traffic.shapes_of(phase).items(), phase)
-    for found in (summary(histogram).prompt, summary(histogram).decode):
+    for found in (summarize_served(histogram).prompt, summarize_served(histogram).decode):
         assert found.padding == pytest.approx(found.forecast_padding)
         assert found.forecast_padding is not None
         assert found.forecast_padding >= 1

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.report.served import summary
+from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.traffic.histogram import MOST_LINES, total_weight
 from gaudi_runtime.traffic.serving_histogram import MOST_BUCKETS, MOST_SHAPES, Padded, ServingHistogram, Tally, pad_by
 
@@ -107,7 +107,7 @@ def test_compile_times_of_several_looks_are_added() -> None:
     histogram = unpadded()
     for count in (2, 3):
         histogram.absorb([], compile_times=[["serving", 4, 0.5, [count, 0, 0, 0, 1, 1, 0, 0, 0, 0]]])
-    served = summary(histogram)
+    served = summarize_served(histogram)
     assert [each.model_dump() for each in served.compile_times] == [
         {"stage": "serving", "recipes": 8, "seconds": 1.0, "counts": (5, 0, 0, 0, 2, 2, 0, 0, 0, 0)}
     ]

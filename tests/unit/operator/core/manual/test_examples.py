@@ -14,7 +14,7 @@ from gaudi_operator.core.admission.review import doubt, estimated_violation, hin
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY
-from gaudi_runtime.knobs.render import Rendered, render
+from gaudi_runtime.knobs.render import Rendered, render_engine_options
 from gaudi_runtime.planning.coverage import plan_coverage
 from tests.support.builders import merged
 from tests.support.examples import EXAMPLES, FOLDER, Manifest, completed, fragments, manifests
@@ -135,7 +135,7 @@ VARIABLES = {
 
 
 def launched(name: str) -> Rendered:
-    return render(runtime_config(example(FOLDER / "vllm" / f"{name}.yaml")))
+    return render_engine_options(runtime_config(example(FOLDER / "vllm" / f"{name}.yaml")))
 
 
 def test_every_example_of_vllm_is_rendered_here() -> None:

@@ -13,7 +13,7 @@ from gaudi_operator.core.quantities import whole_bytes
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.rendering.volumes import shared_memory
 from gaudi_operator.core.resource import Inference
-from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.render import render_engine_options
 from tests.support.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
@@ -47,7 +47,7 @@ def test_variant_is_accepted_and_rendered(title: str) -> None:
     found = on_a_card(FRAGMENTS[title])
     assert first_violation(found, DEFAULTS) is None
     assert plugin_violation(found) is None
-    assert FLAGS[title] in render(runtime_config(found)).args
+    assert FLAGS[title] in render_engine_options(runtime_config(found)).args
 
 
 @pytest.mark.parametrize("title", FLAGS)

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import plan_hash
-from gaudi_runtime.knobs.render import SEVERAL_WORDS, render
+from gaudi_runtime.knobs.render import SEVERAL_WORDS, render_engine_options
 from gaudi_runtime.knobs.table import ENGINE, Home, PlanEffect, knobs
 from tests.support.builders import merged
 from tests.unit.operator.core.resources import inference
@@ -84,7 +84,7 @@ OWNED = [
 
 def said(name: str, overrides: dict[str, Any]) -> list[str]:
     """What the engine is told of one knob; what takes several words is followed by what cannot differ."""
-    found = render(runtime_config(inference(**merged(BASE, overrides))))
+    found = render_engine_options(runtime_config(inference(**merged(BASE, overrides))))
     if name in SEVERAL_WORDS and name in found.args:
         return list(found.args[found.args.index(name) :])
     spellings = (name, name.replace("--", "--no-"))

@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_runtime.catalog.models.known import known_models, known_shape
 from gaudi_runtime.catalog.models.shape import Attention, Experts, LatentAttention, ModelShape
-from gaudi_runtime.catalog.models.tensors import parameters
+from gaudi_runtime.catalog.models.tensors import count_parameters
 
 PUBLISHED = {
     "meta-llama/Llama-3.1-8B": 8_030_261_248,
@@ -39,12 +39,12 @@ def shape_of(repository: str) -> ModelShape:
 
 @pytest.mark.parametrize(("repository", "published"), PUBLISHED.items())
 def test_published_parameters_follow_from_the_shape(repository: str, published: int) -> None:
-    assert parameters(shape_of(repository)) == published
+    assert count_parameters(shape_of(repository)) == published
 
 
 @pytest.mark.parametrize("repository", sorted(known_models()))
 def test_table_and_shape_agree_on_the_parameters(repository: str) -> None:
-    assert parameters(shape_of(repository)) == known_models()[repository]["parameters"]
+    assert count_parameters(shape_of(repository)) == known_models()[repository]["parameters"]
 
 
 def test_no_repository_stands_twice_in_the_table() -> None:

@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.catalog.models.known import known_models, known_shape
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR
-from gaudi_runtime.catalog.models.rank_memory import Spread, stage_layers, stages, workspace_bytes
+from gaudi_runtime.catalog.models.rank_memory import Spread, stage_layers, stage_memory, workspace_bytes
 from gaudi_runtime.catalog.models.shape import ModelShape
-from gaudi_runtime.catalog.models.tensors import parameters
+from gaudi_runtime.catalog.models.tensors import count_parameters
 from gaudi_runtime.contract.config import QuantizationMethod
 from gaudi_runtime.errors import PlanImpossible
 
@@ -29,11 +29,11 @@ def spread(
 
 
 def weights(shape: ModelShape, how: Spread) -> int:
-    return max(stage.weights for stage in stages(shape, how, 128))
+    return max(stage.weights for stage in stage_memory(shape, how, 128))
 
 
 def block(shape: ModelShape, tensor: int) -> int:
-    return stages(shape, spread(tensor), 128)[0].block
+    return stage_memory(shape, spread(tensor), 128)[0].block
 
 
 def test_seed_000_llama_3_1_8b_weighs_14_97_gib() -> None:
@@ -67,19 +67,22 @@ def test_latent_vector_is_on_every_card() -> None:
 
 
 def test_fp8_cache_takes_half() -> None:
-    assert stages(LLAMA, Spread(1, 1, 2, 1), 128)[0].block == 8 * MIB
+    assert stage_memory(LLAMA, Spread(1, 1, 2, 1), 128)[0].block == 8 * MIB
 
 
 def test_two_cards_hold_half_each_but_for_the_norms() -> None:
     norms = 65 * 4096 * 2
-    assert weights(LLAMA, spread(2)) == (parameters(LLAMA) * 2 - norms) // 2 + norms
+    assert weights(LLAMA, spread(2)) == (count_parameters(LLAMA) * 2 - norms) // 2 + norms
 
 
 def test_inc_leaves_embeddings_head_and_norms_in_16_bits() -> None:
     """Matrices of layers take one byte each, the rest two, and every output has a 2-byte scale."""
     outside = 2 * 128_256 * 4096 + 65 * 4096
     scales = 32 * 2 * (4096 + 2 * 1024 + 4096 + 2 * 14_336 + 4096)
-    assert weights(LLAMA, spread(method=QuantizationMethod.INC)) == (parameters(LLAMA) - outside) + outside * 2 + scales
+    assert (
+        weights(LLAMA, spread(method=QuantizationMethod.INC))
+        == (count_parameters(LLAMA) - outside) + outside * 2 + scales
+    )
 
 
 def test_gptq_of_llama_3_1_8b_takes_5_74_gb_as_published() -> None:
@@ -105,7 +108,7 @@ def test_deepseek_r1_takes_the_bytes_of_its_fp8_checkpoint() -> None:
     """One byte per parameter of a matrix, a 4-byte scale per 128 x 128, and 16 bits for the rest."""
     deepseek = shape_of("deepseek-ai/DeepSeek-R1")
     one_card = weights(deepseek, Spread(1, 1, 2, 2, deepseek.quantization))
-    assert parameters(deepseek) < one_card < parameters(deepseek) * 1.01
+    assert count_parameters(deepseek) < one_card < count_parameters(deepseek) * 1.01
 
 
 def test_expert_parallel_cards_hold_whole_experts() -> None:
@@ -121,7 +124,7 @@ def test_layers_that_cannot_be_divided_go_to_stages_before_last() -> None:
 
 def test_tied_embeddings_are_on_the_first_and_on_last_stage() -> None:
     tied = shape_of("meta-llama/Llama-3.2-1B")
-    first, last = stages(tied, spread(pipeline=2), 128)
+    first, last = stage_memory(tied, spread(pipeline=2), 128)
     assert last.weights - first.weights == 2048 * 2
     assert first.weights + last.weights - weights(tied, spread()) == 128_256 * 2048 * 2
 
@@ -130,12 +133,12 @@ def test_heads_that_cannot_be_divided_are_refused() -> None:
     with pytest.raises(
         PlanImpossible, match=r"32 attention heads cannot be divided over parallelism.tensor = 3; choose a d"
     ):
-        stages(LLAMA, spread(3), 128)
+        stage_memory(LLAMA, spread(3), 128)
 
 
 def test_more_stages_than_layers_are_refused() -> None:
     with pytest.raises(PlanImpossible, match=r"parallelism.pipeline = 33 is more than the model's 32 layers"):
-        stages(LLAMA, spread(pipeline=33), 128)
+        stage_memory(LLAMA, spread(pipeline=33), 128)
 
 
 @settings(max_examples=60, deadline=None)
@@ -151,7 +154,7 @@ def test_no_parameter_is_lost_between_cards(
     """All cards together hold the model at least once, and none holds more than the whole."""
     shape, how = shape_of(repository), spread(tensor, pipeline, method)
     assume(not any(layer.attention.heads % tensor for layer in shape.layers))
-    parts, whole = stages(shape, how, 128), stages(shape, spread(method=method), 128)[0]
+    parts, whole = stage_memory(shape, how, 128), stage_memory(shape, spread(method=method), 128)[0]
     assert tensor * sum(stage.weights for stage in parts) >= whole.weights
     assert all(0 < stage.weights <= whole.weights for stage in parts)
     assert tensor * sum(stage.block for stage in parts) >= whole.block

@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_runtime.catalog.cards import CARDS
-from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated, validated_models
+from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated_by_card, validated_models
 from gaudi_runtime.knobs.check import wrong_settings
 
 
@@ -27,18 +27,18 @@ def test_row_says_what_can_be(row: Validated) -> None:
     "name", ["meta-llama/Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B", "llama-3.1-8b", "mirror/LLAMA-3.1-8B"]
 )
 def test_model_is_found_by_any_of_its_names(name: str) -> None:
-    assert set(validated(name)) == {"gaudi2", "gaudi3"}
-    assert validated(name)["gaudi2"].model == "meta-llama/Llama-3.1-8B"
+    assert set(validated_by_card(name)) == {"gaudi2", "gaudi3"}
+    assert validated_by_card(name)["gaudi2"].model == "meta-llama/Llama-3.1-8B"
 
 
 @pytest.mark.parametrize("name", ["meta-llama/Llama-3.1", "", "acme/own-model"])
 def test_model_in_no_list_has_nothing(name: str) -> None:
-    assert validated(name) == {}
+    assert validated_by_card(name) == {}
 
 
 def test_list_of_the_plugin_replaces_older_ones() -> None:
     """Lists before the plugin say four cards for it, and Gaudi 2."""
-    (row,) = validated("Qwen/Qwen2.5-VL-7B-Instruct").values()
+    (row,) = validated_by_card("Qwen/Qwen2.5-VL-7B-Instruct").values()
     assert (row.card, row.tensor, row.by_plugin) == ("gaudi3", (1,), True)
 
 
@@ -46,11 +46,11 @@ def test_list_of_the_plugin_replaces_older_ones() -> None:
     "model", ["openai/gpt-oss-20b", "Qwen/Qwen3-VL-32B-Instruct", "google/gemma-4-31B-it", "MiniMaxAI/MiniMax-M3"]
 )
 def test_model_of_the_plugins_list_is_known(model: str) -> None:
-    assert validated(model)["gaudi3"].by_plugin
+    assert validated_by_card(model)["gaudi3"].by_plugin
 
 
 @pytest.mark.parametrize("model", ["meta-llama/Llama-3.2-11B-Vision", "meta-llama/Llama-3.2-90B-Vision-Instruct"])
 def test_model_that_driven_releases_cannot_start_is_not_validated(model: str) -> None:
-    assert validated(model) == {}
+    assert validated_by_card(model) == {}
     assert last_release_of(model) == "0.10.2"
     assert last_release_of("meta-llama/Llama-3.2-1B") is None

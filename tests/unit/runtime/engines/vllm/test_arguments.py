@@ -8,14 +8,14 @@ import pytest
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.vllm.launch import WORKERS, engine_arguments, tell_protocol
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.render import render_engine_options
 from tests.unit.runtime.engines.vllm.configs import cpu_config
 from tests.unit.runtime.knobs.configs import vllm_config
 
 
 def added(config: RuntimeConfig, kv_cache_bytes: int | None = None) -> list[str]:
     """What stands behind the arguments of the renderer."""
-    rendered = render(config).args
+    rendered = render_engine_options(config).args
     arguments = engine_arguments(config, kv_cache_bytes)
     assert arguments[: len(rendered)] == rendered
     return list(arguments[len(rendered) :])
