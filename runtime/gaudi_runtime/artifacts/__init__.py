@@ -1,4 +1,4 @@
-"""Files that pods fetch and share on a volume.
+"""Files that pods fetch and share on a volume: models and compiled recipes.
 
 sources/       models
 recipe_cache/  compiled recipes

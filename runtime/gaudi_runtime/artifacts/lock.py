@@ -1,4 +1,4 @@
-"""Who may write into a folder that several processes share, and who reads in it (docs/how-to/model-sources.md, Locks).
+"""File locks in a folder that several processes share: one writer, and many readers (docs/how-to/model-sources.md).
 
 The locks are `flock`: they end with their process, and reach as far as the volume's own locks do.
 """
@@ -22,7 +22,7 @@ BUSY = (errno.EAGAIN, errno.EACCES)
 
 
 class Turn:
-    """The right to write into `folder`, once `begin` has given it to this process, which looks every `look_seconds`."""
+    """The right to write into `folder`, which `begin` acquires for this process, polling every `look_seconds`."""
 
     def __init__(self, folder: Path, look_seconds: float = LOOK_SECONDS) -> None:
         self._folder, self._holder = folder, folder / "holder"
@@ -31,7 +31,7 @@ class Turn:
 
     @contextmanager
     def begin(self, waiting: Callable[[], None], stop: threading.Event) -> Iterator[None]:
-        """Wait for the turn, with a call of `waiting` at each look. Raises Stopped, or ConfigError for the volume."""
+        """Wait for the lock, calling `waiting` at each poll. Raises Stopped, or ConfigError for the volume."""
         with self._lock_file() as lock:
             while not _locked(lock, self._folder):
                 waiting()
@@ -41,7 +41,7 @@ class Turn:
             yield
 
     def check(self) -> None:
-        """Raises ConfigError when another process has begun its turn meanwhile: it cannot see this one's lock."""
+        """Raise ConfigError if another process has acquired the lock too, because the volume's locks do not work."""
         if self._holder.read_text() != self._id:
             raise ConfigError(
                 f"Another process writes into {self._folder} while this one has its lock: locks of this volume end at "
@@ -66,7 +66,7 @@ class Turn:
 
 
 def use(file: Path) -> None:
-    """Tell by a lock on `file`, for as long as this process lives, that what it stands for is in use.
+    """Mark by a shared lock on `file`, for the life of this process, that its snapshot or entry is in use.
 
     A volume that cannot be written or locked needs none: nothing is removed there.
     """
@@ -78,13 +78,13 @@ def use(file: Path) -> None:
 
 @contextmanager
 def unused(file: Path) -> Iterator[bool]:
-    """Whether no process uses what `file` stands for; while the block runs, none can begin to."""
+    """Check whether no process uses the entry of `file`; while the block runs, none can start to use it."""
     with file.open("a+") as mark:
         yield _locked(mark, file.parent)
 
 
 def try_lock(file: IO[str]) -> bool:
-    """Whether this process has the only lock on `file` from now on. Raises OSError for a volume that locks nothing."""
+    """Acquire an exclusive lock on `file` and return True, or False if it is held. Raises OSError without locks."""
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

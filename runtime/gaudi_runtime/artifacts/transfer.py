@@ -1,4 +1,4 @@
-"""Bring files over a network that fails: several at the same time, and what is away is asked for again."""
+"""Transfer of files over an unreliable network: several at the same time, with retries."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ Answer = TypeVar("Answer")
 Away = TypeVar("Away", bound=Exception)
 
 STREAMS = 4
-"""Files at the same time."""
+"""The number of files that are transferred at the same time."""
 
 
 def persistently(
@@ -19,7 +19,7 @@ def persistently(
     wait: Callable[[float, Away], object],
     came: Callable[[], int] = lambda: 0,
 ) -> Answer:
-    """What `ask` answers, asked again after each of `pauses` while it raises `away`; raises the last of them.
+    """Call `ask` and return its result, retrying after each of `pauses` while it raises `away`.
 
     `wait` is given the seconds of the pause and why it is needed. The pauses begin again whenever `came` has grown.
     """
@@ -38,7 +38,7 @@ def persistently(
 
 
 def all_at_once(tasks: Iterable[Callable[[], None]], failed: threading.Event, name: str) -> None:
-    """Do all `tasks` in STREAMS threads called `name`; the first failure sets `failed`, which ends the others."""
+    """Run all transfer tasks in STREAMS threads called `name`; the first failure sets `failed` and ends the others."""
     failed.clear()
     with ThreadPoolExecutor(STREAMS, name) as pool:
         work = [pool.submit(task) for task in tasks]

@@ -1,4 +1,4 @@
-"""What the operator and the runtime agree on: pure pydantic values, no effects.
+"""The contract between the operator and the runtime: pure pydantic values without effects.
 
 config     what a pod is configured with: RuntimeConfig, with bucketing; and the revisions that are kept
 report     what a pod reports: WarmupReport

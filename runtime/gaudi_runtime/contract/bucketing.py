@@ -1,4 +1,4 @@
-"""What people may say about buckets and about the limits that shape them (docs/internals/bucketing.md)."""
+"""The settings of buckets, and the limits that shape them (docs/internals/bucketing.md)."""
 
 from enum import StrEnum
 from typing import Annotated

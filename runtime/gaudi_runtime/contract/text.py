@@ -1,8 +1,8 @@
-"""Words of somebody else, made fit for people: one line, and no order to the terminal that shows it."""
+"""Text from other programs, made safe to show: one line without terminal control characters."""
 
 
 def on_one_line(text: str) -> str:
-    """Line breaks are blanks; what else cannot be printed is shown as Python writes it, `\\x1b` for an escape."""
+    """Return text on one line: line breaks become blanks, unprintable characters are escaped as in Python."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " if char.isspace() else repr(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""What compiled recipes depend on (docs/how-to/recipe-cache.md): one definition for all engines."""
+"""The key of compiled recipes (docs/how-to/recipe-cache.md): one definition for all engines."""
 
 import hashlib
 import json

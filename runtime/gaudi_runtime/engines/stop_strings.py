@@ -1,4 +1,4 @@
-"""Cut a stream of text at the first stop string, never letting out the beginning of one."""
+"""Stop strings: streamed text is held back while it may be the start of a stop string."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What an instance answers over HTTP.
+"""The HTTP servers of an instance: the status port and the model port.
 
 server        one uvicorn server in our event loop
 certificate   TLS of the model port, whose files change while it runs

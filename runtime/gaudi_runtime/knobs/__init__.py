@@ -1,4 +1,4 @@
-"""Every knob of the engine, and what an engine is started with (docs/reference/knobs.md). Pure.
+"""The knobs of the engine: all settings, and how they become environment and arguments (docs/reference/knobs.md). Pure.
 
 table        table.csv, a row for each knob: who reads it, where users set it, and when it has an effect
 check        what is wrong with the settings of a user

@@ -27,13 +27,13 @@ _SLICED_FROM = 8192
 
 
 def slices(variables: Mapping[str, str], strategy: Strategy) -> bool:
-    """Whether the plugin computes attention with long contexts in slices."""
+    """Return True if the plugin computes attention with long contexts in slices."""
     off = any(variables.get(each, "").lower() in NO for each in (SLICING, FUSED))
     return strategy is Strategy.PADDING_AWARE and not off
 
 
 def slices_from(variables: Mapping[str, str], max_num_batched_tokens: int) -> int:
-    """Tokens of context and query from which attention is computed in slices."""
+    """Return the tokens of context and query from which attention is computed in slices."""
     said = variables.get(SLICES_FROM, "")
     # What is no number is refused elsewhere, and by the plugin as it loads.
     return int(said) if said.isascii() and said.isdecimal() else min(max_num_batched_tokens, _SLICED_FROM)
@@ -42,7 +42,7 @@ def slices_from(variables: Mapping[str, str], max_num_batched_tokens: int) -> in
 def fused_attention(
     config: RuntimeConfig, variables: Mapping[str, str], *, can_tile: bool = True
 ) -> FusedAttention | None:
-    """How the fused kernel computes prompts with a context; None where no bias is too large for it.
+    """Return how the fused attention kernel computes prompts with context; None if every bias fits.
 
     `variables` are those of the pods that engine.settings do not set. `can_tile` says whether the plugin's release
     divides queries when it is asked to.
@@ -70,13 +70,13 @@ def _computed_by_inc(config: RuntimeConfig) -> bool:
 def why_impossible(
     prompt: Iterable[Bucket], config: RuntimeConfig, attention: FusedAttention | None, root: str = ""
 ) -> str | None:
-    """What is wrong with the prompt buckets of a plan, without a final stop; None if the kernel can compute them."""
+    """Return why the kernel cannot compute a plan's prompt buckets, without a full stop; None if it can."""
     found = largest_unindexable(prompt, config.limits.block_size, attention)
     return why_not_indexed(found, config, attention, root) if attention and found else None
 
 
 def why_not_indexed(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, root: str = "") -> str:
-    """What a bucket that the kernel cannot index does, and what to change, without a final stop.
+    """Return the fault and the remedy of a bucket that the attention kernel cannot index, without a full stop.
 
     `root` stands before the names of fields, as "spec." does for a GaudiInference.
     """

@@ -1,4 +1,4 @@
-"""What is wrong with what people set, one sentence each, with what to do (docs/reference/knobs.md).
+"""Checks of user settings of the engine: one sentence per error, with the remedy (docs/reference/knobs.md).
 
 Entries of engine.settings that are refused (Refusals), engine.extraArgs (Further arguments), names that are in no row,
 and settings that are right and have no effect (Warnings). What the bucket strategies ignore of their ranges,
@@ -41,7 +41,7 @@ _UNSUPPORTED_VALUES = {
 
 
 def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:
-    """A sentence, without a final stop, for every wrong entry of engine.settings, in the order of the names."""
+    """Yield a sentence, without a full stop, for every wrong entry of engine.settings, sorted by name."""
     for name in sorted(settings):
         sentence = wrong_setting(name, settings[name])
         if sentence is not None:
@@ -49,7 +49,7 @@ def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:
 
 
 def wrong_setting(name: str, value: str) -> str | None:
-    """What is wrong with one entry of engine.settings; None when it can be passed on."""
+    """Return the error of one entry of engine.settings; None if it is valid."""
     knob = knobs().get(name)
     if knob is None:
         return unknown_name(name)
@@ -64,7 +64,7 @@ def wrong_setting(name: str, value: str) -> str | None:
 
 
 def why_not(knob: Knob) -> str:
-    """Why a knob is not set through the map: a field owns it, or nobody should set it."""
+    """Return why a knob cannot be set in engine.settings: a field owns it, or users must not set it."""
     if knob.home is Home.FIELD:
         owners = " and ".join(f"spec.{path}" for path in knob.use)
         return f"{knob.name} is set by {owners}: use that instead"
@@ -74,7 +74,7 @@ def why_not(knob: Knob) -> str:
 
 
 def wrong_variables(names: Iterable[str]) -> Iterator[str]:
-    """A sentence for every name in engine.env that a field already gives the engine, or that cannot work."""
+    """Yield a sentence for every variable in engine.env that a field sets or that cannot work."""
     for name in names:
         knob = knobs().get(name)
         if knob is None:
@@ -98,7 +98,7 @@ _ARGUMENT = re.compile(r"--[A-Za-z][-A-Za-z0-9_]*(\.[^=]+)?(=.*)?")
 
 
 def wrong_arguments(arguments: Iterable[str]) -> Iterator[str]:
-    """A sentence, without a final stop, for every argument that is malformed or that the table has a better place for.
+    """Yield a sentence, without a full stop, for every extra argument that is malformed or has a better place.
 
     A value stands behind "=" or is the next word, as on a command line.
     """
@@ -147,14 +147,14 @@ LIKENESS = 0.7
 
 
 def unknown_name(name: str) -> str:
-    """The sentence for a name that is in no row of the table, with the nearest ones."""
+    """Return the error for a knob that does not exist, with the nearest names."""
     near = nearest_names(name)
     meant = f"the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(near)}" if near else "none is near"
     return f"{quoted(name)} is not a knob of the engine; {meant} (all are in the manual: Knobs)"
 
 
 def nearest_names(name: str) -> list[str]:
-    """At most three names of knobs that are spelled like `name`; dashes and case do not count.
+    """Return at most three knob names with a similar spelling, ignoring dashes and case.
 
     The nearest come first, those that would be refused last.
     """
@@ -177,7 +177,7 @@ _ELSEWHERE = {
 
 
 def ignored_knobs(config: RuntimeConfig) -> Iterator[str]:
-    """A sentence, without a final stop, for every entry of engine.settings and every optional field without effect.
+    """Yield a sentence, without a full stop, for every setting and optional field without effect.
 
     Wrong settings are none of this module's business: it passes over them.
     """

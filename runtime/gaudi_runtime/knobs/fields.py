@@ -1,4 +1,4 @@
-"""What the typed fields tell the engine: one line per knob that a field owns (docs/reference/knobs.md).
+"""The knobs that typed fields set: one line per knob that a field owns (docs/reference/knobs.md).
 
 A value is None when the engine gets none, a bool, a number or text as the engine reads it, or several texts. A
 test compares the names with the rows of table.csv that a field owns and an engine reads.
@@ -47,7 +47,7 @@ _SETTINGS = ("min", "step", "max", "pad_max", "pad_percent")
 
 
 def field_values(config: RuntimeConfig) -> dict[str, Value]:
-    """What the typed fields of `config` say, by the name of the knob; None for what the engine does not get."""
+    """Return the knob values that the typed fields of a configuration set; None for a knob that is not set."""
     sections = (
         _bucketing,
         _warmup,
@@ -138,7 +138,7 @@ _WHOLE_CHUNKS = 256
 
 
 def _step_tokens(config: RuntimeConfig) -> int:
-    """The budget of vLLM's scheduler in tokens per step, prompts and decodes together."""
+    """Return the token budget of vLLM's scheduler per step, prompts and decodes together."""
     limits = config.limits
     if config.engine.chunked_prefill or config.engine.device == "cpu":
         return limits.max_num_batched_tokens

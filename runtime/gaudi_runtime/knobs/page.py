@@ -1,4 +1,4 @@
-"""docs/reference/knobs.md: introduction.md beside this module, then a section a group and a row a knob of the table."""
+"""The page docs/reference/knobs.md: introduction.md of this folder, then a section per group and a row per knob."""
 
 from collections.abc import Iterator
 from importlib.resources import files
@@ -21,7 +21,7 @@ _WHY = {
 
 
 def page() -> str:
-    """The whole page, in Markdown."""
+    """Return the whole page of knobs in Markdown."""
     introduction = files(__package__).joinpath("introduction.md").read_text(encoding="utf-8")
     return "\n".join([introduction.format(total=len(knobs())), *(_part(*each) for each in _HOMES)])
 

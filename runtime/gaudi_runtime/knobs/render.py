@@ -1,4 +1,4 @@
-"""RuntimeConfig -> the environment and the arguments that its engine is started with.
+"""Rendering of a RuntimeConfig into the environment and arguments that start its engine.
 
 See docs/reference/knobs.md, Rendering.
 """
@@ -18,16 +18,16 @@ SEVERAL_WORDS = ("--served-model-name", "--lora-modules")
 
 @dataclass(frozen=True)
 class Rendered:
-    """Variables, to be set before the process of the engine starts, and arguments of `vllm serve`."""
+    """The environment and the `vllm serve` arguments of an engine process."""
 
     env: dict[str, str]
     args: tuple[str, ...]
 
 
 def render_engine_options(config: RuntimeConfig) -> Rendered:
-    """What the fields and engine.settings say, as the engine reads it; what it does not read is left out.
+    """Render fields and engine.settings into the environment and arguments of the engine.
 
-    Raises ConfigError, one sentence that names every wrong setting.
+    Values that the engine does not read are left out. Raises ConfigError, one sentence that names every wrong setting.
     """
     wrong = why_not_rendered(config.engine)
     if wrong:
@@ -44,7 +44,7 @@ def render_engine_options(config: RuntimeConfig) -> Rendered:
 
 
 def why_not_rendered(engine: EngineConfig) -> str | None:
-    """What is wrong with the settings and further arguments, without a final stop; None when nothing is."""
+    """Return the error of settings and extra arguments, without a full stop; None if they are valid."""
     settings = [f"engine.settings: {each}" for each in wrong_settings(engine.settings)]
     arguments = [f"engine.extraArgs: {each}" for each in wrong_arguments(engine.extra_args)]
     return "; ".join([*settings, *arguments]) or None

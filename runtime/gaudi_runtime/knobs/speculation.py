@@ -1,4 +1,4 @@
-"""What --speculative-config asks for, as far as the plan must know it: pure.
+"""The parts of --speculative-config that the plan depends on. Pure.
 
 See docs/internals/vllm.md, Speculative decoding.
 """
@@ -15,14 +15,14 @@ _RUN_BY_THE_PLUGIN = ("eagle", "eagle3", "mtp", "dflash", "dspark", OF_A_MODEL)
 
 
 class Speculation(NamedTuple):
-    """The method, as vLLM names it, and the most tokens that it drafts; None where that is no whole number."""
+    """The speculative decoding method, as vLLM names it, and its most draft tokens; None if that is no number."""
 
     method: str
     tokens: int | None
 
 
 def speculation(settings: Mapping[str, object]) -> Speculation | None:
-    """None without speculative decoding, or where the setting is no JSON object, which its own check says."""
+    """Read speculative decoding from the settings; None without it, or if its setting is not a JSON object."""
     try:
         asked = json.loads(str(settings[SETTING]))
     except (KeyError, ValueError):
@@ -36,7 +36,7 @@ def speculation(settings: Mapping[str, object]) -> Speculation | None:
 
 
 def why_refused(method: str) -> str:
-    """What keeps a method other than ngram from being built, as the end of a sentence."""
+    """Return why a method other than ngram is not supported, as the end of a sentence."""
     # vLLM has one of mtp for every family, and takes all for mtp.
     if method in _RUN_BY_THE_PLUGIN or method.endswith("_mtp"):
         return (

@@ -1,4 +1,4 @@
-"""The table of all knobs of the engine (docs/reference/knobs.md), read once from table.csv beside this module.
+"""The table of all knobs of the engine (docs/reference/knobs.md), read once from table.csv of this folder.
 
 Names, defaults and ranges are facts of vLLM 0.26 and 0.30, of vllm-gaudi (main, August 2026) and of the reference logs;
 the words are ours. Arguments are those of the releases that are driven (catalog/pairs.py). A test holds the table, the
@@ -18,14 +18,14 @@ from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfi
 
 
 class Kind(StrEnum):
-    """How the engine gets it."""
+    """How the engine receives a knob: as an argument, a variable, or another way."""
 
     VARIABLE = "env"
     ARGUMENT = "arg"
 
 
 class Type(StrEnum):
-    """What a value is."""
+    """The type of a knob's value."""
 
     BOOL = "bool"
     INT = "int"
@@ -38,7 +38,7 @@ class Type(StrEnum):
 
 
 class Status(StrEnum):
-    """What the engine's own documentation and code say of it.
+    """The status of a knob in the engine's documentation and code.
 
     `owned` is what only this project may decide, `unsupported` what cannot work in the pods of this project.
     """
@@ -52,7 +52,7 @@ class Status(StrEnum):
 
 
 class Home(StrEnum):
-    """Where people say it: in a typed field, in the map engine.settings, or nowhere."""
+    """Where users set a knob: in a typed field, in the map engine.settings, or nowhere."""
 
     FIELD = "field"
     SETTINGS = "settings"
@@ -60,7 +60,7 @@ class Home(StrEnum):
 
 
 class Reader(StrEnum):
-    """Who acts on it; the last three are no part of a server that this project starts."""
+    """The program that reads a knob; the last three are not part of a server of this project."""
 
     VLLM = "vllm"
     PLUGIN = "plugin"
@@ -73,7 +73,7 @@ class Reader(StrEnum):
 
 
 class PlanEffect(StrEnum):
-    """What a knob does to the bucket plan."""
+    """The effect of a knob on the bucket plan."""
 
     BUCKETS = "buckets"
     BLOCKS = "blocks"
@@ -82,7 +82,7 @@ class PlanEffect(StrEnum):
 
 
 ENGINE = (Reader.VLLM, Reader.PLUGIN, Reader.DEVICE, Reader.PROCESS)
-"""Readers inside a server: what they read, the renderer tells them."""
+"""The readers inside a server, for which knobs are rendered."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ class Knob:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of an enum or of a list that knows its own, or those of a bool for yes and no."""
+        """The possible words of an enum or a list, or those of a bool for yes and no."""
         return tuple(self.range.split("|"))
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Least and largest number, None where there is no such bound."""
+        """The least and largest number; None if there is no such bound."""
         low, _, high = self.range.partition("..")
         return _number(low), _number(high)
 
@@ -126,7 +126,7 @@ def _number(text: str) -> float | None:
 
 @cache
 def knobs() -> Mapping[str, Knob]:
-    """Every knob by its name, in the table's order."""
+    """Return every knob by its name, in the order of the table."""
     text = files(__package__).joinpath("table.csv").read_text(encoding="utf-8")
     return MappingProxyType({row["name"]: _knob(row) for row in csv.DictReader(text.splitlines())})
 
@@ -156,7 +156,7 @@ def _needs(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def readers(engine: EngineConfig) -> frozenset[Reader]:
-    """Who reads knobs in a process of this engine; a simulation has nobody."""
+    """Return the readers of knobs in a process of this engine; empty for the simulation."""
     if engine.name is EngineName.SIM:
         return frozenset()
     card = engine.device == "hpu"
@@ -170,7 +170,7 @@ _WHO = {"strategy": "the {} strategy", "mode": "execution mode {}", "device": "d
 
 
 def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
-    """Who ignores the knob, and what it needs instead; None when it has an effect."""
+    """Return why a knob is ignored and what it needs instead; None if it has an effect."""
     engine = config.engine
     actual = {"strategy": config.bucketing.strategy, "mode": engine.execution_mode, "device": engine.device}
     for key, needed in knob.needs.items():
@@ -180,5 +180,5 @@ def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
 
 
 def said(need: str, *words: str) -> str:
-    """Words of a knob's needs as people write them: devices have names, strategies and modes are words of ours."""
+    """Format words of a knob's needs for people."""
     return " or ".join(words if need == "device" else map(as_in_spec, words))

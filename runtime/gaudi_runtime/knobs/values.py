@@ -1,4 +1,4 @@
-"""From what people write to the word that the engine reads, by the type and range of a knob."""
+"""The conversion of user values of knobs to the words that the engine reads, by type and range."""
 
 import json
 import math
@@ -9,12 +9,12 @@ from gaudi_runtime.knobs.table import Knob, Type
 YES = ("true", "t", "1", "yes", "y", "on")
 NO = ("false", "f", "0", "no", "n", "off")
 FLAG = "flag"
-"""The range of an argument that is given or not, without a word."""
+"""The range of a flag, an argument without a value."""
 LARGEST = 2**63 - 1
 
 
 def wire_value(knob: Knob, value: str) -> str:
-    """The value as the engine reads it. Raises ValueError saying what the knob takes."""
+    """Convert a user's value of a knob to the engine's word. Raises ValueError with the expectation."""
     word = _READ[knob.type](knob, value)
     if word is None:
         raise ValueError(expectation(knob))
@@ -22,7 +22,7 @@ def wire_value(knob: Knob, value: str) -> str:
 
 
 def expectation(knob: Knob) -> str:
-    """What the knob takes, in words."""
+    """Describe the values that a knob accepts."""
     match knob.type:
         case Type.BOOL:
             return "true or false"

@@ -1,4 +1,4 @@
-"""Which entries of the shared recipes have to go: not needed, too old, or the longest unused where room is short."""
+"""Removal of entries of the shared recipes: those that are not needed, too old, or unused for longest."""
 
 import re
 import time
@@ -16,7 +16,7 @@ from gaudi_runtime.contract.config import KeptRevisions
 _DIGEST = re.compile(r"[0-9a-f]{16}")
 _HALF_REMOVED = "*.gone"
 SETTLING_SECONDS = 3600.0
-"""What a start has used so lately stays, whoever needs it: a kubelet shows a pod new revisions minutes later."""
+"""Entries used within this time are kept: the kubelet updates the revisions in a pod minutes later."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Mark:
             with self.file.open("a+") as file:
                 return not try_lock(file)
         except OSError:
-            return True  # another user's file, which lets nobody look: what is not known is not removed
+            return True  # another user's file cannot be locked, so its entry is kept
 
 
 def _marks(root: Path) -> dict[str, list[_Mark]]:

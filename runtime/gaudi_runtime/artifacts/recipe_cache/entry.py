@@ -31,24 +31,24 @@ Alive = Callable[[], None]
 
 
 class Source(Protocol):
-    """Where an entry is read from."""
+    """A source that an entry of compiled recipes is read from."""
 
     def read(self) -> Manifest | None:
-        """What it says that it holds, None where there is no entry. Raises EntryUnusable or OSError."""
+        """Read the manifest; None if there is no entry. Raises EntryUnusable or OSError."""
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
-        """Copy files into `target`, each compared with its checksum. Raises EntryUnusable or OSError."""
+        """Copy files into `target` and compare their checksums. Raises EntryUnusable or OSError."""
 
 
 class Entry:
-    """The recipes of `key` in the folder `root` of a volume, which may have none."""
+    """The entry of compiled recipes of `key` in the folder `root` of a volume, which may not exist yet."""
 
     def __init__(self, root: Path, key: RecipeKey) -> None:
         self.folder, self.key = root / key.digest, key
         self._manifest, self._objects = self.folder / "manifest", self.folder / "objects"
 
     def read(self) -> Manifest | None:
-        """What it says that it holds, None where there is no entry. Raises EntryUnusable or OSError."""
+        """Read the manifest; None if there is no entry. Raises EntryUnusable or OSError."""
         try:
             with self._manifest.open("rb") as file:
                 content = file.read(MAX_MANIFEST_BYTES + 1)
@@ -59,7 +59,7 @@ class Entry:
         return parse_manifest(content.decode(errors="replace"), self.key)
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
-        """Copy files into `target`, each compared with its checksum. Raises EntryUnusable or OSError."""
+        """Copy files into `target` and compare their checksums. Raises EntryUnusable or OSError."""
         for path, stated in files:
             place = target / path
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class Entry:
                 each.unlink(missing_ok=True)
 
     def _drop_unfinished(self) -> None:
-        """What a killed writer left takes room that this one may need."""
+        """Remove the files that a killed writer left, because they take room."""
         for each in [*self._objects.glob("*.*"), *self.folder.glob("manifest.*")]:
             each.unlink(missing_ok=True)
 
@@ -131,7 +131,7 @@ def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict
 
 
 def remove(folder: Path) -> None:
-    """Make an entry disappear at once, and then from the disk."""
+    """Remove an entry of recipes: it disappears at once, then its files are deleted."""
     # By one rename: who reads it meanwhile finds files missing, never an entry that is there by half.
     gone = folder.with_name(f"{folder.name}.{uuid4().hex}.gone")
     folder.rename(gone)
@@ -146,7 +146,7 @@ def _copy(source: Path, target: Path, alive: Alive) -> StoredFile:
 
 
 def written(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
-    """The same pieces, each once it is written."""
+    """Write the pieces of a file to `copy`, and yield each after it is written."""
     for piece in pieces:
         copy.write(piece)
         yield piece
@@ -160,7 +160,7 @@ def _pieces(content: BinaryIO, alive: Alive) -> Iterator[bytes]:
 
 
 def stated(pieces: Iterator[bytes]) -> StoredFile:
-    """What a manifest states of a file with these pieces."""
+    """Return the manifest's entry of a file with these pieces: its checksum and size."""
     digest, count = hashlib.sha256(), 0
     for piece in pieces:
         digest.update(piece)

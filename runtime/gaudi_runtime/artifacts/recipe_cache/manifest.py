@@ -1,4 +1,4 @@
-"""What an entry of the shared recipes says of itself, as a text. Pure.
+"""The manifest of an entry of the shared recipes, as text. Pure.
 
 The first line is the SHA-256 of all that follows, so that a damaged manifest is never taken for a small one. What
 follows is the key, each file by its path with checksum and bytes, and the journal of the warm-ups that made them
@@ -18,7 +18,7 @@ from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.warmup.journal import JournalUnusable, Recipes, format_journal, parse_journal
 
 MAX_MANIFEST_BYTES = 128 * 1024 * 1024
-"""Twice a journal of the most buckets: a larger text is nobody's manifest."""
+"""The largest manifest: twice the journal of the most buckets."""
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 

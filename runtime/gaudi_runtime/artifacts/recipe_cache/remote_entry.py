@@ -46,11 +46,11 @@ _BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 class NoSuchObject(Exception):
-    """The store has nothing of this name."""
+    """The store has no object of this name."""
 
 
 class StoreAway(Exception):
-    """Another try may succeed; the message says why, as the end of a sentence."""
+    """The store failed, and a retry may succeed; the message is the reason, as the end of a sentence."""
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -154,7 +154,7 @@ class RemoteEntry:
         self._ended = threading.Event()
 
     def read(self) -> Manifest | None:
-        """What it says that it holds, None where there is no entry. Raises EntryUnusable, or what `alive` does."""
+        """Read the manifest; None if there is no entry. Raises EntryUnusable, or the errors of `alive`."""
         self._ended.clear()
         try:
             content = self._persistently(lambda: b"".join(self._pieces("manifest", MAX_MANIFEST_BYTES)))
@@ -186,7 +186,7 @@ class RemoteEntry:
             raise EntryUnusable(f"{path} is missing in it") from error
 
     def _write(self, path: str, wanted: StoredFile, place: Path) -> None:
-        """Anew with each try: what is in one object is small beside what is in all."""
+        """Write one object to a file; each retry starts from the beginning, because objects are small."""
         with place.open("wb") as file:
             found = stated(written(self._pieces(f"objects/{wanted.sha256}", wanted.size), file))
         if found != wanted:

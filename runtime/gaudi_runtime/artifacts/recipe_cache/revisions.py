@@ -1,4 +1,4 @@
-"""What this pod knows of the revisions of its resource: its own, and those that can still be run."""
+"""The revisions of this pod's resource: that of the pod, and those that can still be run."""
 
 import logging
 import re
@@ -20,19 +20,19 @@ _MARK = re.compile(r"([0-9a-f]{16})(?:\.([0-9A-Za-z-]+)\.([0-9a-z]+))?\.use")
 
 @dataclass(frozen=True)
 class User:
-    """A revision, by the uid of its resource and its name."""
+    """A user of an entry of recipes: a revision, by the uid of its resource and its name."""
 
     resource: str
     revision: str
 
 
 def mark_name(digest: str, user: User | None) -> str:
-    """The file that stands for starts of `user` with the entry `digest`."""
+    """Return the name of the file that marks starts of `user` with the entry `digest`."""
     return f"{digest}.{user.resource}.{user.revision}.use" if user else f"{digest}.use"
 
 
 def marked(name: str) -> tuple[str, User | None] | None:
-    """The entry and the user that a file stands for, None when it is no mark."""
+    """Return the entry and the user that a mark file stands for; None if it is not a mark."""
     found = _MARK.fullmatch(name)
     if found is None:
         return None
@@ -41,7 +41,7 @@ def marked(name: str) -> tuple[str, User | None] | None:
 
 
 def is_needed(users: Collection[User | None], kept: KeptRevisions | None) -> bool:
-    """Whether an entry that starts of `users` have used may be used again (docs/how-to/recipe-cache.md)."""
+    """Return True if an entry that these users started with may be used again."""
     # Nothing is known of other resources, of starts without a revision, and where `kept` is None: they need it.
     if kept is None or not users:
         return True
@@ -49,14 +49,14 @@ def is_needed(users: Collection[User | None], kept: KeptRevisions | None) -> boo
 
 
 class Revisions:
-    """Read again with each question: the kubelet changes `file` while the pod runs."""
+    """The kept revisions, read from `file` at each call because the kubelet changes it while the pod runs."""
 
     def __init__(self, file: str | None, environment: Mapping[str, str]) -> None:
-        """`file` has KeptRevisions; None where nobody says which are kept."""
+        """Remember the `file` with KeptRevisions; None if the kept revisions are unknown."""
         self._file, self._own = file, environment.get(REVISION_VARIABLE, "")
 
     def kept(self) -> KeptRevisions | None:
-        """None where the file cannot be read: nothing is removed then for want of a revision."""
+        """Return the kept revisions; None if the file cannot be read, and then no revision is removed."""
         if self._file is None:
             return None
         try:
@@ -66,6 +66,6 @@ class Revisions:
             return None
 
     def own(self) -> User | None:
-        """None where the resource is not known, or the variable holds no name of a revision."""
+        """Return the revision of this pod; None if its resource or its name is unknown."""
         kept = self.kept()
         return User(kept.resource, self._own) if kept and _NAME.fullmatch(self._own) else None

@@ -36,7 +36,7 @@ PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[60.0] * 9)
 
 
 def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.Event) -> RuntimeConfig:
-    """The configuration as the engine needs it: the paths of model and adapters are folders whose weights are whole.
+    """Return the configuration with the paths of a fetched and checked model and adapters.
 
     The simulation reads no model and fetches none. Raises a RuntimeStartError with a sentence, or Stopped.
     """
@@ -70,7 +70,7 @@ def _moved(desired: QuantizationConfig | None, named: str, found: str) -> Quanti
 def fetched(
     repository: HubRepository, root: Path, limit: int | None, board: ReportBoard, stop: threading.Event
 ) -> Path:
-    """The folder below `root` with the files of `repository`, which this call brings unless they are here.
+    """Fetch the files of a repository below `root`, unless they are there, and return their folder.
 
     Its figures and warnings stand on the board; everything below `root` together may have `limit` bytes. Raises a
     RuntimeStartError with a sentence, or Stopped.
@@ -115,7 +115,7 @@ def _token(environment: Mapping[str, str]) -> str | None:
 
 
 def free_bytes(folder: Path) -> int:
-    """What the disk of `folder` has left."""
+    """Return the free bytes on the disk of `folder`."""
     return shutil.disk_usage(folder).free
 
 
@@ -146,7 +146,7 @@ class Fetch:
         self._progress = Progress(publish, self._alive)
 
     def run(self) -> Path:
-        """The folder of the complete snapshot; a commit that is here already asks nobody.
+        """Fetch the snapshot and return its folder; a commit that is already complete needs no request.
 
         Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
         """

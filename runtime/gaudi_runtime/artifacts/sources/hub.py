@@ -41,7 +41,7 @@ class Hub:
     endpoint: str | None = None
 
     def listing(self) -> Listing:
-        """What the revision holds now. Raises ModelNotFound, ModelAccessDenied or HubUnreachable."""
+        """List the files of the revision. Raises ModelNotFound, ModelAccessDenied or HubUnreachable."""
         with self._sentences():
             info = self._info()
         files = tuple(

@@ -1,4 +1,4 @@
-"""What a repository holds at one commit, and which of its files a runtime needs: pure."""
+"""The listing of a repository at one commit, and which of its files a runtime needs. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ class Listing:
 
 
 def is_pinned(revision: str) -> bool:
-    """Whether a revision is a commit, which never changes."""
+    """Return True if a revision is a commit, which never changes."""
     return COMMIT.fullmatch(revision) is not None
 
 
 def wanted(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:
-    """The files to fetch, largest first: all but weights that repeat the safetensors files in another format.
+    """Return the files of a repository to fetch, largest first, without weights in other formats.
 
     Raises UnsupportedModel without safetensors files, ModelUnreadable for a path that leads out of the folder.
     """

@@ -86,7 +86,7 @@ class Store:
 
     def drop_unfinished(self, but: str) -> None:
         """Remove what fetches of other commits left."""
-        # Whoever has the turn knows that none of them is running.
+        # The process with the lock knows that none of them is running.
         for folder in self._unfinished():
             if folder not in (self.partial(but), self.parts(but)):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a simulated card does, as read from `engine.simScript`, and when its faults strike (docs/reference/sim.md)."""
+"""The script of a simulated card, read from `engine.simScript`: its costs and faults (docs/reference/sim.md)."""
 
 import os
 import threading

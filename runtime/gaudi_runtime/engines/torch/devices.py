@@ -1,4 +1,4 @@
-"""What differs between CPU and HPU: memory, compilation and graphs.
+"""The devices of the torch engine, CPU and HPU: memory, compilation and graphs.
 
 Both devices run the same steps over fixed buffers. A CPU keeps a memory budget in a ledger, and its graphs are Dynamo's
 fixed-shape callables; a card reports its own memory and records graphs.

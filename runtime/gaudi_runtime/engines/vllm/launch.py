@@ -1,4 +1,4 @@
-"""Start vLLM's processes: with which arguments, what their workers are told, and the wait until they are there."""
+"""The launch of vLLM's processes: their arguments, the settings of their workers, and the wait for their start."""
 
 import os
 import shutil

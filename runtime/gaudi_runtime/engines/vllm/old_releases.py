@@ -1,4 +1,4 @@
-"""What vLLM has moved between the releases that we drive, and where the older ones have it.
+"""Names that vLLM has moved between supported releases, and their places in the older ones.
 
 0.29 took the OpenAI server's modules to entrypoints.launchers. What stayed where it was is imported by name
 (vllm_imports.py); once no release before 0.29 is driven, this module goes.

@@ -1,4 +1,4 @@
-"""What vLLM says when it cannot start, as one of our own errors with a sentence.
+"""Errors of vLLM's start, translated to our own errors with a sentence.
 
 See docs/internals/vllm.md, When it cannot start.
 

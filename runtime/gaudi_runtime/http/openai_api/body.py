@@ -1,4 +1,4 @@
-"""What the body of a request may hold, checked before any application validates it.
+"""Checks of the body of a request, before any application validates it.
 
 A validator reports what is wrong with every value, and vLLM's models try each value of a chat as up to sixty kinds of
 item. So the number of values is bounded here, and engines/vllm/vllm_imports.py lets vLLM's models stop at the first

@@ -1,4 +1,4 @@
-"""What a request may say. Fields of OpenAI that would change the answer are refused; the rest is ignored."""
+"""The requests of the OpenAI API: fields that would change the answer are refused, others are ignored."""
 
 from typing import Annotated, Any, Literal, TypeVar
 

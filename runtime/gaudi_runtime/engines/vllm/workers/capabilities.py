@@ -1,4 +1,4 @@
-"""What a worker's model runner must offer to be driven, found by attribute before the first bucket.
+"""Capabilities of a worker's model runner, checked by attribute before the first bucket.
 
 None of these names is a stable interface. A missing one is either an error with the supported releases in it, or a
 degradation: a sentence that says what the user loses. The contract suite compares each with the recorded plugin.

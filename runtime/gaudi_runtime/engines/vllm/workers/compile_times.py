@@ -1,4 +1,4 @@
-"""What the bridge compiles for this worker: recipes and their compile time, and which of them count.
+"""The compile times of a worker: recipes that the bridge compiles, and which of them count.
 
 Dynamo's graphs are not what a card compiles: the plugin compiles one graph with symbolic sizes, and the bridge makes a
 recipe of it for each concrete size. The bridge's metric `graph_compilation` counts those recipes, in every execution

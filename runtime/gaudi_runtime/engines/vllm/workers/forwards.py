@@ -1,4 +1,4 @@
-"""What the plugin's model runner really runs: every forward with the shape it is padded to, and what was in it.
+"""The forwards of the plugin's model runner: each with the shape it is padded to, and its real batch.
 
 Not predicted from vLLM's steps: the plugin merges prompts, looks buckets up twice for a decode batch, and with
 contiguous blocks pads it to the highest block in use (docs/internals/vllm.md, Counts).

@@ -1,4 +1,4 @@
-"""What a worker meets while it serves: the real shape of every step, and which of them had to be compiled."""
+"""The shapes that a worker observes while it serves, and which of them had to be compiled."""
 
 from collections import Counter
 from collections.abc import Iterable
