@@ -80,7 +80,7 @@ class RequestMetrics:
         self._failed += 1
 
     def report(self) -> Requests:
-        """Yield the metrics of the shared recipes from the report."""
+        """Return the counts of requests in the form of the report."""
         return Requests(running=self._running, answered=self._answered, failed=self._failed)
 
 
@@ -172,7 +172,7 @@ def _served(served: Served) -> Iterator[Metric]:
 
 
 def _by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:
-    """Yield the metrics of single buckets, for a plan with few buckets."""
+    """Return the number of batches by bucket as a metric, for a plan with few buckets."""
     # The shapes that were met first, not the most frequent: a series that ends and comes again breaks rates.
     family = CounterMetricFamily("gaudi_bucket_batches", "Batches by bucket.", labels=["phase", "bucket", "graph"])
     if report.prompt.planned + report.decode.planned <= MOST_BUCKET_SERIES:

@@ -51,7 +51,7 @@ async def test_process_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPa
         begun.append(start(niceness))
         return begun[-1]
 
-    monkeypatch.setattr(process, "start", kept)
+    monkeypatch.setattr(process, "start_comparison", kept)
     with pytest.raises(ComparisonFailed, match="more than"):
         await compare(question(), seconds=0.01)
     assert begun[0].wait(30) == -9
