@@ -1,0 +1,115 @@
+"""Upgrades in a cluster without a free card: what clients feel at 1, 2, 3 and 8 replicas on a real node of eight cards.
+
+Outside CI, because the replicas are warmed up one after the other. The figures are in docs/internals/performance.md.
+"""
+
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from demo import install
+from demo.install import ROOT, Installed
+from demo.load import Answer, Traffic
+from demo.resource import Resource, condition, is_ready, is_stalled
+
+CARDS = yaml.safe_load((ROOT / "examples" / "upgrade" / "cards.yaml").read_text())
+CHANGE = {"bucketing": {"prompt": {"query": {"step": 128}}}}
+SECONDS = 600
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+@dataclass
+class Seen:
+    """The ready replicas of a resource over time, in seconds."""
+
+    ready: list[tuple[float, int]]
+
+    def seconds_below(self, replicas: int) -> float:
+        """Return how long fewer were ready."""
+        pairs = zip(self.ready, self.ready[1:], strict=False)
+        return sum(until - since for (since, ready), (until, _) in pairs if ready < replicas)
+
+    def until(self, resource: Resource, over: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Record until a state is `over`."""
+        for state in resource.states(SECONDS):
+            self.ready.append((time.monotonic(), state.get("status", {}).get("readyReplicas", 0)))
+            if over(state):
+                return state
+        raise AssertionError("a watch never ends by itself")
+
+
+def applied(installed: Installed, namespace: str, name: str, replicas: int, cards: int) -> Resource:
+    """Make a resource whose replicas hold so many cards each, and return it when all are ready."""
+    spec = {**CARDS["spec"], "replicas": replicas, "parallelism": {"tensor": cards}}
+    manifest = {**CARDS, "metadata": {"name": name}, "spec": spec}
+    installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
+    found = Resource(str(installed.kubeconfig), namespace, name)
+    next(state for state in found.states(SECONDS) if is_ready(state))
+    return found
+
+
+@pytest.fixture
+def clear(installed: Installed, namespace: str) -> Iterator[None]:
+    """Free all cards afterwards."""
+    yield
+    installed.kubectl("delete", "gi", "--all", "--namespace", namespace)
+    wait = ("--all", "--for=delete", "--timeout=120s", "--namespace", namespace)
+    installed.kubectl("wait", "pod", *wait)
+
+
+def traffic(installed: Installed, namespace: str, name: str) -> Traffic:
+    """Send requests without a pause until stopped."""
+    found = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
+    found.start(name, name, pause=0.2)
+    return found
+
+
+def report(replicas: int, seen: Seen, answers: list[Answer], state: dict[str, Any]) -> None:
+    """Print the row of the table."""
+    failed = sum(bool(each.error) for each in answers)
+    took = seen.ready[-1][0] - seen.ready[0][0]
+    print(  # noqa: T201
+        f"{replicas} replicas: {took:.0f} s, {len(answers)} requests, {failed} failed, without capacity "
+        f"{seen.seconds_below(1):.0f} s, one missing {seen.seconds_below(replicas):.0f} s, more missing "
+        f"{seen.seconds_below(replicas - 1):.0f} s, {state['status']['phase']}"
+    )
+
+
+@pytest.mark.usefixtures("clear")
+@pytest.mark.parametrize(("replicas", "cards", "others"), [(2, 4, 0), (3, 2, 2), (8, 1, 0)])
+def test_upgrade_takes_one_replica_at_a_time(
+    installed: Installed, namespace: str, replicas: int, cards: int, others: int
+) -> None:
+    if others:
+        applied(installed, namespace, "others", 1, others)
+    resource = applied(installed, namespace, "full", replicas, cards)
+    client, seen = traffic(installed, namespace, "full"), Seen([])
+    resource.patch(CHANGE)
+    state = seen.until(resource, is_ready)
+    answers = client.stop()
+    report(replicas, seen, answers, state)
+    assert [each.error for each in answers if each.error] == []
+    assert min(ready for _, ready in seen.ready) == replicas - 1
+
+
+@pytest.mark.usefixtures("clear")
+def test_only_replica_waits_until_its_outage_is_accepted(installed: Installed, namespace: str) -> None:
+    resource = applied(installed, namespace, "full", 1, 8)
+    client, seen = traffic(installed, namespace, "full"), Seen([])
+    resource.patch(CHANGE)
+    state = seen.until(resource, lambda state: is_stalled(state, "UpgradeBlocked"))
+    assert seen.seconds_below(1) == 0
+    message = condition(state, "Stalled")["message"]
+    print(state["status"]["phase"], message)  # noqa: T201
+    [command] = re.findall(r"`kubectl (patch .+)`", message)
+    installed.kubectl(*shlex.split(command))
+    state = seen.until(resource, is_ready)
+    report(1, seen, client.stop(), state)
+    assert seen.seconds_below(1) > 0
