@@ -145,7 +145,7 @@ WARMUPS = (
     Bad("percent_over_hundred", "less than or equal to 100", {"readiness": {"minCapturedPromptPercent": 101}}),
     Bad("percent_is_text", "must be of type integer", {"readiness": {"minCapturedDecodePercent": "90%"}}),
     Bad("shortfall_unknown", 'supported values: "Block", "ServeAndWarn"', {"readiness": {"onShortfall": "BLOCK"}}),
-    Bad("stall_timeout_zero", "should be greater than or equal to 1", {"readiness": {"stallTimeoutSeconds": 0}}),
+    Bad("stall_timeout_zero", "should be greater than or equal to 1", {"warmup": {"stallTimeoutSeconds": 0}}),
 )
 
 

@@ -13,8 +13,8 @@ def resources() -> list[Object]:
         gaudi_inference(
             "figures",
             engine={"deviceMemoryUtilizationPercent": 85},
-            warmup={"graphMemoryPercent": 13, "promptGraphPercent": 40},
-            readiness={"minCapturedPromptPercent": 90, "stallTimeoutSeconds": 900},
+            warmup={"graphMemoryPercent": 13, "promptGraphPercent": 40, "stallTimeoutSeconds": 900},
+            readiness={"minCapturedPromptPercent": 90},
             replicas=2,
         ),
         gaudi_inference(

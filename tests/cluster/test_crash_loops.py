@@ -33,7 +33,7 @@ async def test_standstill_is_seen_although_the_pod_has_no_news(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = lambda runtime: runtime.tell(phase=Phase.COMPILING)
-    await api.create(gaudi_inference("tiny", readiness={"stallTimeoutSeconds": 3}))
+    await api.create(gaudi_inference("tiny", warmup={"stallTimeoutSeconds": 3}))
     runtime = kubelet.runtime(await running(api, kubelet))
     # It grows older without news: only the end of a long-poll shows it.
     runtime.report = runtime.report.model_copy(update={"since_progress_seconds": 4.0})

@@ -124,7 +124,7 @@ async def test_pod_that_recompiles_leaves_traffic_and_comes_back_after(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
-    closing = {"onRecompiles": "CloseGate", "maxRecompiles": 2}
+    closing = {"onRecompiles": "CloseGate", "maxRecentRecompiles": 2}
     await api.create(gaudi_inference("tiny", replicas=2, readiness=closing, rollout={"maxUnavailable": 1}))
     hot, calm = await until(partial(all_running, api, kubelet, 2), "two pods")
     for pod in (calm, hot):

@@ -130,7 +130,7 @@ def test_group_is_ready_only_when_every_rank_has_every_graph(served: Resource, p
 def test_revision_stalled_on_one_rank_rolls_back_while_others_serve(served: Resource, pods: Pods) -> None:
     leader, _ = leader_and_worker(pods)
     stall = {"onlyRank": "1", "stallAtBucket": "prompt:1", "slowAtBucket": None, "slowSeconds": None}
-    served.patch({"engine": {"simulation": stall}, "readiness": {"stallTimeoutSeconds": 10}})
+    served.patch({"engine": {"simulation": stall}, "warmup": {"stallTimeoutSeconds": 10}})
     for state in served.states(PATIENCE):
         assert state["status"]["readyReplicas"] == 1
         stalled = condition(state, "Stalled")

@@ -65,7 +65,9 @@ def change_failure(_: Picture, choose: Choose) -> commands.Command:
 
 def change_recompiles(_: Picture, choose: Choose) -> commands.Command:
     """What becomes of pods whose requests wait for compiles."""
-    return commands.ChangeSpec({"readiness": {"onRecompiles": choose(("CloseGate", "Warn")), "maxRecompiles": 10}})
+    return commands.ChangeSpec(
+        {"readiness": {"onRecompiles": choose(("CloseGate", "Warn")), "maxRecentRecompiles": 10}}
+    )
 
 
 def pause(picture: Picture, _: Choose) -> commands.Command:

@@ -212,4 +212,4 @@ def _terminated(ended: Ended) -> Object:
 
 def _stall_seconds(api: Api) -> int:
     resource = api.kind("GaudiInference")[0]
-    return int(resource["spec"].get("readiness", {}).get("stallTimeoutSeconds", 1800))
+    return int(resource["spec"].get("warmup", {}).get("stallTimeoutSeconds", 1800))

@@ -36,9 +36,9 @@ class Story(RuleBasedStateMachine):
     def begin(self, first: str) -> None:
         """A resource that was just created; gates of pods close while their requests wait for compiles."""
         self._happened.append(first)
-        readiness = {"stallTimeoutSeconds": 60, "onRecompiles": "CloseGate"}
+        readiness, warmup = {"onRecompiles": "CloseGate"}, {"stallTimeoutSeconds": 60}
         rollout = {"surgeTimeoutSeconds": 30, "progressDeadlineSeconds": 60}
-        self.world = World(replicas=2, readiness=readiness, rollout=rollout, **runs(first))
+        self.world = World(replicas=2, readiness=readiness, warmup=warmup, rollout=rollout, **runs(first))
 
     def happen(self, action: Action, data: st.DataObject) -> None:
         """One command, and some time after it."""

@@ -235,8 +235,8 @@ RULES = (
     ),
     Rule(
         "maxStallTimeoutSeconds",
-        "spec.readiness.stallTimeoutSeconds ",
-        f"{_listed('readiness.stallTimeoutSeconds')}.map(n, string(n))",
+        "spec.warmup.stallTimeoutSeconds ",
+        f"{_listed('warmup.stallTimeoutSeconds')}.map(n, string(n))",
         "int(x) <= LIMIT",
         wrong="' is above ' + string(LIMIT) + ' (limits.maxStallTimeoutSeconds)'",
     ),

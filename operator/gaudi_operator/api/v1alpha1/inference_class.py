@@ -162,7 +162,7 @@ class ClassLimits(ApiModel):
     )
     max_stall_timeout_seconds: Annotated[int, Field(ge=1800, le=604_800)] | None = Field(
         None,
-        description="Largest readiness.stallTimeoutSeconds, for which a pod without progress keeps its cards.",
+        description="Largest warmup.stallTimeoutSeconds, for which a pod without progress keeps its cards.",
     )
 
 

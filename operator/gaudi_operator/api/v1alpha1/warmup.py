@@ -135,6 +135,11 @@ class Warmup(ApiModel):
         " every request. The others are reported as left out, and requests are padded to larger warm buckets instead."
         " The thresholds of spec.readiness still count all planned buckets. No limit when left out.",
     )
+    stall_timeout_seconds: Seconds = Field(
+        1800,
+        description="Time without any progress of a warm-up after which a pod counts as stalled and its container is"
+        " restarted, in seconds.",
+    )
 
 
 class Shortfall(StrEnum):
@@ -174,19 +179,15 @@ class Readiness(ApiModel):
     )
     on_recompiles: OnRecompiles = Field(
         OnRecompiles.WARN,
-        description="Ignore counts recompiles in status only; Warn turns the condition BucketCoverage; CloseGate also"
-        " takes a pod out of traffic above maxRecompiles, as long as the promised number of others serves. Warn when"
-        " left out.",
+        description="Ignore counts recompiles in status only. Warn also sets the condition BucketCoverage. CloseGate"
+        " also takes a pod with more than maxRecentRecompiles out of traffic, as long as the promised number of other"
+        " pods serves. Warn when left out.",
         json_schema_extra=meant_when_left_out,
     )
-    max_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+    max_recent_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         10,
-        description="Recompiles of a pod within five minutes above which CloseGate closes its gate. After five minutes"
-        " without any it opens again.",
-    )
-    stall_timeout_seconds: Seconds = Field(
-        1800,
-        description="A pod is stalled when nothing of its warm-up has moved for this long; no other deadline exists.",
+        description="Maximum number of recompiles of a pod within five minutes. CloseGate closes the gate of a pod with"
+        " more, and opens it after five minutes without recompiles.",
     )
 
 

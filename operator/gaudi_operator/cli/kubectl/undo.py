@@ -13,7 +13,6 @@ from gaudi_operator.core.rendering.metadata import as_written
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.inputs import read_inputs, revision_inputs
 
-_STALL = "stallTimeoutSeconds"
 _RESTARTED = "restartedAt"
 
 
@@ -27,25 +26,17 @@ def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, 
     now, then = as_written(revision_inputs(read_inference(resource))), as_written(read_inputs(inputs))
     return [
         *_sections(resource["spec"], now, then),
-        *_readiness(resource["spec"], then),
         *_annotation(resource, then),
     ]
 
 
 def _sections(spec: Mapping[str, Any], now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    names = [name for name in dict.fromkeys([*now, *then]) if name not in (_STALL, _RESTARTED)]
+    names = [name for name in dict.fromkeys([*now, *then]) if name != _RESTARTED]
     differ = {name for name in names if now.get(name) != then.get(name)}
     for name in sorted(differ):
         yield from _write(f"/spec/{name}", spec.get(name), then.get(name))
     if "revision" in spec.get("rollout", {}):
         yield {"op": "remove", "path": "/spec/rollout/revision"}
-
-
-def _readiness(spec: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    was = spec.get("readiness") or {}
-    others = {key: value for key, value in was.items() if key != _STALL}
-    stored = {_STALL: inputs[_STALL]} if _STALL in inputs else {}
-    yield from _write("/spec/readiness", was or None, {**others, **stored} or None)
 
 
 def _annotation(resource: Manifest, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -120,11 +120,11 @@ def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: C
         trusted = settings.get("--trust-remote-code")
         if not limits.trust_remote_code and trusted is not None and str(trusted).lower() != "false":
             yield "spec.engine.settings --trust-remote-code", "is not allowed (limits.trustRemoteCode)"
-    for stall in (revision.inputs.get("stallTimeoutSeconds"), config.serving.stall_timeout_seconds):
+    for stall in (_section(revision.inputs, "warmup").get("stallTimeoutSeconds"), config.serving.stall_timeout_seconds):
         most = limits.max_stall_timeout_seconds
         if most is not None and isinstance(stall, int) and stall > most:
             yield (
-                f"spec.readiness.stallTimeoutSeconds {stall}",
+                f"spec.warmup.stallTimeoutSeconds {stall}",
                 f"is above {most} (limits.maxStallTimeoutSeconds)",
             )
     mounted = (each for view in views for each in view.sources)

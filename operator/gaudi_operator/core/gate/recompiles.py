@@ -1,7 +1,8 @@
 """Gates close while requests wait for compiles (docs/reference/conditions.md, Recompiles while serving).
 
-A gate closes above readiness.maxRecompiles within five minutes, and opens after five minutes without any; what lies
-between changes nothing. The condition itself records why the gate is closed, so any later operator goes on from there.
+A gate closes above readiness.maxRecentRecompiles within five minutes, and opens after five minutes without any. A
+number in between changes nothing. The condition records why the gate is closed, so that a later operator continues
+from there.
 At least as many pods as promised serve, whatever they compile.
 """
 
@@ -47,7 +48,7 @@ def limit_recompiles(
 
 def _hottest(serving: Iterable[PodView], readiness: Readiness) -> list[PodView]:
     """Return the pods above the limit, worst first."""
-    return [pod for pod in _calmest_first(serving) if _recent(pod) > readiness.max_recompiles][::-1]
+    return [pod for pod in _calmest_first(serving) if _recent(pod) > readiness.max_recent_recompiles][::-1]
 
 
 def _calmest_first(pods: Iterable[PodView]) -> list[PodView]:

@@ -150,8 +150,8 @@ def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
     return Problem(
         "WarmupStalled",
         f"Nothing has moved {found} Its container is restarted; if that repeats, read its log, or raise "
-        "spec.readiness.stallTimeoutSeconds if a step takes longer.",
-        f"Nothing moved {found} Raise spec.readiness.stallTimeoutSeconds if a step takes longer.",
+        "spec.warmup.stallTimeoutSeconds if a step takes longer.",
+        f"Nothing moved {found} Raise spec.warmup.stallTimeoutSeconds if a step takes longer.",
     )
 
 

@@ -87,7 +87,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             allow_media_options=spec.server.allow_media_options,
             tls_folder=TLS_PATH if spec.server.tls_secret_name else None,
             drain_seconds=spec.pod.drain_seconds,
-            stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
+            stall_timeout_seconds=spec.warmup.stall_timeout_seconds,
         ),
         recipe_cache_dir=RECIPE_PATH,
         shared_recipes=_shared_recipes(spec.recipe_cache),

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gaudi_operator.api.base import ApiModel, ObjectName, Seconds
+from gaudi_operator.api.base import ApiModel, ObjectName
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
 from gaudi_operator.api.v1alpha1.bucketing import Bucketing
 from gaudi_operator.api.v1alpha1.engine import Engine
@@ -12,7 +12,7 @@ from gaudi_operator.api.v1alpha1.model import Model
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
-from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache, Warmup
 from gaudi_operator.core.notation import short_hash
 from gaudi_operator.core.resource import Inference, SpecUnreadable, derived
 
@@ -27,9 +27,8 @@ restarts nothing (docs/reference/api-policy.md).
 class RevisionInputs(ApiModel):
     """The parts of a resource that make a revision.
 
-    The stall timeout is one of them, although it stands beside the thresholds: the runtime's own liveness
-    judges by it. The defaults of the installation, such as the image, are none: they are resolved when a revision is
-    made and stand only in the revision's rendering.
+    Defaults of the installation, such as the image, are not among them: they are resolved when a revision is made, and
+    only its rendering has them.
     """
 
     class_name: ObjectName | None = None
@@ -43,7 +42,6 @@ class RevisionInputs(ApiModel):
     recipe_cache: RecipeCache = RecipeCache()
     tracing: Tracing | None = None
     pod: Pod = Pod()
-    stall_timeout_seconds: Seconds = Readiness().stall_timeout_seconds
     restarted_at: str | None = None
 
 
@@ -64,7 +62,6 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
         recipe_cache=spec.recipe_cache.model_copy(update={"retention_policy": RecipeCache().retention_policy}),
         tracing=spec.tracing,
         pod=spec.pod,
-        stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
         restarted_at=inference.identity.restarted_at,
     )
 

@@ -91,7 +91,8 @@ class Revision:
     @property
     def stall_timeout_seconds(self) -> int | None:
         """What the liveness of its pods judges a standstill by; None where its inputs do not say."""
-        seconds = self.inputs.get("stallTimeoutSeconds")
+        warmup = self.inputs.get("warmup")
+        seconds = warmup.get("stallTimeoutSeconds") if isinstance(warmup, dict) else None
         return seconds if isinstance(seconds, int) else None
 
     @property

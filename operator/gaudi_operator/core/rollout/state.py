@@ -147,7 +147,7 @@ class State:
             canary=spec.rollout.canary,
             deadlines=self.deadlines,
             terminations=self.terminations,
-            stall_seconds=timeout or spec.readiness.stall_timeout_seconds,
+            stall_seconds=timeout or spec.warmup.stall_timeout_seconds,
             observed=revision != self.before.revision.stable and self.observe_seconds(revision) > 0,
             learned_plan=self.brings_learned_plan(revision),
             room=room,

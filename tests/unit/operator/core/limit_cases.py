@@ -113,8 +113,8 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         {"maxStallTimeoutSeconds": 3600},
-        {"readiness": {"stallTimeoutSeconds": 604_800}},
-        "spec.readiness.stallTimeoutSeconds 604800 is above 3600 ",
+        {"warmup": {"stallTimeoutSeconds": 604_800}},
+        "spec.warmup.stallTimeoutSeconds 604800 is above 3600 ",
     ),
     (
         {"maxCards": 1},

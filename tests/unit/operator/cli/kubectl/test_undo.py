@@ -18,7 +18,7 @@ RESOURCES = {
     "other model": resource(model={"maxModelLen": 512}),
     "no engine section": resource(engine=None, pod={"labels": {"team": "a"}}),
     "cards": resource(accelerator=CARD, warmup={"promptGraphPercent": 50}),
-    "stall timeout": resource(readiness={"stallTimeoutSeconds": 60, "minCapturedPromptPercent": 50}),
+    "stall timeout": resource(warmup={"stallTimeoutSeconds": 60}, readiness={"minCapturedPromptPercent": 50}),
     "restarted": resource(annotations={**RESTARTED, "somebody.else/s": "note"}),
     "only restarted": resource(annotations=RESTARTED),
     "settings": resource(engine={"settings": {"PT_HPU_COMPILE_THREAD_POOL_SIZE": "8"}}),

@@ -44,8 +44,8 @@ HARMLESS = desired_revision(inference(), (), DEFAULTS).inputs
         ),
         (
             {"maxStallTimeoutSeconds": 3600},
-            {"readiness": {"stallTimeoutSeconds": 7200}},
-            "spec.readiness.stallTimeoutSeconds 7200 ",
+            {"warmup": {"stallTimeoutSeconds": 7200}},
+            "spec.warmup.stallTimeoutSeconds 7200 ",
         ),
         ({"modelSources": ["PersistentVolumeClaim"]}, {"model": HUB}, "spec.model.source.huggingFace "),
         ({"modelSources": ["PersistentVolumeClaim"]}, {"model": FOLDER}, "spec.model.source.hostPath "),
@@ -92,8 +92,8 @@ def test_forged_inputs_hide_nothing(limits: dict[str, Any], spec: dict[str, Any]
         ),
         (
             {"maxStallTimeoutSeconds": 3600},
-            {"stallTimeoutSeconds": 7200},
-            "spec.readiness.stallTimeoutSeconds 7200 ",
+            {"warmup": {"stallTimeoutSeconds": 7200}},
+            "spec.warmup.stallTimeoutSeconds 7200 ",
         ),
         (
             {"extraArguments": []},
@@ -121,7 +121,7 @@ def test_inputs_of_a_revision_are_limited_too(
 @pytest.mark.parametrize(
     "forged_inputs",
     [
-        {"engine": 7, "model": 7, "stallTimeoutSeconds": "7"},
+        {"engine": 7, "model": 7, "warmup": {"stallTimeoutSeconds": "7"}},
         {"engine": {"env": 7, "extraArgs": 7, "settings": 7}, "model": {"source": 7, "adapters": 7}},
         {"engine": {"env": [7], "extraArgs": [7]}, "model": {"adapters": [7]}},
     ],

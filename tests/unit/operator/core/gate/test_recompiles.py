@@ -33,7 +33,7 @@ from tests.unit.operator.core.stories import pod_names, served
 from tests.unit.runtime.engines.vllm.workers.card import Card
 from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin, serve
 
-CLOSING = Readiness(on_recompiles=OnRecompiles.CLOSE_GATE, max_recompiles=3)
+CLOSING = Readiness(on_recompiles=OnRecompiles.CLOSE_GATE, max_recent_recompiles=3)
 RECORD = f"Container c1, instance first, plan {PLAN}."
 
 
@@ -136,7 +136,7 @@ def test_worst_go_first_and_only_as_many_as_are_spare() -> None:
 def test_silent_pod_has_met_no_recompile() -> None:
     conditions = (gate_condition(True, RECORD), condition("Ready", True))
     silent = view(pod("a", conditions=conditions))
-    none = CLOSING.model_copy(update={"max_recompiles": 0})
+    none = CLOSING.model_copy(update={"max_recent_recompiles": 0})
     assert gates(silent, serving("b", 0), readiness=none) == {}
 
 

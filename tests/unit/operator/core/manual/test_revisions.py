@@ -27,7 +27,6 @@ CHANGES: dict[str, dict[str, Any]] = {
     "recipeCache": {"recipeCache": {"enabled": True}},
     "tracing": {"tracing": {"endpoint": "http://collector:4317"}},
     "pod": {"pod": {"labels": {"team": "a"}}},
-    "readiness.stallTimeoutSeconds": {"readiness": {"stallTimeoutSeconds": 60}},
     "inference.gaudi.dev/restarted-at": {"annotations": {RESTARTED_AT_ANNOTATION: "2026-08-01"}},
     "readiness": {"readiness": {"minCapturedPromptPercent": 50, "onShortfall": "ServeAndWarn"}},
     "replicas": {"replicas": 5},

@@ -156,7 +156,7 @@ def test_runtime_that_failed_says_so_itself() -> None:
 def test_warmup_that_stands_still() -> None:
     still = view(report=report(Phase.COMPILING, since_progress_seconds=1801))
     where = "in pod a for more than 1800 s, in phase Compiling."
-    field = "spec.readiness.stallTimeoutSeconds if a step takes longer."
+    field = "spec.warmup.stallTimeoutSeconds if a step takes longer."
     assert problem_of(still, state_of(), ROOM) == Problem(
         "WarmupStalled",
         f"Nothing has moved {where} Its container is restarted; if that repeats, read its log, or raise {field}",
@@ -171,7 +171,9 @@ def test_warmup_that_stands_still_names_the_bucket() -> None:
     assert "in phase Compiling at decode bucket (4, 1, 64)." in found.message
 
 
-@pytest.mark.parametrize(("inputs", "reason"), [({"stallTimeoutSeconds": 3600}, None), ({}, "WarmupStalled")])
+@pytest.mark.parametrize(
+    ("inputs", "reason"), [({"warmup": {"stallTimeoutSeconds": 3600}}, None), ({}, "WarmupStalled")]
+)
 def test_standstill_is_judged_by_the_pods_own_revision(inputs: Object, reason: str | None) -> None:
     still = view(pod(revision="old"), report(Phase.COMPILING, since_progress_seconds=1801))
     found = problem_of(still, state_of(stored=(Revision("old", 1, inputs, {}, ""),)), ROOM)

@@ -120,9 +120,7 @@ def test_simulation_is_passed_on() -> None:
 
 
 def test_serving_limits_are_passed_on() -> None:
-    found = config(
-        server={"maxQueuedRequests": 7}, pod={"drainSeconds": 8}, readiness={"stallTimeoutSeconds": 9}
-    ).serving
+    found = config(server={"maxQueuedRequests": 7}, pod={"drainSeconds": 8}, warmup={"stallTimeoutSeconds": 9}).serving
     assert (found.max_queued_requests, found.drain_seconds, found.stall_timeout_seconds) == (7, 8, 9)
 
 

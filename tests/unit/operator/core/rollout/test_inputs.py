@@ -55,7 +55,7 @@ KEPT = stored_form(DESIRED)
         {"pod": {"volumes": [{"name": "a", "emptyDir": {}}]}},
         {"pod": {"sidecars": [{"name": "log", "image": "log:1"}]}},
         {"pod": {"userFromCluster": True}},
-        {"readiness": {"stallTimeoutSeconds": 60}},
+        {"warmup": {"stallTimeoutSeconds": 60}},
         {"annotations": {RESTARTED_AT_ANNOTATION: "2026-08-01"}},
     ],
     ids=str,
