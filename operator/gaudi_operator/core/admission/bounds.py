@@ -32,9 +32,8 @@ def most_kv_blocks(spec: GaudiInferenceSpec) -> int:
     # A full sequence in every slot refers to no more.
     useful = ceil(limits.max_model_len / limits.block_size) * limits.max_num_seqs
     budget = usable_bytes(spec)
-    if budget is None:
-        budget = _card_bytes(spec)
-    kept = budget * (1 - spec.warmup.graph_memory_percent / 100)
+    # A card's free memory is not known before a pod runs: its whole memory bounds what any split leaves.
+    kept = _card_bytes(spec) if budget is None else budget * (1 - spec.warmup.graph_memory_percent / 100)
     return min(MOST_KV_BLOCKS, useful, int(kept) // (LEAST_BYTES_PER_TOKEN * limits.block_size))
 
 
