@@ -54,8 +54,8 @@ def _found_no_room(history: History, last: Moment) -> bool:
                 return True
             continue
         until = moment.at
-        # In place there are moments in which only the old revision is asked for, and fewer pods than replicas.
-        if moment is not last and asked == [moment.spec.get("replicas", 1)]:
+        # The workloads of other revisions are deleted once the rollout is over.
+        if moment is not last and list(moment.replica_sets.values()) == [moment.spec.get("replicas", 1)]:
             return False
     return False
 

@@ -150,6 +150,14 @@ def test_one_pod_goes_in_place_after_the_surge_timeout(seconds: int, left: tuple
     assert len(list(rollout.never_fewer_available_than_promised(without_room(seconds, *left)))) == lies
 
 
+@pytest.mark.parametrize(("kept", "lies"), [({OLD: 2, NEW: 0}, 0), ({OLD: 2}, 1)])
+def test_answer_without_room_counts_for_its_rollout_alone(kept: dict[str, int], lies: int) -> None:
+    first, *answered, last = without_room(40, A).moments
+    between = replace(first, at=41, resource=last.resource, replica_sets=kept, runtimes=last.runtimes)
+    record = history(first, *answered, between, replace(between, at=45), replace(last, at=50))
+    assert len(list(rollout.never_fewer_available_than_promised(record))) == lies
+
+
 def test_more_pods_than_replicas_and_surge() -> None:
     bad = history(moment(0), moment(9, replica_sets={OLD: 2, NEW: 2}))
     assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 4 pods are desired, 0 still end, 3 are allowed"]
