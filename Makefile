@@ -161,7 +161,7 @@ steady: tools ## Twenty runs of some tests on a busy machine: make steady TESTS=
 	@$(BIN)/python -m tests.steady $(TESTS)
 
 # On a node of our own: what is installed would meet the same parts of others on a cluster that is given.
-ecosystem: tools ## Walks with many foreign parts, outside CI: Prometheus, prometheus-adapter, kube-router, and a release from its files alone
+ecosystem: tools ## Walks with many foreign parts, outside CI: Prometheus, prometheus-adapter, kube-router, Kueue, and a release from its files alone
 	@$(BIN)/python -m tests.ecosystem.parts
 	env --unset=KUBECONFIG $(BIN)/python -m pytest tests/ecosystem
 

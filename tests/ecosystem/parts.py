@@ -71,6 +71,7 @@ ADAPTER = Part("prometheus-adapter", seconds=90)
 KREW = Part("krew", seconds=40)
 OPERATOR_VERIFY = Part("operator-verify", seconds=100)
 OLM = Part("olm", seconds=180)
+KUEUE = Part("kueue", seconds=140, namespace="kueue-system")
 KUBE_ROUTER = Part("kube-router", seconds=120, namespace="kube-system")
 
 
@@ -91,5 +92,5 @@ def query_prometheus(installed: Installed, query: str) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    for part in (PROMETHEUS, ADAPTER, KREW, OPERATOR_VERIFY, OLM, KUBE_ROUTER):
+    for part in (PROMETHEUS, ADAPTER, KREW, OPERATOR_VERIFY, OLM, KUBE_ROUTER, KUEUE):
         part.build()

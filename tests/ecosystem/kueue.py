@@ -1,0 +1,85 @@
+"""Kueue on the cluster, with its integration for plain pods: its manifests come from its Go module."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from demo.install import Installed
+from localcluster import build
+from localcluster.errors import LocalClusterError
+from localcluster.processes import wait_until
+from tests.ecosystem.parts import KUEUE
+
+PATIENCE = 120
+QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+CARDS = "habana.ai/gaudi"
+_API = "kueue.x-k8s.io/v1beta2"
+_USER = 65532
+_CONFIG = {
+    "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+    "kind": "Configuration",
+    "health": {"healthProbeBindAddress": ":8081"},
+    "webhook": {"port": 9443},
+    "integrations": {"frameworks": ["pod"]},
+    # Quota of cards alone.
+    "resources": {"excludeResourcePrefixes": ["cpu", "memory", "ephemeral-storage", "hugepages-"]},
+}
+
+
+def install(installed: Installed) -> None:
+    """Install it, and return when it accepts queues: one named `models` in no namespace yet, and a high priority."""
+    installed.cluster.folder_image(KUEUE.build(), f"localhost/{KUEUE.name}:ecosystem")
+    source = Path(build.go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue"], KUEUE.folder).strip())
+    documents = yaml.safe_load_all(installed.kubectl("kustomize", str(source / "config" / "default")))
+    manifests = yaml.safe_dump_all(_fitted(documents))
+    installed.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
+    rollout = ("rollout", "status", "deployment/kueue-controller-manager", "--timeout=120s")
+    installed.kubectl("--namespace", KUEUE.namespace, *rollout)
+    wait_until(lambda: _accepts(installed), "Kueue to accept a queue", PATIENCE)
+
+
+def _fitted(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for document in documents:
+        if document["kind"] == "APIService":
+            continue
+        if document["kind"] == "ConfigMap":
+            document["data"] = {"controller_manager_config.yaml": yaml.safe_dump(_CONFIG)}
+        if document["kind"] == "Deployment":
+            (manager,) = document["spec"]["template"]["spec"]["containers"]
+            manager |= {"image": f"localhost/{KUEUE.name}:ecosystem", "imagePullPolicy": "Never", "resources": {}}
+            manager["command"] = ["/program"]
+            manager["securityContext"]["runAsUser"] = _USER  # the image names none
+        yield document
+
+
+def _accepts(installed: Installed) -> bool:
+    """Its webhooks listen a while after its readiness is green."""
+    quota = {"name": "cards", "resources": [{"name": CARDS, "nominalQuota": "8"}]}
+    queue = {
+        "namespaceSelector": {},
+        "preemption": {"withinClusterQueue": "LowerPriority"},
+        "resourceGroups": [{"coveredResources": [CARDS], "flavors": [quota]}],
+    }
+    made = (
+        {"apiVersion": _API, "kind": "ResourceFlavor", "metadata": {"name": "cards"}},
+        {"apiVersion": _API, "kind": "ClusterQueue", "metadata": {"name": "models"}, "spec": queue},
+        {"apiVersion": _API, "kind": "WorkloadPriorityClass", "metadata": {"name": "urgent"}, "value": 1000},
+    )
+    try:
+        installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(made))
+    except LocalClusterError:
+        return False
+    return True
+
+
+def local_queue(installed: Installed, namespace: str) -> None:
+    """Let pods of a namespace into the queue."""
+    queue = {
+        "apiVersion": _API,
+        "kind": "LocalQueue",
+        "metadata": {"name": "models", "namespace": namespace},
+        "spec": {"clusterQueue": "models"},
+    }
+    installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(queue))
