@@ -27,9 +27,9 @@ SPEC: dict[str, Any] = {
         "maxModelLen": 512,
     },
     "accelerator": {"generation": "gaudi3"},
+    "server": {"image": image.TAG},
     "engine": {
         "name": "vllm",
-        "image": image.TAG,
         "executionMode": "HpuGraphs",
         "maxNumSeqs": 2,
         "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},  # an interpreter less
