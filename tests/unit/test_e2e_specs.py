@@ -1,0 +1,14 @@
+"""Specs that only tests/e2e applies have the fields of the present API, which is seen here in seconds."""
+
+import pytest
+
+from gaudi_operator.cli.plan.question import read_manifest
+from tests.e2e import test_card, test_hostile_neighbours
+from tests.support.builders import Object
+
+HOSTILE = [each["spec"] for each in test_hostile_neighbours.hostile()]
+
+
+@pytest.mark.parametrize("spec", [test_card.SPEC, *HOSTILE], ids=["card", *map(str, range(len(HOSTILE)))])
+def test_spec_has_fields_of_the_api_alone(spec: Object) -> None:
+    assert read_manifest({"kind": "GaudiInference", "metadata": {"name": "x"}, "spec": spec}).spec
