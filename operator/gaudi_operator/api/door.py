@@ -107,7 +107,10 @@ def _class_that_counts(controller: str) -> list[Manifest]:
 
 
 def _variables(number: int, rule: Rule, compared: str, *, new: bool) -> Iterator[Manifest]:
-    """What the old spec asks for where `compared` (CEL) holds, and what is wrong in the new one: new, or as before."""
+    """Yield the variables of one rule: what the old spec asks for if `compared` (CEL) holds, and what is not allowed.
+
+    What is not allowed is what the new spec adds, or what it keeps if `new` is false.
+    """
     had, wrong = f"had{number}", f"wrong{number}"
     old = rule.of_class(rule.asked).replace(SPEC, "oldObject.spec")
     yield {"name": had, "expression": old if compared == "true" else f"{compared} ? ({old}) : []"}

@@ -11,7 +11,7 @@ NO_ARGUMENT = "belongs to no argument: write --name=value"
 MALFORMED = "is not spelled as an argument: write --name or --name=value, with the long name"
 REFUSED = {
     "--async-scheduling": "--async-scheduling belongs into spec.engine.settings",
-    "--api-key": "--api-key is not for users (Key in plain sight of whoever lists processes): "
+    "--api-key": "--api-key is not for users (The key would be visible in the list of processes): "
     "use the field spec.server.apiKeySecretRef instead",
     "-tp": f"-tp {MALFORMED}",
     "-O3": f"-O3 {MALFORMED}",

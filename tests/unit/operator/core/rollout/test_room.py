@@ -1,4 +1,4 @@
-"""What a rollout makes of the answer that there is no room for a new pod."""
+"""A rollout goes in place, or waits, when there is no room for a new pod."""
 
 from datetime import timedelta
 from typing import Any
