@@ -21,9 +21,11 @@ spec:
     simulation:
       oomAtBucket: null
   pod:
-    resources: {memory: 24Mi, sharedMemory: 1Mi}
+    resources:
+      limits: {memory: 24Mi}
+    sharedMemorySize: 1Mi
 YAML
-rolled_back HostOutOfMemory "Raise spec.pod.resources.memory: the node's memory ran out, not the card's."
+rolled_back HostOutOfMemory "Raise spec.pod.resources.limits.memory: the node's memory ran out, not the card's."
 
 look
 finish

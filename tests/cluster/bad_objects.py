@@ -205,7 +205,11 @@ PODS = (
     Bad("label_key_with_space", "every key must be", {"pod": {"labels": {"a b": "x"}}}),
     Bad("label_value_with_slash", "should match", {"pod": {"labels": {"app": "a/b"}}}),
     Bad("user_is_root", "spec.pod.runAsUser in body should be greater than or equal to 1", {"pod": {"runAsUser": 0}}),
-    Bad("cpu_is_a_word", "spec.pod.resources.cpu in body should match", {"pod": {"resources": {"cpu": "four"}}}),
+    Bad(
+        "cpu_is_a_word",
+        "spec.pod.resources.requests.cpu in body should match",
+        {"pod": {"resources": {"requests": {"cpu": "four"}}}},
+    ),
     Bad(
         "toleration_exists_with_value",
         "spec.pod.tolerations: value must be left out",

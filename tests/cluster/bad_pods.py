@@ -50,13 +50,32 @@ def variable(**source: Any) -> dict[str, Any]:
     return {"engine": {"env": [{"name": "A", "valueFrom": source}]}}
 
 
+def over_limit(name: str, request: str | int, limit: str) -> tuple[Bad, ...]:
+    """Containers of each kind that request more of a resource than their limit."""
+    resources = {"requests": {name: request}, "limits": {name: limit}}
+    containers = {
+        "the_runtime": pod(resources=resources),
+        "a_sidecar": pod(sidecars=[{**SIDE, "resources": resources}]),
+        "an_init_container": pod(initContainers=[{**SIDE, "resources": resources}]),
+    }
+    words = f"requests.{name} must be at most limits.{name}"
+    return tuple(Bad(f"{name}_request_over_limit_of_{each}", words, spec) for each, spec in containers.items())
+
+
 SECRET, CONFIG_MAP = {"name": "s", "key": "k"}, {"name": "c", "key": "k"}
 
 PLATFORM_PODS = (
     Bad("user_beside_that_of_the_cluster", "userFromCluster is true", pod(userFromCluster=True, runAsUser=1000)),
     Bad("group_of_root", "spec.pod.supplementalGroups[0] in body should be greater", pod(supplementalGroups=[0])),
     Bad("capability_of_root", 'Unsupported value: "SYS_ADMIN"', pod(capabilities=["SYS_ADMIN"])),
-    Bad("cpu_limit_under_cpu", "cpuLimit must be at least cpu", pod(resources={"cpu": 4, "cpuLimit": "3500m"})),
+    *over_limit("cpu", 4, "3500m"),
+    *over_limit("memory", "2Gi", "2G"),
+    *over_limit("ephemeral-storage", "1025Mi", "1Gi"),
+    Bad(
+        "size_of_a_volume_among_resources",
+        'unknown field "spec.pod.resources.tmpSize"',
+        pod(resources={"tmpSize": "1Gi"}),
+    ),
     Bad("volume_of_the_node", 'unknown field "spec.pod.volumes[0].hostPath"', volume(hostPath={"path": "/"})),
     Bad("volume_of_two_kinds", "exactly one of configMap", volume(emptyDir={}, secret={"secretName": "s"})),
     Bad("volume_of_no_kind", "exactly one of configMap", volume()),

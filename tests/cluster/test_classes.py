@@ -48,14 +48,14 @@ async def test_class_fills_in_and_a_change_of_it_restarts_nothing(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
-    name = new_class(defaults={"images": {"none": "registry.test/cpu:1"}, "resources": {"memory": "2Gi"}})
+    name = new_class(defaults={"images": {"none": "registry.test/cpu:1"}, "resources": {"limits": {"memory": "2Gi"}}})
     await api.create(gaudi_inference("tiny", className=name))
     await until(partial(ready, api), "the resource to be Ready")
     (pod,) = await api.list("Pod", NAME_LABEL)
     container = pod["spec"]["containers"][0]
     assert (container["image"], container["resources"]["limits"]) == ("registry.test/cpu:1", {"memory": "2Gi"})
 
-    new_class(defaults={"images": {"none": "registry.test/cpu:2"}, "resources": {"memory": "2Gi"}})
+    new_class(defaults={"images": {"none": "registry.test/cpu:2"}, "resources": {"limits": {"memory": "2Gi"}}})
     told = await until(partial(class_applied, api, "ClassChanged"), "the change to be told")
     assert f"kubectl gaudi rollout restart tiny -n {api.namespace}" in told["message"]
     assert [each["metadata"]["uid"] for each in await api.list("Pod", NAME_LABEL)] == [pod["metadata"]["uid"]]

@@ -103,13 +103,11 @@ POD: Object = {
     "initContainers": [{"name": "prepare", **SIDE}, {"name": "prepare-more", "image": "registry.test/side:1"}],
     "sidecars": [{"name": "log", **SIDE}],
     "resources": {
-        "cpu": "1",
-        "cpuLimit": "2000m",
-        "memory": "2Gi",
-        "ephemeralStorage": "10Gi",
-        "cacheSize": "5Gi",
-        "tmpSize": "1Gi",
+        "requests": {"cpu": "1", "memory": "1Gi"},
+        "limits": {"cpu": "2000m", "memory": "2Gi", "ephemeral-storage": "10Gi"},
     },
+    "cacheSize": "5Gi",
+    "tmpSize": "1Gi",
     "supplementalGroups": [3000],
     "capabilities": ["SYS_NICE"],
 }

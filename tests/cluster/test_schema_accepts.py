@@ -117,8 +117,9 @@ def test_explicit_null_of_a_default_is_the_default(created: Create) -> None:
 
 
 def test_whole_number_is_accepted_as_quantity(created: Create) -> None:
-    stored = created(gaudi_inference(pod={"resources": {"cpu": 4, "memory": "8Gi"}}))
-    assert stored["spec"]["pod"]["resources"] == {"cpu": 4, "memory": "8Gi"}
+    requests = {"cpu": 4, "memory": "8Gi"}
+    stored = created(gaudi_inference(pod={"resources": {"requests": requests}}))
+    assert stored["spec"]["pod"]["resources"] == {"requests": requests}
 
 
 def test_settings_take_variables_arguments_and_whole_numbers(created: Create) -> None:

@@ -41,7 +41,7 @@ SPEC: dict[str, Any] = {
     },
     "warmup": {"maxGraphTokens": 256},  # the plugin captures no longer prompt: half of them
     "readiness": {"minCapturedPromptPercent": 50},
-    "pod": {"resources": {"cpu": "250m", "memory": "6Gi"}},
+    "pod": {"resources": {"requests": {"cpu": "250m"}, "limits": {"memory": "6Gi"}}},
 }
 
 

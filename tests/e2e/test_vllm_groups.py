@@ -34,7 +34,7 @@ def served(installed: Installed, namespace: str) -> Resource:
     manifest["spec"]["parallelism"] = {"tensor": 2, "nodes": 2}
     manifest["spec"]["engine"]["executionMode"] = "Eager"
     # One node with two cores has both pods, and its control plane.
-    manifest["spec"]["pod"]["resources"] = {"cpu": "250m", "memory": "6Gi"}
+    manifest["spec"]["pod"]["resources"] = {"requests": {"cpu": "250m"}, "limits": {"memory": "6Gi"}}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     resource = Resource(str(installed.kubeconfig), namespace, NAME)
     next(state for state in resource.states(SECONDS) if is_ready(state))

@@ -93,7 +93,7 @@ def serving(installed: Installed, namespace: str) -> Pods:
     """vLLM on the CPU, Ready."""
     manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
     manifest["spec"]["bucketing"] = TWO_PROMPT_BUCKETS
-    manifest["spec"]["pod"]["resources"]["cpu"] = "250m"
+    manifest["spec"]["pod"]["resources"]["requests"]["cpu"] = "250m"
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     resource = Resource(str(installed.kubeconfig), namespace, MODEL)
     next(state for state in resource.states(600) if is_ready(state))
@@ -107,7 +107,7 @@ def group(installed: Installed, namespace: str) -> Pods:
     manifest = yaml.safe_load((ROOT / "examples" / "several-nodes-simulation.yaml").read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": install.MODEL_IMAGE}}
     manifest["spec"]["server"] = {"image": install.RUNTIME_IMAGE}
-    manifest["spec"]["pod"] = {"resources": {"cpu": "100m", "memory": "2Gi"}}
+    manifest["spec"]["pod"] = {"resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "2Gi"}}}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     resource = Resource(str(installed.kubeconfig), namespace, GROUP)
     next(state for state in resource.states(300) if is_ready(state))

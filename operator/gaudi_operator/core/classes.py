@@ -5,12 +5,11 @@ it, so that nobody picks the laxest, and which installation serves it. What it f
 that is made, so a class that changes restarts nothing; the status says what it would change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic.alias_generators import to_camel
 
 from gaudi_operator.api.base import ApiModel
 from gaudi_operator.api.v1alpha1.inference_class import (
@@ -20,6 +19,7 @@ from gaudi_operator.api.v1alpha1.inference_class import (
     GaudiInferenceClassSpec,
 )
 from gaudi_operator.api.v1alpha1.model import PullPolicy
+from gaudi_operator.api.v1alpha1.pods.containers import Amounts, ContainerResources
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.selectors import LabelRequirement, LabelSelector, SelectorOperator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
@@ -149,13 +149,13 @@ def filled(inference: Inference, platform: Platform) -> Filled:
     spec, values = inference.spec, dict(_values(inference.spec, platform.says.defaults))
     for path, value in values.items():
         spec = _with(spec, tuple(path.split(".")), value)
-    shown = {".".join(map(to_camel, path.split("."))): _plain(value) for path, value in values.items()}
+    shown = {".".join(_written(spec, *path.split("."))): _plain(value) for path, value in values.items()}
     return Filled(replace(inference, spec=spec), shown)
 
 
 def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str, Any]]:
     """What the class gives where the spec says nothing: (path below spec in the names of the models, value)."""
-    pod, given = spec.pod, defaults.resources
+    pod = spec.pod
     own_user = pod.run_as_user != DEFAULT_USER or pod.user_from_cluster
     cards = not on_cpu(spec.accelerator)
     candidates: list[tuple[str, Any, bool]] = [
@@ -170,10 +170,10 @@ def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str
         ("pod.tolerations", defaults.tolerations, not pod.tolerations),
         ("pod.priority_class_name", defaults.priority_class_name, pod.priority_class_name is None),
         ("accelerator.hugepages", defaults.hugepages, cards and spec.accelerator.hugepages is None),
-        *(
-            (f"pod.resources.{name}", getattr(given, name), getattr(pod.resources, name) is None)
-            for name in type(given).model_fields
-        ),
+        *_amounts(pod.resources, defaults.resources),
+        ("pod.shared_memory_size", defaults.shared_memory_size, pod.shared_memory_size is None),
+        ("pod.cache_size", defaults.cache_size, pod.cache_size is None),
+        ("pod.tmp_size", defaults.tmp_size, pod.tmp_size is None),
         ("pod.run_as_user", defaults.run_as_user, not own_user),
         ("pod.user_from_cluster", defaults.user_from_cluster, not own_user and defaults.run_as_user is None),
         (
@@ -186,10 +186,25 @@ def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str
     return [(path, value) for path, value, left_out in candidates if left_out and value]
 
 
+def _amounts(own: ContainerResources, given: ContainerResources) -> Iterator[tuple[str, Any, bool]]:
+    """Request and limit of a resource together: one of the class's might contradict one of the spec's."""
+    for name in Amounts.model_fields:
+        left_out = getattr(own.requests, name) is None and getattr(own.limits, name) is None
+        yield f"pod.resources.requests.{name}", getattr(given.requests, name), left_out
+        yield f"pod.resources.limits.{name}", getattr(given.limits, name), left_out
+
+
 def _with(model: Any, path: tuple[str, ...], value: Any) -> Any:
     name, *rest = path
     inner = _with(getattr(model, name), tuple(rest), value) if rest else value
     return model.model_copy(update={name: inner})
+
+
+def _written(model: Any, name: str, *rest: str) -> Iterator[str]:
+    """Return the names of a path as a manifest has them."""
+    yield type(model).model_fields[name].alias or name
+    if rest:
+        yield from _written(getattr(model, name), *rest)
 
 
 def _plain(value: Any) -> Any:

@@ -177,7 +177,7 @@ def cores(machine: MachineFacts, _: ImageFacts) -> Row:
     # vLLM keeps one core for its own work and computes on the others.
     if machine.cores >= 2:
         return Row("cores", State.OK, str(machine.cores))
-    advice = "Give the container at least two cores (spec.pod.resources.cpu): on one its processes wait for each other."
+    advice = "Raise spec.pod.resources.limits.cpu to two cores or more: on one its processes wait for each other."
     return Row("cores", State.WARNING, str(machine.cores), advice)
 
 
@@ -185,7 +185,9 @@ def memory(machine: MachineFacts, _: ImageFacts) -> Row:
     """Check how much memory this process may use before it is killed."""
     if machine.memory >= VLLM_MEMORY:
         return Row("memory", State.OK, size(machine.memory))
-    advice = f"vLLM's processes alone take {size(VLLM_MEMORY)}, without the model: raise spec.pod.resources.memory."
+    advice = (
+        f"vLLM's processes alone take {size(VLLM_MEMORY)}, without the model: raise spec.pod.resources.limits.memory."
+    )
     return Row("memory", State.FAIL, size(machine.memory), advice, VLLM)
 
 
@@ -194,7 +196,7 @@ def shared_memory(machine: MachineFacts, _: ImageFacts) -> Row:
     if machine.shared_memory >= VLLM_SHARED_MEMORY:
         return Row("shared memory", State.OK, size(machine.shared_memory))
     advice = (
-        f"vLLM needs at least {size(VLLM_SHARED_MEMORY)} to start: raise spec.pod.resources.sharedMemory, "
+        f"vLLM needs at least {size(VLLM_SHARED_MEMORY)} to start: raise spec.pod.sharedMemorySize, "
         "or run the container with --shm-size=1g."
     )
     return Row("shared memory", State.FAIL, size(machine.shared_memory), advice, VLLM)

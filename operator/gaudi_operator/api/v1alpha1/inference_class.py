@@ -17,7 +17,8 @@ from gaudi_operator.api.base import (
 )
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, ServiceType
-from gaudi_operator.api.v1alpha1.pods.pod import Resources, SecretName
+from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources
+from gaudi_operator.api.v1alpha1.pods.pod import SecretName
 from gaudi_operator.api.v1alpha1.pods.scheduling import Toleration
 from gaudi_operator.api.v1alpha1.scaling import MAX_REPLICAS
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
@@ -62,7 +63,13 @@ class ClassDefaults(ApiModel):
     hugepages: Quantity | None = Field(
         None, description="In place of spec.accelerator.hugepages; only where there are cards."
     )
-    resources: Resources = Field(Resources(), description="In place of each field of spec.pod.resources.")
+    resources: ContainerResources = Field(
+        ContainerResources(),
+        description="In place of request and limit of each resource that spec.pod.resources does not mention.",
+    )
+    shared_memory_size: Quantity | None = Field(None, description="In place of spec.pod.sharedMemorySize.")
+    cache_size: Quantity | None = Field(None, description="In place of spec.pod.cacheSize.")
+    tmp_size: Quantity | None = Field(None, description="In place of spec.pod.tmpSize.")
     run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] | None = Field(
         None, description="In place of spec.pod.runAsUser where that is 65532, which it is when left out."
     )

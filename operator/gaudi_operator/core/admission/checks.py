@@ -167,18 +167,18 @@ def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -
 
 def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """What is written to a volume in memory counts against the limit of the container."""
-    memory, shared = inference.spec.pod.resources.memory, shared_memory(inference.spec)
+    memory, shared = inference.spec.pod.resources.limits.memory, shared_memory(inference.spec)
     if memory is None or whole_bytes(memory) > whole_bytes(shared):
         return None
     return Problem(
         "MemoryTooSmall",
-        f"spec.pod.resources.memory {memory} must be above the {shared} of /dev/shm, which counts as memory of the "
-        "container: raise it, or lower sharedMemory.",
+        f"spec.pod.resources.limits.memory {memory} must be above the {shared} of /dev/shm, which counts as memory of "
+        "the container: raise it, or lower spec.pod.sharedMemorySize.",
     )
 
 
 def requests_are_above_limits(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Kubernetes would refuse every pod. To compare quantities of a list is too dear for a rule of the API server."""
+    """Kubernetes would refuse every pod. A rule of the schema refuses new specs, and this check stored ones."""
     pod = inference.spec.pod
     fields = (("initContainers", pod.init_containers), ("sidecars", pod.sidecars))
     found = (why for field, containers in fields for each in containers if (why := _why_above(field, each)))

@@ -109,7 +109,9 @@ def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
 def _kind_of_crash(last: Termination) -> tuple[str, Sequence[str]]:
     """Its reason, and what to change in the spec where that is known."""
     if last.facts.reason == "OOMKilled":
-        return "HostOutOfMemory", ("Raise spec.pod.resources.memory: the node's memory ran out, not the card's.",)
+        return "HostOutOfMemory", (
+            "Raise spec.pod.resources.limits.memory: the node's memory ran out, not the card's.",
+        )
     if last.phase not in _COMPILING:
         return "CrashLoopBackOff", ()
     # A crash of the sampler's or the defragmenter's kernels has no bucket that could be left out.

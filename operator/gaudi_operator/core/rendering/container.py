@@ -6,10 +6,9 @@ containers beside it have its rights, and nothing else of it.
 
 from collections.abc import Iterable
 
-from gaudi_operator.api.v1alpha1.accelerator import Accelerator
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import EnvVar, SideContainer
-from gaudi_operator.api.v1alpha1.pods.pod import Capability, Pod, Resources
+from gaudi_operator.api.v1alpha1.pods.pod import Capability, Pod
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
@@ -197,26 +196,19 @@ def _probe(path: str, period: int, failures: int) -> Object:
 
 
 def _resources(spec: GaudiInferenceSpec) -> Object:
-    desired, accelerator = spec.pod.resources, spec.accelerator
-    fixed = {
-        "memory": desired.memory,
-        "ephemeral-storage": desired.ephemeral_storage,
-        "hugepages-2Mi": accelerator.hugepages,
-    }
+    accelerator = spec.accelerator
+    devices = {"hugepages-2Mi": accelerator.hugepages} if accelerator.hugepages else {}
     if not on_cpu(accelerator) and not accelerator.resource_claim_template_name:
-        fixed[accelerator.resource_name] = str(spec.parallelism.ranks_per_pod)
-    both = {name: amount for name, amount in fixed.items() if amount}
-    limits = {**both, **({"cpu": desired.cpu_limit} if desired.cpu_limit else {})}
-    resources: Object = {"limits": limits, "requests": {**both, **_cpu(desired, accelerator)}}
+        devices[accelerator.resource_name] = str(spec.parallelism.ranks_per_pod)
+    limits = {**as_written(spec.pod.resources.limits), **devices}
+    requests = {**as_written(spec.pod.resources.requests), **devices}
+    # Kubernetes refuses hugepages in a container that requests neither CPU nor memory; a limit is a request too.
+    if accelerator.hugepages and "cpu" not in limits:
+        requests.setdefault("cpu", "1")
+    resources: Object = {"limits": limits, "requests": requests}
     if accelerator.resource_claim_template_name:
         resources["claims"] = [{"name": "cards"}]
     return {key: value for key, value in resources.items() if value}
-
-
-def _cpu(desired: Resources, accelerator: Accelerator) -> dict[str, str]:
-    """Kubernetes refuses hugepages in a container that requests neither CPU nor memory; a limit is a request too."""
-    cpu = desired.cpu or ("1" if accelerator.hugepages and not desired.cpu_limit else None)
-    return {"cpu": cpu} if cpu else {}
 
 
 _KEYS = {

@@ -38,8 +38,8 @@ def volumes(inference: Inference, config_map: str) -> list[Object]:
         *([{"name": "fetched", **_fetched(spec.model.cache)}] if repositories(spec.model) else []),
         *_certificate_volume(spec.server.tls_secret_name),
         *_recipe_volumes(spec.recipe_cache, recipe_pvc_name(inference.identity)),
-        {"name": "cache", "emptyDir": _limited(spec.pod.resources.cache_size)},
-        {"name": "tmp", "emptyDir": _limited(spec.pod.resources.tmp_size)},
+        {"name": "cache", "emptyDir": _limited(spec.pod.cache_size)},
+        {"name": "tmp", "emptyDir": _limited(spec.pod.tmp_size)},
         {"name": "shared-memory", "emptyDir": shared},
         *map(as_written, spec.pod.volumes),
     ]
@@ -76,7 +76,7 @@ def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
     """
     ranks = spec.parallelism.ranks_per_pod
     queues = ranks if ranks > 1 else 0
-    return spec.pod.resources.shared_memory or f"{1024 + 512 * queues}Mi"
+    return spec.pod.shared_memory_size or f"{1024 + 512 * queues}Mi"
 
 
 def _adapter_volumes(model: Model) -> list[Object]:

@@ -167,7 +167,7 @@ def most(answers: Sequence[dict[str, Any]], name: str) -> int:
 LIKELY = {
     Signals.SIGKILL: "most often for want of memory: give the pod more",
     Signals.SIGILL: "this processor lacks an instruction that vLLM uses: try another model.dtype",
-    Signals.SIGBUS: "most often for want of shared memory: raise pod.resources.sharedMemory",
+    Signals.SIGBUS: "most often for want of shared memory: raise pod.sharedMemorySize",
 }
 
 

@@ -83,8 +83,8 @@ def test_schema_defaults_equal_those_of_the_models() -> None:
 
 
 def test_whole_number_is_a_quantity() -> None:
-    spec = gaudi_inference(pod={"resources": {"cpu": 4}})["spec"]
-    assert GaudiInferenceSpec.model_validate(spec).pod.resources.cpu == "4"
+    spec = gaudi_inference(pod={"resources": {"requests": {"cpu": 4}}})["spec"]
+    assert GaudiInferenceSpec.model_validate(spec).pod.resources.requests.cpu == "4"
 
 
 @pytest.mark.parametrize("value", [2, "25%", "100%", 0])

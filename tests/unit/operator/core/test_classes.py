@@ -168,7 +168,10 @@ DEFAULTS_OF_A_CLASS: dict[str, Any] = {
     "tolerations": [{"key": "gaudi", "operator": "Exists"}],
     "priorityClassName": "serving",
     "hugepages": "21000Mi",
-    "resources": {"memory": "64Gi"},
+    "resources": {"requests": {"cpu": "8"}, "limits": {"memory": "64Gi", "ephemeral-storage": "90Gi"}},
+    "sharedMemorySize": "2Gi",
+    "cacheSize": "30Gi",
+    "tmpSize": "3Gi",
     "runAsUser": 1000,
     "recipeStore": {"url": "https://recipes.test/gaudi"},
     "tracing": {"endpoint": "http://collector.test:4317"},
@@ -189,7 +192,12 @@ def test_what_is_left_out_is_filled_in() -> None:
         "pod.tolerations": [{"key": "gaudi", "operator": "Exists"}],
         "pod.priorityClassName": "serving",
         "accelerator.hugepages": "21000Mi",
-        "pod.resources.memory": "64Gi",
+        "pod.resources.requests.cpu": "8",
+        "pod.resources.limits.memory": "64Gi",
+        "pod.resources.limits.ephemeral-storage": "90Gi",
+        "pod.sharedMemorySize": "2Gi",
+        "pod.cacheSize": "30Gi",
+        "pod.tmpSize": "3Gi",
         "pod.runAsUser": 1000,
         "recipeCache.objectStore": {"url": "https://recipes.test/gaudi", "timeoutSeconds": 300},
         "tracing": {"endpoint": "http://collector.test:4317", "samplingPercent": 100},
@@ -203,7 +211,12 @@ def test_what_is_left_out_is_filled_in() -> None:
         ({"pod": {"nodeSelector": {"zone": "a"}}}, "pod.nodeSelector"),
         ({"pod": {"tolerations": [{"key": "a", "operator": "Exists"}]}}, "pod.tolerations"),
         ({"pod": {"priorityClassName": "mine"}}, "pod.priorityClassName"),
-        ({"pod": {"resources": {"memory": "1Gi"}}}, "pod.resources.memory"),
+        ({"pod": {"resources": {"limits": {"memory": "1Gi"}}}}, "pod.resources.limits.memory"),
+        ({"pod": {"resources": {"requests": {"memory": "99Gi"}}}}, "pod.resources.limits.memory"),
+        ({"pod": {"resources": {"limits": {"cpu": "1"}}}}, "pod.resources.requests.cpu"),
+        ({"pod": {"sharedMemorySize": "1Gi"}}, "pod.sharedMemorySize"),
+        ({"pod": {"cacheSize": "1Gi"}}, "pod.cacheSize"),
+        ({"pod": {"tmpSize": "1Gi"}}, "pod.tmpSize"),
         ({"pod": {"runAsUser": 2000}}, "pod.runAsUser"),
         ({"pod": {"imagePullSecrets": [{"name": "mine"}]}}, "pod.imagePullSecrets"),
         ({"server": {"imagePullPolicy": "Never"}}, "server.imagePullPolicy"),
@@ -241,7 +254,7 @@ def test_user_of_the_spec_is_no_default_of_the_cluster(pod: dict[str, Any]) -> N
 def test_filled_spec_has_the_values() -> None:
     says = platform(gaudi_class(default=True, defaults=DEFAULTS_OF_A_CLASS))
     spec = filled(inference(), says).inference.spec
-    assert (spec.server.image, spec.pod.resources.memory, spec.pod.node_selector) == (
+    assert (spec.server.image, spec.pod.resources.limits.memory, spec.pod.node_selector) == (
         "registry.test/cpu:1",
         "64Gi",
         {"pool": "gaudi"},

@@ -117,11 +117,28 @@ class Amounts(ApiModel):
     )
 
 
-class ContainerResources(ApiModel):
-    """What a container asks for, and may use; cards are the runtime's alone."""
+def _request_within_limit(name: str, field: str) -> Rule:
+    requests, limits = f"self.requests.{field}", f"self.limits.{field}"
+    return Rule(
+        rule=f"!has(self.requests) || !has({requests}) || !has(self.limits) || !has({limits}) ||"
+        f" quantity(string({requests})).compareTo(quantity(string({limits}))) <= 0",
+        message=f"requests.{name} must be at most limits.{name}: lower the request, or raise the limit",
+    )
 
-    requests: Amounts = Field(Amounts(), description="What the node must have free.")
-    limits: Amounts = Field(Amounts(), description="What the container may use.")
+
+class ContainerResources(ApiModel):
+    """Resources of a container, written as in a Pod; cards are requested by spec.accelerator alone."""
+
+    model_config = validated_by(
+        _request_within_limit("cpu", "cpu"),
+        _request_within_limit("memory", "memory"),
+        # CEL's name of a field with a dash.
+        _request_within_limit("ephemeral-storage", "ephemeral__dash__storage"),
+    )
+    requests: Amounts = Field(
+        Amounts(), description="Amounts that the node must have free; those of limits when left out."
+    )
+    limits: Amounts = Field(Amounts(), description="Amounts that the container may use; no limit when left out.")
 
 
 class SideContainer(ApiModel):

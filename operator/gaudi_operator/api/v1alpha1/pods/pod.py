@@ -17,48 +17,11 @@ from gaudi_operator.api.base import (
     rules,
     validated_by,
 )
-from gaudi_operator.api.v1alpha1.pods.containers import SideContainers
+from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, SideContainers
 from gaudi_operator.api.v1alpha1.pods.scheduling import Affinity, Toleration, TopologySpreadConstraints
 from gaudi_operator.api.v1alpha1.pods.volumes import OUTSIDE_OF_OURS, Volume, VolumeMounts
 
 DEFAULT_USER = 65532
-
-
-class Resources(ApiModel):
-    """CPU, memory and disk of the runtime container; cards stand in spec.accelerator."""
-
-    model_config = validated_by(
-        Rule(
-            rule="!has(self.cpu) || !has(self.cpuLimit) ||"
-            " quantity(string(self.cpu)).compareTo(quantity(string(self.cpuLimit))) <= 0",
-            message="spec.pod.resources.cpuLimit must be at least cpu",
-        )
-    )
-    cpu: Quantity | None = Field(None, description="CPU request, for example 4 or 500m.")
-    cpu_limit: Quantity | None = Field(
-        None, description="CPU limit; none when left out. A limit slows compiles, where a node has cores to spare."
-    )
-    memory: Quantity | None = Field(None, description="Memory request and limit, for example 64Gi.")
-    shared_memory: Quantity | None = Field(
-        None,
-        description="Most that may be written to /dev/shm, which counts as memory of the container; 1Gi, and 512Mi for"
-        " every rank of several, when left out.",
-    )
-    ephemeral_storage: Quantity | None = Field(
-        None,
-        description="Request and limit of space on the node's disk, for logs, /cache, /tmp and what is fetched into no"
-        " PVC; a pod that takes more is evicted.",
-    )
-    cache_size: Quantity | None = Field(
-        None,
-        description="Most that /cache may take of the node's disk: what the engine has compiled, and the caches of"
-        " its libraries. A pod that writes more is evicted; no limit of its own when left out.",
-    )
-    tmp_size: Quantity | None = Field(
-        None,
-        description="Most that /tmp may take of the node's disk: temporary files, and the logs of a card's software."
-        " A pod that writes more is evicted; no limit of its own when left out.",
-    )
 
 
 class Capability(StrEnum):
@@ -134,7 +97,26 @@ class Pod(ApiModel):
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(
         (), description="Secrets for pulling images.", json_schema_extra=list_map("name")
     )
-    resources: Resources = Field(Resources(), description="CPU, memory and disk of the runtime container.")
+    resources: ContainerResources = Field(
+        ContainerResources(),
+        description="CPU, memory and disk of the runtime container. A limit of CPU slows compiles on a node that has"
+        " cores to spare. The disk holds logs, /cache, /tmp and a model that is fetched into no PVC.",
+    )
+    shared_memory_size: Quantity | None = Field(
+        None,
+        description="Size of /dev/shm, which counts as memory of the container; 1Gi, and 512Mi for every rank of"
+        " several, when left out.",
+    )
+    cache_size: Quantity | None = Field(
+        None,
+        description="Size of /cache on the node's disk: what the engine has compiled, and the caches of its libraries."
+        " A pod that writes more is evicted. Without a size the limit of ephemeral-storage applies.",
+    )
+    tmp_size: Quantity | None = Field(
+        None,
+        description="Size of /tmp on the node's disk: temporary files, and the logs of a card's software. A pod that"
+        " writes more is evicted. Without a size the limit of ephemeral-storage applies.",
+    )
     run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] = Field(
         DEFAULT_USER, description="User and group id of the pods; never root."
     )

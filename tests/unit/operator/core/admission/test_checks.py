@@ -110,10 +110,10 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "give one of auto, generate.",
     ),
     "shared_memory_as_large_as_the_memory": (
-        {"pod": {"resources": {"memory": "1Gi"}}},
+        {"pod": {"resources": {"limits": {"memory": "1Gi"}}}},
         "MemoryTooSmall",
-        "spec.pod.resources.memory 1Gi must be above the 1024Mi of /dev/shm, which counts as memory of the container: "
-        "raise it, or lower sharedMemory.",
+        "spec.pod.resources.limits.memory 1Gi must be above the 1024Mi of /dev/shm, which counts as memory of the "
+        "container: raise it, or lower spec.pod.sharedMemorySize.",
     ),
     "sidecar_that_asks_for_more_than_it_may_use": (
         {"pod": {"sidecars": [{"name": "log", "image": "log:1", "resources": ABOVE}]}},
@@ -270,7 +270,8 @@ def test_own_image_needs_no_default() -> None:
         {"engine": {"name": "torch"}, "accelerator": {"deviceMemory": "1Ei"}},
         {"engine": {"name": "vllm"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
         {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--runner": "generate", "--convert": "none"}}},
-        {"pod": {"resources": {"memory": "2Gi", "sharedMemory": "1Gi"}}},
+        {"pod": {"resources": {"limits": {"memory": "2Gi"}}, "sharedMemorySize": "1Gi"}},
+        {"pod": {"resources": {"requests": {"memory": "1Gi"}}}},
         {
             "accelerator": CARD,
             "engine": {"name": "vllm", "executionMode": "HpuGraphs"},

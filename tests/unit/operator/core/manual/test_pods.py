@@ -1,4 +1,4 @@
-"""docs/how-to/pods.md: its examples are accepted, and every field of spec.pod.resources has a row."""
+"""docs/how-to/pods.md: its examples are accepted, and every amount and size of spec.pod has a row."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.api.v1alpha1.pods.pod import Resources
+from gaudi_operator.api.v1alpha1.pods.containers import Amounts, ContainerResources
+from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
 from tests.support.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
@@ -17,6 +18,7 @@ EXAMPLES = {
     title: [yaml.safe_load(text)["spec"] for text in re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)]
     for title, _, section in (part.partition("\n") for part in PAGE.split("\n## ")[1:])
 }
+KINDS = ContainerResources.model_fields
 ALL = [(title, example) for title, examples in EXAMPLES.items() for example in examples]
 
 
@@ -34,4 +36,6 @@ def test_every_task_with_fields_has_an_example() -> None:
 
 def test_every_size_has_a_row() -> None:
     table = PAGE.partition("## Sizes")[2].partition("\n## ")[0]
-    assert {field.alias or name for name, field in Resources.model_fields.items()} <= set(re.findall(r"`(\w+)`", table))
+    sizes = {str(field.alias) for name, field in Pod.model_fields.items() if name.endswith("_size")}
+    amounts = {f"resources.{kind}.{each.alias}" for kind in KINDS for each in Amounts.model_fields.values()}
+    assert amounts | sizes <= set(re.findall(r"`([\w.-]+)`", table))

@@ -106,7 +106,8 @@ def test_container_that_ended_nobody_knows_how() -> None:
 def test_container_that_the_node_has_no_memory_for() -> None:
     assert after_end(ended("OOMKilled", 137, "Killed")) == loop(
         "HostOutOfMemory",
-        "OOMKilled, exit code 137: Killed. Raise spec.pod.resources.memory: the node's memory ran out, not the card's.",
+        "OOMKilled, exit code 137: Killed. Raise spec.pod.resources.limits.memory: the node's memory ran out, not the "
+        "card's.",
     )
 
 

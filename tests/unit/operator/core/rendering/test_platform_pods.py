@@ -195,23 +195,22 @@ def test_other_pods_of_a_group_have_the_same() -> None:
     assert {"initContainers", "volumes", "affinity"} <= worker.keys()
 
 
-def test_disk_is_request_and_limit_and_cpu_has_its_own() -> None:
-    found = container(pod={"resources": {"cpu": "2", "cpuLimit": "4", "ephemeralStorage": "20Gi"}})["resources"]
-    assert found == {
-        "limits": {"ephemeral-storage": "20Gi", "cpu": "4"},
-        "requests": {"ephemeral-storage": "20Gi", "cpu": "2"},
-    }
+def test_requests_and_limits_are_those_of_the_spec() -> None:
+    asked = {"requests": {"cpu": "2"}, "limits": {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "20Gi"}}
+    assert container(pod={"resources": asked})["resources"] == asked
 
 
 def test_limit_of_cpu_is_the_request_that_hugepages_need() -> None:
-    found = container(accelerator={**CARD, "hugepages": "1Gi"}, pod={"resources": {"cpuLimit": "500m"}})["resources"]
+    found = container(accelerator={**CARD, "hugepages": "1Gi"}, pod={"resources": {"limits": {"cpu": "500m"}}})[
+        "resources"
+    ]
     assert found["limits"]["cpu"] == "500m"
     assert "cpu" not in found["requests"]
 
 
 @pytest.mark.parametrize(("field", "name"), [("cacheSize", "cache"), ("tmpSize", "tmp")])
 def test_size_of_a_folder_is_its_limit(field: str, name: str) -> None:
-    assert volume(name, pod={"resources": {field: "5Gi"}})["emptyDir"] == {"sizeLimit": "5Gi"}
+    assert volume(name, pod={field: "5Gi"})["emptyDir"] == {"sizeLimit": "5Gi"}
 
 
 def test_supplemental_groups_are_those_of_the_pod() -> None:

@@ -169,11 +169,17 @@ def test_claim_template_replaces_the_extended_resource() -> None:
     assert spec(**claimed)["resourceClaims"] == [{"name": "cards", "resourceClaimTemplateName": "cards-of-eight"}]
 
 
-def test_memory_is_request_and_limit_and_cpu_is_request_only() -> None:
-    assert container(pod={"resources": {"cpu": "4", "memory": "8Gi"}})["resources"] == {
-        "limits": {"memory": "8Gi"},
-        "requests": {"memory": "8Gi", "cpu": "4"},
+def test_cards_are_added_to_requests_and_limits_of_the_spec() -> None:
+    asked = {"requests": {"cpu": "4"}, "limits": {"memory": "8Gi"}}
+    assert container(accelerator=CARD, pod={"resources": asked})["resources"] == {
+        "limits": {"memory": "8Gi", "habana.ai/gaudi": "1"},
+        "requests": {"cpu": "4", "habana.ai/gaudi": "1"},
     }
+
+
+def test_request_alone_sets_no_limit() -> None:
+    asked = {"requests": {"memory": "8Gi"}}
+    assert container(pod={"resources": asked})["resources"] == asked
 
 
 def test_hugepages_come_with_the_request_that_kubernetes_asks_for() -> None:

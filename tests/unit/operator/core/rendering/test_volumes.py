@@ -96,7 +96,7 @@ def test_each_of_several_ranks_has_room_for_its_queues(ranks: int, size: str) ->
 
 
 def test_shared_memory_is_memory_of_the_asked_size() -> None:
-    found = volume("shared-memory", pod={"resources": {"sharedMemory": "2Gi"}})
+    found = volume("shared-memory", pod={"sharedMemorySize": "2Gi"})
     assert found["emptyDir"] == {"medium": "Memory", "sizeLimit": "2Gi"}
 
 
@@ -139,7 +139,7 @@ def test_every_rank_of_several_has_queues_in_shared_memory() -> None:
 
 
 def test_asked_for_shared_memory_is_taken() -> None:
-    assert volume("shared-memory", pod={"resources": {"sharedMemory": "16Gi"}})["emptyDir"]["sizeLimit"] == "16Gi"
+    assert volume("shared-memory", pod={"sharedMemorySize": "16Gi"})["emptyDir"]["sizeLimit"] == "16Gi"
 
 
 RECIPES = {"recipeCache": {"enabled": True}}

@@ -45,5 +45,5 @@ def test_process_of_another_pod_is_named_there() -> None:
     told = str(died_here(SimpleNamespace(workers=[SimpleNamespace(proc=process)])))
     assert told == (
         f"{DIED} in this pod: VllmWorker-1 was ended by SIGBUS, most often for want of shared memory: "
-        "raise pod.resources.sharedMemory."
+        "raise pod.sharedMemorySize."
     )
