@@ -1,5 +1,6 @@
 """All objects that the API server must refuse."""
 
+from tests.cluster.bad_autoscalers import AUTOSCALERS
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
 from tests.cluster.bad_object import CARD, NOT_OFFERED, VLLM, Bad
 from tests.cluster.bad_pods import PLATFORM_PODS
@@ -164,12 +165,6 @@ ROLLOUTS = (
     Bad("deadline_zero", "should be greater than or equal to 1", {"rollout": {"progressDeadlineSeconds": 0}}),
     Bad("surge_without_percent_sign", "spec.rollout.maxSurge in body should match", {"rollout": {"maxSurge": "25"}}),
     Bad("surge_over_hundred_percent", "spec.rollout.maxSurge in body should match", {"rollout": {"maxSurge": "101%"}}),
-    Bad(
-        "autoscaling_upside_down",
-        "minReplicas must be at most maxReplicas",
-        {"autoscaling": {"minReplicas": 3, "maxReplicas": 2, "targetRunningRequests": 10}},
-    ),
-    Bad("autoscaling_without_target", "targetRunningRequests: Required value", {"autoscaling": {"maxReplicas": 2}}),
 )
 
 
@@ -259,6 +254,7 @@ BAD_OBJECTS = (
     *RECIPES,
     *TRACES,
     *ROLLOUTS,
+    *AUTOSCALERS,
     *NETWORKS,
     *PODS,
     *PLATFORM_PODS,

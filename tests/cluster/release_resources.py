@@ -1,6 +1,7 @@
 """Resources whose objects each release leaves behind (tests/data/releases): together they say every kind of field."""
 
 from tests.support.builders import Object, gaudi_inference, minimal_gaudi_inference
+from tests.support.metrics import BEHAVIOR, METRICS
 
 CHANGED = {"engine": {"maxNumSeqs": 8}}
 """What makes a second revision of some of them."""
@@ -69,7 +70,7 @@ EVERYTHING: Object = {
     "server": {"maxQueuedRequests": 10, "apiKeySecretRef": {"name": "keys", "key": "api"}},
     "warmup": {"promptOrder": "MaxBs", "timeBudgetSeconds": 600},
     "rollout": {"whenNoRoom": "Wait", "maxSurge": "50%", "canary": {"observeSeconds": 1}},
-    "autoscaling": {"maxReplicas": 3, "targetRunningRequests": 8},
+    "autoscaling": {"maxReplicas": 3, "metrics": METRICS, "behavior": BEHAVIOR},
     "service": {"port": 8080, "annotations": {"team": "chat"}},
     "pod": {
         "labels": {"team": "chat"},

@@ -105,7 +105,7 @@ async def test_story_of_a_resource_meets_no_refusal(api: KubeApi, kubelet: Kubel
     kubelet.on_start = FakeRuntime.warm
     async with new_operator() as operator:
         cache = {"enabled": True, "size": "1Gi", "retentionPolicy": "Retain"}
-        autoscaling = {"minReplicas": 1, "maxReplicas": 3, "targetRunningRequests": 8}
+        autoscaling = {"minReplicas": 1, "maxReplicas": 3}
         await api.create(gaudi_inference("tiny", replicas=2, recipeCache=cache, autoscaling=autoscaling))
         await until(partial(ready, api), "the resource to be Ready")
         await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"maxNumSeqs": 3}}})

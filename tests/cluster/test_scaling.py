@@ -9,6 +9,7 @@ from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, until
 from tests.support.kubelet import Kubelet
+from tests.support.metrics import BEHAVIOR, METRICS, running_requests
 from tests.support.operator_process import OperatorProcess
 
 
@@ -32,7 +33,7 @@ async def test_scale_down_takes_the_pod_with_the_fewest_requests_now(
 async def test_autoscaler_comes_with_its_field_and_goes_with_it(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
-    asked = {"maxReplicas": 3, "targetRunningRequests": 2000}
+    asked = {"maxReplicas": 3, "metrics": [running_requests(2000)]}
     await api.create(gaudi_inference("tiny", autoscaling=asked))
     made = await until(partial(only, api, "HorizontalPodAutoscaler"), "the autoscaler")
     await api.merge("HorizontalPodAutoscaler", "tiny", {"spec": {"maxReplicas": 9}})
@@ -48,6 +49,22 @@ async def test_autoscaler_comes_with_its_field_and_goes_with_it(
         return await api.get("HorizontalPodAutoscaler", "tiny") is None
 
     await until(gone, "the autoscaler to be gone")
+
+
+async def test_autoscaler_with_every_metric_is_written_once(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    asked = {"maxReplicas": 3, "metrics": METRICS, "behavior": BEHAVIOR}
+    await api.create(gaudi_inference("tiny", replicas=1, autoscaling=asked))
+    written = await until(partial(only, api, "HorizontalPodAutoscaler"), "the autoscaler")
+    await until(partial(ready, api), "the resource to be Ready")
+    for replicas in (2, 3):
+        await api.merge("GaudiInference", "tiny", {"spec": {"replicas": replicas}}, "scale")
+        await until(partial(ready, api), f"{replicas} replicas to be Ready")
+    found = await api.get("HorizontalPodAutoscaler", "tiny")
+    assert found is not None
+    assert found["metadata"]["resourceVersion"] == written["metadata"]["resourceVersion"]
 
 
 async def test_disruption_budget_names_the_pods_that_stay_after_every_scaling(

@@ -13,6 +13,7 @@ from demo.install import Installed
 from demo.load import Traffic
 from demo.resource import Resource, condition
 from localcluster.certificates import Authority
+from tests.support.metrics import running_requests
 
 NAME, API = "busy", "metrics-api"
 SCRIPT = Path(__file__).with_name("metrics_api.py")
@@ -40,7 +41,7 @@ def test_autoscaler_scales_by_running_requests_and_status_tells(
     wait_ready: Callable[[str], None],
     serve_metrics: Callable[[], None],
 ) -> None:
-    asked = {"minReplicas": 1, "maxReplicas": 2, "targetRunningRequests": 2}
+    asked = {"minReplicas": 1, "maxReplicas": 2, "metrics": [running_requests(2)]}
     slow = {"name": "sim", "simulation": {"tokensPerSecond": "5"}}
     resource = apply(NAME, replicas=1, engine=slow, autoscaling=asked)
     wait_ready(NAME)

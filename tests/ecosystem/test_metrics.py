@@ -17,6 +17,7 @@ from demo.load import Traffic
 from demo.resource import Resource, condition
 from localcluster.processes import wait_until
 from tests.ecosystem.parts import ADAPTER, NAMESPACE, config_map
+from tests.support.metrics import running_requests
 
 NAME = "chat"
 PATIENCE = 180
@@ -55,7 +56,7 @@ def chat(
     adapter: None,
 ) -> Resource:
     """A slow server under the autoscaler, of an operator that lets in whom the page names."""
-    asked = {"minReplicas": 1, "maxReplicas": 2, "targetRunningRequests": 2}
+    asked = {"minReplicas": 1, "maxReplicas": 2, "metrics": [running_requests(2)]}
     slow = {"name": "sim", "simulation": {"tokensPerSecond": "5"}}
     ((label, value),) = MONITORING["from"][0]["namespaceSelector"]["matchLabels"].items()
     escaped = label.replace(".", "\\.")

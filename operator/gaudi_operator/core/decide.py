@@ -41,6 +41,7 @@ from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.rollout.scale_down import still_to_go
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.status.events import events
+from gaudi_operator.core.status.plan import plan_state
 from gaudi_operator.core.status.status import all_heard, make_status, throttled, unreadable_status
 from gaudi_operator.core.texts import with_texts
 from gaudi_runtime.errors import Problem
@@ -133,7 +134,8 @@ def _decide_by_plan(judged: Judged, observed: Observed, defaults: InstallationDe
     violation, desired = _admit(state, policy)
     state = roll_out(replace(state, violation=violation), desired)
     scaling = scale(state)
-    children = child_actions(state, scaling)
+    plan = plan_state(state) if state.inference.spec.autoscaling else None
+    children = child_actions(state, scaling, plan)
     if any(changes_what_is_there(each, observed) for each in children):
         deadlines.requeue(FOLLOW_UP_SECONDS)
     actions: list[Action] = [*judged.gates, *scaling.costs, *children]

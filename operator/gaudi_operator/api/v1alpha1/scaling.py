@@ -1,4 +1,4 @@
-"""spec.rollout and spec.autoscaling: how replicas are replaced and counted."""
+"""spec.rollout: how replicas are replaced."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -115,20 +115,3 @@ class Rollout(ApiModel):
         json_schema_extra=meant_when_left_out,
     )
     revision_history_limit: Annotated[int, Field(ge=1, le=50)] = Field(5, description="Old revisions that are kept.")
-
-
-class Autoscaling(ApiModel):
-    """A HorizontalPodAutoscaler on the scale subresource: from then on it writes replicas (docs/how-to/scaling.md)."""
-
-    model_config = validated_by(
-        Rule(
-            rule="self.minReplicas <= self.maxReplicas",
-            message="spec.autoscaling.minReplicas must be at most maxReplicas",
-        )
-    )
-    min_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] = Field(1, description="Fewest replicas.")
-    max_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] = Field(description="Most replicas.")
-    target_running_requests: Annotated[int, Field(ge=1, le=65_536)] = Field(
-        description="Running requests per pod that the autoscaler aims for: the average of the metric"
-        " gaudi_requests_running, which a metrics adapter must serve."
-    )

@@ -7,12 +7,13 @@ from pydantic import Field
 from gaudi_operator.api.base import ApiModel, ObjectName, Rule, validated_by
 from gaudi_operator.api.spelling import says
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
+from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.bucketing import Bucketing
 from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Model
 from gaudi_operator.api.v1alpha1.network import NOT_PUBLISHED, REACHED_FROM_OUTSIDE, NetworkAccess, Service
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
-from gaudi_operator.api.v1alpha1.scaling import Autoscaling, Rollout
+from gaudi_operator.api.v1alpha1.scaling import Rollout
 from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup

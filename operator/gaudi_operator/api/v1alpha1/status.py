@@ -92,6 +92,10 @@ class PlanBasis(StrEnum):
     MEASURED = "Measured"
 
 
+MEASURED_BASES = frozenset({PlanBasis.MEASURED, PlanBasis.SIMULATED})
+"""Bases whose figures are those of a pod that has warmed up."""
+
+
 class PlanAdvice(ApiModel):
     """A plan learned from the traffic of a pod that saves at least a third of the warm-up at no more padding."""
 

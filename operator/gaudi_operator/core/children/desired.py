@@ -8,13 +8,14 @@ a revision that runs mounts it, and its writes come after all others.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from gaudi_operator.api.v1alpha1.status import PlanState
 from gaudi_operator.api.v1alpha1.warmup import RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply, Delete
 from gaudi_operator.core.admission.spec_limits import within_limits
 from gaudi_operator.core.children.drift import has_drifted
 from gaudi_operator.core.children.garbage import delete, garbage, unread_config_maps
 from gaudi_operator.core.children.network import network_policy, service, service_account
-from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler, pod_disruption_budget
+from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler, pod_disruption_budget, scale_down_window
 from gaudi_operator.core.children.workloads import (
     controller_revision,
     leader_worker_set,
@@ -33,8 +34,11 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 
 
-def child_actions(state: State, scaling: Scaling) -> list[Action]:
-    """What is to be done; where no revision is known, only what a back-off asks of workloads that are there."""
+def child_actions(state: State, scaling: Scaling, plan: PlanState | None = None) -> list[Action]:
+    """What is to be done; where no revision is known, only what a back-off asks of workloads that are there.
+
+    `plan` is what the status says of the plan in this reconcile; only an autoscaler needs it.
+    """
     observed, current = state.observed, state.rollout.current
     if current is None:
         return _backed_off(state, scaling)
@@ -47,7 +51,7 @@ def child_actions(state: State, scaling: Scaling) -> list[Action]:
     readers = recipe_readers(inference, running, kept)
     needed = {*(each.config_map for each in running), *(each["metadata"]["name"] for each in readers)}
     actions = [
-        *missing_writes([*readers, *_desired_children(inference, state, running, scaling)], observed.children),
+        *missing_writes([*readers, *_desired_children(inference, state, running, scaling, plan)], observed.children),
         *over.deletes,
         *unread_config_maps(observed, needed),
         *recipe_pvc_actions(inference, running, observed.pvcs),
@@ -109,11 +113,12 @@ def _hash(manifest: Manifest) -> object:
 
 
 def _desired_children(
-    inference: Inference, state: State, running: Sequence[Revision], scaling: Scaling
+    inference: Inference, state: State, running: Sequence[Revision], scaling: Scaling, plan: PlanState | None
 ) -> list[Object]:
     """Return complete manifests. `running` are the revisions whose pods must be able to start."""
     policy = state.rollout.policy
     owner, autoscaling = inference.identity, inference.spec.autoscaling
+    window = scale_down_window(plan, next(iter(state.observed.autoscalers), None))
     children = [
         *(
             controller_revision(owner, each.name, each.number, each.data, each.failure)
@@ -124,7 +129,7 @@ def _desired_children(
         *([network_policy(inference, state.defaults)] if inference.spec.network_access.enabled else []),
         pod_disruption_budget(inference, policy.desired, policy.max_unavailable),
         service(inference),
-        *([horizontal_pod_autoscaler(owner, autoscaling)] if autoscaling else []),
+        *([horizontal_pod_autoscaler(inference, autoscaling, window)] if autoscaling else []),
         *_workloads(state, running, scaling),
     ]
     # Revisions that differ in their pods alone share a ConfigMap: one write for both.

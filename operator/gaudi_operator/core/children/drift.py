@@ -14,7 +14,13 @@ _LIST_KEYS = ("name", "uid", "mountPath", "containerPort", "topologyKey", "condi
 _ATOMIC = frozenset({"selector", "matchLabels", "nodeSelector"})
 """Maps that mean something as a whole: one more key selects other pods, or none."""
 
-_QUANTITY_PARENTS = frozenset({"limits", "requests", "sizeLimit", "averageValue"})
+_QUANTITY_PARENTS = frozenset({"limits", "requests", "sizeLimit"})
+
+_METRICS = ("spec", "metrics")
+"""Where an autoscaler has its targets, which are quantities too."""
+
+
+_MOST = 2**63 - 1
 
 
 def has_drifted(applied: object, live: object) -> str | None:
@@ -75,10 +81,11 @@ def _tells_apart(key: str, entries: Sequence[Any]) -> bool:
 
 
 def _same_amount(applied: object, live: object, path: tuple[str, ...]) -> bool:
-    """The server writes 1024Mi as 1Gi."""
-    if not _QUANTITY_PARENTS.intersection(path) or not isinstance(applied, str) or not isinstance(live, str):
+    """The server writes 1024Mi as 1Gi, and what is above 64 bits as the largest number of 64 bits."""
+    amount = path[:2] == _METRICS or _QUANTITY_PARENTS.intersection(path)
+    if not amount or not isinstance(applied, str) or not isinstance(live, str):
         return False
     try:
-        return parse_quantity(applied) == parse_quantity(live)
+        return min(parse_quantity(applied), _MOST) == min(parse_quantity(live), _MOST)
     except ValueError:
         return False

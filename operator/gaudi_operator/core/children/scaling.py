@@ -4,10 +4,14 @@ Node drains take as many pods as a rollout may, and at least one (docs/how-to/sc
 spec.replicas by the scale subresource; the operator never does.
 """
 
+from math import ceil
+
+from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
-from gaudi_operator.api.v1alpha1.scaling import Autoscaling
-from gaudi_operator.core.rendering.metadata import Object, child, selector_labels
-from gaudi_operator.core.resource import Identity, Inference
+from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, PlanState
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.rendering.metadata import Object, as_written, child, selector_labels
+from gaudi_operator.core.resource import Inference
 
 
 def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: int) -> Object:
@@ -35,14 +39,48 @@ def _least_pods(replicas: int, pods: int) -> int:
 METRIC = "gaudi_requests_running"
 """What the pods' own /metrics say of the requests that they answer (docs/reference/metrics.md)."""
 
+TARGET_PERCENT = 80
+"""Default target in percent of the sequences of a pod; Kubernetes' own default is 80 % of the requested CPU."""
 
-def horizontal_pod_autoscaler(owner: Identity, desired: Autoscaling) -> Object:
-    """An autoscaler that aims for an average of METRIC over the pods of a resource."""
-    target = {"type": "AverageValue", "averageValue": str(desired.target_running_requests)}
+LEAST_WINDOW, MOST_WINDOW = 300, 3600
+"""Bounds of the default stabilization window for scale-down, in seconds: Kubernetes' default, and its maximum."""
+
+
+def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, window: int) -> Object:
+    """An autoscaler of the scale subresource; `window` is the default of scaleDown.stabilizationWindowSeconds."""
+    owner, behavior = inference.identity, as_written(autoscaling.behavior)
+    metrics = [as_written(each) for each in autoscaling.metrics]
     spec = {
         "scaleTargetRef": {"apiVersion": API_VERSION, "kind": KIND, "name": owner.name},
-        "minReplicas": desired.min_replicas,
-        "maxReplicas": desired.max_replicas,
-        "metrics": [{"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}}],
+        "minReplicas": autoscaling.min_replicas,
+        "maxReplicas": autoscaling.max_replicas,
+        "metrics": metrics or [_running_requests(inference.spec.engine.max_num_seqs)],
+        "behavior": {**behavior, "scaleDown": {_WINDOW: window, **behavior.get("scaleDown", {})}},
     }
     return child("autoscaling/v2", "HorizontalPodAutoscaler", owner.name, owner, {"spec": spec})
+
+
+_WINDOW = "stabilizationWindowSeconds"
+
+
+def _running_requests(most: int) -> Object:
+    target = {"type": "AverageValue", "averageValue": str(max(1, most * TARGET_PERCENT // 100))}
+    return {"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}}
+
+
+def scale_down_window(plan: PlanState | None, live: Manifest | None) -> int:
+    """Return the default stabilization window in seconds: a pod that is removed too early costs another warm-up.
+
+    While no pod of the current revision has measured it, the window of the `live`
+    autoscaler stays: it is from the revision that serves.
+    """
+    if plan is not None and plan.basis in MEASURED_BASES and plan.warmup_seconds is not None:
+        found = 60 * ceil(plan.warmup_seconds / 60)
+    else:
+        found = _live_window(live) or 0
+    return min(max(LEAST_WINDOW, found), MOST_WINDOW)
+
+
+def _live_window(live: Manifest | None) -> int | None:
+    spec = (live or {}).get("spec") or {}
+    return ((spec.get("behavior") or {}).get("scaleDown") or {}).get(_WINDOW)

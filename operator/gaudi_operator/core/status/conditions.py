@@ -201,6 +201,7 @@ _NO_METRIC = (
     f"A metrics adapter must serve the metric {METRIC} of the pods (manual: Scaling, Serve the metric); until then "
     "replicas stay as they are."
 )
+_NO_OTHER_METRIC = "Replicas stay as they are until each metric of spec.autoscaling.metrics is served."
 
 
 def judge_autoscaler_active(s: State) -> Verdict | None:
@@ -224,7 +225,7 @@ def judge_autoscaler_active(s: State) -> Verdict | None:
         return Verdict(UNKNOWN, "NotCountedYet", "The autoscaler does not know GaudiInferences yet: it looks again.")
     for kind in ("AbleToScale", "ScalingActive"):
         if kind in said and said[kind]["status"] == "False":
-            return _not_scaling(said[kind])
+            return _not_scaling(said[kind], _NO_OTHER_METRIC if desired.metrics else _NO_METRIC)
     between = f"{desired.min_replicas} to {desired.max_replicas}"
     return Verdict(TRUE, "Counting", f"The autoscaler asks for {status.get('desiredReplicas')} of {between} replicas.")
 
@@ -237,11 +238,11 @@ def _is_new_to_it(able: Mapping[str, Any], deadlines: Deadlines) -> bool:
     return since is not None and not deadlines.reached(since, NEW_KIND_SECONDS)
 
 
-def _not_scaling(condition: Mapping[str, Any]) -> Verdict:
+def _not_scaling(condition: Mapping[str, Any], without_metric: str) -> Verdict:
     reason, message = condition.get("reason") or "", str(condition.get("message") or "It says no reason")
     sentence = f"The autoscaler does not scale: {message.strip().rstrip('.')}."
     word = reason if _WORD.fullmatch(reason) else "NotActive"
-    return Verdict(FALSE, word, f"{sentence} {_NO_METRIC}" if "Metric" in word else sentence)
+    return Verdict(FALSE, word, f"{sentence} {without_metric}" if "Metric" in word else sentence)
 
 
 MAX_MESSAGE = 2048

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.status import CapturedPercent, ConditionStatus, PlanBasis, PlanState
+from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, CapturedPercent, ConditionStatus, PlanBasis, PlanState
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness, Shortfall
 from gaudi_operator.core.admission.checks import why_settings_are_ignored
 from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_unknown
@@ -54,12 +54,9 @@ def _runs_the_spec(state: State) -> bool:
 def forecast_now(state: State) -> PlanForecast | None:
     """The forecast for the KV blocks that were measured, if any were: only those say what the plan really leaves."""
     plan = plan_state(state)
-    measured = plan if plan is not None and plan.basis in _FOUND else None
+    measured = plan if plan is not None and plan.basis in MEASURED_BASES else None
     found = forecast_plan(state.inference, measured.kv_blocks, measured.block_size) if measured else None
     return found or forecast_plan(state.inference)
-
-
-_FOUND = frozenset({PlanBasis.MEASURED, PlanBasis.SIMULATED})
 
 
 def _expected(spec: GaudiInferenceSpec, found: PlanForecast) -> PlanState:
@@ -132,7 +129,7 @@ def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | N
 def _written(state: State) -> PlanState | None:
     """What the status says already, if it was measured for the revision that is still desired."""
     before = state.before
-    if before.plan is None or before.plan.basis not in _FOUND or before.revision.current != state.current:
+    if before.plan is None or before.plan.basis not in MEASURED_BASES or before.revision.current != state.current:
         return None
     return before.plan
 
@@ -188,12 +185,12 @@ def judge_plan_accepted(s: State) -> Verdict:
         return Verdict(FALSE, s.violation.reason, s.violation.message)
     plan = plan_state(s)
     assert plan is not None  # noqa: S101 - an impossible plan is a violation
-    if plan.basis in _FOUND:
+    if plan.basis in MEASURED_BASES:
         status, reason, against = _by_measurement(plan, s.inference.spec.readiness)
     else:
         against = doubt(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
         status, reason = (TRUE, "Accepted") if against is None else (UNKNOWN, "AcceptedInDoubt")
-    outlook = None if plan.basis in _FOUND else gate_outlook(s.inference)
+    outlook = None if plan.basis in MEASURED_BASES else gate_outlook(s.inference)
     sentences = (plan_sentence(plan), against, outlook, *hints(s.inference))
     return Verdict(status, reason, " ".join(each for each in sentences if each))
 

@@ -149,6 +149,8 @@ NAMES_OF_THINGS = {
     "tracing.protocol": "protocols of OTLP, as OpenTelemetry calls them",
     "pod.capabilities[]": "capabilities of Linux",
     "resourceFieldRef.resource": "fields of a container, as Kubernetes calls them",
+    "resource.name": "resources of a container, as Kubernetes calls them",
+    "containerResource.name": "resources of a container, as Kubernetes calls them",
 }
 """By the end of the path: what has its name elsewhere keeps it."""
 

@@ -65,7 +65,7 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"maxReplicas": 2}, {"replicas": 3}, "spec.replicas 3 is above 2 "),
     (
         {"maxReplicas": 2},
-        {"replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 4, "targetRunningRequests": 8}},
+        {"replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 4}},
         "spec.autoscaling.maxReplicas 4 is above 2 ",
     ),
     (
@@ -107,7 +107,7 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"maxSurge": 2},
         {
             "rollout": {"maxSurge": "25%"},
-            "autoscaling": {"minReplicas": 1, "maxReplicas": 12, "targetRunningRequests": 8},
+            "autoscaling": {"minReplicas": 1, "maxReplicas": 12},
         },
         "spec.rollout.maxSurge 3 is above 2 ",
     ),

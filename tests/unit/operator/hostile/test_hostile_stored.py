@@ -21,7 +21,7 @@ from tests.unit.operator.hostile.stored import (
     without_revision,
 )
 
-SERVED = served(autoscaling={"minReplicas": 1, "maxReplicas": 4, "targetRunningRequests": 4})
+SERVED = served(autoscaling={"minReplicas": 1, "maxReplicas": 4})
 
 
 def after(write: Write, value: Any, start: Cluster = SERVED) -> Cluster:

@@ -77,7 +77,7 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             "engine": VLLM,
             "accelerator": CARD,
             "parallelism": {"tensor": 4},
-            "autoscaling": {"minReplicas": 1, "maxReplicas": 4, "targetRunningRequests": 8},
+            "autoscaling": {"minReplicas": 1, "maxReplicas": 4},
         },
         "spec.autoscaling.maxReplicas 4 asks for 16 cards, above 8 ",
     ),

@@ -43,7 +43,7 @@ def children(example: str) -> dict[str, Any]:
     else:
         found["workload"] = replica_set(owner, "r1", template, 2, {})
     if spec.autoscaling:
-        found["autoscaler"] = horizontal_pod_autoscaler(owner, spec.autoscaling)
+        found["autoscaler"] = horizontal_pod_autoscaler(given, spec.autoscaling, 300)
     if spec.recipe_cache.enabled:
         found["recipes"] = recipe_pvc(owner, spec.recipe_cache, None)
         found["kept revisions"] = kept_revisions(owner, ["r1"])

@@ -4,6 +4,12 @@ import pytest
 
 from gaudi_operator.core.children.drift import has_drifted
 
+
+def target(value: str) -> Any:
+    """An autoscaler with this target."""
+    return {"spec": {"metrics": [{"pods": {"target": {"averageValue": value}}}]}}
+
+
 TWICE = [{"name": "v", "mountPath": "/a", "subPath": "a"}, {"name": "v", "mountPath": "/b", "subPath": "b"}]
 TERMS = [{"topologyKey": "zone", "weight": 1}, {"topologyKey": "zone", "weight": 2}]
 CASES: dict[str, tuple[Any, Any, str | None]] = {
@@ -45,6 +51,10 @@ CASES: dict[str, tuple[Any, Any, str | None]] = {
     "false_is_a_choice": ({"automount": False}, {}, "automount"),
     "zero_is_a_choice": ({"replicas": 0}, {}, "replicas"),
     "quantity_in_other_words": ({"limits": {"memory": "1024Mi"}}, {"limits": {"memory": "1Gi"}}, None),
+    "target_in_other_words": (target("2000"), target("2k"), None),
+    "target_that_the_server_caps": (target("99E"), target("9223372036854775807"), None),
+    "another_target": (target("2000"), target("3k"), "spec.metrics.0.pods.target.averageValue"),
+    "variable_that_looks_like_a_target": ({"env": {"value": "2000"}}, {"env": {"value": "2k"}}, "env.value"),
     "another_quantity": ({"limits": {"memory": "1Gi"}}, {"limits": {"memory": "2Gi"}}, "limits.memory"),
     "missing_quantity": ({"limits": {"memory": "1Gi"}}, {"limits": {}}, "limits.memory"),
     "text_that_is_no_quantity": ({"limits": {"memory": "much"}}, {"limits": {"memory": "more"}}, "limits.memory"),

@@ -5,20 +5,22 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.children.drift import has_drifted
-from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler
+from gaudi_operator.api.v1alpha1.status import PlanBasis, PlanState
+from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler, scale_down_window
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.status.conditions import judge_autoscaler_active
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
+from gaudi_runtime.contract.report import Phase
 from tests.support.builders import Object
-from tests.unit.operator.core.cluster import stamp
+from tests.support.metrics import BEHAVIOR, METRICS
+from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.resources import NOW, inference, resource
 from tests.unit.operator.core.states import state_of
-from tests.unit.operator.core.stories import condition, served, status
+from tests.unit.operator.core.stories import condition, kinds, pod_names, served, status
 
 SCALES_NOT = "The autoscaler does not scale:"
 NOT_YET = Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")
-ASKED = {"minReplicas": 2, "maxReplicas": 5, "targetRunningRequests": 2000}
+ASKED = {"minReplicas": 2, "maxReplicas": 5}
 
 
 def autoscaler(active: str, reason: str = "ValidMetricFound", message: str = "", desired: int = 3) -> Object:
@@ -29,26 +31,91 @@ def autoscaler(active: str, reason: str = "ValidMetricFound", message: str = "",
     return {"status": {"desiredReplicas": desired, "conditions": conditions}}
 
 
-def judged(live: Object | None, desired: int = 2) -> Verdict | None:
+def window_of(cluster: Cluster) -> int:
+    (found,) = cluster.kind("HorizontalPodAutoscaler")
+    seconds: int = found["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"]
+    return seconds
+
+
+def judged(live: Object | None, desired: int = 2, **asked: Any) -> Verdict | None:
     seen = Observed(resource(), autoscalers=(live,) if live else ())
-    return judge_autoscaler_active(state_of(desired=desired, inference=inference(autoscaling=ASKED), observed=seen))
+    scaled = inference(autoscaling={**ASKED, **asked})
+    return judge_autoscaler_active(state_of(desired=desired, inference=scaled, observed=seen))
 
 
-def test_autoscaler_aims_for_running_requests_per_pod() -> None:
-    asked = inference(autoscaling=ASKED)
-    assert asked.spec.autoscaling
-    target = {"type": "AverageValue", "averageValue": "2000"}
-    assert horizontal_pod_autoscaler(asked.identity, asked.spec.autoscaling)["spec"] == {
+def made(window: int = 300, asked: Object = ASKED, **spec: Any) -> Object:
+    """The spec of the autoscaler."""
+    found = inference(autoscaling=asked, **spec)
+    assert found.spec.autoscaling
+    written: Object = horizontal_pod_autoscaler(found, found.spec.autoscaling, window)["spec"]
+    return written
+
+
+@pytest.mark.parametrize(("sequences", "target"), [(128, "102"), (10, "8"), (2, "1"), (1, "1")])
+def test_autoscaler_aims_for_running_requests_per_pod(sequences: int, target: str) -> None:
+    average = {"type": "AverageValue", "averageValue": target}
+    assert made(engine={"maxNumSeqs": sequences}, model={"maxModelLen": 256}) == {
         "scaleTargetRef": {"apiVersion": "inference.gaudi.dev/v1alpha1", "kind": "GaudiInference", "name": "tiny"},
         "minReplicas": 2,
         "maxReplicas": 5,
-        "metrics": [{"type": "Pods", "pods": {"metric": {"name": "gaudi_requests_running"}, "target": target}}],
+        "metrics": [{"type": "Pods", "pods": {"metric": {"name": "gaudi_requests_running"}, "target": average}}],
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 300}},
     }
 
 
-def test_target_that_the_server_writes_otherwise_is_no_drift() -> None:
-    assert has_drifted({"averageValue": "2000"}, {"averageValue": "2k"}) is None
-    assert has_drifted({"averageValue": "2000"}, {"averageValue": "3k"}) == "averageValue"
+def test_metrics_and_behavior_are_written_as_the_spec_has_them() -> None:
+    asked = {**ASKED, "metrics": METRICS, "behavior": BEHAVIOR}
+    found = made(asked=asked)
+    assert (found["metrics"], found["behavior"]) == (METRICS, BEHAVIOR)
+
+
+def test_window_of_the_operator_joins_rules_without_one() -> None:
+    rules = {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 600}]}
+    found = made(1260, {**ASKED, "behavior": {"scaleDown": rules, "scaleUp": {"selectPolicy": "Disabled"}}})
+    assert found["behavior"] == {
+        "scaleUp": {"selectPolicy": "Disabled"},
+        "scaleDown": {**rules, "stabilizationWindowSeconds": 1260},
+    }
+
+
+@pytest.mark.parametrize(
+    ("basis", "seconds", "live", "window"),
+    [
+        ("Measured", 61, None, 300),
+        ("Measured", 301, None, 360),
+        ("Measured", 360, 900, 360),
+        ("Simulated", 1201, 300, 1260),
+        ("Measured", 9000, None, 3600),
+        ("Estimated", 1201, None, 300),
+        ("Estimated", 1201, 900, 900),
+        ("Counted", None, 60, 300),
+    ],
+)
+def test_window_is_the_measured_warm_up_within_bounds(
+    basis: str, seconds: int | None, live: int | None, window: int
+) -> None:
+    plan = PlanState(basis=PlanBasis(basis), prompt_buckets=1, decode_buckets=1, kv_blocks=1, warmup_seconds=seconds)
+    autoscaler = {"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": live}}}} if live else None
+    assert scale_down_window(plan, autoscaler) == window
+
+
+def test_window_follows_a_measured_pod_and_stays_through_a_rollout() -> None:
+    cluster = served(replicas=1, autoscaling=ASKED)
+    (pod,) = pod_names(cluster)
+    assert window_of(cluster) == 300
+    cluster.report(pod, Phase.SERVING, elapsed_seconds=1201.0)
+    assert kinds(cluster.operate()) == ["HorizontalPodAutoscaler"]
+    assert window_of(cluster) == 1260
+    assert cluster.operate().actions == ()
+
+    cluster.change(engine={"maxNumSeqs": 2})
+    for _ in range(3):
+        cluster.operate()
+        cluster.controllers()
+    assert len(pod_names(cluster)) == 2
+    assert window_of(cluster) == 1260
+    cluster.settle()
+    assert window_of(cluster) == 300  # the pod of the new revision took no time
 
 
 def test_autoscaler_comes_and_goes_with_its_field_and_restarts_nothing() -> None:
@@ -56,8 +123,8 @@ def test_autoscaler_comes_and_goes_with_its_field_and_restarts_nothing() -> None
     pods = cluster.kind("Pod")
     cluster.change(autoscaling={**ASKED})
     cluster.settle()
-    (made,) = cluster.kind("HorizontalPodAutoscaler")
-    assert made["metadata"]["ownerReferences"][0]["controller"] is True
+    (written,) = cluster.kind("HorizontalPodAutoscaler")
+    assert written["metadata"]["ownerReferences"][0]["controller"] is True
     cluster.change(autoscaling={"maxReplicas": 7})
     cluster.settle()
     assert cluster.kind("HorizontalPodAutoscaler")[0]["spec"]["maxReplicas"] == 7
@@ -99,6 +166,12 @@ def test_condition_says_what_to_do_without_an_adapter() -> None:
     assert "gaudi_requests_running" in found.message
 
 
+def test_condition_says_that_a_metric_of_the_spec_is_missing() -> None:
+    found = judged(autoscaler("False", "FailedGetExternalMetric", "no metrics returned"), metrics=METRICS)
+    served = "Replicas stay as they are until each metric of spec.autoscaling.metrics is served."
+    assert found == Verdict(FALSE, "FailedGetExternalMetric", f"{SCALES_NOT} no metrics returned. {served}")
+
+
 def test_autoscaler_that_cannot_scale_says_why() -> None:
     hindered: dict[str, Any] = autoscaler("True")
     hindered["status"]["conditions"][0] |= {"status": "False", "reason": "FailedUpdateScale", "message": "forbidden."}
@@ -124,8 +197,8 @@ def test_autoscaler_that_does_not_learn_of_the_resource_says_why() -> None:
 
 def test_operator_looks_again_when_the_autoscaler_should_have_learned() -> None:
     cluster = served(autoscaling=ASKED)
-    (made,) = cluster.kind("HorizontalPodAutoscaler")
-    made |= new_here(cluster.now)
+    (written,) = cluster.kind("HorizontalPodAutoscaler")
+    written |= new_here(cluster.now)
     plan = cluster.operate()
     assert condition(cluster, "AutoscalerActive") == ("Unknown", "NotCountedYet")
     assert plan.requeue_after

@@ -31,7 +31,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "readiness": {"readiness": {"minCapturedPromptPercent": 50, "onShortfall": "ServeAndWarn"}},
     "replicas": {"replicas": 5},
     "rollout": {"rollout": {"maxSurge": 2, "paused": True, "revision": "0123456789"}},
-    "autoscaling": {"autoscaling": {"maxReplicas": 4, "targetRunningRequests": 8}},
+    "autoscaling": {"autoscaling": {"maxReplicas": 4}},
     "service": {"service": {"port": 8080, "annotations": {"team": "a"}}},
     "networkAccess": {"networkAccess": {"enabled": False}},
     "metadata.annotations": {"annotations": {"somebody.else/s": "annotation"}},

@@ -72,7 +72,7 @@ def test_change_of_what_a_pod_runs_makes_a_revision(change: dict[str, Any]) -> N
         {"rollout": {"maxSurge": 2, "paused": True}},
         {"service": {"port": 8080}},
         {"readiness": {"minCapturedPromptPercent": 50, "onShortfall": "ServeAndWarn"}},
-        {"autoscaling": {"maxReplicas": 4, "targetRunningRequests": 8}},
+        {"autoscaling": {"maxReplicas": 4}},
         {"route": {"parentRefs": [{"name": "gate"}]}},
         {"networkAccess": {"enabled": False}},
         {"annotations": {"somebody.else/s": "annotation"}},
