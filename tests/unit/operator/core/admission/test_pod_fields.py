@@ -97,7 +97,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "spec.volumes.hostPath.type",
     ),
     "cards without a number": (
-        lambda spec: runtime(spec)["resources"]["limits"].update({"habana.ai/gaudi": "8k"}),
+        lambda spec: runtime(spec)["resources"].update(limits={"habana.ai/gaudi": "8k"}),
         "spec.containers.resources.limits",
     ),
     "name that is no word": (lambda spec: spec.update({"\ud800": 1}), "spec.?"),
