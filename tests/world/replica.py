@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gaudi_operator.clock import Clock
-from gaudi_operator.core.observed import decisive
+from gaudi_operator.core.observed import trim_report
 from gaudi_operator.replica import Operator
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import Answer, Cluster
@@ -175,7 +175,7 @@ class Replica:
                 raise Unreachable("no answer")
             now = int(loop.time())
             if container.instance.sequence(now) != after or loop.time() >= until:
-                return decisive(container.instance.report(now))
+                return trim_report(container.instance.report(now))
             await asyncio.sleep(min(POLLED_SECONDS, until - loop.time()))
 
 

@@ -19,7 +19,7 @@ from yaml import YAMLError
 from gaudi_operator.api.v1alpha1.resource import GROUP, KIND, PLURAL, VERSION
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import TextKey
-from gaudi_operator.core.texts import named_texts, with_texts
+from gaudi_operator.core.texts import insert_texts, referenced_texts
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.errors import ConfigError
 
@@ -122,12 +122,12 @@ class Cluster:
     def inference_with_texts(self, name: str) -> Manifest:
         """The same with what stands in ConfigMaps in its place, as the operator reads it."""
         found = self.inference(name)
-        return dict(with_texts(found, self.texts(found)))
+        return dict(insert_texts(found, self.texts(found)))
 
     def texts(self, manifest: Manifest) -> dict[TextKey, str]:
         """Those that the spec names in ConfigMaps, as far as they are there."""
         found = {}
-        for each in named_texts(manifest):
+        for each in referenced_texts(manifest):
             with suppress(ConfigError), self._asking("read", each.name):
                 read = client.CoreV1Api(self._api).read_namespaced_config_map
                 data = read(each.name, self.namespace, _request_timeout=TIMEOUT_SECONDS).data or {}

@@ -1,15 +1,16 @@
-"""Pure decisions: what was observed goes in, manifests, actions and status come out. No clock, no client.
+"""Pure decisions: take what was observed, return manifests, actions and status. No clock and no client.
 
-`decide.py` walks over a frozen snapshot (`observed.py`, read by `resource.py`), in this order:
-pods       what the pods report
-gate       which gates open or close
-admission  whether the spec can work at all
-rollout    which revision runs, and the next step towards its replicas
-children   the manifests that should exist, and the writes that are missing
-status     conditions, figures and rows, and the events that follow from them
+`decide.py` reads a frozen snapshot (`observed.py`, parsed by `resource.py`) and runs these steps in order:
 
-`problems` has what keeps pods from serving, `rendering` makes the pods of a new revision, and `classes.py` finds the
-class of a resource. `actions.py` is what comes out, `deadlines.py` says when to reconcile again, and `notation.py` and
-`quantities.py` have shared text forms. Each folder imports only those before it in this order: pods, gate, problems,
+  pods       parse what the pods report
+  gate       open or close readiness gates
+  admission  check whether the spec can work
+  rollout    select the revision, and plan the next step towards its replicas
+  children   build the child manifests, and find the missing writes
+  status     build conditions, figures and rows, and the events that follow from them
+
+`problems` finds what keeps pods from serving, `rendering` builds the pods of a new revision, and `classes.py` resolves
+the class of a resource. `actions.py` defines the result, `deadlines.py` the time of the next reconcile, `notation.py`
+and `quantities.py` shared text forms. Each folder imports only those before it in this order: pods, gate, problems,
 rendering, rollout, admission, children, status.
 """

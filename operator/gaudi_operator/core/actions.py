@@ -1,17 +1,17 @@
-"""What a reconcile wants done. Every action carries the reason that stands in the log and, when set, in an event."""
+"""The actions of a reconcile. Each one carries the reason for the log and, if set, for an event."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.answers import AnyQuestion
+from gaudi_operator.core.answers import AnyPlanQuestion
 from gaudi_operator.core.observed import Manifest
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event on the resource, published only after the status write of its pass succeeded."""
+    """An event on the resource, published only after the status write of the same reconcile succeeded."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -20,7 +20,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Apply:
-    """Server-side apply of one child under our field manager."""
+    """A server-side apply of one child under the operator's field manager."""
 
     manifest: Manifest
     reason: str
@@ -28,7 +28,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete one child, only if it still has this UID."""
+    """The deletion of one child, only if it still has this UID."""
 
     api_version: str
     kind: str
@@ -39,9 +39,9 @@ class Delete:
 
 @dataclass(frozen=True)
 class SetGate:
-    """Write the gate's condition of one pod by server-side apply on pods/status, only if it still has this UID.
+    """A write of one pod's gate condition by server-side apply on pods/status, only if the pod still has this UID.
 
-    `again` is whether something was written into it before.
+    `again` is True if the gate was written before.
     """
 
     pod: str
@@ -54,7 +54,7 @@ class SetGate:
 
 @dataclass(frozen=True)
 class SetDeletionCost:
-    """Let the ReplicaSet controller take this pod before others, or no longer; only if it still has this UID."""
+    """A deletion cost that makes the ReplicaSet controller remove this pod first, or resets it; guarded by the UID."""
 
     pod: str
     uid: str
@@ -68,16 +68,17 @@ Action = Apply | Delete | SetGate | SetDeletionCost
 
 @dataclass(frozen=True)
 class Decision:
-    """The outcome of a reconcile: actions in order, the status to show, and events after it.
+    """The outcome of a reconcile: actions in order, the status to write, and the events after it.
 
-    `requeue_after` are the seconds until the next reconcile without any change; None if only a change in the cluster or
-    a report can change the outcome. `question` is what the rest depends on, if that is not known yet: then the actions
-    are gates, and the status is the written one. `status_held` is since when another status waits to be written.
+    `requeue_after` is the number of seconds until the next reconcile without a change; None if only a change in the
+    cluster or a report can change the outcome. `question` is set if the rest depends on a plan that is not computed
+    yet: then the actions are gates only, and the status is the written one. `status_held` is since when a newer status
+    has been waiting to be written.
     """
 
     actions: tuple[Action, ...]
     status: GaudiInferenceStatus
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
-    question: AnyQuestion | None = None
+    question: AnyPlanQuestion | None = None
     status_held: datetime | None = None

@@ -1,9 +1,9 @@
-"""What decisions ask about plans, and the answers, kept by their questions within bounds.
+"""Questions about plans and their cached answers, computed outside of the reconcile.
 
-A spec may ask for hundreds of thousands of buckets, and whoever may make one may make many. So no decision works out a
-plan: it asks a `Question`, and Answers either know the answer or raise Unanswered. The reconcile then does what needs
-no plan, its gates, and runs again once somebody has answered (shell/plans/planning.py). Answers are small, whatever
-the plan; those that refuse are kept like those that give.
+A spec may ask for hundreds of thousands of buckets, and a tenant may create many specs. No decision computes a plan
+itself: it asks a `PlanQuestion`, and PlanAnswers returns the cached answer or raises Unanswered. The reconcile then
+writes only its gates, and runs again after the answer was computed (shell/plans/planning.py). Answers are small
+whatever the size of the plan. Refusals are cached too.
 """
 
 import hashlib
@@ -16,63 +16,64 @@ from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.errors import PlanImpossible
 
 T = TypeVar("T")
-AnyQuestion = Any
-"""A Question of any answer, which is a frozen dataclass."""
+AnyPlanQuestion = Any
+"""A PlanQuestion with any type of answer; always a frozen dataclass."""
 
 
 class PlanTooExpensive(Exception):
-    """The work on a plan was given up; the message says what it took, as the end of a sentence."""
+    """The computation of a plan exceeded its limits. The message says what it used, as the end of a sentence."""
 
 
-class Question(Generic[T]):
-    """A frozen dataclass of our own values, which can be sent to another process, and how to answer it."""
+class PlanQuestion(Generic[T]):
+    """A question about a plan: a frozen dataclass that another process can receive, and the code that answers it."""
 
     kind: ClassVar[Any]
-    """Type of the answer: that of another process is held to it."""
+    """The type of the answer. The answer of another process is validated against it."""
 
     @property
     def size(self) -> int:
-        """Bytes that the answer and the question take at most, but for long texts."""
+        """The maximum bytes of the question and its answer, without long texts."""
         raise NotImplementedError
 
     def answer(self) -> T:
-        """Work it out. Raises PlanImpossible with the planner's sentence."""
+        """Compute the answer. Raises PlanImpossible with the planner's message."""
         raise NotImplementedError
 
 
 class Unanswered(Exception):
-    """A decision needs the answer to `question`, which nobody has worked out yet."""
+    """A decision needs the answer to `question`, which has not been computed yet."""
 
-    def __init__(self, question: AnyQuestion) -> None:
-        """Nothing is asked by this alone."""
+    def __init__(self, question: AnyPlanQuestion) -> None:
+        """Store the question. This does not start its computation."""
         super().__init__(question)
         self.question = question
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Its arguments alone: the exception itself would keep everything that was in work when it was raised."""
+    """A cached refusal: the type and arguments of the exception, without its traceback, which would hold memory."""
 
     kind: type[Exception]
     arguments: tuple[Any, ...]
 
     def raise_it(self) -> None:
-        """Raise it anew."""
+        """Raise the exception again."""
         raise self.kind(*self.arguments)
 
 
-class Answers:
-    """Known answers, up to `most_bytes` of them; those that nobody has asked for the longest go first."""
+class PlanAnswers:
+    """A cache of plan answers of up to `most_bytes`. The least recently used answers are evicted first."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._kept: OrderedDict[AnyQuestion, Any] = OrderedDict()
+        self._kept: OrderedDict[AnyPlanQuestion, Any] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, question: Question[T]) -> T:
-        """The answer. Raises Unanswered while there is none, and a refusal as often as it is asked for: PlanImpossible,
-        PlanTooExpensive.
+    def get(self, question: PlanQuestion[T]) -> T:
+        """Return the cached answer.
+
+        Raises Unanswered if there is none, and PlanImpossible or PlanTooExpensive if the answer is a refusal.
         """
         key = _brief(question)
         with self._lock:
@@ -84,8 +85,8 @@ class Answers:
             found.raise_it()
         return cast("T", found)
 
-    def keep(self, question: AnyQuestion, answer: Any) -> None:
-        """Know an answer, or a Refusal, from now on."""
+    def keep(self, question: AnyPlanQuestion, answer: Any) -> None:
+        """Cache an answer or a Refusal."""
         key = _brief(question)
         with self._lock:
             if key not in self._kept:
@@ -95,31 +96,31 @@ class Answers:
                 self._bytes -= self._kept.popitem(last=False)[0].size
 
 
-class AtOnce(Answers):
-    """Works out in this process what it is asked: for commands and other places where a plan may take its time."""
+class SynchronousAnswers(PlanAnswers):
+    """Plan answers that are computed synchronously in this process, for commands and tests."""
 
-    def get(self, question: Question[T]) -> T:
-        """The answer. Raises PlanImpossible."""
+    def get(self, question: PlanQuestion[T]) -> T:
+        """Return the answer, and compute it if it is not cached. Raises PlanImpossible."""
         try:
             return super().get(question)
         except Unanswered:
-            self.keep(question, worked_out(question))
+            self.keep(question, compute_answer(question))
         return super().get(question)
 
 
-def worked_out(question: Question[T]) -> T | Refusal:
-    """The answer as it is kept."""
+def compute_answer(question: PlanQuestion[T]) -> T | Refusal:
+    """Compute the answer to cache: a value or a Refusal."""
     try:
         return question.answer()
     except PlanImpossible as error:
         return Refusal(PlanImpossible, error.args)
 
 
-AT_ONCE = AtOnce(16 * 2**20)
+SYNCHRONOUS_ANSWERS = SynchronousAnswers(16 * 2**20)
 
 
-def _brief(question: AnyQuestion) -> AnyQuestion:
-    """The question with digests for its long texts, which would take far more room than all answers."""
+def _brief(question: AnyPlanQuestion) -> AnyPlanQuestion:
+    """Return the question with digests in place of long texts, which would need more memory than all answers."""
     values = {each.name: getattr(question, each.name) for each in fields(question)}
     policies = {name: _with_digests(each) for name, each in values.items() if isinstance(each, BucketPolicy)}
     return replace(question, **policies) if policies else question

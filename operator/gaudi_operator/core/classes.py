@@ -1,8 +1,8 @@
-"""Which GaudiInferenceClass a resource has, and what that fills in (docs/how-to/classes.md).
+"""The GaudiInferenceClass of a resource, and the defaults that it fills in (docs/how-to/classes.md).
 
-`spec.className` names it; the one default class counts where nothing is named. A class says which namespaces may have
-it, so that nobody picks the laxest, and which installation serves it. What it fills in becomes part of a revision when
-that is made, so a class that changes restarts nothing; the status says what it would change.
+`spec.className` names the class; without a name, the default class applies. A class selects the namespaces that may use
+it and the installation that serves it. Its defaults become part of a revision when the revision is created, so a
+changed class restarts nothing; the status reports what it would change.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,9 +33,9 @@ FORBIDDEN = "ForbiddenByClass"
 
 @dataclass(frozen=True)
 class Platform:
-    """What the platform says of one resource: its class, if it has one, or why nobody can tell which.
+    """The class of one resource, or the problem that keeps it from being resolved.
 
-    `elsewhere` is whether another installation serves it.
+    `says` is the spec of the class. `elsewhere` is True if another installation serves the class.
     """
 
     name: str | None = None
@@ -52,8 +52,8 @@ class Platform:
 NO_CLASS = Platform()
 
 
-def platform_of(inference: Inference, observed: Observed, defaults: InstallationDefaults) -> Platform:
-    """The class of a resource; nothing at all where it names none and none is the default."""
+def resolve_class(inference: Inference, observed: Observed, defaults: InstallationDefaults) -> Platform:
+    """Resolve the class of a resource; NO_CLASS if it names none and there is no default class."""
     asked = inference.spec.class_name
     found = _named(asked, observed) if asked else _default(observed)
     if found is None:
@@ -61,7 +61,7 @@ def platform_of(inference: Inference, observed: Observed, defaults: Installation
     if isinstance(found, Problem):
         return Platform(asked, problem=found)
     name = found["metadata"]["name"]
-    # Read as it came: what another installation serves may be of a newer release.
+    # Read the raw manifest: a class of another installation may have fields of a newer release.
     if (found.get("spec") or {}).get("controller") != defaults.controller:
         return Platform(name, elsewhere=True)
     try:
@@ -89,8 +89,8 @@ _UNREADABLE = (
 )
 
 
-def asks_for_labels(observed: Observed) -> bool:
-    """Whether any class selects namespaces by their labels."""
+def needs_namespace_labels(observed: Observed) -> bool:
+    """Return True if any class selects namespaces by labels."""
     return any((each.get("spec") or {}).get("namespaces") is not None for each in observed.classes)
 
 
@@ -116,7 +116,7 @@ def _default(observed: Observed) -> Manifest | Problem | None:
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Whether an object with these labels is selected, as Kubernetes reads it."""
+    """Return True if the selector matches these labels, with the semantics of Kubernetes."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
         _holds(each, labels) for each in selector.match_expressions
     )
@@ -135,26 +135,26 @@ def _holds(asked: LabelRequirement, labels: Mapping[str, str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A spec with the defaults of a class in it, and what they are: field of the spec -> value, as JSON."""
+class FilledInference:
+    """A resource with the defaults of its class, and the values filled in: path of the field -> JSON value."""
 
     inference: Inference
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def filled(inference: Inference, platform: Platform) -> Filled:
-    """The resource as its class completes it."""
+def fill_class_defaults(inference: Inference, platform: Platform) -> FilledInference:
+    """Return the resource with the defaults of its class."""
     if platform.says is None:
-        return Filled(inference)
+        return FilledInference(inference)
     spec, values = inference.spec, dict(_values(inference.spec, platform.says.defaults))
     for path, value in values.items():
         spec = _with(spec, tuple(path.split(".")), value)
     shown = {".".join(_written(spec, *path.split("."))): _plain(value) for path, value in values.items()}
-    return Filled(replace(inference, spec=spec), shown)
+    return FilledInference(replace(inference, spec=spec), shown)
 
 
 def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str, Any]]:
-    """What the class gives where the spec says nothing: (path below spec in the names of the models, value)."""
+    """Return the class defaults for fields that the spec leaves out: (path below spec in model names, value)."""
     pod = spec.pod
     own_user = pod.run_as_user != DEFAULT_USER or pod.user_from_cluster
     cards = not on_cpu(spec.accelerator)

@@ -1,16 +1,17 @@
-"""The clock of one reconcile: what has waited long enough, and when the next reconcile is due without any change."""
+"""The deadlines of one reconcile: what has waited long enough, and when to requeue without any change."""
 
 from datetime import datetime
 
 _LATE_SECONDS = 0.1
-"""A reconcile that comes a moment too early would only find the same again."""
+"""Seconds added to a requeue: a reconcile just before its deadline would find the same state again."""
 
 
 class Deadlines:
-    """`now` is when the reconcile observed. Judging a deadline and noting when it falls due are one call.
+    """The deadlines judged in one reconcile, relative to `now`, the time of its observation.
 
-    So no deadline can be judged without a later reconcile, and none is noted that no judgement depends on. It is made
-    for each reconcile, and is the only value of one that changes.
+    Checking a deadline also schedules the reconcile at which it falls due, so no deadline is checked without a requeue
+    and none is scheduled that no decision needs. Each reconcile creates its own instance, which is the only mutable
+    value of a reconcile.
     """
 
     def __init__(self, now: datetime) -> None:
@@ -18,17 +19,17 @@ class Deadlines:
         self._due: float | None = None
 
     def reached(self, since: datetime, seconds: float) -> bool:
-        """Whether `seconds` have passed since then; if not, a reconcile is due when they have."""
+        """Return True if `seconds` have passed since `since`; otherwise schedule a requeue for that moment."""
         left = seconds - (self.now - since).total_seconds()
         if left > 0:
             self.requeue(left)
         return left <= 0
 
     def requeue(self, seconds: float) -> None:
-        """Note that a reconcile is due after `seconds` (above 0) at the latest."""
+        """Schedule a requeue after at most `seconds` (above 0)."""
         self._due = seconds if self._due is None else min(self._due, seconds)
 
     @property
     def requeue_after(self) -> float | None:
-        """Seconds until the first deadline that was noted; None without one."""
+        """Seconds until the first scheduled deadline; None if there is none."""
         return None if self._due is None else self._due + _LATE_SECONDS

@@ -1,4 +1,4 @@
-"""What goes into a reconcile: a frozen snapshot of a resource and what belongs to it, and the installation's defaults.
+"""The observed state of a reconcile: a frozen snapshot of a resource and its children, and the installation's defaults.
 
 Decisions read nothing else.
 """
@@ -15,15 +15,15 @@ from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 
 Manifest = Mapping[str, Any]
-"""A Kubernetes object as the API server writes it."""
+"""A Kubernetes object as the API server returns it."""
 
 
 @dataclass(frozen=True)
 class PodReport:
-    """The last word of a pod: a report that could be read, or the reason why it was ignored.
+    """The last report of a pod, or the reason why it was ignored.
 
-    `container_id` is the runtime container's id in the pod status when the report was fetched: a report never
-    speaks for another container. `received` is our clock. Of `report` it is enough what decisive() leaves.
+    `container_id` is the runtime container's ID in the pod status when the report was fetched, so that a report never
+    applies to another container. `received` is in the operator's clock. `report` may be trimmed by trim_report().
     """
 
     container_id: str
@@ -32,8 +32,8 @@ class PodReport:
     ignored: str | None = None
 
 
-def decisive(report: WarmupReport) -> WarmupReport:
-    """The report without what no decision and no status reads: whole, those of 1,000 pods may take a gigabyte."""
+def trim_report(report: WarmupReport) -> WarmupReport:
+    """Return the report without the parts that no decision reads: 1,000 full reports may take a gigabyte."""
     firsts = [next((each for each in report.skipped if each.phase is phase), None) for phase in BucketPhase]
     vision, seen = report.vision, report.served.vision
     served = {"buckets": (), "vision": seen and seen.model_copy(update={"cold": ()})}
@@ -49,7 +49,7 @@ def decisive(report: WarmupReport) -> WarmupReport:
 
 
 class TextKey(NamedTuple):
-    """Name and key of a ConfigMap in the namespace of the resource."""
+    """The name and key of a ConfigMap entry in the namespace of the resource."""
 
     name: str
     key: str
@@ -57,15 +57,16 @@ class TextKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Observed:
-    """What the watches and polls have seen. Absent children are simply not there; nothing is None but status.
+    """The state that watches and polls have observed for one resource.
 
-    `resource` is the whole GaudiInference; lists hold only objects that carry our labels and are owned by it.
-    `reports` is keyed by pod UID; `texts` are those that the spec names (core/texts.py). `now` is passed in, so that
-    decisions have no clock. `status_written` is when our last status write of this resource went out, by our clock;
-    None when this process has made none: progress numbers move at most every 2 s. `status_held` is since when there is
-    another one to show, None when there was none in the last reconcile. Of a replica over several nodes
-    `pods` has the leader and `workers` the others; `groups_served` is whether this cluster knows LeaderWorkerSets.
-    `classes` are all GaudiInferenceClasses; the labels of the namespace are there where a class selects by them.
+    `resource` is the whole GaudiInference. Lists contain only objects that carry the operator's labels and are owned by
+    the resource; children that do not exist are missing from them. `reports` is keyed by pod UID; `texts` are those
+    that the spec names (core/texts.py). `now` is an argument, so that decisions need no clock. `status_written` is the
+    time of the last status write of this process, None before the first; progress numbers change at most every 2 s.
+    `status_held` is since when a newer status has been waiting to be written, None if there was none in the last
+    reconcile. For replicas of several nodes `pods` has the leaders and `workers` the other pods; `groups_served` is
+    True if the cluster has LeaderWorkerSets. `classes` are all GaudiInferenceClasses; `namespace_labels` is filled only
+    if a class selects by labels.
     """
 
     resource: Manifest
@@ -92,12 +93,12 @@ class Observed:
 
     @property
     def pod_count(self) -> int:
-        """How many pods all replicas have, over several nodes too."""
+        """The number of pods of all replicas, workers included."""
         return len(self.pods) + len(self.workers)
 
     @property
     def children(self) -> tuple[Manifest, ...]:
-        """What we apply and own, but for PVCs: those are compared by themselves."""
+        """The owned children that are applied, except PVCs, which are compared separately."""
         return (
             *self.revisions,
             *self.workloads,
@@ -111,15 +112,15 @@ class Observed:
 
     @property
     def workloads(self) -> tuple[Manifest, ...]:
-        """What makes pods: a ReplicaSet or a LeaderWorkerSet for each revision."""
+        """The workloads that create pods: one ReplicaSet or LeaderWorkerSet per revision."""
         return (*self.replica_sets, *self.leader_worker_sets)
 
 
 @dataclass(frozen=True)
 class AllowedHostPath:
-    """Folders of nodes that pods may mount: `prefix` and all below it, in `namespaces`, or in all where it names none.
+    """A folder of nodes that pods may mount: `prefix` and all below it, in `namespaces` (all if empty).
 
-    `groups` are those that such pods may have besides their own fixed one.
+    `groups` are the supplementary groups that such pods may have in addition to their fixed one.
     """
 
     prefix: str
@@ -129,7 +130,7 @@ class AllowedHostPath:
 
 @dataclass(frozen=True)
 class InstallationDefaults:
-    """Values that a resource may leave out, and what the installation allows."""
+    """The installation's defaults for omitted fields, and the installation's limits."""
 
     runtime_image: str
     hpu_image: str
@@ -144,5 +145,5 @@ class InstallationDefaults:
     controller: str = DEFAULT_CONTROLLER
 
     def __hash__(self) -> int:
-        """Return a hash of fields that have one: the labels of clients are dictionaries."""
+        """Return a hash of the hashable fields: the labels of clients are dictionaries."""
         return hash((self.runtime_image, self.hpu_image, self.controller))

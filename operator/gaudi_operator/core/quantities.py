@@ -15,25 +15,25 @@ _SCALES: dict[str | None, Fraction] = {
 
 
 def parse_quantity(text: str) -> Fraction:
-    """The amount in units (bytes, cores, pieces). ValueError when `text` is no quantity."""
+    """Return the amount in base units (bytes, cores, pieces). Raises ValueError if `text` is not a quantity."""
     match = _FORM.match(text)
     if match is None:
         raise ValueError(f"{text!r} is no quantity such as 500m, 4 or 64Gi")
     return Fraction(match[1]) * _SCALES[match[2]]
 
 
-def at_least(size: int) -> str:
-    """The least memory quantity of at most four digits that holds `size` bytes: 3805, 16Ki, 1024Mi."""
+def format_memory(size: int) -> str:
+    """Return the smallest memory quantity of at most four digits that holds `size` bytes: 3805, 16Ki, 1024Mi."""
     unit = next(unit for unit in (None, "Ki", "Mi", "Gi", "Ti", "Pi", "Ei") if size <= 9999 * _SCALES[unit])
     return f"{ceil(size / _SCALES[unit])}{unit or ''}"
 
 
 MOST_MEMORY = 2**60
-"""Bytes of any device, and so KV blocks of any device."""
+"""The maximum memory of any device in bytes, and thus the maximum number of KV cache blocks."""
 
 
-# A decision reads the same few a dozen times. Those of a spec are short: the schema bounds them.
+# A decision parses the same few quantities many times. The schema bounds their length.
 @lru_cache(maxsize=1024)
-def whole_bytes(text: str) -> int:
-    """Bytes of a memory quantity, rounded down. ValueError when `text` is no quantity."""
+def parse_bytes(text: str) -> int:
+    """Return the bytes of a memory quantity, rounded down. Raises ValueError if `text` is not a quantity."""
     return int(parse_quantity(text))

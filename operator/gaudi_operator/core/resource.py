@@ -1,4 +1,4 @@
-"""The resource, read once: a typed spec and what its metadata says."""
+"""The GaudiInference as decisions read it: its typed spec, its metadata and its written status."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.answers import AT_ONCE, Answers
+from gaudi_operator.core.answers import SYNCHRONOUS_ANSWERS, PlanAnswers
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_runtime.contract.config import ExecutionMode
@@ -21,12 +21,12 @@ P = ParamSpec("P")
 
 
 class SpecUnreadable(Exception):
-    """The spec does not fit this operator's types; the message is a sentence."""
+    """The spec does not match this operator's types. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What the metadata of a GaudiInference says."""
+    """The metadata of a GaudiInference that decisions read."""
 
     name: str
     namespace: str
@@ -38,22 +38,22 @@ class Identity:
 
 @dataclass(frozen=True)
 class Inference:
-    """A GaudiInference as decisions see it.
+    """A GaudiInference with its typed spec.
 
-    `kept_mode` is what the kept revision of this spec runs in; None where there is none yet. `answers` know what the
-    plan of the spec is like.
+    `kept_mode` is the execution mode of the stored revision of this spec; None if there is none yet. `answers` has what
+    is known about the plan of the spec.
     """
 
     identity: Identity
     spec: GaudiInferenceSpec
     kept_mode: ExecutionMode | None = None
-    answers: Answers = field(default=AT_ONCE, compare=False, repr=False)
+    answers: PlanAnswers = field(default=SYNCHRONOUS_ANSWERS, compare=False, repr=False)
     memo: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """The values of functions with @derived; a copy with other fields has none yet."""
+    """Cached values of functions with @derived. A copy with other fields starts with an empty cache."""
 
 
 def derived(function: Callable[Concatenate[Inference, P], T]) -> Callable[Concatenate[Inference, P], T]:
-    """Compute a function of an Inference once: the value depends on it and on the arguments alone.
+    """Cache the value of a function of an Inference: it depends only on the Inference and the arguments.
 
     A decision reads most of these values several times.
     """
@@ -69,7 +69,7 @@ def derived(function: Callable[Concatenate[Inference, P], T]) -> Callable[Concat
 
 
 def read_identity(resource: Manifest) -> Identity:
-    """The metadata of a resource that an API server has accepted."""
+    """Return the identity of a resource from its metadata, which the API server has validated."""
     metadata = resource["metadata"]
     return Identity(
         name=metadata["name"],
@@ -81,8 +81,8 @@ def read_identity(resource: Manifest) -> Identity:
     )
 
 
-def read_inference(resource: Manifest, answers: Answers = AT_ONCE) -> Inference:
-    """The whole resource. Raises SpecUnreadable, which a CRD of another release can cause."""
+def read_inference(resource: Manifest, answers: PlanAnswers = SYNCHRONOUS_ANSWERS) -> Inference:
+    """Parse a resource. Raises SpecUnreadable, which a CRD of another release can cause."""
     try:
         spec = GaudiInferenceSpec.model_validate(resource["spec"])
     except ValidationError as error:
@@ -91,18 +91,19 @@ def read_inference(resource: Manifest, answers: Answers = AT_ONCE) -> Inference:
 
 
 class RecentInferences:
-    """Reads resources, and knows those that were read last: reconciles of one follow one another within seconds, and
-    most of what they work out follows from its spec alone.
+    """A cache of recently parsed resources.
+
+    Reconciles of one resource follow each other within seconds, and most derived values depend only on its spec.
     """
 
     def __init__(self, most: int) -> None:
-        """Knows `most` of them, some 100 KB each."""
+        """Create a cache of `most` resources, about 100 KB each."""
         self._most = most
         self._known: OrderedDict[str, tuple[Any, Inference]] = OrderedDict()
         self._lock = Lock()
 
-    def read(self, resource: Manifest, answers: Answers) -> Inference:
-        """As read_inference() does: the same object while nothing that it has has changed. Raises SpecUnreadable."""
+    def read(self, resource: Manifest, answers: PlanAnswers) -> Inference:
+        """Return the parsed resource, or the cached object if nothing changed. Raises SpecUnreadable."""
         identity, spec = read_identity(resource), resource["spec"]
         with self._lock:
             known = self._known.get(identity.uid)
@@ -119,13 +120,13 @@ class RecentInferences:
 
 
 def read_status(resource: Manifest) -> GaudiInferenceStatus:
-    """The status that stands on the resource; an empty one when there is none or another release wrote it."""
+    """Return the written status; an empty one if there is none or another release wrote an unreadable one."""
     written = resource.get("status")
     if not isinstance(written, Mapping):
         return GaudiInferenceStatus()
     try:
         return GaudiInferenceStatus.model_validate(written)
-    # Our own status is only memory: what another release wrote is derived again from the cluster.
+    # The status is only a cache. What another release wrote is derived from the cluster again.
     except ValidationError:
         return GaudiInferenceStatus()
 

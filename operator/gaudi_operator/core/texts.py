@@ -1,7 +1,7 @@
-"""Long texts of a spec that stand in ConfigMaps: which ones it names, and the spec with them in their place.
+"""Long texts of a spec that are stored in ConfigMaps: their references, and the spec with the texts inserted.
 
-A text is resolved before anything is decided. So it is an input of its revision as if it stood in the spec: another
-text makes another revision, and one that is gone keeps a new spec from running but touches nothing that runs.
+Texts are resolved before any decision, so they are inputs of the revision as if they stood in the spec. A changed text
+creates a new revision. A missing text blocks a new spec, and running pods are not affected.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,16 +14,16 @@ _PLACES = (
     (("bucketing",), "fileFrom", "file"),
     (("bucketing", "optimal"), "trafficFrom", "traffic"),
 )
-"""Sections of the spec, the reference in it, and the field that has the text."""
+"""The sections of the spec, the reference field, and the field that receives the text."""
 
 
-def named_texts(resource: Manifest) -> tuple[TextKey, ...]:
-    """What the spec of `resource` names."""
+def referenced_texts(resource: Manifest) -> tuple[TextKey, ...]:
+    """Return the ConfigMap keys that the spec of `resource` references."""
     return tuple(dict.fromkeys(key for _, _, _, key in _named(resource)))
 
 
-def with_texts(resource: Manifest, texts: Mapping[TextKey, str]) -> Manifest:
-    """`resource` with the texts in place of what names them; one that is missing or too long stays as it is."""
+def insert_texts(resource: Manifest, texts: Mapping[TextKey, str]) -> Manifest:
+    """Return `resource` with the referenced texts inserted. The reference of a missing or oversized text stays."""
     spec = resource.get("spec")
     for section, reference, field, key in _named(resource):
         text = texts.get(key)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from gaudi_operator.clock import SYSTEM, Clock
-from gaudi_operator.core.answers import AT_ONCE
+from gaudi_operator.core.answers import SYNCHRONOUS_ANSWERS
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.resource import RecentInferences
 from gaudi_operator.settings import Settings
@@ -97,7 +97,7 @@ class Leader:
         self._events = Publisher(cluster, settings.identity, clock)
         metrics.warming.set_function(self._reports.warming)
         self._planner = around.planner
-        ask, answers = (self._planner.ask, self._planner.answers) if self._planner else (None, AT_ONCE)
+        ask, answers = (self._planner.ask, self._planner.answers) if self._planner else (None, SYNCHRONOUS_ANSWERS)
         writer = Writer(cluster, self._store, clock)
         decision = partial(decide, defaults=settings.defaults(), answers=answers, read=RecentInferences(RECENT).read)
         reconciler = Reconciler(self._store, self._reports, writer, self._events, metrics, decision, clock, ask)

@@ -53,7 +53,7 @@ async def opened(answer: Object | None, *conditions: Object) -> tuple[bool | Non
     """Return what is written into the gate of a pod with this answer, and why its report is ignored."""
     found = await answered(answer)
     seen = view(pod(conditions=conditions), found.report, ignored=found.ignored)
-    action = judgement.judge(seen, Readiness(), Deadlines(NOW))
+    action = judgement.judge_gate(seen, Readiness(), Deadlines(NOW))
     return action.open if action else None, seen.report_ignored
 
 

@@ -14,7 +14,7 @@ from gaudi_operator.cli.kubectl.asking import Asked, asks
 from gaudi_operator.cli.kubectl.status import LONGEST_WATCH_SECONDS
 from gaudi_operator.cli.kubectl.terminal import console, table
 from gaudi_operator.cli.kubectl.why import Form, Output, explain
-from gaudi_operator.core.notation import read_moment
+from gaudi_operator.core.notation import parse_timestamp
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
 from gaudi_runtime.contract.text import on_one_line
@@ -44,7 +44,7 @@ def heading(resource: Manifest, now: datetime) -> Iterator[str]:
 
 def _left(status: GaudiInferenceStatus, now: datetime) -> str:
     """When the warm-up ends, as far as that can be estimated."""
-    eta = read_moment(status.warmup.eta) if status.warmup else None
+    eta = parse_timestamp(status.warmup.eta) if status.warmup else None
     if eta is None or status.warmup is None or status.warmup.percent == 100:
         return ""
     seconds = max(0, round((eta - now).total_seconds()))

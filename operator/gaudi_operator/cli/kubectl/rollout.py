@@ -178,7 +178,7 @@ def _desired(resource: Manifest, stored: Sequence[Revision]) -> Revision | None:
     pinned = inference.spec.rollout.revision
     if pinned:
         return next((each for each in stored if each.name == pinned), None)
-    return next((each for each in stored if each.is_of(inference)), None)
+    return next((each for each in stored if each.matches_spec(inference)), None)
 
 
 def pause_patch(resource: Manifest) -> MergePatch:

@@ -13,7 +13,7 @@ from gaudi_operator.cli.plan.forecast_output import amount
 from gaudi_operator.cli.plan.heat import change_map
 from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
-from gaudi_operator.core.rollout.inputs import revision_inputs, same_inputs, stored_form
+from gaudi_operator.core.rollout.inputs import are_same_inputs, revision_inputs, stored_form
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.catalog.figure import Figure, weakest
 from gaudi_runtime.contract.report import BucketPhase
@@ -139,7 +139,7 @@ def _restarts(old: PlanQuestion, new: PlanQuestion) -> bool | None:
     """Whether pods are replaced (docs/how-to/revisions.md); only two GaudiInferences can tell."""
     if old.inference is None or new.inference is None:
         return None
-    return not same_inputs(stored_form(revision_inputs(old.inference)), revision_inputs(new.inference))
+    return not are_same_inputs(stored_form(revision_inputs(old.inference)), revision_inputs(new.inference))
 
 
 @dataclass(frozen=True)

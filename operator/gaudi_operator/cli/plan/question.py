@@ -264,9 +264,9 @@ def _from_manifest(document: Document) -> PlanQuestion:
     from gaudi_operator.core.admission.checks import why_settings_are_wrong
     from gaudi_operator.core.admission.review import forecast_plan
     from gaudi_operator.core.rendering.runtime_config import runtime_config
-    from gaudi_operator.core.texts import named_texts
+    from gaudi_operator.core.texts import referenced_texts
 
-    if unread := named_texts(document):
+    if unread := referenced_texts(document):
         raise ConfigError(
             f"spec.bucketing names ConfigMap {unread[0].name}, which only a cluster has: use --from-cluster NAME, or "
             "write its text into the document"

@@ -7,7 +7,7 @@ never work, what passes is judged again by the runtime after its profile run (do
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.quantities import MOST_MEMORY, whole_bytes
+from gaudi_operator.core.quantities import MOST_MEMORY, parse_bytes
 from gaudi_operator.core.rendering.runtime_config import execution_mode, plan_limits
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.catalog.cards import CARDS
@@ -53,4 +53,4 @@ def least_memory(spec: GaudiInferenceSpec) -> int:
 def usable_bytes(spec: GaudiInferenceSpec) -> int | None:
     """Bytes of the budget that may be used; None when the memory is a card's and measured."""
     memory = spec.accelerator.device_memory
-    return None if memory is None else int(whole_bytes(memory) * spec.engine.device_memory_utilization_percent / 100)
+    return None if memory is None else int(parse_bytes(memory) * spec.engine.device_memory_utilization_percent / 100)

@@ -25,7 +25,7 @@ from gaudi_operator.core.admission.review import asked_forecast
 from gaudi_operator.core.admission.speculation import drafts_cannot_be_verified
 from gaudi_operator.core.answers import PlanTooExpensive
 from gaudi_operator.core.observed import InstallationDefaults, Observed
-from gaudi_operator.core.quantities import MOST_MEMORY, at_least, parse_quantity, whole_bytes
+from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes, parse_quantity
 from gaudi_operator.core.rendering.container import image
 from gaudi_operator.core.rendering.metadata import as_written
 from gaudi_operator.core.rendering.runtime_config import (
@@ -157,7 +157,7 @@ def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> P
 def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Most likely a wrong unit; and the figures of a plan are numbers of 64 bits."""
     memory = inference.spec.accelerator.device_memory
-    if memory is None or whole_bytes(memory) <= MOST_MEMORY:
+    if memory is None or parse_bytes(memory) <= MOST_MEMORY:
         return None
     return Problem(
         "PlanImpossible",
@@ -168,7 +168,7 @@ def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -
 def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """What is written to a volume in memory counts against the limit of the container."""
     memory, shared = inference.spec.pod.resources.limits.memory, shared_memory(inference.spec)
-    if memory is None or whole_bytes(memory) > whole_bytes(shared):
+    if memory is None or parse_bytes(memory) > parse_bytes(shared):
         return None
     return Problem(
         "MemoryTooSmall",
@@ -209,7 +209,7 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
         return Problem(
             "PlanImpossible",
             f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} has no room for a single KV block: "
-            f"raise it to {at_least(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryPercent.",
+            f"raise it to {format_memory(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryPercent.",
         )
     try:
         plan_figures(inference)
@@ -303,7 +303,7 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
     return (
         f"spec.readiness asks for {prompt} % of {plan.prompt} prompt and {decode} % of {plan.decode} decode "
         f"graphs, whose inputs alone take {plural(least, 'byte')}; spec.accelerator.deviceMemory leaves {budget}: "
-        f"raise it to {at_least(ceil(100 * least / utilization))}, plan fewer buckets or lower the percentages."
+        f"raise it to {format_memory(ceil(100 * least / utilization))}, plan fewer buckets or lower the percentages."
     )
 
 

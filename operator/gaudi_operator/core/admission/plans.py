@@ -8,7 +8,7 @@ from math import ceil
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.bounds import most_kv_blocks
-from gaudi_operator.core.answers import Question
+from gaudi_operator.core.answers import PlanQuestion
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference, derived
 from gaudi_runtime.buckets.attention_bias import FusedAttention, largest_unindexable
@@ -38,7 +38,7 @@ class PlanFigures:
 
 
 @dataclass(frozen=True)
-class FiguresOf(Question[PlanFigures]):
+class FiguresOf(PlanQuestion[PlanFigures]):
     """Asks for the figures of a plan; the thresholds are percentages, `graph_tokens` the most tokens of a graph.
 
     `attention` is that of a card, None where no bias is too large.

@@ -13,7 +13,7 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.pods.pod import Capability
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.core.notation import whole_number
+from gaudi_operator.core.notation import parse_int32
 
 Object = Mapping[str, Any]
 
@@ -154,7 +154,7 @@ def is_device(resource: str) -> bool:
 
 def devices(amount: object) -> int | None:
     """The number of devices that an amount of a container says; None if it is no such number."""
-    number = whole_number(str(amount))
+    number = parse_int32(str(amount))
     return None if number is None or number < 0 else number
 
 

@@ -16,7 +16,7 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures, most_kv_blocks
 from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, GraphBounds, estimate, forecast_target
-from gaudi_operator.core.answers import PlanTooExpensive, Question
+from gaudi_operator.core.answers import PlanQuestion, PlanTooExpensive
 from gaudi_operator.core.rendering.runtime_config import (
     execution_mode,
     on_cpu,
@@ -88,7 +88,7 @@ def forecast_question(
 
 
 @dataclass(frozen=True)
-class ForecastOf(Question[PlanForecast | None]):
+class ForecastOf(PlanQuestion[PlanForecast | None]):
     """Asks for the forecast of a deployment: a policy and all other inputs."""
 
     kind = PlanForecast | None

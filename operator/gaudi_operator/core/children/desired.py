@@ -23,18 +23,18 @@ from gaudi_operator.core.children.workloads import (
     rollout_annotations,
 )
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION
-from gaudi_operator.core.notation import digests
+from gaudi_operator.core.notation import hash_texts
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.recipe_pvc import kept_revisions, recipe_pvc, recipe_pvc_name
 from gaudi_operator.core.rendering.runtime_config import config_map
 from gaudi_operator.core.resource import Identity, Inference
-from gaudi_operator.core.rollout.replicas import Scaling, live_workloads, running_revisions, with_workloads
+from gaudi_operator.core.rollout.replicas import PlannedReplicas, live_workloads, running_revisions, with_workloads
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 
 
-def child_actions(state: State, scaling: Scaling, plan: PlanState | None = None) -> list[Action]:
+def child_actions(state: State, scaling: PlannedReplicas, plan: PlanState | None = None) -> list[Action]:
     """What is to be done; where no revision is known, only what a back-off asks of workloads that are there.
 
     `plan` is what the status says of the plan in this reconcile; only an autoscaler needs it.
@@ -105,7 +105,7 @@ def _write(child: Object, live: Manifest | None) -> Action | None:
 
 def as_observed(child: Object) -> Object:
     """The child as the store keeps it: a ConfigMap has digests of its texts."""
-    return {**child, "data": digests(child["data"])} if child["kind"] == "ConfigMap" else child
+    return {**child, "data": hash_texts(child["data"])} if child["kind"] == "ConfigMap" else child
 
 
 def _hash(manifest: Manifest) -> object:
@@ -113,7 +113,7 @@ def _hash(manifest: Manifest) -> object:
 
 
 def _desired_children(
-    inference: Inference, state: State, running: Sequence[Revision], scaling: Scaling, plan: PlanState | None
+    inference: Inference, state: State, running: Sequence[Revision], scaling: PlannedReplicas, plan: PlanState | None
 ) -> list[Object]:
     """Return complete manifests. `running` are the revisions whose pods must be able to start."""
     policy = state.rollout.policy
@@ -122,7 +122,7 @@ def _desired_children(
     children = [
         *(
             controller_revision(owner, each.name, each.number, each.data, each.failure)
-            for each in state.rollout.remembered
+            for each in state.rollout.revisions_to_record
         ),
         *([service_account(owner)] if _own_account_is_used(owner.name, running) else []),
         *(config_map(owner, revision.config) for revision in running if revision.config),
@@ -136,7 +136,7 @@ def _desired_children(
     return list({(child["kind"], child["metadata"]["name"]): child for child in children}.values())
 
 
-def _workloads(state: State, running: Iterable[Revision], scaling: Scaling) -> Iterable[Object]:
+def _workloads(state: State, running: Iterable[Revision], scaling: PlannedReplicas) -> Iterable[Object]:
     after_back_off = _after_back_off(state, scaling)
     for revision in running:
         if revision.name in scaling.replicas:
@@ -145,7 +145,7 @@ def _workloads(state: State, running: Iterable[Revision], scaling: Scaling) -> I
             yield _workload(state.inference.identity, revision, scaling.replicas[revision.name], annotations)
 
 
-def _backed_off(state: State, scaling: Scaling) -> list[Action]:
+def _backed_off(state: State, scaling: PlannedReplicas) -> list[Action]:
     """Fewer replicas of workloads whose pods fail, and again as many, although somebody deleted their revision."""
     live = {name: each["spec"].get("replicas") for name, each in live_workloads(state.observed).items()}
     # What has its number is left alone: it is written from what the API server has made of it.
@@ -157,7 +157,7 @@ def _backed_off(state: State, scaling: Scaling) -> list[Action]:
     return missing_writes(_workloads(state, changed, scaling), state.observed.children)
 
 
-def _after_back_off(state: State, scaling: Scaling) -> dict[str, int]:
+def _after_back_off(state: State, scaling: PlannedReplicas) -> dict[str, int]:
     """What older revisions have again then: the rollout gives more pods to the current one alone."""
     dropped = {state.current, *(each.name for each in state.revisions if each.failure)}
     lowered = (name for name, count in scaling.replicas.items() if count < scaling.desired[name])

@@ -1,7 +1,7 @@
-"""The readiness gate as a condition of a pod: what it records, how it is written, and a pod once it is written.
+"""The readiness gate as a pod condition: what it records, how it is written, and the pod after the write.
 
-The message records the container, the instance and the plan that were judged, so that any later operator sees from the
-pod alone whether the judgement still holds for what runs now (docs/internals/architecture.md, The gate).
+The message records the container, the instance and the plan that were judged. Any later leader can therefore see from
+the pod alone whether the judgement still applies (docs/internals/architecture.md, The gate).
 """
 
 import re
@@ -20,12 +20,12 @@ from gaudi_runtime.contract.text import on_one_line
 _RECORD = re.compile(r" ?Container (\S+), instance (\S+), plan (\S+)\.$")
 
 SETTLE_SECONDS = 10
-"""A pod whose gate has just opened is not ready until the kubelet has observed it; that is no loss."""
+"""Seconds until a kubelet has observed an opened gate. Until then the pod is not ready, which is no loss."""
 
 
 @dataclass(frozen=True)
 class JudgedInstance:
-    """What an open gate was judged for."""
+    """The container, runtime instance and plan for which a gate was opened."""
 
     container: str
     instance: str
@@ -36,8 +36,8 @@ class JudgedInstance:
 
 
 def judged_instance(pod: PodView) -> JudgedInstance | None:
-    """Return the record in the message of the pod's gate; None when there is none, or none of ours."""
-    # A pod condition has no field of its own for it: only this module writes and reads it in the message.
+    """Return the instance recorded in the message of the pod's gate; None if there is no record of this operator."""
+    # A pod condition has no other field for the record. Only this module reads and writes it.
     match = _RECORD.search(pod.gate.message) if pod.gate else None
     return JudgedInstance(*match.groups()) if match else None
 
@@ -48,19 +48,19 @@ def judged_counts(pod: PodView) -> str:
 
 
 def is_settling(pod: PodView, deadlines: Deadlines) -> bool:
-    """Whether its gate has just opened, and the kubelet has not observed it yet."""
+    """Return True if the pod's gate has just opened and the kubelet has not observed it yet."""
     since = pod.open_since if pod.active and not pod.ready else None
     return since is not None and not deadlines.reached(since, SETTLE_SECONDS)
 
 
 def gate_status(pod: Mapping[str, Any]) -> str | None:
-    """Return the status of the gate of a pod's manifest; None if no operator has written it."""
+    """Return the status of the gate in a pod's manifest; None if no operator has written it."""
     known = _known(pod)
     return str(known["status"]) if known else None
 
 
 def other_conditions(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the conditions of a pod's manifest that others write."""
+    """Return the conditions of a pod's manifest that other writers own."""
     return [each for each in (pod.get("status") or {}).get("conditions") or () if each["type"] != GATE]
 
 
@@ -78,7 +78,7 @@ def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict
 
 
 def pods_with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
-    """Return the pods as they will be once `gates` are written: the rest of a reconcile is decided on that."""
+    """Return the pods as they will be after `gates` are written. The rest of the reconcile uses them."""
     written = {gate.uid: gate for gate in gates}
     found = ((pod, written.get(pod.uid)) for pod in pods)
     return tuple(
@@ -88,7 +88,7 @@ def pods_with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: date
 
 
 def _written(known: PodCondition | None, gate: SetGate, now: datetime) -> PodCondition:
-    """Return the condition as the API server keeps it: the transition time moves only when the status does."""
+    """Return the condition as the API server stores it: the transition time changes only with the status."""
     since = known.since if known is not None and known.true == gate.open else None
     return PodCondition(gate.open, gate.reason, on_one_line(gate.message), since or now.replace(microsecond=0))
 

@@ -1,6 +1,6 @@
-"""The judgement of a gate: it opens when a report meets the thresholds, and closes only on positive evidence.
+"""The judgement of a readiness gate: it opens if a report meets the thresholds and closes only on positive evidence.
 
-An unreachable pod, a late or unreadable report and an operator that was away change nothing.
+An unreachable pod, a late or unreadable report, and an operator that was down change nothing.
 """
 
 from collections.abc import Sequence
@@ -10,25 +10,25 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import JudgedInstance, judged_instance
 from gaudi_operator.core.gate.recompiles import limit_recompiles
-from gaudi_operator.core.gate.thresholds import counts, shortfalls, why_below
+from gaudi_operator.core.gate.thresholds import captured_counts, explain_shortfall, shortfalls
 from gaudi_operator.core.pods.view import PodView
 
 REOPEN_SECONDS = 1
-"""A closed gate stays closed at least this long: a pod whose report flaps would cost two writes a second."""
+"""The minimum seconds a closed gate stays closed. It limits the writes for a pod whose report flaps."""
 
 WARMED_UP = "WarmedUp"
-"""Reason of a gate that is open, with all thresholds met."""
+"""The reason of an open gate if all thresholds are met."""
 
 BELOW_THRESHOLD = "OpenedBelowThreshold"
-"""Reason of a gate that is open although thresholds are missed, as spec.readiness.onShortfall allows."""
+"""The reason of an open gate if thresholds are missed and spec.readiness.onShortfall allows that."""
 
 
-def judge(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetGate | None:
-    """Return what to write into the gate of `pod`; None if it is right, nothing is known, or it is too soon."""
+def judge_gate(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetGate | None:
+    """Return the gate write for `pod`; None if the gate is right, no report is known, or it is too soon."""
     if not pod.active:
         return None
     if pod.report is not None and pod.container is not None:
-        missing = why_below(pod.report, readiness)
+        missing = explain_shortfall(pod.report, readiness)
         if missing is None and _has_just_closed(pod, deadlines):
             return None
         if missing is None:
@@ -40,19 +40,19 @@ def judge(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetGate |
 
 
 def _has_just_closed(pod: PodView, deadlines: Deadlines) -> bool:
-    # Its own condition remembers when. Closing waits for nothing.
+    # The condition itself records when it closed. Closing has no delay.
     since = pod.gate.since if pod.gate and not pod.gate_open else None
     return since is not None and not deadlines.reached(since, REOPEN_SECONDS)
 
 
 def _open(pod: PodView, record: JudgedInstance, readiness: Readiness) -> SetGate | None:
-    # An apply that changes nothing would still cost a request for each pod in each reconcile.
+    # An apply without a change would cost a request for each pod in each reconcile.
     if pod.gate_open and judged_instance(pod) == record:
         return None
-    assert pod.report is not None  # noqa: S101 - judge() opens on a report only
+    assert pod.report is not None  # noqa: S101 - judge_gate() opens on a report only
     missing = shortfalls(pod.report, readiness)
     reason = BELOW_THRESHOLD if missing else WARMED_UP
-    found = f"Below the thresholds, but to be served: {'; '.join(missing)}" if missing else counts(pod.report)
+    found = f"Below the thresholds, but to be served: {'; '.join(missing)}" if missing else captured_counts(pod.report)
     text = f"{found[0].upper()}{found[1:]}. {record}"
     return SetGate(pod.name, pod.uid, True, reason, text, again=pod.gate is not None)
 
@@ -62,7 +62,7 @@ def _close(pod: PodView, reason: str, message: str) -> SetGate:
 
 
 def _lost_container(pod: PodView) -> tuple[str, str] | None:
-    """Reason and sentence when the container that was judged is gone, as the kubelet says."""
+    """Return reason and message if the kubelet reports that the judged container is gone."""
     container, record = pod.container, judged_instance(pod)
     if container is None:
         return None
@@ -84,11 +84,11 @@ def judge_gates(
     deadlines: Deadlines,
     to_go: int = 0,
 ) -> list[SetGate]:
-    """Return all gates to be written.
+    """Return the gate writes of all pods.
 
-    `promised` pods, and at least one, keep serving whatever they compile, in addition to the `to_go` serving pods that
-    the controllers of the workloads are about to remove.
+    At least `promised` pods, and at least one, keep serving whatever they compile. The `to_go` serving pods that the
+    workload controllers are about to remove do not count.
     """
-    found = {pod.uid: gate for pod in pods if (gate := judge(pod, readiness, deadlines))}
+    found = {pod.uid: gate for pod in pods if (gate := judge_gate(pod, readiness, deadlines))}
     limited = limit_recompiles(found, pods, readiness, promised, deadlines, to_go)
     return list(limited.values())

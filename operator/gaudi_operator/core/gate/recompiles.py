@@ -1,9 +1,10 @@
-"""Gates close while requests wait for compiles (docs/reference/conditions.md, Recompiles while serving).
+"""The recompilation limit: gates close while requests wait for compiles (docs/reference/conditions.md).
 
 A gate closes above readiness.maxRecentRecompiles within five minutes, and opens after five minutes without any. A
-number in between changes nothing. The condition records why the gate is closed, so that a later operator continues
-from there.
-At least as many pods as promised serve, whatever they compile.
+number in between changes nothing. The condition records why the gate is closed, so that a later leader continues from
+there.
+
+At least the promised number of pods keeps serving, whatever they compile.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import WarmupReport
 
 RECOMPILING = "Recompiling"
-"""Reason of a gate that is closed because requests wait for compiles."""
+"""The reason of a gate that is closed because requests wait for compiles."""
 
 
 def limit_recompiles(
@@ -27,7 +28,7 @@ def limit_recompiles(
     deadlines: Deadlines,
     to_go: int,
 ) -> dict[str, SetGate]:
-    """Return `gates`, by UID of the pod, with those that close for recompiles and without those that stay closed.
+    """Return `gates`, by pod UID, with those that close for recompilations and without those that stay closed.
 
     The arguments are those of judge_gates().
     """
@@ -36,10 +37,10 @@ def limit_recompiles(
         return found
     closing = {uid for uid, gate in found.items() if not gate.open}
     serving = [pod for pod in pods if pod.ready and pod.uid not in closing]
-    # Slow answers are better than none: at least one pod serves, whatever it compiles.
+    # Slow answers are better than none: at least one pod serves.
     spare = len(serving) - to_go - max(1, promised)
     coming = sum(is_settling(pod, deadlines) for pod in pods)
-    # A gate that may open again goes back before another one closes, or both could be shut at once.
+    # Reopen gates before closing others, so that two gates are not closed at the same time.
     waiting = [pod.uid for pod in _calmest_first(pods) if pod.uid in found and _is_kept_closed(pod)]
     for uid in waiting[max(0, -spare - coming) :]:
         del found[uid]
@@ -47,7 +48,7 @@ def limit_recompiles(
 
 
 def _hottest(serving: Iterable[PodView], readiness: Readiness) -> list[PodView]:
-    """Return the pods above the limit, worst first."""
+    """Return the pods above the recompilation limit, worst first."""
     return [pod for pod in _calmest_first(serving) if _recent(pod) > readiness.max_recent_recompiles][::-1]
 
 
@@ -56,7 +57,7 @@ def _calmest_first(pods: Iterable[PodView]) -> list[PodView]:
 
 
 def _is_kept_closed(pod: PodView) -> bool:
-    """Whether its gate was closed for recompiles, and some are still recent."""
+    """Return True if the gate was closed for recompilations and some are still recent."""
     return pod.gate is not None and pod.gate.reason == RECOMPILING and _recent(pod) > 0
 
 
@@ -77,5 +78,5 @@ ADD_SIZES = (
 
 
 def only_images_cold(report: WarmupReport) -> bool:
-    """Whether requests waited for the vision tower alone: no batch of tokens was cold, so no bucket would help."""
+    """Return True if only vision inputs caused recompilations, so that no token bucket would help."""
     return bool(report.served.vision and report.served.vision.recompiles and not report.cold_shapes)

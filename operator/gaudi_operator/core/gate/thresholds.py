@@ -1,4 +1,4 @@
-"""The captured graphs of a report, in percent and against the thresholds of spec.readiness.
+"""Captured graphs of a report, as percentages and compared with the thresholds of spec.readiness.
 
 See docs/internals/warmup.md, Percentages.
 """
@@ -14,33 +14,33 @@ from gaudi_runtime.contract.report import (
     percent,
 )
 
-DONE = frozenset({Phase.SERVING, Phase.DRAINING})
+WARMED_UP_PHASES = frozenset({Phase.SERVING, Phase.DRAINING})
 _MAX_REASON = 300
 
 
 def captured_percent(progress: PhaseProgress) -> int | None:
-    """Captured graphs in percent of the plan, floored; None for a phase that is empty or has no graphs."""
+    """Return the captured graphs in percent of the plan, rounded down; None if a phase is empty or has no graphs."""
     return percent(progress.captured, progress.planned) if progress.capture_applies else None
 
 
 def warmup_percent(report: WarmupReport) -> int:
-    """Warm-up done in percent of all buckets compiled and captured, floored; 100 only once it is over."""
-    if report.phase in DONE:
+    """Return the warm-up progress in percent, rounded down: compiled and captured buckets; 100 only once it is over."""
+    if report.phase in WARMED_UP_PHASES:
         return 100
     phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
     total = vision.planned + sum(each.planned * (2 if each.capture_applies else 1) for each in phases)
     done = vision.warmed + sum(each.warmed + each.captured * each.capture_applies for each in phases)
-    # Profiling and loading may still follow: 100 says that nothing does.
+    # Profiling and loading may follow. 100 is reserved for the end.
     return min(99, done * 100 // total) if total else 0
 
 
 def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
-    """A clause for each phase below its threshold; counts are compared, so rounding never opens a gate."""
+    """Return a clause for each phase below its threshold. Counts are compared, so rounding never opens a gate."""
     return tuple(clause for _, clause in _short(report, readiness))
 
 
-def first_left_out(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
-    """A sentence for each phase below its threshold: the first bucket that was left out, and why."""
+def first_skipped_buckets(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
+    """Return a sentence for each phase below its threshold: the first skipped bucket and the reason."""
     left = {each.phase.value: (str(each.bucket), each.reason) for each in reversed(report.skipped)}
     if report.vision and report.vision.skipped:
         first = report.vision.skipped[0]
@@ -87,8 +87,8 @@ def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str |
     return f"{progress.captured} of {planned} {phase} graphs ({floored} %) are captured, {least} % are asked for"
 
 
-def counts(report: WarmupReport) -> str:
-    """The clause that an opened gate carries."""
+def captured_counts(report: WarmupReport) -> str:
+    """Return the clause on captured graphs that an opened gate carries."""
     if report.warmup_skipped:
         return "warm-up is switched off"
     found = [_count(BucketPhase.PROMPT, report.prompt), _count(BucketPhase.DECODE, report.decode)]
@@ -103,8 +103,8 @@ def _count(phase: BucketPhase, progress: PhaseProgress) -> str:
     return f"{progress.warmed} of {progress.planned} {phase} buckets warmed"
 
 
-def why_below(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
-    """Reason and sentence why a report opens no gate; None when it does."""
+def explain_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
+    """Return reason and message why a report does not open the gate; None if it does."""
     if report.failure is not None:
         return report.failure.reason, report.failure.message
     if report.phase is not Phase.SERVING:
@@ -112,5 +112,5 @@ def why_below(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | N
     missing = shortfalls(report, readiness)
     if missing and readiness.on_shortfall is Shortfall.BLOCK:
         said = f"Warm-up ended below the thresholds: {'; '.join(missing)}."
-        return "CapturedBelowThreshold", " ".join((said, *first_left_out(report, readiness)))
+        return "CapturedBelowThreshold", " ".join((said, *first_skipped_buckets(report, readiness)))
     return None

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.notation import read_moment
+from gaudi_operator.core.notation import parse_timestamp
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.view import PodView
 
@@ -52,7 +52,7 @@ def why_unscheduled(pod: PodView, seconds: float, deadlines: Deadlines) -> str |
 
 def refused_since(workload: Manifest) -> datetime | None:
     """Since when something, such as a quota, has kept a ReplicaSet from making pods; None where nobody says."""
-    return read_moment(_refusal(workload).get("lastTransitionTime"))
+    return parse_timestamp(_refusal(workload).get("lastTransitionTime"))
 
 
 def why_refused(workload: Manifest, seconds: float, deadlines: Deadlines) -> str | None:

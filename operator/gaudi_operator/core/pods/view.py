@@ -15,7 +15,7 @@ from gaudi_operator.core.names import (
     PLAN_HASH_ANNOTATION,
     REVISION_LABEL,
 )
-from gaudi_operator.core.notation import read_moment, whole_number
+from gaudi_operator.core.notation import parse_int32, parse_timestamp
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
 from gaudi_runtime.contract.report import NO_PLAN, Phase, WarmupReport
 
@@ -175,7 +175,7 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
         return view
     mine = (_read(worker, None) for worker in observed.workers if _group(worker) == group)
     workers = tuple(sorted(mine, key=lambda worker: worker.name))
-    size = whole_number((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION)) or 1
+    size = parse_int32((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION)) or 1
     # The leader of a group gets its node first, and would look placed while the group is not.
     unplaced = [each for worker in workers if (each := worker.conditions.get("PodScheduled")) and not each.true]
     conditions = {**view.conditions, **({"PodScheduled": unplaced[0]} if unplaced else {})}
@@ -186,7 +186,7 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
 def _group(pod: Manifest) -> tuple[str, int] | None:
     """Name of the LeaderWorkerSet and number of the group."""
     labels = pod["metadata"].get("labels") or {}
-    number = whole_number(labels.get(GROUP_INDEX_LABEL))
+    number = parse_int32(labels.get(GROUP_INDEX_LABEL))
     return None if GROUP_NAME_LABEL not in labels or number is None else (labels[GROUP_NAME_LABEL], number)
 
 
@@ -203,17 +203,17 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         revision=(metadata.get("labels") or {}).get(REVISION_LABEL, ""),
         phase=status.get("phase", "Pending"),
         terminating="deletionTimestamp" in metadata,
-        gone_by=read_moment(metadata.get("deletionTimestamp")),
+        gone_by=parse_timestamp(metadata.get("deletionTimestamp")),
         conditions={each["type"]: read_condition(each) for each in status.get("conditions") or ()},
         container=container,
         report=word.report if word is not None and ignored is None else None,
         received=word.received if word is not None else None,
         report_ignored=ignored,
-        deletion_cost=whole_number(annotations.get(DELETION_COST_ANNOTATION)) or 0,
+        deletion_cost=parse_int32(annotations.get(DELETION_COST_ANNOTATION)) or 0,
         ended=_why_ended(status, container) if failed else None,
         ended_at=_ended_at(pod) if failed else None,
         ended_reason=(status.get("reason") or None) if failed else None,
-        created=read_moment(metadata.get("creationTimestamp")),
+        created=parse_timestamp(metadata.get("creationTimestamp")),
         beside=_beside(pod),
         scheduling_gates=tuple(each["name"] for each in (pod.get("spec") or {}).get("schedulingGates") or ()),
     )
@@ -250,7 +250,7 @@ def _ended_at(pod: Manifest) -> datetime | None:
     finished = [(state.get("terminated") or {}).get("finishedAt") for state in states]
     turned = [each.get("lastTransitionTime") for each in status.get("conditions") or ()]
     moments = (*finished, *turned, status.get("startTime"), pod["metadata"].get("creationTimestamp"))
-    return max(filter(None, map(read_moment, moments)), default=None)
+    return max(filter(None, map(parse_timestamp, moments)), default=None)
 
 
 def read_condition(condition: Mapping[str, Any]) -> PodCondition:
@@ -259,7 +259,7 @@ def read_condition(condition: Mapping[str, Any]) -> PodCondition:
         true=condition.get("status") == "True",
         reason=condition.get("reason") or "",
         message=condition.get("message") or "",
-        since=read_moment(condition.get("lastTransitionTime")),
+        since=parse_timestamp(condition.get("lastTransitionTime")),
     )
 
 
@@ -296,6 +296,6 @@ def _exit(terminated: Mapping[str, Any]) -> Exit:
         reason=terminated.get("reason") or "Error",
         exit_code=terminated.get("exitCode") or 0,
         message=lines[-1] if lines else "",
-        began=read_moment(terminated.get("startedAt")),
-        ended=read_moment(terminated.get("finishedAt")),
+        began=parse_timestamp(terminated.get("startedAt")),
+        ended=parse_timestamp(terminated.get("finishedAt")),
     )

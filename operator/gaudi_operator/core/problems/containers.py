@@ -5,7 +5,7 @@ A waiting reason comes and goes between two tries: by it alone a condition would
 
 from collections.abc import Sequence
 
-from gaudi_operator.core.notation import sentence
+from gaudi_operator.core.notation import one_sentence
 from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView, SideContainer
 from gaudi_operator.core.problems.criteria import Criteria
@@ -44,7 +44,7 @@ def container_waits(pod: PodView, _: Criteria) -> Problem | None:
     reason = pod.container.waiting_reason if pod.container else None
     if pod.container is None or reason not in _WAITING:
         return None
-    why = f"{sentence(pod.container.waiting_message or reason)} {_WAITING[reason]}"
+    why = f"{one_sentence(pod.container.waiting_message or reason)} {_WAITING[reason]}"
     now, later = (f"Pod {pod.name} {could} start its container: {why}" for could in _COULD)
     # The reason has no time of its own, and takes turns with another (ErrImagePull, ImagePullBackOff) in one wait.
     return problem_since(reason, now, pod.awaited_since, later)
@@ -56,7 +56,7 @@ def side_container_waits(pod: PodView, _: Criteria) -> Problem | None:
         reason = side.container.waiting_reason
         if reason in _WAITING:
             advice = _SIDE_IMAGE if _WAITING[reason] == _IMAGE else _SIDE_CONTAINER
-            why = f"{sentence(side.container.waiting_message or reason)} {advice}"
+            why = f"{one_sentence(side.container.waiting_message or reason)} {advice}"
             now, later = (f"Pod {pod.name} {could} start its {_called(side)}: {why}" for could in _COULD)
             return problem_since(reason, now, pod.awaited_since, later)
     return None
@@ -70,7 +70,9 @@ def side_container_fails(pod: PodView, criteria: Criteria) -> Problem | None:
             continue
         reason = "SidecarFails" if side.sidecar else "InitContainerFails"
         log = f"Read its log with `kubectl logs {pod.name} -c {side.name} --previous`."
-        said = [f"The {_called(side)} of pod {pod.name} {how} again and again. {sentence(str(last))}" for how in _HOW]
+        said = [
+            f"The {_called(side)} of pod {pod.name} {how} again and again. {one_sentence(str(last))}" for how in _HOW
+        ]
         return Problem(reason, f"{said[0]} {log}", said[1])
     return None
 
@@ -101,8 +103,8 @@ def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
     log = f"Read its log with `kubectl logs {pod.name} --previous`."
     return Problem(
         reason,
-        " ".join((f"The container of pod {pod.name} ends again and again. {sentence(said)}", *advice, log)),
-        " ".join((f"The container of pod {pod.name} ended again and again. {sentence(said)}", *advice)),
+        " ".join((f"The container of pod {pod.name} ends again and again. {one_sentence(said)}", *advice, log)),
+        " ".join((f"The container of pod {pod.name} ended again and again. {one_sentence(said)}", *advice)),
     )
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.status import Condition
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.notation import read_moment
+from gaudi_operator.core.notation import parse_timestamp
 from gaudi_runtime.errors import Problem
 
 MENDED_BY_OTHERS = frozenset(
@@ -72,4 +72,4 @@ def refused_since(reason: str, conditions: Iterable[Condition]) -> datetime | No
         return None
     # Refused for another reason before: others have had time only since we wait for them.
     moments = (known[kind].last_transition_time for kind in ("PlanAccepted", "Reconciling") if kind in known)
-    return max(filter(None, map(read_moment, moments)), default=None)
+    return max(filter(None, map(parse_timestamp, moments)), default=None)

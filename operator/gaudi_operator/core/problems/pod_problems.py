@@ -10,8 +10,8 @@ from datetime import datetime
 from itertools import chain
 
 from gaudi_operator.core.gate.recompiles import ADD_SIZES, only_images_cold
-from gaudi_operator.core.gate.thresholds import why_below
-from gaudi_operator.core.notation import sentence
+from gaudi_operator.core.gate.thresholds import explain_shortfall
+from gaudi_operator.core.notation import one_sentence
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.scheduling import (
     SCHEDULING_GATED,
@@ -84,7 +84,7 @@ def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
     said = None if criteria.room.to_come else why_unscheduled(pod, UNSCHEDULABLE_SECONDS, criteria.deadlines)
     if said is None:
         return None
-    said, since = sentence(said), unscheduled_since(pod)
+    said, since = one_sentence(said), unscheduled_since(pod)
     if is_gated(pod):
         return _gated(pod, since, criteria)
     # The scheduler has no reason for it but its words.
@@ -158,7 +158,7 @@ def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
 def _shortfall(pod: PodView, criteria: Criteria) -> Problem | None:
     if pod.report is None or pod.report.phase is not Phase.SERVING:
         return None
-    below = why_below(pod.report, criteria.readiness)
+    below = explain_shortfall(pod.report, criteria.readiness)
     if below is None:
         return None
     reason, message = below
@@ -215,7 +215,7 @@ def _refused_pods(replica_set: Manifest, criteria: Criteria) -> Problem | None:
     if found is None:
         return None
     since = refused_since(replica_set)
-    said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {sentence(found)}"
+    said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {one_sentence(found)}"
     # An admission rule would refuse the pod whatever else runs; a quota has room again once old pods are gone.
     if criteria.room.unblock and "quota" in found:
         return problem_since("UpgradeBlocked", f"{said} {criteria.room.unblock}", since)

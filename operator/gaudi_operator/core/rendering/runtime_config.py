@@ -13,7 +13,7 @@ from gaudi_operator.api.v1alpha1.model import Adapter, HuggingFaceSource, Model,
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, Warmup
 from gaudi_operator.core.notation import short_hash
-from gaudi_operator.core.quantities import whole_bytes
+from gaudi_operator.core.quantities import parse_bytes
 from gaudi_operator.core.rendering.metadata import Object, child
 from gaudi_operator.core.resource import Identity, Inference, derived
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
@@ -199,7 +199,7 @@ def _adapter(at: int, adapter: Adapter) -> AdapterConfig:
 def _fetch_limit(model: Model) -> int | None:
     """The kubelet ends a pod whose emptyDir is above its limit, and no pod can see that limit by itself."""
     folder = model.cache.empty_dir
-    return whole_bytes(folder.size_limit) if folder and folder.size_limit else None
+    return parse_bytes(folder.size_limit) if folder and folder.size_limit else None
 
 
 def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
@@ -211,7 +211,7 @@ def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
         seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
         store=_store(cache.object_store) if cache.object_store else None,
         # A file system without room for its own journal fails writes long before it is full.
-        limit_bytes=whole_bytes(cache.size) * 9 // 10,
+        limit_bytes=parse_bytes(cache.size) * 9 // 10,
         max_age_seconds=cache.max_age_days * _DAY_SECONDS,
         kept_revisions=KEPT_REVISIONS_PATH,
     )
@@ -248,7 +248,7 @@ def _engine(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
         device="cpu" if on_cpu(spec.accelerator) else "hpu",
         card=None if on_cpu(spec.accelerator) else spec.accelerator.generation.value,
         # None of it is refused (admission/checks.py), and what is said of a refused spec reads this too.
-        device_memory_bytes=max(1, whole_bytes(memory)) if memory else None,
+        device_memory_bytes=max(1, parse_bytes(memory)) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
         chunked_prefill=_splits_prompts(spec),
         settings=dict(spec.engine.settings),

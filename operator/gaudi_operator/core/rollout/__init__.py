@@ -1,12 +1,14 @@
-"""From what is asked for to the next number of pods per revision (docs/how-to/revisions.md).
+"""Rollouts: from the desired spec to the next number of pods per revision (docs/how-to/revisions.md).
 
-inputs               what makes a revision, and when the inputs of two are the same
-revision             what a revision consists of, and the one that the spec asks for
-controller_revision  the kept revisions, and why one was given up
-target               which revision runs, the desired or the last good one, and whether it is on trial
-mode                 next to old pods or in their place; planner: the next scale step
-rollout              calls all of these in order, and finds the worst problem
-replicas             the workloads: as counted for the planner, and as written; scale_down: which pods go first
-backoff              how long no new pod of a revision is made after its pods have ended
-state                what one reconcile has found, gathered once
+inputs               the parts of a spec that make a revision, and the comparison of two sets of inputs
+revision             the contents of a revision, and the revision that the spec asks for
+controller_revision  stored revisions as ControllerRevisions, and their failure annotations
+target               the revision to run: the desired one or, if it failed, the last good one; canary trials
+room                 surge next to old pods, or replacement in place if there is no room
+planner              the next scale step
+rollout              runs these steps in order, and finds the worst problem
+replicas             replica counts of the workloads, as observed and as written
+scale_down           the pods that a smaller ReplicaSet removes first
+backoff              the pause before new pods of a revision whose pods keep ending
+state                the data of one reconcile, gathered once
 """

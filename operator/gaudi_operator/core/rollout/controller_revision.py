@@ -1,7 +1,7 @@
-"""Revisions as ControllerRevisions keep them: what they were made from and rendered to, and why one was given up.
+"""Revisions as stored in ControllerRevisions: their inputs, their rendering and why one was given up.
 
-A failure is an annotation, so that no operator tries the revision again by itself (docs/how-to/revisions.md, When a
-revision fails).
+A failure is stored as an annotation, so that no operator retries the revision on its own (docs/how-to/revisions.md,
+When a revision fails).
 """
 
 import json
@@ -21,7 +21,7 @@ MAX_REASON, MAX_MESSAGE = 64, 1024
 
 
 def failure_annotations(failure: Problem | None) -> dict[str, str]:
-    """Return the annotations of a ControllerRevision that record a failure; none without one."""
+    """Return the annotations of a ControllerRevision that record a failure, or none if there is no failure."""
     if failure is None:
         return {}
     said = Problem(failure.reason[:MAX_REASON], failure.message[:MAX_MESSAGE])
@@ -29,24 +29,24 @@ def failure_annotations(failure: Problem | None) -> dict[str, str]:
 
 
 def read_failure(annotations: Mapping[str, str]) -> Problem | None:
-    """Return the recorded failure; a text that a person wrote in another form counts as it is."""
+    """Return the recorded failure. Text in another format, written by a user, is used as the message."""
     text = annotations.get(FAILURE_ANNOTATION)
     if text is None:
         return None
     try:
         said = json.loads(text)
         found = Problem(str(said["reason"])[:MAX_REASON], str(said["message"])[:MAX_MESSAGE])
-        # A lone surrogate passes JSON, but not the status write: better not to read it at all.
+        # A lone surrogate is valid JSON but makes the status write fail, so such a record is unreadable.
         return Problem(*(each.encode().decode() for each in (found.reason, found.message)))
     except (ValueError, TypeError, KeyError, RecursionError):
         return Problem("MarkedFailed", text[:MAX_MESSAGE])
 
 
 _MOST_NUMBER = 2**62
-"""Above any that counts: the next one must be a number of 64 bits too."""
+"""The limit of a revision number: the number after it must also fit into 64 bits."""
 
 _MOST_VOLUMES = 1_000
-"""Far more than any pod of ours has, and few enough to look at in every reconcile."""
+"""The maximum number of volumes. Pods of the operator have far fewer, and every reconcile reads all of them."""
 
 
 class _Named(Tolerant):
@@ -87,7 +87,7 @@ class _Class(Tolerant):
 
 
 class _Data(Tolerant):
-    """The parts of a ControllerRevision's data that are looked into; what is beside them goes to pods as it is."""
+    """The fields of a ControllerRevision's data that the operator reads. All other fields go to pods unchanged."""
 
     inputs: dict[str, Any] = Field({})
     template: _Template = _Template()
@@ -103,7 +103,7 @@ def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
 
 
 def _read(manifest: Manifest) -> Revision | None:
-    """Return None if no operator has written it: any user with the rights may give a ControllerRevision any content."""
+    """Return None if no operator wrote the data: any user with permission may create a ControllerRevision."""
     name, number = (manifest["metadata"].get("labels") or {}).get(REVISION_LABEL), manifest.get("revision", 0)
     data = manifest.get("data") or {}
     try:

@@ -1,4 +1,4 @@
-"""The inputs of a revision: what changes what a pod runs, how that is kept, and when two of them are the same."""
+"""The inputs of a revision: the fields that change what a pod runs, their stored form, and their comparison."""
 
 from typing import Any
 
@@ -17,18 +17,18 @@ from gaudi_operator.core.notation import short_hash
 from gaudi_operator.core.resource import Inference, SpecUnreadable, derived
 
 VERSION = 4
-"""The form in which a ControllerRevision keeps inputs. Forms 1 to 3 were never released.
+"""The version of the stored form of inputs. Versions 1 to 3 were never released.
 
-A release that changes the form raises this number and reads every form that was released, so that an operator upgrade
-restarts nothing (docs/reference/api-policy.md).
+A release that changes the form raises this number and reads every released form, so that an operator upgrade restarts
+no pods (docs/reference/api-policy.md).
 """
 
 
 class RevisionInputs(ApiModel):
-    """The parts of a resource that make a revision.
+    """The fields of a spec that make a revision.
 
-    Defaults of the installation, such as the image, are not among them: they are resolved when a revision is made, and
-    only its rendering has them.
+    Installation defaults, such as the image, are not inputs. They are resolved when a revision is created, and only its
+    rendering contains them.
     """
 
     class_name: ObjectName | None = None
@@ -47,7 +47,7 @@ class RevisionInputs(ApiModel):
 
 @derived
 def revision_inputs(inference: Inference) -> RevisionInputs:
-    """Return the inputs that `inference` asks for now."""
+    """Return the revision inputs of the current spec."""
     spec = inference.spec
     return RevisionInputs(
         class_name=spec.class_name,
@@ -58,7 +58,7 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
         server=spec.server,
         bucketing=spec.bucketing,
         warmup=spec.warmup,
-        # What becomes of the volume in the end concerns no pod.
+        # The retention policy of the cache volume does not change pods.
         recipe_cache=spec.recipe_cache.model_copy(update={"retention_policy": RecipeCache().retention_policy}),
         tracing=spec.tracing,
         pod=spec.pod,
@@ -67,18 +67,18 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
 
 
 def stored_form(inputs: RevisionInputs) -> dict[str, Any]:
-    """Return the inputs as a ControllerRevision keeps them: as a spec has them, with the version of their form."""
+    """Return the inputs as a ControllerRevision stores them: the spec's fields with the version of their form."""
     return {**_fields(inputs), "version": VERSION}
 
 
 @derived
-def as_kept(inference: Inference) -> dict[str, Any]:
-    """Return the inputs that `inference` asks for now as a ControllerRevision of this release keeps them."""
+def stored_inputs(inference: Inference) -> dict[str, Any]:
+    """Return the inputs of the current spec as a ControllerRevision of this release stores them."""
     return stored_form(revision_inputs(inference))
 
 
 def revision_name(inputs: RevisionInputs) -> str:
-    """Return ten hex digits that name the revision of these inputs."""
+    """Return the name of the revision with these inputs: ten hex digits."""
     return short_hash(_fields(inputs))
 
 
@@ -87,12 +87,12 @@ def _fields(inputs: RevisionInputs) -> dict[str, Any]:
 
 
 def read_inputs(stored: object) -> RevisionInputs:
-    """Return the inputs that a ControllerRevision keeps.
+    """Return the inputs that a ControllerRevision stores.
 
-    A field that it lacks was added since then and has its default. A field that this operator does not know is of a
-    newer operator and is dropped.
+    A missing field was added later and has its default. An unknown field was written by a newer operator and is
+    dropped.
 
-    Raises SpecUnreadable if another release wrote what this one cannot read.
+    Raises SpecUnreadable if this release cannot read what another one wrote.
     """
     try:
         return RevisionInputs.model_validate(stored)
@@ -102,10 +102,10 @@ def read_inputs(stored: object) -> RevisionInputs:
         ) from error
 
 
-def same_inputs(stored: object, desired: RevisionInputs) -> bool:
-    """Return whether `desired` runs what a revision with the `stored` inputs runs.
+def are_same_inputs(stored: object, desired: RevisionInputs) -> bool:
+    """Return True if a revision with the `stored` inputs runs the same pods as the `desired` inputs.
 
-    Neither an upgrade nor a downgrade of operator or CRD makes a revision: read_inputs() names the reasons.
+    Upgrades and downgrades of the operator or the CRD create no revision. See read_inputs().
     """
     try:
         return read_inputs(stored) == desired

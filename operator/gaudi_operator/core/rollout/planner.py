@@ -1,18 +1,19 @@
-"""The rollout planner: from the replicas of all revisions, and how many are ready, to the next scale step.
+"""The rollout planner: computes the next scale step from the replicas and ready pods of all revisions.
 
-No progress is stored anywhere: every reconcile derives the next step from what there is, so an operator that was
-killed in the middle goes on where it stopped. What makes it harder than it looks: several old revisions at once,
-replicas that change in the middle, old pods that are broken and must not hold the room of their successors, old
-pods that are only away for a moment and must not be given up, and a ceiling that may sink below what runs.
+No progress is stored. Every reconcile derives the next step from the observed state, so an operator that was killed
+halfway continues correctly. The planner handles several old revisions at once, `replicas` changes during a rollout,
+broken old pods that must not hold cards, old pods that are unavailable for a moment and must be kept, and a maximum
+that may drop below the running number of pods.
 
-A new revision is on trial until its first pod, the canary, has proven itself: until then it has that one pod, and no
-old pod goes for its sake unless its place is needed.
+A new revision is on trial until its first pod, the canary, is ready. Until then it has only that pod, and no old pod is
+removed for it unless the canary needs its place.
 
-The rules, in this order: revisions never exceed replicas + maxSurge in sum; old pods that never served go at
-once, for they protect nobody; other old pods go only while (their number + the new ready ones) stays at or above
-replicas - maxUnavailable, those that are not ready first, as the ReplicaSet controller does.
+The rules, in this order: the sum of all revisions never exceeds replicas + maxSurge. Old pods that were never ready are
+removed at once, because they serve no traffic. Other old pods are removed only while their number plus the ready new
+pods stays at or above replicas - maxUnavailable. Pods that are not ready are removed first, as in the ReplicaSet
+controller.
 
-`rollout_policy` reads these numbers of pods from what the resource says.
+`rollout_policy` resolves these numbers from the spec.
 """
 
 from collections.abc import Sequence
@@ -24,10 +25,11 @@ from gaudi_operator.api.v1alpha1.scaling import Rollout
 
 @dataclass(frozen=True)
 class RevisionPods:
-    """Pods of one revision: desired by its ReplicaSet, ready now, and ever ready (`served`, ready ones included).
+    """The pod counts of one revision: desired by its ReplicaSet, ready now, and ever ready (`served`).
 
-    `unplaced` are those that have no node, or that were not even allowed to be made. A revision that has `failed` gets
-    no more pods while the rollout is on hold: it would only be tried again. One that is `forbidden` never does.
+    `served` includes ready pods. `unplaced` pods have no node or could not be created. A revision that has `failed`
+    gets no more pods while the rollout is paused, because they would only retry it. A `forbidden` revision never gets
+    more pods.
     """
 
     name: str
@@ -39,16 +41,16 @@ class RevisionPods:
     failed: bool = False
     forbidden: bool = False
 
-    def settled(self, replicas: int | None = None) -> "RevisionPods":
-        """As it will be once the ReplicaSet controller has followed: it removes pods that are not ready first."""
+    def scaled_to(self, replicas: int | None = None) -> "RevisionPods":
+        """Return the counts after the ReplicaSet controller has scaled to `replicas`: it removes unready pods first."""
         desired = self.replicas if replicas is None else replicas
         ready = min(self.ready, desired)
         return replace(self, replicas=desired, ready=ready, served=min(max(self.served, ready), desired))
 
 
 @dataclass(frozen=True)
-class Policy:
-    """Numbers of pods, percentages resolved; on `trial` the new revision has one pod, the canary."""
+class RolloutPolicy:
+    """The limits of a rollout in pods, percentages resolved. On `trial` the new revision has only the canary pod."""
 
     desired: int
     max_surge: int
@@ -58,17 +60,17 @@ class Policy:
 
     @property
     def floor(self) -> int:
-        """Pods that stay available during a rollout."""
+        """The minimum number of available pods during a rollout."""
         return max(0, self.desired - self.max_unavailable)
 
     @property
     def ceiling(self) -> int:
-        """Most pods in sum, those that are already going aside."""
+        """The maximum number of pods of all revisions, without terminating pods."""
         return self.desired + self.max_surge
 
 
-class Progress(StrEnum):
-    """Where a rollout stands."""
+class RolloutProgress(StrEnum):
+    """The progress of a rollout after its next step: done, moving, waiting or paused."""
 
     DONE = "Done"
     MOVING = "Moving"
@@ -77,72 +79,77 @@ class Progress(StrEnum):
 
 
 @dataclass(frozen=True)
-class Scale:
-    """One ReplicaSet's new number of replicas."""
+class ReplicaChange:
+    """The new number of replicas of one revision's workload."""
 
     revision: str
     replicas: int
 
 
 @dataclass(frozen=True)
-class Step:
-    """What to do next; `scales` is empty unless the rollout is MOVING or PAUSED with replicas changed."""
+class RolloutStep:
+    """The next step of a rollout: its progress and the workloads to scale.
 
-    progress: Progress
-    scales: tuple[Scale, ...] = ()
-
-
-def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy, ending: int = 0) -> Step:
-    """The next step towards `policy.desired` ready pods of `current` and none of `olds`.
-
-    `ending` are pods that still end. Without a surge a new pod waits for them: its place is theirs until then. With
-    one a successor comes in the step that takes its predecessor; what takes is to be written before what adds.
+    `scales` is empty unless the rollout is moving, or is paused and the replicas changed.
     """
-    before = [current.settled(), *(old.settled() for old in sorted(olds, key=lambda old: old.number))]
+
+    progress: RolloutProgress
+    scales: tuple[ReplicaChange, ...] = ()
+
+
+def next_rollout_step(
+    current: RevisionPods, olds: Sequence[RevisionPods], policy: RolloutPolicy, ending: int = 0
+) -> RolloutStep:
+    """Return the next step towards `policy.desired` ready pods of `current` and no pods of `olds`.
+
+    `ending` is the number of terminating pods. Without a surge, a new pod waits until they are gone, because they hold
+    its cards. With a surge, old pods are removed and new ones added in the same step; removals are written first.
+    """
+    before = [current.scaled_to(), *(old.scaled_to() for old in sorted(olds, key=lambda old: old.number))]
     if policy.paused and any(old.replicas for old in olds):
-        return Step(Progress.PAUSED, _scales(before, _hold(before, policy)))
-    # What gives room is planned before what takes it: each step sees the numbers that the one before leaves.
+        return RolloutStep(RolloutProgress.PAUSED, _scales(before, _hold(before, policy)))
+    # Steps that free room come before steps that use it: each one starts from the numbers that the previous one leaves.
     planned = [_withdraw(before, current.unplaced, policy), *before[1:]]
     retired = [planned[0], *_retire(planned, policy)]
     after = [_grow(retired if policy.max_surge else planned, policy, ending), *retired[1:]]
     found = _scales(before, _under_ceiling(after, policy))
-    return Step(Progress.MOVING, found) if found else Step(_rest(before, policy))
+    return RolloutStep(RolloutProgress.MOVING, found) if found else RolloutStep(_rest(before, policy))
 
 
-def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: Policy) -> RevisionPods:
-    """New pods without a node go first where there are too many: nothing is lost with them."""
+def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: RolloutPolicy) -> RevisionPods:
+    """Remove new pods without a node first if there are too many pods: they have no warm-up to lose."""
     excess = sum(each.replicas for each in pods) - policy.ceiling
-    return pods[0].settled(pods[0].replicas - max(0, min(excess, unplaced)))
+    return pods[0].scaled_to(pods[0].replicas - max(0, min(excess, unplaced)))
 
 
-def _grow(pods: Sequence[RevisionPods], policy: Policy, ending: int) -> RevisionPods:
+def _grow(pods: Sequence[RevisionPods], policy: RolloutPolicy, ending: int) -> RevisionPods:
     current = pods[0]
-    # Pods that still end hold their cards until they are gone; with a surge the ceiling has room beside them.
+    # Terminating pods hold their cards until they are gone. With a surge, the maximum allows a pod next to them.
     room = policy.ceiling - sum(each.replicas for each in pods) - (0 if policy.max_surge else ending)
     desired = min(policy.desired, _most(current, policy), current.replicas + max(0, room))
-    return current.settled(desired)
+    return current.scaled_to(desired)
 
 
-def _most(current: RevisionPods, policy: Policy) -> int:
+def _most(current: RevisionPods, policy: RolloutPolicy) -> int:
     if current.forbidden or (current.failed and policy.paused):
         return current.replicas
-    # Not fewer than there are: a revision that is put on trial again, as its canary closed its gate, keeps its pods.
+    # Keep existing pods: a revision is on trial again if its canary closes its gate.
     return max(1, current.replicas) if policy.trial else policy.desired
 
 
-def _retire(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
-    current, olds = pods[0].settled(min(pods[0].replicas, policy.desired)), pods[1:]
-    # Old pods that never served protect nobody, and may hold the very cards that the new ones need.
-    olds = [old.settled(old.served) for old in olds]
+def _retire(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> list[RevisionPods]:
+    current, olds = pods[0].scaled_to(min(pods[0].replicas, policy.desired)), pods[1:]
+    # Old pods that were never ready serve no traffic, and may hold the cards that new pods need.
+    olds = [old.scaled_to(old.served) for old in olds]
     spare = sum(old.served for old in olds) + current.ready - policy.floor
     if policy.trial:
-        # What the canary serves does not count yet: nothing has shown that it stays.
+        # The canary does not count as available yet.
         spare = min(spare - current.ready, _in_the_way(current, olds, policy))
     return _take(_take(olds, spare, keep_ready=True), spare - _not_ready(olds), keep_ready=False)
 
 
-def _in_the_way(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy) -> int:
-    """Old pods that go although nothing has proven itself: above what is desired, or in the place of the canary."""
+def _in_the_way(current: RevisionPods, olds: Sequence[RevisionPods], policy: RolloutPolicy) -> int:
+    """Return how many old pods to remove during a trial: those above the desired number or in the canary's place."""
     old = sum(each.replicas for each in olds)
     return max(old - policy.desired, old + max(min(1, policy.desired), current.replicas) - policy.ceiling)
 
@@ -152,67 +159,68 @@ def _not_ready(pods: Sequence[RevisionPods]) -> int:
 
 
 def _take(pods: Sequence[RevisionPods], count: int, *, keep_ready: bool) -> list[RevisionPods]:
-    """Take up to `count` pods, from the first revision on."""
+    """Remove up to `count` pods, starting with the first revision."""
     left = []
     for each in pods:
         may_go = each.replicas - each.ready if keep_ready else each.replicas
         taken = max(0, min(count, may_go))
         count -= taken
-        left.append(each.settled(each.replicas - taken))
+        left.append(each.scaled_to(each.replicas - taken))
     return left
 
 
-def _under_ceiling(pods: list[RevisionPods], policy: Policy) -> list[RevisionPods]:
-    """A ceiling that sank below what runs takes new pods that are not ready: they can be made again."""
+def _under_ceiling(pods: list[RevisionPods], policy: RolloutPolicy) -> list[RevisionPods]:
+    """Remove unready new pods if the maximum has dropped below the running number: they can be created again."""
     excess = sum(each.replicas for each in pods) - policy.ceiling
     return [*_take(pods[:1], excess, keep_ready=True), *pods[1:]]
 
 
-def _hold(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
-    """Paused: no revision replaces another, but the desired number of pods is kept."""
+def _hold(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> list[RevisionPods]:
+    """Keep the desired number of pods while the rollout is paused, without replacing revisions."""
     total = sum(each.replicas for each in pods)
     most = policy.desired + min(policy.max_surge, pods[0].replicas)
     if total < policy.desired:
-        # To scale a held rollout up, whatever serves best grows; a revision that failed would only fail once more.
+        # A paused rollout that is scaled up grows the revision with the most ready pods. A failed revision would fail
+        # again.
         proven = (each for each in pods if each.replicas and not each.failed and not each.forbidden)
         grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number), default=None)
-        return [each.settled(each.replicas + policy.desired - total) if each is grown else each for each in pods]
+        return [each.scaled_to(each.replicas + policy.desired - total) if each is grown else each for each in pods]
     excess = max(0, total - most)
     kept = _take(pods, excess, keep_ready=True)
     return _take(kept, excess - (total - sum(each.replicas for each in kept)), keep_ready=False)
 
 
-def _scales(before: Sequence[RevisionPods], after: Sequence[RevisionPods]) -> tuple[Scale, ...]:
+def _scales(before: Sequence[RevisionPods], after: Sequence[RevisionPods]) -> tuple[ReplicaChange, ...]:
     pairs = zip(before, after, strict=True)
-    return tuple(Scale(old.name, new.replicas) for old, new in pairs if old.replicas != new.replicas)
+    return tuple(ReplicaChange(old.name, new.replicas) for old, new in pairs if old.replicas != new.replicas)
 
 
-def _rest(pods: Sequence[RevisionPods], policy: Policy) -> Progress:
-    """Where a rollout stands that has nothing to scale."""
+def _rest(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> RolloutProgress:
+    """Return the progress of a rollout that has nothing to scale."""
     current, olds = pods[0], pods[1:]
     done = current.replicas == policy.desired and current.ready >= policy.desired
-    return Progress.DONE if done and not any(old.replicas for old in olds) else Progress.WAITING
+    return RolloutProgress.DONE if done and not any(old.replicas for old in olds) else RolloutProgress.WAITING
 
 
 def rollout_policy(
     rollout: Rollout, desired: int, *, frozen: bool = False, in_place: bool = False, trial: bool = False
-) -> Policy:
-    """Percentages are of `desired` replicas: maxSurge rounds up and maxUnavailable down, as Deployments do.
+) -> RolloutPolicy:
+    """Return the limits of a rollout: maxSurge rounds up and maxUnavailable rounds down, as in Deployments.
 
-    `frozen` holds the rollout as spec.rollout.paused does, `in_place` takes away the surge because there is no room for
-    it (room.py), and `trial` lets one pod of the new revision run. Where both numbers come to 0, one pod may be
-    missing: otherwise no pod could ever be replaced.
+    Percentages are relative to `desired` replicas. `frozen` pauses the rollout as spec.rollout.paused does, `in_place`
+    disables the surge because there is no room for it (room.py), and `trial` allows one pod of the new revision. If
+    both numbers are 0, one pod may be unavailable: otherwise no pod could ever be replaced.
     """
     surge = 0 if in_place else scaled_amount(rollout.max_surge, desired, round_up=True)
     unavailable = scaled_amount(rollout.max_unavailable, desired, round_up=False)
-    # Both 0 would never replace a pod; the Deployment controller does the same.
+    # The Deployment controller does the same if both numbers are 0.
     if surge == 0:
         unavailable = max(1, unavailable)
-    return Policy(desired, surge, min(unavailable, desired), paused=rollout.paused or frozen, trial=trial)
+    return RolloutPolicy(desired, surge, min(unavailable, desired), paused=rollout.paused or frozen, trial=trial)
 
 
 def scaled_amount(amount: int | str, desired: int, *, round_up: bool) -> int:
-    """A number of pods, or percent of `desired` such as "25%"."""
+    """Return an absolute number of pods for a number or a percentage of `desired`, such as "25%"."""
     if isinstance(amount, int):
         return amount
     hundredths = int(amount.removesuffix("%")) * desired

@@ -1,4 +1,4 @@
-"""The workloads of all revisions (ReplicaSets, LeaderWorkerSets), as the rollout counts them and as we write them."""
+"""The replicas of all revisions' workloads (ReplicaSets, LeaderWorkerSets), as observed and as written."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -7,27 +7,27 @@ from dataclasses import dataclass, field, replace
 from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.notation import whole_number
+from gaudi_operator.core.notation import parse_int32
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.backoff import without_new_pods
+from gaudi_operator.core.rollout.backoff import limit_to_back_off
 from gaudi_operator.core.rollout.planner import RevisionPods
 from gaudi_operator.core.rollout.revision import Group, Revision
-from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, deferred, deletion_costs
+from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, defer_scale_down, deletion_costs
 from gaudi_operator.core.rollout.state import State
 
 OVERDUE_SECONDS = 10
-"""What a kubelet may need beyond the grace period of a pod to report its end."""
+"""The seconds after its grace period that a kubelet may need to report the end of a pod."""
 
 
 def live_workloads(observed: Observed) -> dict[str, Manifest]:
-    """ReplicaSets and LeaderWorkerSets that are not being deleted, by revision."""
+    """Return the ReplicaSets and LeaderWorkerSets that are not being deleted, by revision."""
     alive = (each for each in observed.workloads if "deletionTimestamp" not in each["metadata"])
     return {name: each for each in alive if (name := revision_of(each))}
 
 
 def revision_of(workload: Manifest) -> str:
-    """The revision of a workload, by its pods where somebody has taken its label; empty for a stranger's."""
+    """Return the revision of a workload, from its label or its pod template's label; empty if neither has one."""
     templates = workload["spec"].get("leaderWorkerTemplate") or workload["spec"]
     pods = templates.get("template") or templates.get("leaderTemplate") or templates.get("workerTemplate") or {}
     labels = (workload["metadata"].get("labels") or {}, (pods.get("metadata") or {}).get("labels") or {})
@@ -41,7 +41,10 @@ def count_pods(
     pods: Iterable[PodView],
     forbidden: Collection[str] = (),
 ) -> tuple[RevisionPods, list[RevisionPods]]:
-    """Pods of the current revision, and of each older one that has a workload; the `forbidden` get no more."""
+    """Return the pod counts of the current revision and of each older revision with a workload.
+
+    `forbidden` revisions get no more pods.
+    """
     known = {revision.name: revision for revision in (*stored, current)}
     desired = {current.name: 0, **written_replicas(observed)}
     active = [pod for pod in pods if pod.active]
@@ -69,11 +72,11 @@ def _counted(name: str, known: Revision | None, replicas: int, pods: list[PodVie
 
 
 def _held(old: RevisionPods, active: Iterable[PodView]) -> RevisionPods:
-    """Of groups those with the highest numbers go first, ready or not: whoever stands before a ready one stays too."""
+    """Adjust counts for a LeaderWorkerSet, which removes the highest ordinals first: those below a ready one stay."""
     groups = [pod for pod in active if pod.revision == old.name and pod.ordinal is not None]
     if not groups:
         return old
-    # The LeaderWorkerSet controller removes from the end, and does not look at readiness.
+    # The LeaderWorkerSet controller removes groups from the end and ignores readiness.
     ready, served = (_reach(groups, lambda pod: pod.ready), _reach(groups, lambda pod: pod.served))
     return replace(old, ready=min(ready, old.replicas), served=min(served, old.replicas))
 
@@ -83,9 +86,9 @@ def _reach(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
 
 
 def ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
-    """Pods that end within their grace period, and those that are still to be asked to: more than are written.
+    """Return the number of pods that are terminating or exceed the written replicas.
 
-    One that is overdue is on a node that is lost.
+    Overdue terminating pods are not counted: their node is lost.
     """
     written = written_replicas(observed)
     ending = sum(
@@ -97,27 +100,27 @@ def ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadline
 
 
 def written_replicas(observed: Observed) -> dict[str, int]:
-    """Replicas of each revision's workload as they stand there, or as they will again after a back-off."""
+    """Return the replicas of each revision's workload, as they will be after any back-off."""
     return {name: full_replicas(each) for name, each in live_workloads(observed).items()}
 
 
-def wanted_pods(observed: Observed) -> dict[str, int]:
-    """Replicas of each revision's workload as its controller sees them: fewer during a back-off."""
+def spec_replicas(observed: Observed) -> dict[str, int]:
+    """Return spec.replicas of each revision's workload, which is lower during a back-off."""
     return {name: int(each["spec"].get("replicas", 1)) for name, each in live_workloads(observed).items()}
 
 
 def full_replicas(workload: Manifest) -> int:
-    """Replicas that a workload has, or has again after a back-off."""
-    # Without the annotation a back-off would look like a rollout that somebody had scaled to zero.
-    kept = whole_number((workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION))
+    """Return the replicas of a workload without the reduction by a back-off."""
+    # Without the annotation, a back-off would look like a rollout that was scaled to zero.
+    kept = parse_int32((workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION))
     return kept if kept is not None and kept >= 0 else int(workload["spec"].get("replicas", 1))
 
 
 @dataclass(frozen=True)
-class Scaling:
-    """Replicas by revision: `desired` after the step, and `replicas` to write now, fewer while a revision backs off.
+class PlannedReplicas:
+    """The replicas to write to the workloads: `desired` after the step, and `replicas` reduced by back-offs.
 
-    `costs` say first which pods are to go.
+    `costs` are the deletion costs that select the pods to remove first.
     """
 
     costs: Sequence[SetDeletionCost] = ()
@@ -125,40 +128,40 @@ class Scaling:
     replicas: Mapping[str, int] = field(default_factory=dict)
 
 
-def scale(state: State) -> Scaling:
-    """What the step of the rollout makes of the workloads; they stay as they are where it knows of no revision."""
+def plan_replicas(state: State) -> PlannedReplicas:
+    """Return the replicas that the rollout step gives each workload. Without a revision they stay unchanged."""
     current, step, written = state.rollout.current, state.rollout.step, written_replicas(state.observed)
     after = dict(written)
     if current is not None and step is not None:
         after = {current.name: 0, **written, **{each.revision: each.replicas for each in step.scales}}
-    # The ReplicaSet controller chooses by the costs that it sees: they must stand before the number goes down.
+    # The ReplicaSet controller selects pods by deletion cost, so the costs must be written before the replicas.
     costs = deletion_costs(state.pods, after)
     if costs:
         state.deadlines.requeue(SEEN_SECONDS)
-    desired = deferred(after, written, costs)
-    return Scaling(costs, desired, without_new_pods(desired, state.pods, state.attempts, state.deadlines))
+    desired = defer_scale_down(after, written, costs)
+    return PlannedReplicas(costs, desired, limit_to_back_off(desired, state.pods, state.failures, state.deadlines))
 
 
 def running_revisions(
     current: Revision, stored: Iterable[Revision], observed: Observed, in_use: set[str]
 ) -> list[Revision]:
-    """The older revisions whose workloads may still have to make pods, and the current one.
+    """Return the older revisions whose workloads may still create pods, then the current one.
 
-    Workloads are written in this order, so that room is made before it is taken. A revision whose ControllerRevision
-    was deleted by others is read back from its workload, so that it can be scaled.
+    Workloads are written in this order, so that cards are freed before they are requested. A revision whose
+    ControllerRevision was deleted is read back from its workload, so that it can still be scaled.
     """
     olds = [each for each in with_workloads(stored, observed) if each.name in in_use and each.name != current.name]
     return [*olds, current]
 
 
 def with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:
-    """The revisions that have a workload, also those whose ControllerRevision is gone."""
+    """Return the revisions that have a workload, including those whose ControllerRevision was deleted."""
     known = {revision.name: revision for revision in stored}
     return [known.get(name) or _read_back(name, each) for name, each in live_workloads(observed).items()]
 
 
 def _read_back(name: str, workload: Manifest) -> Revision:
-    # Its inputs are lost with it: this revision can be scaled, and never rolled out again.
+    # The inputs are lost: this revision can be scaled, but not rolled out again.
     templates = workload["spec"].get("leaderWorkerTemplate")
     if templates is None:
         return Revision(name, 0, {}, workload["spec"]["template"], "")

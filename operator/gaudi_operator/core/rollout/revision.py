@@ -1,4 +1,4 @@
-"""Revisions: what one consists of, and the one that the spec asks for, kept or rendered (docs/how-to/revisions.md)."""
+"""Revisions: their contents, and the one that the spec asks for, stored or rendered (docs/how-to/revisions.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,11 +12,11 @@ from gaudi_operator.core.rendering.pod_template import pod_template, worker_temp
 from gaudi_operator.core.rendering.runtime_config import config_map_name, runtime_config
 from gaudi_operator.core.resource import Inference, derived
 from gaudi_operator.core.rollout.inputs import (
-    as_kept,
+    are_same_inputs,
     revision_inputs,
     revision_name,
-    same_inputs,
     stored_form,
+    stored_inputs,
 )
 from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.contract.config import EngineName, ExecutionMode, plan_hash
@@ -29,14 +29,14 @@ class _Engine(Tolerant):
 
 
 class _Running(Tolerant):
-    """The part of a RuntimeConfig that says which engine runs, and in which mode."""
+    """The fields of a RuntimeConfig that name the engine and its execution mode."""
 
     engine: _Engine = _Engine()
 
 
 @dataclass(frozen=True)
 class Group:
-    """What a replica over several nodes is besides its leader: pods in sum, and the pod template of the others."""
+    """The pods of a multi-node replica: the number with the leader, and the pod template of the workers."""
 
     size: int
     worker: dict[str, Any]
@@ -44,7 +44,7 @@ class Group:
 
 @dataclass(frozen=True)
 class FromClass:
-    """What a revision got from the class of its resource: field of the spec -> value."""
+    """The spec fields that a revision got from its GaudiInferenceClass: path -> value."""
 
     name: str
     values: Mapping[str, Any]
@@ -52,12 +52,11 @@ class FromClass:
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision: `number` orders them by when they were last to run, `inputs` made it, the rest was rendered.
+    """One revision: its inputs, its rendered pod template and configuration, and its failure.
 
-    `kept` is the data of its ControllerRevision, if there is one.
-
-    `template` is a pod template in wire form, that of the leader where there is a `group`; `config` is a RuntimeConfig
-    as JSON text, because the API server may write a number of an object in another way and the text names a ConfigMap.
+    `number` orders revisions by when they were last to run. `kept` is the data of the ControllerRevision, if one
+    exists. `template` is a pod template in wire form, the leader's if there is a `group`. `config` is a RuntimeConfig
+    as JSON text: the API server may format numbers of an object differently, and the text names a ConfigMap.
     """
 
     name: str
@@ -73,38 +72,38 @@ class Revision:
 
     @property
     def config_map(self) -> str | None:
-        """Name of the ConfigMap that its pods mount."""
+        """The name of the ConfigMap that its pods mount."""
         volumes = self.template.get("spec", {}).get("volumes", ())
         return next((each["configMap"]["name"] for each in volumes if each.get("configMap")), None)
 
     @property
     def templates(self) -> tuple[dict[str, Any], ...]:
-        """The pod templates of all its pods."""
+        """The pod templates of the leader and the workers."""
         return (self.template, *((self.group.worker,) if self.group else ()))
 
     @property
     def simulated(self) -> bool:
-        """Whether its pods have the sim engine, by its inputs or by what its pods read."""
+        """Whether its pods run the sim engine, according to its inputs or its configuration."""
         engine = self.inputs.get("engine")
         return EngineName.SIM in (engine.get("name") if isinstance(engine, dict) else None, self._engine.name)
 
     @property
     def stall_timeout_seconds(self) -> int | None:
-        """What the liveness of its pods judges a standstill by; None where its inputs do not say."""
+        """The stall timeout of its pods' liveness probe; None if its inputs do not set one."""
         warmup = self.inputs.get("warmup")
         seconds = warmup.get("stallTimeoutSeconds") if isinstance(warmup, dict) else None
         return seconds if isinstance(seconds, int) else None
 
     @property
     def learned_plan(self) -> dict[str, Any] | None:
-        """The settings of a plan that was learned from traffic; None for any other plan."""
+        """The bucketing settings if the plan was learned from traffic; None for any other plan."""
         bucketing = self.inputs.get("bucketing")
         optimal = bucketing.get("optimal") if isinstance(bucketing, dict) else None
         return bucketing if isinstance(optimal, dict) and optimal.get("traffic") else None
 
     @property
     def mode(self) -> ExecutionMode | None:
-        """What its pods run in; None where its configuration says none that is known."""
+        """The execution mode of its pods; None if its configuration has no known one."""
         return self._engine.execution_mode
 
     @property
@@ -114,17 +113,20 @@ class Revision:
         except ValidationError:
             return _Engine()
 
-    def is_of(self, inference: Inference) -> bool:
-        """Whether it runs what the resource asks for. To name the mode that it runs in asks for nothing else."""
+    def matches_spec(self, inference: Inference) -> bool:
+        """Return True if the revision runs what the spec asks for.
+
+        A spec that names the mode in which the revision already runs asks for the same revision.
+        """
         inputs = revision_inputs(inference)
-        # Reading them is slow, and needed only if another release kept them.
-        if self.inputs == as_kept(inference) or same_inputs(self.inputs, inputs):
+        # Reading the inputs is slow, and needed only if another release stored them.
+        if self.inputs == stored_inputs(inference) or are_same_inputs(self.inputs, inputs):
             return True
         asked = inputs.engine.execution_mode
         if asked is None or asked is not self.mode:
             return False
         unsaid = inputs.engine.model_copy(update={"execution_mode": None})
-        return same_inputs(self.inputs, inputs.model_copy(update={"engine": unsaid}))
+        return are_same_inputs(self.inputs, inputs.model_copy(update={"engine": unsaid}))
 
     @property
     def _class(self) -> dict[str, Any]:
@@ -133,7 +135,7 @@ class Revision:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What its ControllerRevision stores: what stood there, for Kubernetes lets nobody change it."""
+        """The data to store in its ControllerRevision: the immutable stored data if there is any."""
         if self.kept is not None:
             return self.kept
         group = {"group": {"size": self.group.size, "worker": self.group.worker}} if self.group else {}
@@ -147,16 +149,16 @@ def desired_revision(
     filled: Inference | None = None,
     from_class: FromClass | None = None,
 ) -> Revision:
-    """The revision that is asked for: the pinned one, a stored one of the spec's inputs, or a new one.
+    """Return the revision that the spec asks for: the pinned one, a stored one with the same inputs, or a new one.
 
-    A stored rendering is used as it is, even if this operator would render it otherwise: only changed inputs
-    restart pods. A pinned revision that is not stored is why_not_kept()'s affair. `filled` is the resource with
-    what its class gives, which is `from_class`: it is rendered, and the inputs remain what the spec says.
+    A stored rendering is used unchanged even if this operator would render it differently: only changed inputs restart
+    pods. missing_pin() reports a pinned revision that is not stored. `filled` is the resource with the defaults of its
+    class (`from_class`): it is rendered, and the inputs remain those of the spec.
     """
     pinned = inference.spec.rollout.revision
-    # Compared field by field and not by name: the name of a newer release hashes fields that an older one lacks.
+    # Compare fields, not names: the name that a newer release computes includes fields that an older one lacks.
     for revision in stored:
-        if revision.name == pinned or (pinned is None and revision.is_of(inference)):
+        if revision.name == pinned or (pinned is None and revision.matches_spec(inference)):
             return revision
     inputs = revision_inputs(inference)
     whole = filled or inference
@@ -165,15 +167,15 @@ def desired_revision(
     name = revision_name(inputs)
     hashed = plan_hash(config.bucketing, config.limits)
     template = pod_template(whole, name, hashed, config_map_name(inference.identity, text), defaults)
-    # Rendered only here, once in the life of a revision: from now on the stored template is the truth.
+    # A revision is rendered only once. From now on the stored template is used.
     nodes = inference.spec.parallelism.nodes
     group = Group(nodes, worker_template(template)) if nodes > 1 else None
     return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text, group=group, from_class=from_class)
 
 
-def with_kept_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
-    """With the execution mode of the stored revision of the spec's inputs: what runs is judged by what it runs in."""
-    return _in_mode(inference, next((each.mode for each in stored if each.is_of(inference)), None))
+def with_stored_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
+    """Return the resource with the execution mode of the stored revision that matches its spec."""
+    return _in_mode(inference, next((each.mode for each in stored if each.matches_spec(inference)), None))
 
 
 @derived
@@ -181,14 +183,14 @@ def _in_mode(inference: Inference, mode: ExecutionMode | None) -> Inference:
     return replace(inference, kept_mode=mode)
 
 
-def to_run(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
-    """The revision with the highest number of all, for it is the one to run now."""
+def as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
+    """Return the revision with the highest number, because it is the one to run now."""
     newest = _newest(stored)
     return revision if revision.number >= newest else replace(revision, number=newest + 1)
 
 
-def why_not_kept(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
-    """The sentence about a pinned revision that is not stored; None when nothing or a kept one is pinned."""
+def missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
+    """Return the message about a pinned revision that is not stored; None if there is no such pin."""
     pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
     if pinned is None or any(revision.name == pinned for revision in stored):
         return None

@@ -1,25 +1,35 @@
-"""The rollout in one reconcile: which revision runs, beside or in place of others, the next step, and its problem."""
+"""The rollout of one reconcile: selects the revision to run, plans the next step and finds the worst problem."""
 
 from dataclasses import replace
 
 from gaudi_operator.core.problems.criteria import Room
 from gaudi_operator.core.problems.mending import worst
 from gaudi_operator.core.problems.pod_problems import failed_pods_problem, first_problem
-from gaudi_operator.core.rollout.backoff import with_next_try
-from gaudi_operator.core.rollout.planner import Policy, Progress, Step, next_step, rollout_policy
+from gaudi_operator.core.rollout.backoff import add_back_off
+from gaudi_operator.core.rollout.planner import (
+    RolloutPolicy,
+    RolloutProgress,
+    RolloutStep,
+    next_rollout_step,
+    rollout_policy,
+)
 from gaudi_operator.core.rollout.replicas import count_pods, ending_pods, full_replicas, live_workloads
-from gaudi_operator.core.rollout.revision import Revision, to_run
+from gaudi_operator.core.rollout.revision import Revision, as_newest
 from gaudi_operator.core.rollout.room import in_place_soon, may_go_in_place, unblock, why_in_place
 from gaudi_operator.core.rollout.state import RolloutState, State
-from gaudi_operator.core.rollout.target import choose, on_trial
+from gaudi_operator.core.rollout.target import choose_revision, is_on_trial
 from gaudi_runtime.errors import Problem
 
 
 def roll_out(state: State, desired: Revision | None) -> State:
-    """`desired` is what the spec asks for, None where it is refused: then what was last to run stays, as it is."""
-    # What a reconcile would do about room is not known before the choice; pods that end are room to come either way.
-    choice = choose(state, desired, Room(_is_ending(state))) if desired else None
-    current = to_run(choice.current, state.stored) if choice else next(iter(state.stored), None)
+    """Add the rollout and its problem to `state`.
+
+    `desired` is the revision that the spec asks for. If it is None because the spec was refused, the last revision
+    stays unchanged.
+    """
+    # The step is not known before the choice. Terminating pods free their cards in any case.
+    choice = choose_revision(state, desired, Room(_is_ending(state))) if desired else None
+    current = as_newest(choice.current, state.stored) if choice else next(iter(state.stored), None)
     in_place = _in_place(state, current.name) if current else None
     frozen = state.violation is not None or (choice is not None and choice.on_hold)
     policy = _policy(state, current, in_place, frozen=frozen)
@@ -29,29 +39,29 @@ def roll_out(state: State, desired: Revision | None) -> State:
 
 
 def _problem(state: State) -> Problem | None:
-    """What somebody must mend. A rollback asks for a person once it is over: until then the operator is at work."""
+    """Return the worst problem that someone must fix. A rollback is reported as a problem only after it is complete."""
     rollout = state.rollout
     failed = rollout.choice.problem if rollout.choice else None
-    # Held pods fail for a known reason, and their own problem would hide why nothing moves.
+    # Paused pods fail for a known reason. Their own problem would hide why the rollout does not move.
     if failed and rollout.choice and rollout.choice.on_hold:
         return failed
     name, sets = state.current or "", live_workloads(state.observed)
     own = first_problem(state.updated, [sets[name]] if name in sets else [], state.criteria(name, _room(state)))
     own = worst(each for each in (own, _failed_pods(state, name)) if each)
-    own = with_next_try(own, state.attempts.get(name), len(state.updated), state.desired, state.deadlines)
+    own = add_back_off(own, state.failures.get(name), len(state.updated), state.desired, state.deadlines)
     if name in state.forbidden and len(state.updated) < state.desired:
         own = worst(each for each in (own, state.forbidden[name]) if each)
-    done = rollout.step is not None and rollout.step.progress is Progress.DONE
+    done = rollout.step is not None and rollout.step.progress is RolloutProgress.DONE
     return own or (failed if done else None)
 
 
 def _failed_pods(state: State, revision: str) -> Problem | None:
     if sum(pod.ready for pod in state.updated) >= state.desired:
         return None  # what has failed beside those that serve, nobody waits for any more: the replicas were lowered
-    # Failed pods stay in the cluster long after anybody has waited for them.
+    # Failed pods stay in the cluster long after they were replaced.
     found = failed_pods_problem(state.pods, revision)
     running = sum(pod.container is not None and pod.container.running for pod in state.updated)
-    # The next try is on its way in every place: nobody is waited for, however long a warm-up takes.
+    # Each replica already has its next try running, so no action is due, however long its warm-up takes.
     tries = found is not None and running >= state.desired
     return replace(found, since=state.deadlines.now) if found and tries else found
 
@@ -61,13 +71,13 @@ def _is_ending(state: State) -> bool:
 
 
 def _room(state: State) -> Room:
-    """With what the step does: one that takes pods away makes room, and an upgrade may wait for some."""
+    """Return the expected room for new pods, including what the step itself frees."""
     rollout, policy, spec = state.rollout, state.rollout.policy, state.inference.spec
-    # Its own step makes the room: to call the pod unschedulable now would be news for one reconcile.
+    # The step frees the room. Reporting the pod as unschedulable now would change the status for one reconcile only.
     moving = rollout.in_place is not None and rollout.step is not None and bool(rollout.step.scales)
     stays = policy.max_surge > 0 and (policy.trial or policy.max_unavailable == 0)
     upgrading = state.current is not None and _is_upgrading(state, state.current)
-    # The answer of the scheduler is still awaited: once it is late, old pods go first.
+    # The scheduler may still place the pod. After the surge timeout, old pods are removed first.
     asks = upgrading and rollout.in_place is None and may_go_in_place(spec.rollout, spec.replicas)
     return Room(
         to_come=_is_ending(state) or moving,
@@ -77,7 +87,7 @@ def _room(state: State) -> Room:
 
 
 def _is_upgrading(state: State, current: str) -> bool:
-    """Whether pods of another revision are desired beside those of `current`."""
+    """Return True if pods of another revision are desired in addition to those of `current`."""
     sets = live_workloads(state.observed)
     return any(full_replicas(each) for revision, each in sets.items() if revision != current)
 
@@ -91,15 +101,15 @@ def _in_place(state: State, current: str) -> str | None:
     return why_in_place(spec.rollout, spec.replicas, workload, mine, state.deadlines, room_to_come=ending)
 
 
-def _policy(state: State, current: Revision | None, in_place: str | None, *, frozen: bool) -> Policy:
+def _policy(state: State, current: Revision | None, in_place: str | None, *, frozen: bool) -> RolloutPolicy:
     spec, stable = state.inference.spec, state.before.revision.stable
     seconds = state.observe_seconds(current.name) if current else 0
-    trial = current is not None and on_trial(current.name, stable, state.pods, seconds, state.deadlines)
+    trial = current is not None and is_on_trial(current.name, stable, state.pods, seconds, state.deadlines)
     return rollout_policy(spec.rollout, spec.replicas, frozen=frozen, in_place=in_place is not None, trial=trial)
 
 
-def _step(state: State, current: Revision | None, policy: Policy) -> Step | None:
+def _step(state: State, current: Revision | None, policy: RolloutPolicy) -> RolloutStep | None:
     if current is None:
         return None
     mine, olds = count_pods(current, state.stored, state.observed, state.pods, state.forbidden)
-    return next_step(mine, olds, policy, ending_pods(state.pods, state.observed, state.deadlines))
+    return next_rollout_step(mine, olds, policy, ending_pods(state.pods, state.observed, state.deadlines))

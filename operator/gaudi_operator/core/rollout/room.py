@@ -1,9 +1,9 @@
-"""Whether there is room for new pods in addition to the old ones, and what the rollout does if there is none.
+"""Room for a surge: whether new pods fit next to the old ones, and what the rollout does if they do not.
 
 See docs/how-to/revisions.md, Clusters without a free card.
 
-Only the scheduler and the quotas know. Their answer is kept on the ReplicaSet of the revision for as long as old pods
-are desired: a rollout that has begun to replace pods in place goes on so, whichever operator leads.
+Only the scheduler and quotas know. Their answer is stored on the ReplicaSet of the revision for as long as old pods are
+desired, so that a rollout that has started to replace pods in place continues to do so under any leader.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ def why_in_place(
     *,
     room_to_come: bool = False,
 ) -> str | None:
-    """The sentence why pods are replaced in place although the spec permits a surge; None while the rollout surges.
+    """Return why pods are replaced in place although the spec permits a surge; None while the rollout surges.
 
-    `replica_set` and `pods` are those of the new revision. While pods still end (`room_to_come`) there is no answer
-    yet. Where pods are not replaced in place, the new pod waits for room, and unblock() says what a person may do.
+    `replica_set` and `pods` belong to the new revision. While pods are terminating (`room_to_come`) there is no answer
+    yet. If replacement in place is not permitted, the new pod waits for room, and unblock() names the options.
     """
     if not may_go_in_place(rollout, desired):
         return None
-    # It never changes back: pods would wait for room and hold it in turns.
+    # The answer never changes back: otherwise pods would alternate between waiting for room and holding it.
     if known := ((replica_set or {}).get("metadata", {}).get("annotations") or {}).get(IN_PLACE_ANNOTATION):
         return str(known)
     if room_to_come:
@@ -51,17 +51,17 @@ def why_in_place(
 
 
 def may_go_in_place(rollout: Rollout, desired: int) -> bool:
-    """Whether a rollout that surges replaces pods in place once there is no room."""
+    """Return True if a rollout that surges replaces pods in place when there is no room."""
     if scaled_amount(rollout.max_surge, desired, round_up=True) == 0:
         return False
     if rollout.when_no_room is not None:
         return rollout.when_no_room is WhenNoRoom.REPLACE_IN_PLACE
-    # Without another replica the model would be unavailable for a whole warm-up: only a person decides that.
+    # With a single replica the model would be unavailable for a whole warm-up. Only a user may decide that.
     return desired > 1 or scaled_amount(rollout.max_unavailable, desired, round_up=False) > 0
 
 
 def in_place_soon(rollout: Rollout) -> str:
-    """Return the sentence on what follows when no room comes for a new pod."""
+    """Return the sentence on what happens if no room becomes available for a new pod."""
     return (
         f"Unless room comes, pods are replaced in place {rollout.surge_timeout_seconds} s after that began "
         "(spec.rollout.surgeTimeoutSeconds)."
@@ -69,7 +69,7 @@ def in_place_soon(rollout: Rollout) -> str:
 
 
 def unblock(rollout: Rollout, owner: Identity) -> str:
-    """Return the sentence on what lets an upgrade start that finds no room next to the old pods."""
+    """Return the sentence on how to unblock an upgrade that has no room next to the old pods."""
     command = (
         f"`kubectl patch gi {owner.name} -n {owner.namespace} --type merge "
         """-p '{"spec":{"rollout":{"whenNoRoom":"ReplaceInPlace"}}}'`."""

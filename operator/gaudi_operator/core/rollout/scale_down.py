@@ -1,10 +1,11 @@
-"""Which pods go when a ReplicaSet is lowered: those that hurt least (docs/how-to/scaling.md, Which pods go).
+"""Scale-down by deletion costs: selects the pods whose removal loses least (docs/how-to/scaling.md, Which pods go).
 
-The ReplicaSet controller takes pods that are not ready first, and among ready ones those of the least deletion cost.
-A pod whose gate has just closed is ready in its eyes until the kubelet has followed, so that one goes by cost too.
-So a cost is written only where a ready pod has to go and others have more to lose: first the costs, and the lower
-number of replicas in a later reconcile, when they stand on the pods. Once written they are the choice, whatever the
-load does meanwhile, so that any later operator goes on with it.
+The ReplicaSet controller removes unready pods first, then ready pods with the lowest deletion cost. A pod whose gate
+has just closed still counts as ready until the kubelet observes it, so it also needs a cost.
+
+A cost is written only if a ready pod must be removed and other pods have more to lose. The costs are written first; the
+lower number of replicas follows in a later reconcile, after the costs are visible on the pods. Written costs remain the
+choice even if the load changes, so that any later leader continues with it.
 """
 
 from collections import defaultdict
@@ -17,13 +18,13 @@ from gaudi_operator.core.names import REMOVED_FIRST
 from gaudi_operator.core.pods.view import PodView
 
 SEEN_SECONDS = 0.2
-"""From costs to the lower number of replicas: the ReplicaSet controller sees both by watches of their own."""
+"""Seconds between costs and the lower number of replicas: the ReplicaSet controller reads them by separate watches."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list[SetDeletionCost]:
-    """The costs to be written or taken back so that each revision comes down to `replicas` by the right pods."""
+    """Return the deletion costs to set or reset so that each revision scales down to `replicas` by the right pods."""
     found: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
         if pod.active and pod.revision in replicas and pod.ordinal is None:  # of groups the last ones go
@@ -31,10 +32,12 @@ def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list
     return [cost for revision, mine in found.items() for cost in _costs(mine, replicas[revision])]
 
 
-def deferred(replicas: Mapping[str, int], live: Mapping[str, int], costs: Iterable[SetDeletionCost]) -> dict[str, int]:
-    """`replicas` by revision without the steps down from `live` that wait for costs to stand on their pods.
+def defer_scale_down(
+    replicas: Mapping[str, int], live: Mapping[str, int], costs: Iterable[SetDeletionCost]
+) -> dict[str, int]:
+    """Return `replicas` by revision, without scale-downs from `live` whose deletion costs are not visible on pods yet.
 
-    Nor are there the steps up into the room that they are to make.
+    Scale-ups into the room that they free are deferred too.
     """
     waiting = {cost.revision for cost in costs if cost.removed_first}
     kept = {name: max(replicas[name], live[name]) for name in waiting & replicas.keys() & live.keys()}
@@ -46,9 +49,10 @@ def _without(room: int, count: int, live: int) -> int:
     return max(count - room, min(count, live))
 
 
-def still_to_go(pods: Iterable[PodView], replicas: Mapping[str, int]) -> int:
-    """How many of the pods that serve may be taken until each revision has come down to `replicas`, which stand in its
-    workload already: any of those that are alike to the ReplicaSet controller, and of groups the last ones.
+def pending_removals(pods: Iterable[PodView], replicas: Mapping[str, int]) -> int:
+    """Return how many serving pods the controllers may still remove to reach the written `replicas`.
+
+    A ReplicaSet may remove any pod among equals. A LeaderWorkerSet removes the highest ordinals.
     """
     found: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
@@ -66,15 +70,15 @@ def _serving_to_go(active: Sequence[PodView], desired: int) -> int:
 
 
 def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
-    """The `count` of these ready pods that hurt least; none when all have the same to lose: then any may go."""
-    # Writing costs that say nothing would cost a write per pod and delay the step by a reconcile.
+    """Return the `count` ready pods whose removal loses least; none if all have the same to lose."""
+    # Equal costs would take one write per pod and delay the step by a reconcile for no benefit.
     if not 0 < count < len(ready) or len({_loss(pod) for pod in ready}) == 1:
         return []
     return sorted(ready, key=lambda pod: (_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]
 
 
 def _costs(active: Sequence[PodView], desired: int) -> Iterable[SetDeletionCost]:
-    # By the condition that the controller reads, not by our gate: the kubelet follows a closed gate a moment later.
+    # Use the condition that the ReplicaSet controller reads, not the gate: the kubelet observes a closed gate later.
     shown = [pod for pod in active if _is_shown_ready(pod)]
     chosen = removal_candidates(shown, len(shown) - desired)
     for pod in active:
@@ -89,16 +93,16 @@ def _is_shown_ready(pod: PodView) -> bool:
 
 
 def _loss(pod: PodView) -> tuple[bool, int, int, int]:
-    """What would be lost: (whether it takes traffic, cost given before, requests in steps of two, captured percent).
+    """Return the loss of removing a pod: (takes traffic, existing cost, requests in powers of two, captured percent).
 
-    The gate of a pod that is shown as ready may just have closed: the kubelet has not followed yet.
+    The gate of a pod that is shown as ready may have just closed.
     """
     report = pod.report
     if report is None:
         return pod.ready, pod.deletion_cost, 1, 0
     captured = [captured_percent(phase) for phase in (report.prompt, report.decode)]
     percents = [percent for percent in captured if percent is not None]
-    # In powers of two, or a choice would change with every request that comes or ends.
+    # Powers of two keep the choice stable when single requests start or end.
     return pod.ready, pod.deletion_cost, report.requests.running.bit_length(), min(percents, default=100)
 
 

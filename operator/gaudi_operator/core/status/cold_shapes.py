@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from gaudi_operator.core.answers import PlanTooExpensive, Question
+from gaudi_operator.core.answers import PlanQuestion, PlanTooExpensive
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.buckets.bucket import Bucket, weight
@@ -82,7 +82,7 @@ class CoveredShapes:
 
 
 @dataclass(frozen=True)
-class CoveredShapesQuestion(Question[CoveredShapes]):
+class CoveredShapesQuestion(PlanQuestion[CoveredShapes]):
     """Asks which of `shapes` have a bucket."""
 
     kind = CoveredShapes

@@ -19,11 +19,11 @@ from gaudi_operator.api.v1alpha1.status import Condition
 from gaudi_operator.core.children.scaling import METRIC
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.judgement import BELOW_THRESHOLD
-from gaudi_operator.core.notation import read_moment, timestamp
+from gaudi_operator.core.notation import parse_timestamp, timestamp
 from gaudi_operator.core.pods.progress import Waiting, count_waiting
 from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import ENDED, PodView
-from gaudi_operator.core.rollout.planner import Progress
+from gaudi_operator.core.rollout.planner import RolloutProgress
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.units import plural
@@ -32,11 +32,11 @@ from gaudi_runtime.units import plural
 def judge_ready(s: State) -> Verdict:
     """Whether the spec as it stands is fully rolled out and every desired replica takes traffic."""
     # A cause that somebody must mend hides all progress, whoever that is.
-    if found := s.trouble:
+    if found := s.worst_problem:
         return Verdict(FALSE, found.reason, found.message)
     if s.desired == 0:
         return _zero(s)
-    if s.rollout.step is not None and s.rollout.step.progress is Progress.DONE:
+    if s.rollout.step is not None and s.rollout.step.progress is RolloutProgress.DONE:
         left = _ending(s)
         rest = f" {_terminating(s, left)}" if left else ""
         return Verdict(TRUE, "Serving", f"{_all(s.desired)} revision {s.current}.{rest}")
@@ -67,7 +67,7 @@ def _ending(s: State) -> int:
 
 def _in_progress(s: State) -> tuple[str, str]:
     serving = f"{len(s.serving_updated)} of {s.desired} replicas serve revision {s.current}"
-    if s.rollout.step is not None and s.rollout.step.progress is Progress.PAUSED:
+    if s.rollout.step is not None and s.rollout.step.progress is RolloutProgress.PAUSED:
         others = count_waiting(s.active)
         rest = f" {len(s.serving)} of {s.desired} replicas serve in all; {_waiting_sentence(others)}." if others else ""
         return "RolloutPaused", f"{serving}; the rollout waits for spec.rollout.paused to become false.{rest}"
@@ -121,12 +121,12 @@ def judge_reconciling(s: State) -> Verdict:
 def is_paused(s: State) -> bool:
     """Whether spec.rollout.paused holds a rollout that is not over."""
     step = s.rollout.step
-    return s.inference.spec.rollout.paused and step is not None and step.progress is Progress.PAUSED
+    return s.inference.spec.rollout.paused and step is not None and step.progress is RolloutProgress.PAUSED
 
 
 def judge_stalled(s: State) -> Verdict:
     """Whether a person must act."""
-    if (found := s.trouble) and s.stalls:
+    if (found := s.worst_problem) and s.stalls:
         return Verdict(TRUE, found.reason, found.message)
     return Verdict(FALSE, "NotStalled", "Nothing asks for a person.")
 
@@ -234,7 +234,7 @@ def _is_new_to_it(able: Mapping[str, Any], deadlines: Deadlines) -> bool:
     """Whether FailedGetScale still means that the cluster is new."""
     if (able.get("status"), able.get("reason")) != ("False", "FailedGetScale"):
         return False
-    since = read_moment(able.get("lastTransitionTime"))
+    since = parse_timestamp(able.get("lastTransitionTime"))
     return since is not None and not deadlines.reached(since, NEW_KIND_SECONDS)
 
 

@@ -16,7 +16,7 @@ from gaudi_operator.api.v1alpha1.status import (
     VisionCounts,
     WarmupProgress,
 )
-from gaudi_operator.core.notation import read_moment, timestamp
+from gaudi_operator.core.notation import parse_timestamp, timestamp
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import PhaseProgress, WarmupReport
@@ -101,7 +101,7 @@ def _eta(pod: PodView, state: State) -> str | None:
         return None
     end = pod.received + timedelta(seconds=pod.report.eta_seconds)
     written = state.before.warmup.eta if state.before.warmup else None
-    moment = read_moment(written)
+    moment = parse_timestamp(written)
     if moment and abs((moment - end).total_seconds()) <= ETA_SECONDS:
         return written
     # Rounded, or each report would move it by a second and cost a status write.

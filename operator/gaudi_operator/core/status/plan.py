@@ -15,9 +15,9 @@ from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness, Shortfal
 from gaudi_operator.core.admission.checks import why_settings_are_ignored
 from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_unknown
 from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, gate_outlook, hints
-from gaudi_operator.core.classes import filled
+from gaudi_operator.core.classes import fill_class_defaults
 from gaudi_operator.core.gate.recompiles import ADD_SIZES, only_images_cold
-from gaudi_operator.core.gate.thresholds import DONE, captured_percent
+from gaudi_operator.core.gate.thresholds import WARMED_UP_PHASES, captured_percent
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.cold_shapes import suggestion
@@ -48,7 +48,7 @@ def _runs_the_spec(state: State) -> bool:
     choice = state.rollout.choice
     if choice is None or state.inference.spec.rollout.revision is None:
         return choice is None or not choice.rolled_back
-    return choice.current.is_of(state.inference)
+    return choice.current.matches_spec(state.inference)
 
 
 def forecast_now(state: State) -> PlanForecast | None:
@@ -93,7 +93,7 @@ def _fits(bounds: GraphBounds | None) -> int | None:
 
 def _measured_pod(state: State) -> tuple[PodView, WarmupReport] | None:
     """The pod with the fewest captured graphs of those that have warmed up, with its report."""
-    found = [(pod, pod.report) for pod in state.updated if pod.report and pod.report.phase in DONE]
+    found = [(pod, pod.report) for pod in state.updated if pod.report and pod.report.phase in WARMED_UP_PHASES]
     return min(found, key=lambda each: (_captured(each[1]), each[0].name), default=None)
 
 
@@ -258,7 +258,7 @@ def judge_class_applied(s: State) -> Verdict | None:
         return None
     if s.platform.problem or current is None:
         return Verdict(UNKNOWN, "NothingKnown", "The class does not count before the condition PlanAccepted is True.")
-    before, now = had.values if had else {}, filled(s.inference, s.platform).values
+    before, now = had.values if had else {}, fill_class_defaults(s.inference, s.platform).values
     changed = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
     if not changed:
         return Verdict(

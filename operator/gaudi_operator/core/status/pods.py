@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.core.gate.recompiles import RECOMPILING
-from gaudi_operator.core.gate.thresholds import captured_percent, warmup_percent, why_below
+from gaudi_operator.core.gate.thresholds import captured_percent, explain_shortfall, warmup_percent
 from gaudi_operator.core.pods.scheduling import SCHEDULING_GATED, gates, is_gated, unscheduled_since
 from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import PodView
@@ -71,7 +71,7 @@ def _message(pod: PodView, state: State) -> str | None:
     if (
         pod.report
         and pod.report.phase is Phase.SERVING
-        and (below := why_below(pod.report, state.inference.spec.readiness))
+        and (below := explain_shortfall(pod.report, state.inference.spec.readiness))
     ):
         return below[1]
     if pod.gate and pod.gate.reason == RECOMPILING:

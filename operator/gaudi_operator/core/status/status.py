@@ -27,7 +27,7 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rendering.metadata import traffic_labels
 from gaudi_operator.core.resource import read_identity
-from gaudi_operator.core.rollout.backoff import Attempts
+from gaudi_operator.core.rollout.backoff import FailureRecord
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status import figures
@@ -260,7 +260,7 @@ def revision_states(state: State) -> tuple[RevisionStatus, ...]:
 
 
 def _state(state: State, revision: Revision) -> RevisionStatus:
-    failure, remembered = revision.failure, state.attempts.get(revision.name, Attempts())
+    failure, remembered = revision.failure, state.failures.get(revision.name, FailureRecord())
     return RevisionStatus(
         name=revision.name,
         number=revision.number,

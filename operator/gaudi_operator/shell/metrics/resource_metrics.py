@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gaudi_operator.core.notation import read_moment
+from gaudi_operator.core.notation import parse_timestamp
 from gaudi_operator.core.observed import Manifest
 
 RESOURCE = ("namespace", "name")
@@ -76,7 +76,7 @@ def _warmup(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]
 
 
 def _eta(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
-    moment = read_moment((status.get("warmup") or {}).get("eta"))
+    moment = parse_timestamp((status.get("warmup") or {}).get("eta"))
     if moment is not None:
         yield (), moment.timestamp()
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter
 
-from gaudi_operator.core.answers import AnyQuestion, Refusal, worked_out
+from gaudi_operator.core.answers import AnyPlanQuestion, Refusal, compute_answer
 
 READY = b"ready"
 NO_MEMORY = b"no memory"
@@ -69,9 +69,9 @@ def main(questions: BinaryIO, answers: BinaryIO, most_bytes: int, seconds: float
         tell(content)
 
 
-def _answer(question: AnyQuestion) -> bytes:
+def _answer(question: AnyPlanQuestion) -> bytes:
     try:
-        found = worked_out(question)
+        found = compute_answer(question)
     except MemoryError:
         raise
     except Exception as error:

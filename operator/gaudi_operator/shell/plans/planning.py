@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
-from gaudi_operator.core.answers import Answers, AnyQuestion, PlanTooExpensive, Refusal, Unanswered
+from gaudi_operator.core.answers import AnyPlanQuestion, PlanAnswers, PlanTooExpensive, Refusal, Unanswered
 from gaudi_operator.errors import Backoff
 from gaudi_operator.shell.plans.plan_worker import ANSWER, IMPOSSIBLE, MOST_ANSWER, NO_MEMORY, READY, adapter, frame
 from gaudi_operator.shell.watching.store import Key
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
     """A question of a resource, and who is called with its key when the answer is known."""
 
     key: Key
-    question: AnyQuestion
+    question: AnyPlanQuestion
     wake: Callable[[Key], None]
 
 
@@ -79,7 +79,7 @@ class Planner:
 
     def __init__(self, most_bytes: int, seconds: float) -> None:
         """`most_bytes` of address space for the whole process, `seconds` of processor time for each question."""
-        self.answers = Answers(KNOWN_BYTES)
+        self.answers = PlanAnswers(KNOWN_BYTES)
         self._most_bytes, self._seconds = most_bytes, seconds
         self._turns = Turns()
         self._at_work: Asked | None = None
@@ -99,7 +99,7 @@ class Planner:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._end()
 
-    def ask(self, key: Key, question: AnyQuestion, wake: Callable[[Key], None]) -> None:
+    def ask(self, key: Key, question: AnyPlanQuestion, wake: Callable[[Key], None]) -> None:
         """Have the question of a resource answered, and call `wake` with its key then."""
         asked = Asked(key, question, wake)
         if asked != self._at_work:
@@ -126,7 +126,7 @@ class Planner:
             asked, self._at_work = self._at_work, None
             asked.wake(asked.key)
 
-    def _knows(self, question: AnyQuestion) -> bool:
+    def _knows(self, question: AnyPlanQuestion) -> bool:
         """Whether another resource has asked the same a moment ago."""
         try:
             self.answers.get(question)
@@ -154,7 +154,7 @@ class Planner:
             return Refusal(PlanTooExpensive, found.args)
         raise AssertionError
 
-    async def _exchange(self, question: AnyQuestion) -> Any:
+    async def _exchange(self, question: AnyPlanQuestion) -> Any:
         process = self._process
         assert process is not None  # noqa: S101 - _warm() has started it
         assert process.stdin is not None  # noqa: S101 - a pipe was asked for
@@ -216,7 +216,7 @@ class Planner:
             self._process = None
 
 
-def _read(question: AnyQuestion, content: bytes) -> Any:
+def _read(question: AnyPlanQuestion, content: bytes) -> Any:
     """The answer in a frame, held to its type; a refusal where it is one."""
     kind, text = content[:1], content[1:]
     if content == NO_MEMORY:

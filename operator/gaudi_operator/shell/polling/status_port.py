@@ -11,7 +11,7 @@ import aiohttp
 from pydantic import ValidationError
 
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.core.observed import Manifest, decisive
+from gaudi_operator.core.observed import Manifest, trim_report
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME, WARMUP_PATH
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, WarmupReport
@@ -147,7 +147,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 def read_report(body: bytes) -> WarmupReport:
     """Read the body of an answer. Raises Unusable with the first field that is wrong."""
     try:
-        return decisive(WarmupReport.model_validate_json(body))
+        return trim_report(WarmupReport.model_validate_json(body))
     except ValidationError as error:
         # Without the input: what a pod sends would stand in the status for all to read.
         first = error.errors(include_url=False, include_input=False)[0]

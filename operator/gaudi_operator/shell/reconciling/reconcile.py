@@ -8,12 +8,12 @@ from typing import Any
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Decision, SetGate
-from gaudi_operator.core.answers import AnyQuestion
-from gaudi_operator.core.classes import asks_for_labels
+from gaudi_operator.core.answers import AnyPlanQuestion
+from gaudi_operator.core.classes import needs_namespace_labels
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.status.refusal import with_refusal
-from gaudi_operator.core.texts import named_texts
+from gaudi_operator.core.texts import referenced_texts
 from gaudi_operator.errors import Stalled
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.polling.reports import Reports
@@ -40,7 +40,7 @@ so long at most.
 log = logging.getLogger(__name__)
 
 Wake = Callable[[Key], None]
-Ask = Callable[[Key, AnyQuestion, Wake], None]
+Ask = Callable[[Key, AnyPlanQuestion, Wake], None]
 """Has a question of a resource answered; the last one is called with its key then."""
 
 
@@ -111,7 +111,7 @@ class Reconciler:
 
     async def _with_unwatched(self, key: Key, observed: Observed) -> tuple[Observed, bool]:
         """Return the picture with what the spec and the classes name and no watch shows, and whether there is any."""
-        named, by_labels = named_texts(observed.resource), asks_for_labels(observed)
+        named, by_labels = referenced_texts(observed.resource), needs_namespace_labels(observed)
         texts = await self.writer.texts(key, named) if named else {}
         labels = await self.writer.namespace_labels(key) if by_labels else {}
         return replace(observed, texts=texts, namespace_labels=labels), bool(named) or by_labels

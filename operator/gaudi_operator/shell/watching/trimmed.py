@@ -14,7 +14,7 @@ from msgspec.json import Decoder
 
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION
-from gaudi_operator.core.notation import digests, short_hash
+from gaudi_operator.core.notation import hash_texts, short_hash
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
@@ -174,7 +174,7 @@ def trimmed(kind: Kind, manifest: Manifest) -> dict[str, Any]:
     """The object as it is kept."""
     kept = shaped(kind, manifest)
     if kind is CONFIG_MAP and "data" in kept:
-        kept["data"] = digests(kept["data"])
+        kept["data"] = hash_texts(kept["data"])
     if kind in _READ_ANNOTATIONS and isinstance(annotations := kept["metadata"].get("annotations"), Mapping):
         read = {name: each for name, each in annotations.items() if name.startswith(_READ_ANNOTATIONS[kind])}
         if kind is RESOURCE and len(read) < len(annotations):

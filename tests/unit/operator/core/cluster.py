@@ -12,7 +12,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Decision, Event
-from gaudi_operator.core.answers import AT_ONCE, Answers
+from gaudi_operator.core.answers import SYNCHRONOUS_ANSWERS, PlanAnswers
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport, TextKey
@@ -108,7 +108,7 @@ class Cluster:
             status_held=START,  # what happens within a moment is over when the next pass comes
         )
 
-    def operate(self, answers: Answers = AT_ONCE) -> Decision:
+    def operate(self, answers: PlanAnswers = SYNCHRONOUS_ANSWERS) -> Decision:
         """One pass of the operator, carried out; time goes on by a second."""
         self.now += timedelta(seconds=1)
         plan = decide(self.observed(), self.defaults, answers)

@@ -10,7 +10,7 @@ from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
 from gaudi_operator.core.problems.pod_problems import first_problem, pod_problem
-from gaudi_operator.core.rollout.planner import Policy, Progress, Step
+from gaudi_operator.core.rollout.planner import RolloutPolicy, RolloutProgress, RolloutStep
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_runtime.contract.report import WarmupReport
@@ -18,11 +18,11 @@ from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import DEFAULTS, NOW, inference, resource
 
-DONE = Step(Progress.DONE)
-WAITING = Step(Progress.WAITING)
+DONE = RolloutStep(RolloutProgress.DONE)
+WAITING = RolloutStep(RolloutProgress.WAITING)
 IMPOSSIBLE = inference(bucketing={"strategy": "File", "file": "(1, 1, 8)"})
 """No line asks for a prompt bucket."""
-PAUSED = Step(Progress.PAUSED)
+PAUSED = RolloutStep(RolloutProgress.PAUSED)
 
 
 def serving(
@@ -45,7 +45,7 @@ def closed(name: str = "c") -> PodView:
 
 def state_of(
     pods: Iterable[PodView] = (),
-    step: Step | None = WAITING,
+    step: RolloutStep | None = WAITING,
     desired: int = 2,
     unavailable: int = 0,
     current: str | None = "new",
@@ -65,9 +65,9 @@ def state_of(
         "pods": tuple(pods),
         "stored": (),
         "terminations": {},
-        "attempts": {},
+        "failures": {},
         "forbidden": {},
-        "rollout": RolloutState(Policy(desired, 1, unavailable), None, revision, step),
+        "rollout": RolloutState(RolloutPolicy(desired, 1, unavailable), None, revision, step),
         **fields,
     }
     return State(**given)

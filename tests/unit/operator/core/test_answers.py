@@ -6,7 +6,15 @@ from typing import TypeVar
 import pytest
 
 from gaudi_operator.core.actions import SetGate
-from gaudi_operator.core.answers import Answers, AtOnce, PlanTooExpensive, Question, Refusal, Unanswered, worked_out
+from gaudi_operator.core.answers import (
+    PlanAnswers,
+    PlanQuestion,
+    PlanTooExpensive,
+    Refusal,
+    SynchronousAnswers,
+    Unanswered,
+    compute_answer,
+)
 from gaudi_operator.core.decide import decide
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.errors import PlanImpossible
@@ -20,7 +28,7 @@ NO_POLICY = BucketPolicy()
 
 
 @dataclass(frozen=True)
-class Louder(Question[str]):
+class Louder(PlanQuestion[str]):
     """Asks for a word in capitals; of bad words there are none."""
 
     kind = str
@@ -42,18 +50,18 @@ def _nothing_asked() -> None:
 
 def test_question_without_an_answer_is_raised() -> None:
     with pytest.raises(Unanswered) as raised:
-        Answers(10).get(Louder("good"))
+        PlanAnswers(10).get(Louder("good"))
     assert raised.value.question == Louder("good")
 
 
 def test_answer_is_worked_out_once() -> None:
-    answers = AtOnce(10)
+    answers = SynchronousAnswers(10)
     assert [answers.get(Louder("good")) for _ in range(3)] == ["GOOD"] * 3
     assert ASKED == ["good"]
 
 
 def test_refusal_is_worked_out_once_and_raised_each_time() -> None:
-    answers = AtOnce(10)
+    answers = SynchronousAnswers(10)
     for _ in range(3):
         with pytest.raises(PlanImpossible, match="here: bad is impossible"):
             answers.get(Louder("bad"))
@@ -61,7 +69,7 @@ def test_refusal_is_worked_out_once_and_raised_each_time() -> None:
 
 
 def test_what_was_not_asked_for_the_longest_goes_first() -> None:
-    answers = AtOnce(3)
+    answers = SynchronousAnswers(3)
     for word in ("a", "b", "c", "a", "d", "a", "c", "d"):
         answers.get(Louder(word))
     assert ASKED == ["a", "b", "c", "d"]
@@ -70,14 +78,14 @@ def test_what_was_not_asked_for_the_longest_goes_first() -> None:
 
 
 def test_one_large_answer_takes_the_place_of_all_others() -> None:
-    answers = AtOnce(3)
+    answers = SynchronousAnswers(3)
     for question in (Louder("a"), Louder("large", 5), Louder("large", 5), Louder("a")):
         answers.get(question)
     assert ASKED == ["a", "large", "a"]
 
 
 def test_answer_that_is_known_anew_takes_no_more_room() -> None:
-    answers = AtOnce(3)
+    answers = SynchronousAnswers(3)
     answers.get(Louder("a"))
     for _ in range(5):
         answers.keep(Louder("b"), "B")
@@ -86,7 +94,7 @@ def test_answer_that_is_known_anew_takes_no_more_room() -> None:
 
 
 def test_long_text_is_known_by_its_digest() -> None:
-    answers = AtOnce(10)
+    answers = SynchronousAnswers(10)
     long, other = (Louder("a", policy=BucketPolicy(strategy="file", file=text * 60_000)) for text in "xy")
     answers.get(long)
     assert answers.get(replace(long)) == "A"
@@ -96,33 +104,33 @@ def test_long_text_is_known_by_its_digest() -> None:
     assert all(len(str(question)) < 2_000 for question in answers._kept)
 
 
-class TooExpensive(Answers):
+class TooExpensive(PlanAnswers):
     """Every plan is."""
 
-    def get(self, question: Question[T]) -> T:
+    def get(self, question: PlanQuestion[T]) -> T:
         raise PlanTooExpensive("took more than 1 s of processor time")
 
 
 def test_decision_that_waits_for_an_answer_changes_nothing() -> None:
     cluster = Cluster(resource())
-    decision = decide(cluster.observed(), DEFAULTS, Answers(2**20))
+    decision = decide(cluster.observed(), DEFAULTS, PlanAnswers(2**20))
     assert decision.question is not None
     assert not decision.actions
     assert not decision.events
 
 
 def test_answered_questions_end_in_the_same_decision() -> None:
-    cluster, answers = Cluster(resource()), Answers(2**20)
+    cluster, answers = Cluster(resource()), PlanAnswers(2**20)
     for _ in range(10):
         decision = decide(cluster.observed(), DEFAULTS, answers)
         if decision.question is None:
             break
-        answers.keep(decision.question, worked_out(decision.question))
+        answers.keep(decision.question, compute_answer(decision.question))
     assert decision == decide(cluster.observed(), DEFAULTS)
 
 
-@pytest.mark.parametrize("answers", [Answers(2**20), TooExpensive(2**20)], ids=["unanswered", "too expensive"])
-def test_gate_opens_whatever_is_known_of_the_plan(answers: Answers) -> None:
+@pytest.mark.parametrize("answers", [PlanAnswers(2**20), TooExpensive(2**20)], ids=["unanswered", "too expensive"])
+def test_gate_opens_whatever_is_known_of_the_plan(answers: PlanAnswers) -> None:
     cluster = served(replicas=1)
     [pod] = cluster.kind("Pod")
     pod["status"]["conditions"] = [each for each in pod["status"]["conditions"] if "warmed" not in each["type"]]
@@ -137,7 +145,7 @@ def test_gate_that_ends_a_warm_up_waits_for_the_status() -> None:
     pod["status"]["conditions"] = [each for each in pod["status"]["conditions"] if "warmed" not in each["type"]]
     [warmed_up] = [each for each in status(cluster)["conditions"] if each["type"] == "WarmedUp"]
     warmed_up["status"] = "False"
-    decision = decide(cluster.observed(), DEFAULTS, Answers(2**20))
+    decision = decide(cluster.observed(), DEFAULTS, PlanAnswers(2**20))
     assert [each.open for each in decision.actions if isinstance(each, SetGate)] == [True]
     assert not decision.events
 
@@ -165,4 +173,4 @@ def test_too_expensive_a_plan_leaves_serving_pods_untouched() -> None:
 
 
 def test_refusal_in_a_process_has_its_arguments() -> None:
-    assert worked_out(Louder("bad")) == Refusal(PlanImpossible, ("bad is impossible", "here"))
+    assert compute_answer(Louder("bad")) == Refusal(PlanImpossible, ("bad is impossible", "here"))

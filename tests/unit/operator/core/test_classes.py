@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
-from gaudi_operator.core.classes import Platform, asks_for_labels, filled, platform_of, selects
+from gaudi_operator.core.classes import Platform, fill_class_defaults, needs_namespace_labels, resolve_class, selects
 from gaudi_operator.core.observed import Observed
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
@@ -18,7 +18,7 @@ FOR_CHAT = gaudi_class("chat", namespaces={"matchLabels": {"team": "chat"}})
 
 def platform(*classes: Object, labels: dict[str, str] | None = None, **spec: Any) -> Platform:
     observed = Observed(resource(**spec), classes=classes, namespace_labels=labels or {})
-    return platform_of(inference(**spec), observed, DEFAULTS)
+    return resolve_class(inference(**spec), observed, DEFAULTS)
 
 
 def reason(*classes: Object, labels: dict[str, str] | None = None, **spec: Any) -> str | None:
@@ -98,7 +98,7 @@ def test_class_without_a_spec_is_of_another_controller(written: Object) -> None:
     bare = {"metadata": {"name": "gold"}, **written}
     assert platform(bare, className="gold") == Platform("gold", elsewhere=True)
     assert platform(bare) == Platform()
-    assert not asks_for_labels(Observed(resource(), classes=(bare,)))
+    assert not needs_namespace_labels(Observed(resource(), classes=(bare,)))
 
 
 def test_class_of_a_newer_release_is_not_guessed_at() -> None:
@@ -120,7 +120,7 @@ def test_class_that_is_refused_is_still_named_with_its_limits() -> None:
 
 @pytest.mark.parametrize(("classes", "asks"), [((), False), ((DEFAULT,), False), ((DEFAULT, FOR_CHAT), True)])
 def test_labels_of_namespaces_are_read_if_a_class_selects(classes: tuple[Object, ...], asks: bool) -> None:
-    assert asks_for_labels(Observed(resource(), classes=classes)) is asks
+    assert needs_namespace_labels(Observed(resource(), classes=classes)) is asks
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ DEFAULTS_OF_A_CLASS: dict[str, Any] = {
 
 def given(**spec: Any) -> dict[str, Any]:
     says = platform(gaudi_class(default=True, defaults=DEFAULTS_OF_A_CLASS), **spec)
-    return dict(filled(inference(**spec), says).values)
+    return dict(fill_class_defaults(inference(**spec), says).values)
 
 
 def test_what_is_left_out_is_filled_in() -> None:
@@ -240,7 +240,7 @@ def test_filled_values_are_plain_json() -> None:
 
 def test_user_of_the_cluster_is_filled_in() -> None:
     says = platform(gaudi_class(default=True, defaults={"userFromCluster": True}))
-    found = filled(inference(), says)
+    found = fill_class_defaults(inference(), says)
     assert found.values == {"pod.userFromCluster": True}
     assert found.inference.spec.pod.user_from_cluster
 
@@ -248,12 +248,12 @@ def test_user_of_the_cluster_is_filled_in() -> None:
 @pytest.mark.parametrize("pod", [{"runAsUser": 2000}, {"userFromCluster": True}], ids=str)
 def test_user_of_the_spec_is_no_default_of_the_cluster(pod: dict[str, Any]) -> None:
     says = platform(gaudi_class(default=True, defaults={"userFromCluster": True}))
-    assert filled(inference(pod=pod), says).values == {}
+    assert fill_class_defaults(inference(pod=pod), says).values == {}
 
 
 def test_filled_spec_has_the_values() -> None:
     says = platform(gaudi_class(default=True, defaults=DEFAULTS_OF_A_CLASS))
-    spec = filled(inference(), says).inference.spec
+    spec = fill_class_defaults(inference(), says).inference.spec
     assert (spec.server.image, spec.pod.resources.limits.memory, spec.pod.node_selector) == (
         "registry.test/cpu:1",
         "64Gi",

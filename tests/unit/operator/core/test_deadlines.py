@@ -10,7 +10,7 @@ from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
 from gaudi_operator.core.rollout.replicas import ending_pods
-from gaudi_operator.core.rollout.target import on_trial
+from gaudi_operator.core.rollout.target import is_on_trial
 from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -76,7 +76,7 @@ def test_opened_gate_is_looked_at_when_the_kubelet_should_follow() -> None:
 def test_canary_is_looked_at_when_it_has_been_observed() -> None:
     held = view(pod(revision="new", conditions=(gate_condition(True, since=ago(20)), READY)))
     deadlines = Deadlines(NOW)
-    assert on_trial("new", "old", [held, serving("o", "old")], 60, deadlines)
+    assert is_on_trial("new", "old", [held, serving("o", "old")], 60, deadlines)
     assert deadlines.requeue_after == pytest.approx(40.1)
 
 

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from gaudi_operator.core.answers import Answers
+from gaudi_operator.core.answers import PlanAnswers
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.resource import Inference, RecentInferences
 from tests.unit.operator.core.resources import resource
 
-ANSWERS = Answers(2**20)
+ANSWERS = PlanAnswers(2**20)
 
 
-def read(recent: RecentInferences, uid: str = "u", answers: Answers = ANSWERS, **overrides: Any) -> Inference:
+def read(recent: RecentInferences, uid: str = "u", answers: PlanAnswers = ANSWERS, **overrides: Any) -> Inference:
     found = resource(**overrides)
     return recent.read({**found, "metadata": {**found["metadata"], "uid": uid}}, answers)
 
@@ -34,7 +34,7 @@ def test_restart_is_read_although_the_spec_stays() -> None:
 
 
 def test_others_answers_are_not_asked() -> None:
-    recent, others = RecentInferences(2), Answers(2**20)
+    recent, others = RecentInferences(2), PlanAnswers(2**20)
     read(recent)
     assert read(recent, answers=others).answers is others
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pytest
 
 from gaudi_operator.core.admission.review import asked_forecast, forecast_plan, forecast_question
-from gaudi_operator.core.answers import Answers, AtOnce, PlanTooExpensive, Question, Refusal
+from gaudi_operator.core.answers import PlanAnswers, PlanQuestion, PlanTooExpensive, Refusal, SynchronousAnswers
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import inference
@@ -14,7 +14,7 @@ from tests.unit.operator.core.resources import inference
 T = TypeVar("T")
 
 
-class Counted(AtOnce):
+class Counted(SynchronousAnswers):
     """Counts what it is asked."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Counted(AtOnce):
         super().__init__(2**20)
         self.count = 0
 
-    def get(self, question: Question[T]) -> T:
+    def get(self, question: PlanQuestion[T]) -> T:
         """The answer."""
         self.count += 1
         return super().get(question)
@@ -42,7 +42,7 @@ def test_each_forecast_is_asked_for_once() -> None:
 
 
 def test_forecast_that_is_too_expensive_has_no_answer() -> None:
-    answers = Answers(2**20)
+    answers = PlanAnswers(2**20)
     one = replace(inference(), answers=answers)
     answers.keep(forecast_question(one), Refusal(PlanTooExpensive, ()))
     assert forecast_plan(one) is None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.core.observed import TextKey
-from gaudi_operator.core.texts import named_texts, with_texts
+from gaudi_operator.core.texts import insert_texts, referenced_texts
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
@@ -23,26 +23,26 @@ TRAFFIC = {"configMapKeyRef": {"name": "traffic", "key": "week"}}
 
 
 def test_text_takes_the_place_of_its_reference() -> None:
-    found = with_texts(resource(bucketing=NAMED), {KEY: FILE})
+    found = insert_texts(resource(bucketing=NAMED), {KEY: FILE})
     assert found["spec"]["bucketing"] == {"strategy": "File", "file": FILE}
 
 
 def test_traffic_may_stand_in_a_config_map_too() -> None:
     named = resource(bucketing={"strategy": "Optimal", "optimal": {"trafficFrom": TRAFFIC}})
-    found = with_texts(named, {TextKey("traffic", "week"): "decode 1 1 1 1"})
+    found = insert_texts(named, {TextKey("traffic", "week"): "decode 1 1 1 1"})
     assert found["spec"]["bucketing"]["optimal"] == {"traffic": "decode 1 1 1 1"}
 
 
 def test_resource_is_not_changed() -> None:
     named = resource(bucketing=NAMED)
-    with_texts(named, {KEY: FILE})
-    assert named_texts(named) == (KEY,)
+    insert_texts(named, {KEY: FILE})
+    assert referenced_texts(named) == (KEY,)
 
 
 @pytest.mark.parametrize("texts", [{}, {KEY: "x" * (MOST_TEXT + 1)}], ids=["missing", "too long"])
 def test_text_that_cannot_be_taken_stays_a_reference(texts: dict[TextKey, str]) -> None:
     named = resource(bucketing=NAMED)
-    assert with_texts(named, texts) == named
+    assert insert_texts(named, texts) == named
 
 
 @given(
@@ -56,7 +56,7 @@ def test_text_that_cannot_be_taken_stays_a_reference(texts: dict[TextKey, str]) 
 )
 def test_any_spec_is_read(spec: object) -> None:
     named = {"spec": spec}
-    assert with_texts(named, {}) == named
+    assert insert_texts(named, {}) == named
 
 
 def waiting() -> Cluster:

@@ -7,7 +7,7 @@ from gaudi_operator.core.children.desired import child_actions
 from gaudi_operator.core.children.network import endpoint, service
 from gaudi_operator.core.children.scaling import pod_disruption_budget
 from gaudi_operator.core.rendering.runtime_config import config_map
-from gaudi_operator.core.rollout.replicas import Scaling
+from gaudi_operator.core.rollout.replicas import PlannedReplicas
 from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import state_of
 
@@ -54,7 +54,9 @@ def test_port_with_a_certificate_is_told_as_https() -> None:
 
 
 def test_account_is_made_for_pods_that_name_it_alone() -> None:
-    kinds = {action.manifest["kind"] for action in child_actions(state_of(), Scaling()) if isinstance(action, Apply)}
+    kinds = {
+        action.manifest["kind"] for action in child_actions(state_of(), PlannedReplicas()) if isinstance(action, Apply)
+    }
     assert "Service" in kinds
     assert "ServiceAccount" not in kinds
 

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.core.actions import Action, Apply, Delete
 from gaudi_operator.core.children.desired import recipe_pvc_actions, recipe_readers
-from gaudi_operator.core.rollout.inputs import revision_inputs, same_inputs
+from gaudi_operator.core.rollout.inputs import are_same_inputs, revision_inputs
 from gaudi_operator.core.rollout.revision import Revision, desired_revision
 from tests.support.builders import Object
 from tests.unit.operator.core.resources import DEFAULTS, inference
@@ -137,7 +137,7 @@ def test_owner_comes_and_goes_with_the_policy() -> None:
 
 
 def test_retention_makes_no_revision() -> None:
-    assert same_inputs(revision(**ON).inputs, revision_inputs(inference(**RETAINED)))
+    assert are_same_inputs(revision(**ON).inputs, revision_inputs(inference(**RETAINED)))
 
 
 def test_pods_mount_a_named_claim_and_none_is_made() -> None:

@@ -13,7 +13,7 @@ from gaudi_operator.core.gate import condition as gate_conditions
 from gaudi_operator.core.gate import judgement as gates
 from gaudi_operator.core.gate.condition import JudgedInstance, judged_instance, other_conditions, pods_with_gates
 from gaudi_operator.core.gate.judgement import REOPEN_SECONDS
-from gaudi_operator.core.gate.thresholds import first_left_out, shortfalls
+from gaudi_operator.core.gate.thresholds import first_skipped_buckets, shortfalls
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import timestamp
 from gaudi_operator.core.observed import Observed
@@ -44,7 +44,7 @@ def gate(open_: bool, reason: str, message: str) -> SetGate:
 
 def judge(pod: PodView, readiness: Readiness) -> SetGate | None:
     """As it is judged at this moment."""
-    return gates.judge(pod, readiness, Deadlines(NOW))
+    return gates.judge_gate(pod, readiness, Deadlines(NOW))
 
 
 def opened(**pod_fields: Any) -> PodView:
@@ -78,7 +78,7 @@ def test_open_gate_without_a_record_gets_one() -> None:
 def test_gate_that_has_just_closed_stays_closed_for_a_moment(seconds: float, opens: bool) -> None:
     closed = gate_condition(False, "not yet", since=timestamp(NOW))
     deadlines = Deadlines(NOW + timedelta(seconds=seconds))
-    found = gates.judge(view(pod(conditions=(closed,)), report()), STRICT, deadlines)
+    found = gates.judge_gate(view(pod(conditions=(closed,)), report()), STRICT, deadlines)
     assert (found is not None and found.open) is opens
     assert (deadlines.requeue_after is None) is opens
 
@@ -210,7 +210,7 @@ def test_lost_threshold_closes() -> None:
 def test_closed_gate_names_all_that_is_below_and_left_out() -> None:
     action = judge(view(pod(conditions=(OPEN,)), SHORT_OF_BOTH), STRICT)
     said = "; ".join(shortfalls(SHORT_OF_BOTH, STRICT))
-    (left_out,) = first_left_out(SHORT_OF_BOTH, STRICT)
+    (left_out,) = first_skipped_buckets(SHORT_OF_BOTH, STRICT)
     assert action
     assert action.message == f"Warm-up ended below the thresholds: {said}. {left_out}"
 

@@ -3,7 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.gate.thresholds import captured_percent, counts, first_left_out, shortfalls, warmup_percent
+from gaudi_operator.core.gate.thresholds import (
+    captured_counts,
+    captured_percent,
+    first_skipped_buckets,
+    shortfalls,
+    warmup_percent,
+)
 from gaudi_runtime.contract.report import (
     BucketPhase,
     Phase,
@@ -55,7 +61,7 @@ def test_shortfall_names_the_first_bucket_of_its_phase_left_out() -> None:
         Skipped(phase=BucketPhase.PROMPT, bucket=(1, 256, 0), reason="no time was left"),
     )
     short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 47), skipped=skipped)
-    assert first_left_out(short, thresholds(decode=90)) == (
+    assert first_skipped_buckets(short, thresholds(decode=90)) == (
         f"Prompt bucket (1, 512, 0) was the first to be left out: {out}.",
     )
 
@@ -100,7 +106,7 @@ def test_warmup_without_a_plan_yet_is_at_zero() -> None:
 
 def test_counts_say_what_stands_for_each_phase() -> None:
     mixed = report(prompt=progress(24, 24, 15), decode=progress(4, 4, 0, applies=False))
-    assert counts(mixed) == "15 of 24 prompt graphs captured and 4 of 4 decode buckets warmed"
+    assert captured_counts(mixed) == "15 of 24 prompt graphs captured and 4 of 4 decode buckets warmed"
 
 
 LEFT = SkippedVision(bucket=VisionBucket("image", 448, 224, 2), reason="the device ran out of memory.")
@@ -117,7 +123,7 @@ def test_vision_buckets_count_once_in_percent() -> None:
 def test_vision_below_its_threshold_names_what_was_left_out() -> None:
     short = report(vision=SEEN)
     assert shortfalls(short, thresholds()) == ("3 of 4 vision buckets (75 %) are warmed, 100 % are asked for",)
-    assert first_left_out(short, thresholds()) == (
+    assert first_skipped_buckets(short, thresholds()) == (
         "Vision bucket (image 448x224x2) was the first to be left out: the device ran out of memory.",
     )
 
@@ -127,7 +133,7 @@ def test_vision_at_its_threshold_falls_short_of_nothing() -> None:
 
 
 def test_counts_name_vision_buckets() -> None:
-    assert counts(report(vision=SEEN)).endswith(" and 3 of 4 vision buckets warmed")
+    assert captured_counts(report(vision=SEEN)).endswith(" and 3 of 4 vision buckets warmed")
 
 
 def test_captured_percent_is_of_the_plan_not_of_warm_buckets() -> None:

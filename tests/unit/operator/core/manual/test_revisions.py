@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.rollout.inputs import revision_inputs, revision_name, same_inputs, stored_form
+from gaudi_operator.core.rollout.inputs import are_same_inputs, revision_inputs, revision_name, stored_form
 from tests.unit.operator.core.resources import inference
 
 PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "revisions.md").read_text()
@@ -52,6 +52,6 @@ def test_every_field_of_the_spec_has_row_and_change() -> None:
 @pytest.mark.parametrize(("field", "makes_one"), [(name, cell) for field, cell in ROWS for name in names(field)])
 def test_row_says_what_a_change_of_the_field_does(field: str, makes_one: str) -> None:
     before, after = revision_inputs(inference()), revision_inputs(inference(**CHANGES[field]))
-    changed = not same_inputs(stored_form(before), after)
+    changed = not are_same_inputs(stored_form(before), after)
     assert makes_one.split(":")[0] == ("yes" if changed else "no")
     assert changed is (revision_name(before) != revision_name(after))

@@ -9,7 +9,7 @@ import yaml
 
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
 from gaudi_operator.core.admission.plugin import plugin_violation
-from gaudi_operator.core.quantities import whole_bytes
+from gaudi_operator.core.quantities import parse_bytes
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.rendering.volumes import shared_memory
 from gaudi_operator.core.resource import Inference
@@ -62,4 +62,4 @@ def test_every_example_is_linked() -> None:
 
 def test_shared_memory_holds_the_queues_of_eight_ranks() -> None:
     eight = on_a_card({"parallelism": {"tensor": 8}}).spec
-    assert whole_bytes(shared_memory(eight)) >= (160 + 8 * 240) * 2**20
+    assert parse_bytes(shared_memory(eight)) >= (160 + 8 * 240) * 2**20

@@ -6,7 +6,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import BackOff, LastError
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.pod_problems import failed_in_a_row, failed_pods_problem
-from gaudi_operator.core.rollout.backoff import Attempts, with_next_try
+from gaudi_operator.core.rollout.backoff import FailureRecord, add_back_off
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -80,8 +80,8 @@ ERROR = LastError(time=at(-5), pod="gone", message="No card.")
 
 def told(problem: Problem | None, *pods: PodView, error: LastError | None = ERROR) -> Problem | None:
     """What is said of a revision of two desired pods that backs off."""
-    state = state_of(pods, attempts={"new": Attempts(error, BackOff(failures=3, since=at(-5), until=at(15)))})
-    return with_next_try(problem, state.attempts["new"], len(state.updated), state.desired, state.deadlines)
+    state = state_of(pods, failures={"new": FailureRecord(error, BackOff(failures=3, since=at(-5), until=at(15)))})
+    return add_back_off(problem, state.failures["new"], len(state.updated), state.desired, state.deadlines)
 
 
 def test_problem_of_a_backing_off_revision_says_when_pods_come() -> None:

@@ -8,7 +8,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.gate.recompiles import ADD_SIZES
-from gaudi_operator.core.gate.thresholds import why_below
+from gaudi_operator.core.gate.thresholds import explain_shortfall
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
 from gaudi_operator.core.problems.pod_problems import blames_the_revision
@@ -190,7 +190,7 @@ def test_idle_server_is_in_no_problem() -> None:
 
 def test_warmup_that_ended_below_a_threshold() -> None:
     short = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15))
-    below = why_below(short, Readiness())
+    below = explain_shortfall(short, Readiness())
     assert below is not None
     reason, found = below
     told = (

@@ -12,7 +12,7 @@ from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, La
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.backoff import Attempts, attempts, without_new_pods
+from gaudi_operator.core.rollout.backoff import FailureRecord, failure_records, limit_to_back_off
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster, stamp
@@ -21,7 +21,7 @@ from tests.unit.operator.core.resources import NOW, resource
 from tests.unit.operator.core.stories import condition as shown
 from tests.unit.operator.core.stories import pod_names, served, status
 
-NONE = Attempts()
+NONE = FailureRecord()
 
 
 def at(seconds: float) -> str:
@@ -55,15 +55,15 @@ def ready(since: int, created: int = 0) -> PodView:
     return view(made("r", created, conditions=conditions))
 
 
-def remembered(known: Attempts) -> GaudiInferenceStatus:
+def remembered(known: FailureRecord) -> GaudiInferenceStatus:
     row = RevisionStatus(
         name="new", number=1, phase=RevisionPhase.ROLLING_OUT, last_error=known.last_error, back_off=known.back_off
     )
     return GaudiInferenceStatus(revisions=(row,))
 
 
-def judged(*pods: PodView, known: Attempts = NONE) -> Attempts:
-    return attempts(pods, remembered(known), {})["new"]
+def judged(*pods: PodView, known: FailureRecord = NONE) -> FailureRecord:
+    return failure_records(pods, remembered(known), {})["new"]
 
 
 def row_of(count: int) -> list[PodView]:
@@ -170,7 +170,7 @@ def test_status_remembers_pods_that_are_gone() -> None:
 def test_times_nobody_can_read_remember_nothing() -> None:
     error = LastError(time="yesterday", pod="a", message="No card.")
     for pause in (BackOff(failures=2, since="soon", until=at(12)), BackOff(failures=2, since=at(2), until="soon")):
-        assert judged(known=Attempts(error, pause)) == NONE
+        assert judged(known=FailureRecord(error, pause)) == NONE
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 60)), max_size=8))
@@ -180,12 +180,12 @@ def test_what_is_written_is_not_counted_again(tries: list[tuple[int, int]]) -> N
     assert judged(*pods, known=known) == known
 
 
-def backed_off(until: int = 12) -> dict[str, Attempts]:
-    return {"new": Attempts(None, BackOff(failures=2, since=at(2), until=at(until)))}
+def backed_off(until: int = 12) -> dict[str, FailureRecord]:
+    return {"new": FailureRecord(None, BackOff(failures=2, since=at(2), until=at(until)))}
 
 
 def desired(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:
-    return without_new_pods({"new": 3, "old": 2}, pods, backed_off(), Deadlines(NOW + timedelta(seconds=seconds)))
+    return limit_to_back_off({"new": 3, "old": 2}, pods, backed_off(), Deadlines(NOW + timedelta(seconds=seconds)))
 
 
 def test_no_new_pod_during_a_pause_but_others_go_on() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.target import held_its_gate, on_trial
+from gaudi_operator.core.rollout.target import has_held_gate, is_on_trial
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import NOW
@@ -35,14 +35,14 @@ def held(seconds: int) -> PodView:
     ],
 )
 def test_trial_lasts_until_a_pod_has_held_its_gate(pods: list[PodView], observe: int, trial: bool) -> None:
-    assert on_trial("new", "old", pods, observe, Deadlines(NOW)) is trial
+    assert is_on_trial("new", "old", pods, observe, Deadlines(NOW)) is trial
 
 
 def test_revision_that_was_rolled_out_before_is_on_no_trial() -> None:
-    assert not on_trial("new", "new", [OLD], 60, Deadlines(NOW))
+    assert not is_on_trial("new", "new", [OLD], 60, Deadlines(NOW))
 
 
 def test_closed_gate_begins_anew() -> None:
-    assert not held_its_gate(closed(), 5, Deadlines(NOW))
-    assert not held_its_gate(held(4), 5, Deadlines(NOW))
-    assert held_its_gate(held(5), 5, Deadlines(NOW))
+    assert not has_held_gate(closed(), 5, Deadlines(NOW))
+    assert not has_held_gate(held(4), 5, Deadlines(NOW))
+    assert has_held_gate(held(5), 5, Deadlines(NOW))

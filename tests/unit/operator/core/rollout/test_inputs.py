@@ -11,10 +11,10 @@ from gaudi_operator.core.resource import SpecUnreadable, read_inference
 from gaudi_operator.core.rollout.inputs import (
     VERSION,
     RevisionInputs,
+    are_same_inputs,
     read_inputs,
     revision_inputs,
     revision_name,
-    same_inputs,
     stored_form,
 )
 from tests.support.builders import Object
@@ -61,7 +61,7 @@ KEPT = stored_form(DESIRED)
     ids=str,
 )
 def test_change_of_what_a_pod_runs_makes_a_revision(change: dict[str, Any]) -> None:
-    assert not same_inputs(stored_form(inputs()), inputs(**change))
+    assert not are_same_inputs(stored_form(inputs()), inputs(**change))
     assert revision_name(inputs()) != revision_name(inputs(**change))
 
 
@@ -80,51 +80,53 @@ def test_change_of_what_a_pod_runs_makes_a_revision(change: dict[str, Any]) -> N
     ids=str,
 )
 def test_change_of_what_surrounds_a_pod_makes_none(change: dict[str, Any]) -> None:
-    assert same_inputs(stored_form(inputs()), inputs(**change))
+    assert are_same_inputs(stored_form(inputs()), inputs(**change))
     assert revision_name(inputs()) == revision_name(inputs(**change))
 
 
 def test_field_of_a_newer_crd_at_its_default_makes_none() -> None:
     stored = stored_form(inputs())
     del stored["engine"]["prefixCaching"], stored["warmup"], stored["pod"]["drainSeconds"]
-    assert same_inputs(stored, inputs())
+    assert are_same_inputs(stored, inputs())
 
 
 def test_pods_of_before_their_fields_for_platforms_make_none() -> None:
     stored = stored_form(inputs())
     before = {"labels", "annotations", "nodeSelector", "tolerations", "imagePullSecrets", "runAsUser", "drainSeconds"}
     stored["pod"] = {name: value for name, value in stored["pod"].items() if name in before} | {"resources": {}}
-    assert same_inputs(stored, inputs())
+    assert are_same_inputs(stored, inputs())
 
 
 def test_field_of_a_newer_crd_beside_its_default_makes_one() -> None:
     stored = stored_form(inputs())
     del stored["engine"]["prefixCaching"]
-    assert not same_inputs(stored, inputs(engine={"prefixCaching": True}))
+    assert not are_same_inputs(stored, inputs(engine={"prefixCaching": True}))
 
 
 def test_stored_field_that_is_unknown_here_makes_none() -> None:
     stored = stored_form(inputs())
     stored["engine"]["fromTheFuture"] = 7
     stored["speculation"] = {"draft": "tiny"}
-    assert same_inputs(stored, inputs())
+    assert are_same_inputs(stored, inputs())
 
 
 def test_value_that_was_taken_back_makes_one() -> None:
-    assert not same_inputs(stored_form(inputs(accelerator={**CARD, "hugepages": "1Gi"})), inputs(accelerator=CARD))
+    assert not are_same_inputs(stored_form(inputs(accelerator={**CARD, "hugepages": "1Gi"})), inputs(accelerator=CARD))
 
 
 def test_labels_are_data_so_one_more_in_the_store_counts() -> None:
-    assert not same_inputs(stored_form(inputs(pod={"labels": {"team": "a"}})), inputs())
+    assert not are_same_inputs(stored_form(inputs(pod={"labels": {"team": "a"}})), inputs())
 
 
 @pytest.mark.parametrize("stored", [None, "", [], 3])
 def test_store_that_is_no_object_matches_nothing(stored: object) -> None:
-    assert not same_inputs(stored, inputs())
+    assert not are_same_inputs(stored, inputs())
 
 
 def test_inputs_of_a_newer_form_are_read_by_their_fields() -> None:
-    assert same_inputs({**stored_form(inputs()), "version": VERSION + 1, "speculation": {"draft": "tiny"}}, inputs())
+    assert are_same_inputs(
+        {**stored_form(inputs()), "version": VERSION + 1, "speculation": {"draft": "tiny"}}, inputs()
+    )
 
 
 @given(
@@ -133,8 +135,8 @@ def test_inputs_of_a_newer_form_are_read_by_their_fields() -> None:
     )
 )
 def test_section_of_another_form_matches_nothing(sections: dict[str, Any]) -> None:
-    assert same_inputs(KEPT, DESIRED)
-    assert not same_inputs({**KEPT, **sections}, DESIRED)
+    assert are_same_inputs(KEPT, DESIRED)
+    assert not are_same_inputs({**KEPT, **sections}, DESIRED)
 
 
 def test_inputs_of_an_unknown_release_are_refused_in_a_sentence() -> None:
@@ -170,7 +172,7 @@ RESOURCES = [
 
 @pytest.mark.parametrize(("resource", "kept"), RESOURCES)
 def test_every_recorded_resource_runs_its_recorded_revision(resource: Object, kept: Object) -> None:
-    assert same_inputs(kept, revision_inputs(read_inference(resource)))
+    assert are_same_inputs(kept, revision_inputs(read_inference(resource)))
 
 
 def test_name_is_ten_hex_digits_and_stays_over_runs() -> None:

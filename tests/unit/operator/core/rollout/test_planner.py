@@ -6,29 +6,35 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gaudi_operator.core.rollout.planner import Policy, Progress, RevisionPods, Step, next_step
+from gaudi_operator.core.rollout.planner import (
+    RevisionPods,
+    RolloutPolicy,
+    RolloutProgress,
+    RolloutStep,
+    next_rollout_step,
+)
 
-SURGE = Policy(desired=2, max_surge=1, max_unavailable=0)
-IN_PLACE = Policy(desired=2, max_surge=0, max_unavailable=1)
+SURGE = RolloutPolicy(desired=2, max_surge=1, max_unavailable=0)
+IN_PLACE = RolloutPolicy(desired=2, max_surge=0, max_unavailable=1)
 
 
 def pods(name: str, replicas: int, ready: int = 0, served: int | None = None, number: int = 1) -> RevisionPods:
     return RevisionPods(name, number, replicas, ready, ready if served is None else served)
 
 
-def scales(step: Step) -> dict[str, int]:
+def scales(step: RolloutStep) -> dict[str, int]:
     return {scale.revision: scale.replicas for scale in step.scales}
 
 
-def rollout(old: RevisionPods, policy: Policy) -> list[tuple[int, int]]:
+def rollout(old: RevisionPods, policy: RolloutPolicy) -> list[tuple[int, int]]:
     """(old, new) replicas of every step, with every pod made ready before the next one."""
     new, seen = pods("new", 0, number=2), []
-    while (step := next_step(new, [old], policy)).progress is Progress.MOVING:
+    while (step := next_rollout_step(new, [old], policy)).progress is RolloutProgress.MOVING:
         to = scales(step)
         left, made = to.get("old", old.replicas), to.get("new", new.replicas)
         old, new = pods("old", left, min(old.ready, left)), pods("new", made, made, number=2)
         seen.append((left, made))
-    assert step.progress is Progress.DONE
+    assert step.progress is RolloutProgress.DONE
     return seen
 
 
@@ -41,7 +47,7 @@ def test_surge_of_all_replaces_at_once() -> None:
 
 
 def test_successor_comes_in_the_step_that_takes_its_predecessor() -> None:
-    step = next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], replace(SURGE, desired=4))
+    step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], replace(SURGE, desired=4))
     assert scales(step) == {"new": 2, "old": 3}
 
 
@@ -54,168 +60,172 @@ def test_single_replica_in_place_is_replaced() -> None:
 
 
 def test_first_revision_starts_all_pods() -> None:
-    assert scales(next_step(pods("new", 0), [], SURGE)) == {"new": 2}
+    assert scales(next_rollout_step(pods("new", 0), [], SURGE)) == {"new": 2}
 
 
 def test_old_pods_stay_while_no_new_one_is_ready() -> None:
-    step = next_step(pods("new", 1), [pods("old", 2, 2)], SURGE)
-    assert step == Step(Progress.WAITING)
+    step = next_rollout_step(pods("new", 1), [pods("old", 2, 2)], SURGE)
+    assert step == RolloutStep(RolloutProgress.WAITING)
 
 
 def test_never_served_old_pod_goes_before_its_successor_is_ready() -> None:
-    assert scales(next_step(pods("new", 0, number=2), [pods("old", 2, 0, served=0)], SURGE))["old"] == 0
+    assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 2, 0, served=0)], SURGE))["old"] == 0
 
 
 def test_old_pods_that_are_only_away_are_not_given_up() -> None:
-    step = next_step(pods("new", 1, number=2), [pods("old", 2, 0, served=2)], SURGE)
-    assert step.progress is Progress.WAITING
+    step = next_rollout_step(pods("new", 1, number=2), [pods("old", 2, 0, served=2)], SURGE)
+    assert step.progress is RolloutProgress.WAITING
 
 
 def test_pod_that_is_away_goes_before_one_that_serves() -> None:
     olds = [pods("a", 1, 1, number=1), pods("b", 1, 0, served=1, number=2)]
-    assert scales(next_step(pods("new", 1, 1, number=3), olds, SURGE))["b"] == 0
+    assert scales(next_rollout_step(pods("new", 1, 1, number=3), olds, SURGE))["b"] == 0
 
 
 def test_older_revision_goes_first() -> None:
     olds = [pods("b", 1, 1, number=2), pods("a", 1, 1, number=1)]
-    assert scales(next_step(pods("new", 1, 1, number=3), olds, SURGE)) == {"new": 2, "a": 0}
+    assert scales(next_rollout_step(pods("new", 1, 1, number=3), olds, SURGE)) == {"new": 2, "a": 0}
 
 
 def test_broken_revision_between_makes_room_at_once() -> None:
     olds = [pods("good", 2, 2, number=1), pods("bad", 1, 0, number=2)]
-    assert scales(next_step(pods("new", 0, number=3), olds, SURGE)) == {"new": 1, "bad": 0}
+    assert scales(next_rollout_step(pods("new", 0, number=3), olds, SURGE)) == {"new": 1, "bad": 0}
 
 
 def test_scaling_up_starts_pods_of_the_current_revision() -> None:
-    assert scales(next_step(pods("new", 2, 2), [], replace(SURGE, desired=4))) == {"new": 4}
+    assert scales(next_rollout_step(pods("new", 2, 2), [], replace(SURGE, desired=4))) == {"new": 4}
 
 
 def test_scaling_down_stops_pods_at_once() -> None:
-    assert scales(next_step(pods("new", 4, 4), [], SURGE)) == {"new": 2}
+    assert scales(next_rollout_step(pods("new", 4, 4), [], SURGE)) == {"new": 2}
 
 
 def test_zero_replicas_stop_everything() -> None:
-    step = next_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], Policy(0, 0, 0))
+    step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], RolloutPolicy(0, 0, 0))
     assert scales(step) == {"new": 0, "old": 0}
 
 
 def test_scaling_down_in_the_middle_keeps_the_new_floor() -> None:
-    step = next_step(pods("new", 1, 0, number=2), [pods("old", 4, 4)], SURGE)
+    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 4, 4)], SURGE)
     assert scales(step) == {"old": 2}
 
 
 def test_scaling_up_in_the_middle_starts_new_pods_only() -> None:
-    step = next_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, desired=4))
+    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, desired=4))
     assert scales(step) == {"new": 3}
 
 
 def test_ceiling_that_sinks_takes_new_pods_that_are_not_ready() -> None:
-    step = next_step(pods("new", 3, 0, number=2), [pods("old", 3, 3)], Policy(3, 0, 1))
+    step = next_rollout_step(pods("new", 3, 0, number=2), [pods("old", 3, 3)], RolloutPolicy(3, 0, 1))
     assert scales(step) == {"new": 1, "old": 2}
 
 
 def test_first_new_pod_is_alone_until_it_has_proven_itself() -> None:
     trial = replace(SURGE, desired=4, max_surge=2, trial=True)
-    assert scales(next_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"new": 1}
-    assert next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], trial).progress is Progress.WAITING
+    assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"new": 1}
+    assert (
+        next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], trial).progress is RolloutProgress.WAITING
+    )
     proven = replace(trial, trial=False)
-    assert scales(next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], proven)) == {"new": 3, "old": 3}
+    assert scales(next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], proven)) == {"new": 3, "old": 3}
 
 
 def test_canary_in_place_costs_one_pod_whatever_may_miss() -> None:
-    trial = Policy(4, 0, 3, trial=True)
-    assert scales(next_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"old": 3}
-    assert next_step(pods("new", 1, number=2), [pods("old", 3, 3)], trial).progress is Progress.WAITING
+    trial = RolloutPolicy(4, 0, 3, trial=True)
+    assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"old": 3}
+    assert next_rollout_step(pods("new", 1, number=2), [pods("old", 3, 3)], trial).progress is RolloutProgress.WAITING
 
 
 def test_scaling_down_goes_on_during_a_trial() -> None:
     trial = replace(SURGE, trial=True)
-    assert scales(next_step(pods("new", 1, number=2), [pods("old", 6, 6)], trial)) == {"old": 2}
+    assert scales(next_rollout_step(pods("new", 1, number=2), [pods("old", 6, 6)], trial)) == {"old": 2}
 
 
 def test_without_surge_a_new_pod_waits_for_an_ending_one() -> None:
     olds = [pods("old", 1, 1)]
-    assert next_step(pods("new", 0, number=2), olds, IN_PLACE, ending=1).progress is Progress.WAITING
-    assert scales(next_step(pods("new", 0, number=2), olds, IN_PLACE)) == {"new": 1}
+    assert next_rollout_step(pods("new", 0, number=2), olds, IN_PLACE, ending=1).progress is RolloutProgress.WAITING
+    assert scales(next_rollout_step(pods("new", 0, number=2), olds, IN_PLACE)) == {"new": 1}
 
 
 def test_with_surge_nobody_waits_for_an_ending_pod() -> None:
-    assert scales(next_step(pods("new", 0, number=2), [pods("old", 2, 2)], SURGE, ending=3)) == {"new": 1}
+    assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 2, 2)], SURGE, ending=3)) == {"new": 1}
 
 
 def test_pod_without_a_node_goes_with_the_surge() -> None:
     new = RevisionPods("new", 2, replicas=1, unplaced=1)
-    assert scales(next_step(new, [pods("old", 2, 2)], IN_PLACE)) == {"new": 0, "old": 1}
+    assert scales(next_rollout_step(new, [pods("old", 2, 2)], IN_PLACE)) == {"new": 0, "old": 1}
 
 
 @pytest.mark.parametrize("ending", [0, 1])
 def test_pod_without_a_node_stays_within_the_ceiling(ending: int) -> None:
     new = RevisionPods("new", 2, replicas=1, unplaced=1)
-    assert next_step(new, [pods("old", 1, 1)], IN_PLACE, ending).progress is Progress.WAITING
+    assert next_rollout_step(new, [pods("old", 1, 1)], IN_PLACE, ending).progress is RolloutProgress.WAITING
 
 
 def test_old_pods_that_are_already_going_are_not_counted() -> None:
     going = RevisionPods("old", 1, replicas=1, ready=2, served=2)
-    assert scales(next_step(pods("new", 1, number=2), [going], SURGE)) == {"new": 2}
+    assert scales(next_rollout_step(pods("new", 1, number=2), [going], SURGE)) == {"new": 2}
 
 
 def test_revision_on_trial_again_keeps_pods_and_takes_none() -> None:
     again = replace(SURGE, trial=True)
-    assert next_step(pods("new", 2, 2, number=2), [pods("old", 2, 2)], again) == Step(Progress.WAITING)
+    assert next_rollout_step(pods("new", 2, 2, number=2), [pods("old", 2, 2)], again) == RolloutStep(
+        RolloutProgress.WAITING
+    )
 
 
 def test_revision_on_trial_that_shrinks_leaves_old_pods_their_room() -> None:
-    step = next_step(pods("new", 4, number=2), [pods("old", 2, 2)], Policy(2, 1, 2, trial=True))
+    step = next_rollout_step(pods("new", 4, number=2), [pods("old", 2, 2)], RolloutPolicy(2, 1, 2, trial=True))
     assert scales(step) == {"new": 2, "old": 1}
 
 
 def test_paused_rollout_moves_nothing() -> None:
-    step = next_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], replace(SURGE, paused=True))
-    assert step == Step(Progress.PAUSED)
+    step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], replace(SURGE, paused=True))
+    assert step == RolloutStep(RolloutProgress.PAUSED)
 
 
 def test_paused_rollout_scales_up_what_serves() -> None:
-    step = next_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, desired=5, paused=True))
+    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, desired=5, paused=True))
     assert scales(step) == {"old": 4}
 
 
 def test_failed_revision_gets_no_more_pods_while_held() -> None:
     held = replace(SURGE, desired=3, paused=True)
     failed = replace(pods("new", 1, number=2), failed=True)
-    assert scales(next_step(failed, [], held)) == {}
-    assert scales(next_step(failed, [pods("old", 1, 0)], held)) == {"old": 2}
+    assert scales(next_rollout_step(failed, [], held)) == {}
+    assert scales(next_rollout_step(failed, [pods("old", 1, 0)], held)) == {"old": 2}
 
 
 def test_paused_rollout_grows_neither_failed_nor_unbegun_revisions() -> None:
     failed = replace(pods("old", 2), failed=True)
-    assert scales(next_step(pods("new", 0, number=2), [failed], replace(SURGE, desired=3, paused=True))) == {}
+    assert scales(next_rollout_step(pods("new", 0, number=2), [failed], replace(SURGE, desired=3, paused=True))) == {}
 
 
 def test_forbidden_revision_gets_no_more_pods_and_may_lose_some() -> None:
     forbidden = replace(pods("new", 2, 2), forbidden=True)
-    assert scales(next_step(forbidden, [], replace(SURGE, desired=4))) == {}
-    assert scales(next_step(forbidden, [], replace(SURGE, desired=1))) == {"new": 1}
+    assert scales(next_rollout_step(forbidden, [], replace(SURGE, desired=4))) == {}
+    assert scales(next_rollout_step(forbidden, [], replace(SURGE, desired=1))) == {"new": 1}
 
 
 def test_paused_rollout_grows_no_forbidden_revision() -> None:
     old = replace(pods("old", 2, 2), forbidden=True)
     paused = replace(SURGE, desired=4, paused=True)
-    assert scales(next_step(pods("new", 0, number=2), [old], paused)) == {}
-    assert scales(next_step(pods("new", 1, 1, number=2), [old], paused)) == {"new": 2}
+    assert scales(next_rollout_step(pods("new", 0, number=2), [old], paused)) == {}
+    assert scales(next_rollout_step(pods("new", 1, 1, number=2), [old], paused)) == {"new": 2}
 
 
 def test_paused_rollout_scales_down_what_does_not_serve_first() -> None:
-    step = next_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, desired=2, paused=True))
+    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, desired=2, paused=True))
     assert scales(step) == {"new": 0}
 
 
 def test_paused_rollout_scales_down_what_serves_where_all_do() -> None:
-    step = next_step(pods("new", 0, number=2), [pods("old", 3, 3)], replace(SURGE, paused=True))
+    step = next_rollout_step(pods("new", 0, number=2), [pods("old", 3, 3)], replace(SURGE, paused=True))
     assert scales(step) == {"old": 2}
 
 
 def test_pause_without_an_old_revision_starts_the_first_pods() -> None:
-    assert scales(next_step(pods("new", 0), [], replace(SURGE, paused=True))) == {"new": 2}
+    assert scales(next_rollout_step(pods("new", 0), [], replace(SURGE, paused=True))) == {"new": 2}
 
 
 @dataclass
@@ -231,7 +241,7 @@ class Pod:
 class World:
     """Revisions by number, the newest last; `settle` plays the ReplicaSet controller."""
 
-    policy: Policy
+    policy: RolloutPolicy
     revisions: dict[int, list[Pod]]
     broken: frozenset[int] = frozenset()
     desired: dict[int, int] = field(default_factory=dict)
@@ -242,7 +252,7 @@ class World:
     def total(self) -> int:
         return sum(len(each) for each in self.revisions.values())
 
-    def step(self, oldest_first: bool = True) -> Step:
+    def step(self, oldest_first: bool = True) -> RolloutStep:
         counted = [
             RevisionPods(
                 str(number),
@@ -257,9 +267,9 @@ class World:
         others = [pod for number, each in self.revisions.items() if number != max(self.revisions) for pod in each]
         trial = any(pod.served for pod in others) and not any(pod.ready for pod in newest)
         olds = counted[:-1] if oldest_first else counted[-2::-1]
-        return next_step(counted[-1], olds, replace(self.policy, trial=trial))
+        return next_rollout_step(counted[-1], olds, replace(self.policy, trial=trial))
 
-    def apply(self, step: Step) -> None:
+    def apply(self, step: RolloutStep) -> None:
         for scale in step.scales:
             self.desired[int(scale.revision)] = scale.replicas
 
@@ -280,11 +290,11 @@ class World:
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> Policy:
+def policies(draw: st.DrawFn) -> RolloutPolicy:
     desired = draw(st.integers(0, 8))
     surge = draw(st.integers(0, 4))
     unavailable = draw(st.integers(0 if surge else 1, 4))
-    return Policy(desired, surge, min(unavailable, desired))
+    return RolloutPolicy(desired, surge, min(unavailable, desired))
 
 
 @st.composite
@@ -304,13 +314,13 @@ def run(world: World, choices: st.DataObject, limit: int = 200) -> None:
         before, total = world.ready(), world.total()
         step = world.step()
         world.apply(step)
-        if step.progress is not Progress.MOVING or choices.draw(st.booleans(), label="the controller is quick"):
+        if step.progress is not RolloutProgress.MOVING or choices.draw(st.booleans(), label="the controller is quick"):
             world.settle()
         assert world.ready() >= min(before, world.policy.floor)
         assert world.total() <= max(total, world.policy.ceiling)
-        if step.progress is Progress.DONE:
+        if step.progress is RolloutProgress.DONE:
             return
-        if step.progress is Progress.WAITING and not world.warm_one(choices.draw(st.integers(0, 50))):
+        if step.progress is RolloutProgress.WAITING and not world.warm_one(choices.draw(st.integers(0, 50))):
             raise AssertionError(f"nobody can move: {world}")
     raise AssertionError(f"no end: {world}")
 
@@ -328,7 +338,7 @@ def test_rollout_from_any_state_ends_within_its_limits(world: World, choices: st
 @settings(max_examples=200)
 @given(worlds(), st.lists(policies(), min_size=1, max_size=3), st.data())
 def test_replicas_and_policy_may_change_in_the_middle(
-    world: World, later: list[Policy], choices: st.DataObject
+    world: World, later: list[RolloutPolicy], choices: st.DataObject
 ) -> None:
     for policy in later:
         for _ in range(choices.draw(st.integers(0, 4))):

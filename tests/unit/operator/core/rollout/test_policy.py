@@ -1,7 +1,7 @@
 import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout
-from gaudi_operator.core.rollout.planner import Policy, rollout_policy, scaled_amount
+from gaudi_operator.core.rollout.planner import RolloutPolicy, rollout_policy, scaled_amount
 
 
 @pytest.mark.parametrize(
@@ -17,26 +17,28 @@ def test_least_above_a_whole_pod_is_rounded_up() -> None:
 
 
 def test_surge_is_the_default() -> None:
-    assert rollout_policy(Rollout(), 3) == Policy(3, max_surge=1, max_unavailable=0)
+    assert rollout_policy(Rollout(), 3) == RolloutPolicy(3, max_surge=1, max_unavailable=0)
 
 
 def test_in_place_has_no_surge_and_lets_one_go() -> None:
-    assert rollout_policy(Rollout(), 3, in_place=True) == Policy(3, max_surge=0, max_unavailable=1)
+    assert rollout_policy(Rollout(), 3, in_place=True) == RolloutPolicy(3, max_surge=0, max_unavailable=1)
 
 
 def test_two_numbers_that_come_to_zero_let_one_go() -> None:
-    assert rollout_policy(Rollout(max_surge=0, max_unavailable="10%"), 3) == Policy(3, max_surge=0, max_unavailable=1)
+    assert rollout_policy(Rollout(max_surge=0, max_unavailable="10%"), 3) == RolloutPolicy(
+        3, max_surge=0, max_unavailable=1
+    )
 
 
 def test_percent_of_surge_rounds_up_and_of_those_missing_down() -> None:
-    assert rollout_policy(Rollout(max_surge="25%", max_unavailable="50%"), 3) == Policy(3, 1, 1)
+    assert rollout_policy(Rollout(max_surge="25%", max_unavailable="50%"), 3) == RolloutPolicy(3, 1, 1)
 
 
 @pytest.mark.parametrize(("replicas", "surge", "unavailable"), [(1, 1, 0), (2, 1, 0), (3, 1, 0), (8, 2, 2)])
 def test_quarter_of_few_replicas_is_one_more_and_none_less(replicas: int, surge: int, unavailable: int) -> None:
     quarter = Rollout(max_surge="25%", max_unavailable="25%")
-    assert rollout_policy(quarter, replicas) == Policy(replicas, surge, unavailable)
-    assert rollout_policy(quarter, replicas, in_place=True) == Policy(replicas, 0, max(1, unavailable))
+    assert rollout_policy(quarter, replicas) == RolloutPolicy(replicas, surge, unavailable)
+    assert rollout_policy(quarter, replicas, in_place=True) == RolloutPolicy(replicas, 0, max(1, unavailable))
 
 
 def test_no_more_are_missing_than_are_desired() -> None:

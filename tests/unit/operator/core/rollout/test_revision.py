@@ -14,8 +14,8 @@ from gaudi_operator.core.rollout.revision import (
     Group,
     Revision,
     desired_revision,
-    why_not_kept,
-    with_kept_mode,
+    missing_pin,
+    with_stored_mode,
 )
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
@@ -82,7 +82,7 @@ def test_naming_another_mode_makes_a_revision(kept: Revision) -> None:
 
 
 def test_pin_where_nothing_is_kept_is_to_be_left_out() -> None:
-    assert why_not_kept(inference(rollout={"revision": "0123456789"}), ()) == (
+    assert missing_pin(inference(rollout={"revision": "0123456789"}), ()) == (
         "spec.rollout.revision is 0123456789, which is not kept: leave the field out so that pods run what the "
         "spec says."
     )
@@ -90,14 +90,14 @@ def test_pin_where_nothing_is_kept_is_to_be_left_out() -> None:
 
 def test_next_revision_takes_the_default_of_now() -> None:
     changed = inference(accelerator=CARD, engine={"maxNumSeqs": 2})
-    found = desired_revision(with_kept_mode(changed, (of_another_default(),)), (of_another_default(),), DEFAULTS)
+    found = desired_revision(with_stored_mode(changed, (of_another_default(),)), (of_another_default(),), DEFAULTS)
     assert json.loads(found.config)["engine"]["executionMode"] == "torchCompile"
 
 
 def test_what_runs_is_judged_by_its_own_mode() -> None:
-    judged = with_kept_mode(inference(accelerator=CARD), (of_another_default(),))
+    judged = with_stored_mode(inference(accelerator=CARD), (of_another_default(),))
     assert execution_mode(judged) is ExecutionMode.HPU_GRAPHS
-    assert execution_mode(with_kept_mode(inference(accelerator=CARD), ())) is ExecutionMode.TORCH_COMPILE
+    assert execution_mode(with_stored_mode(inference(accelerator=CARD), ())) is ExecutionMode.TORCH_COMPILE
 
 
 def test_new_revision_has_the_next_number() -> None:

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, REMOVED_FIRST
 from gaudi_operator.core.pods.view import PodCondition, PodView
-from gaudi_operator.core.rollout.scale_down import deferred, deletion_costs, removal_candidates, still_to_go
+from gaudi_operator.core.rollout.scale_down import (
+    defer_scale_down,
+    deletion_costs,
+    pending_removals,
+    removal_candidates,
+)
 from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster
@@ -126,37 +131,37 @@ def test_cost_goes_to_the_very_pod_and_says_why(pod: PodView, why: str) -> None:
 
 def test_replicas_come_down_only_when_the_costs_stand() -> None:
     costs = deletion_costs([busy("a", 9), busy("b", 0)], {"new": 1})
-    assert deferred({"new": 1, "old": 0}, {"new": 2, "old": 3}, costs) == {"new": 2, "old": 0}
-    assert deferred({"new": 1}, {"new": 2}, []) == {"new": 1}
+    assert defer_scale_down({"new": 1, "old": 0}, {"new": 2, "old": 3}, costs) == {"new": 2, "old": 0}
+    assert defer_scale_down({"new": 1}, {"new": 2}, []) == {"new": 1}
 
 
 def test_nothing_grows_into_room_that_waits_for_costs() -> None:
     costs = deletion_costs([busy("a", 9), busy("b", 0)], {"new": 1})
-    assert deferred({"new": 1, "next": 3}, {"new": 2, "next": 1}, costs) == {"new": 2, "next": 2}
-    assert deferred({"new": 1, "next": 1}, {"new": 2}, costs) == {"new": 2, "next": 0}
+    assert defer_scale_down({"new": 1, "next": 3}, {"new": 2, "next": 1}, costs) == {"new": 2, "next": 2}
+    assert defer_scale_down({"new": 1, "next": 1}, {"new": 2}, costs) == {"new": 2, "next": 0}
 
 
 def test_surplus_of_a_revision_may_be_any_that_serves() -> None:
-    assert still_to_go([busy("a", 9), busy("b", 0)], {"new": 1}) == 1
-    assert still_to_go([busy("a", 9), busy("b", 0)], {"new": 2}) == 0
+    assert pending_removals([busy("a", 9), busy("b", 0)], {"new": 1}) == 1
+    assert pending_removals([busy("a", 9), busy("b", 0)], {"new": 2}) == 0
 
 
 def test_pods_that_do_not_serve_go_before_those_that_do() -> None:
-    assert still_to_go([busy("a", 9), warming("b")], {"new": 1}) == 0
-    assert still_to_go([busy("a", 9), marked(closed("b"))], {"new": 1}) == 0
+    assert pending_removals([busy("a", 9), warming("b")], {"new": 1}) == 0
+    assert pending_removals([busy("a", 9), marked(closed("b"))], {"new": 1}) == 0
 
 
 def test_pod_that_has_just_closed_goes_like_any() -> None:
-    assert still_to_go([busy("a", 9), closed("b")], {"new": 1}) == 1
+    assert pending_removals([busy("a", 9), closed("b")], {"new": 1}) == 1
 
 
 def test_all_may_go_whose_workload_is_gone() -> None:
-    assert still_to_go([busy("a", 9), warming("b")], {}) == 1
+    assert pending_removals([busy("a", 9), warming("b")], {}) == 1
 
 
 def test_of_groups_the_last_are_still_to_go() -> None:
     pods = [busy("a", 9, ordinal=0), warming("b"), busy("c", 0, ordinal=2)]
-    assert still_to_go(pods, {"new": 2}) == 1
+    assert pending_removals(pods, {"new": 2}) == 1
 
 
 PODS = st.lists(

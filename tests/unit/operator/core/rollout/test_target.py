@@ -11,7 +11,7 @@ from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.rollout import roll_out
-from gaudi_operator.core.rollout.target import choose, last_good
+from gaudi_operator.core.rollout.target import choose_revision, last_good
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.pod_objects import pod, view
@@ -66,7 +66,7 @@ def chosen(
     """What runs, whether it is held, and why it failed."""
     before = GaudiInferenceStatus(revision=Revisions(stable="old"))
     state = state_of((STALLED, OLD), inference=inference(rollout=rollout), stored=stored, before=before)
-    choice = choose(state, desired, Room(to_come=False))
+    choice = choose_revision(state, desired, Room(to_come=False))
     return choice.current.name, choice.on_hold, choice.desired.failure.reason if choice.desired.failure else ""
 
 
@@ -92,11 +92,11 @@ def test_nothing_is_given_up_without_something_good() -> None:
 
 def test_serving_revision_is_not_good_enough_to_replace_itself() -> None:
     state = state_of((STALLED, serving("s", "new")), stored=(NEW,))
-    assert choose(state, NEW, Room(to_come=False)).desired.failure is None
+    assert choose_revision(state, NEW, Room(to_come=False)).desired.failure is None
 
 
 def test_failed_revision_that_runs_on_needs_nobody() -> None:
-    assert choose(state_of(stored=(FAILED,)), FAILED, Room(to_come=False)).problem is None
+    assert choose_revision(state_of(stored=(FAILED,)), FAILED, Room(to_come=False)).problem is None
 
 
 def test_failed_revision_goes_on_when_the_good_one_is_gone() -> None:
@@ -107,7 +107,7 @@ def test_stable_revision_asked_for_again_is_not_judged_as_new() -> None:
     newer = serving("n", "newer")
     before = GaudiInferenceStatus(revision=Revisions(stable="new"))
     state = state_of((STALLED, newer), stored=(revision("newer", 4), NEW), before=before)
-    assert choose(state, NEW, Room(to_come=False)).current.name == "new"
+    assert choose_revision(state, NEW, Room(to_come=False)).current.name == "new"
 
 
 def test_forbidden_revision_is_not_returned_to() -> None:
@@ -116,7 +116,7 @@ def test_forbidden_revision_is_not_returned_to() -> None:
     forbidden = {"old": Problem("HostPathNotAllowed", "This installation allows no hostPath.")}
     stored = (NEW, GOOD, OLDER)
     state = state_of((STALLED, serving_older), stored=stored, before=before, forbidden=forbidden)
-    assert choose(state, NEW, Room(to_come=False)).current.name == "older"
+    assert choose_revision(state, NEW, Room(to_come=False)).current.name == "older"
 
 
 @pytest.mark.parametrize(("pods", "told"), [((OLD, STALLED), False), ((OLD,), True)])

@@ -22,7 +22,7 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.gate.thresholds import why_below
+from gaudi_operator.core.gate.thresholds import explain_shortfall
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
@@ -241,7 +241,7 @@ def test_row_says_what_stands_in_the_way(seen: PodView, phase: str, message: str
 def test_row_of_a_pod_below_the_thresholds_says_its_shortfall() -> None:
     short = captured(15)
     (row,) = status([view(report=short)]).pods
-    assert (row.phase, ("CapturedBelowThreshold", row.message)) == ("Serving", why_below(short, Readiness()))
+    assert (row.phase, ("CapturedBelowThreshold", row.message)) == ("Serving", explain_shortfall(short, Readiness()))
     assert "15 of 24 prompt graphs" in (row.message or "")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gaudi_operator.core.admission.plans import FiguresOf, PlanFigures
 from gaudi_operator.core.admission.review import ForecastOf, forecast_question
-from gaudi_operator.core.answers import AnyQuestion, PlanTooExpensive, Question, Unanswered, worked_out
+from gaudi_operator.core.answers import AnyPlanQuestion, PlanQuestion, PlanTooExpensive, Unanswered, compute_answer
 from gaudi_operator.core.status.cold_shapes import ColdShape, CoveredShapesQuestion
 from gaudi_operator.shell.plans.planning import Asked, Planner, Turns
 from gaudi_operator.shell.watching.store import Key
@@ -28,7 +28,7 @@ FIGURES = FiguresOf(POLICY, LIMITS, 200, 100, 100, 1024, None)
 
 
 @dataclass(frozen=True)
-class Endless(Question[int]):
+class Endless(PlanQuestion[int]):
     """Asks for something that takes for ever."""
 
     kind = int
@@ -40,7 +40,7 @@ class Endless(Question[int]):
 
 
 @dataclass(frozen=True)
-class Large(Question[int]):
+class Large(PlanQuestion[int]):
     """Asks for something that takes a GiB."""
 
     kind = int
@@ -51,7 +51,7 @@ class Large(Question[int]):
 
 
 @dataclass(frozen=True)
-class Deadly(Question[int]):
+class Deadly(PlanQuestion[int]):
     """Asks for something in which the process is killed."""
 
     kind = int
@@ -64,7 +64,7 @@ class Deadly(Question[int]):
 
 
 @dataclass(frozen=True)
-class Mistyped(Question[int]):
+class Mistyped(PlanQuestion[int]):
     """Asks for a number and gets a text."""
 
     kind = int
@@ -75,7 +75,7 @@ class Mistyped(Question[int]):
 
 
 @dataclass(frozen=True)
-class Defective(Question[int]):
+class Defective(PlanQuestion[int]):
     """Asks for what cannot be."""
 
     kind = int
@@ -91,7 +91,7 @@ async def planner() -> AsyncIterator[Planner]:
         yield planner
 
 
-async def asked(planner: Planner, question: AnyQuestion, namespace: str = "models") -> Any:
+async def asked(planner: Planner, question: AnyPlanQuestion, namespace: str = "models") -> Any:
     """The answer, once it is known."""
     answered = asyncio.Event()
     planner.ask(Key(namespace, repr(question)[:50]), question, lambda _: answered.set())
@@ -100,7 +100,7 @@ async def asked(planner: Planner, question: AnyQuestion, namespace: str = "model
     return planner.answers.get(question)
 
 
-QUESTIONS: dict[str, AnyQuestion] = {
+QUESTIONS: dict[str, AnyPlanQuestion] = {
     "figures": FIGURES,
     "forecast": forecast_question(inference()),
     "forecast of a known model": forecast_question(inference(**seed())),
@@ -112,7 +112,7 @@ QUESTIONS: dict[str, AnyQuestion] = {
 
 async def test_answers_are_those_that_this_process_would_give(planner: Planner) -> None:
     for name, question in QUESTIONS.items():
-        assert await asked(planner, question) == worked_out(question), name
+        assert await asked(planner, question) == compute_answer(question), name
 
 
 async def test_no_forecast_is_an_answer(planner: Planner) -> None:
@@ -139,7 +139,7 @@ async def test_impossible_plan_has_its_sentence(planner: Planner) -> None:
     ids=["time", "memory", "killed", "fault", "type", "defect"],
 )
 async def test_question_that_cannot_be_answered_is_too_expensive(
-    planner: Planner, question: AnyQuestion, sentence: str
+    planner: Planner, question: AnyPlanQuestion, sentence: str
 ) -> None:
     with pytest.raises(PlanTooExpensive, match=sentence):
         await asked(planner, question)
