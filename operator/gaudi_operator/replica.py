@@ -10,11 +10,11 @@ from functools import partial
 
 from gaudi_operator.settings import Settings, from_environment
 from gaudi_operator.shell.client import Cluster, Connection
-from gaudi_operator.shell.lead import Leader, Surroundings
-from gaudi_operator.shell.lease import Election, OwnThread
+from gaudi_operator.shell.lead import Leader, LeaderDependencies
+from gaudi_operator.shell.lease import Election, LeaseThread
 from gaudi_operator.shell.metrics.monitoring import Metrics, configure_logs, serving
 from gaudi_operator.shell.plans.planning import Planner
-from gaudi_operator.shell.polling.status_port import StatusPorts
+from gaudi_operator.shell.polling.status_port import StatusPortClient
 from gaudi_operator.shell.watching.watches import watch
 from gaudi_runtime.process.open_files import allow_open_files
 
@@ -57,11 +57,11 @@ async def run(settings: Settings) -> int:
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(await Connection.connect(settings.kubeconfig))
-        ports = await stack.enter_async_context(StatusPorts())
-        lease = await stack.enter_async_context(OwnThread())
+        ports = await stack.enter_async_context(StatusPortClient())
+        lease = await stack.enter_async_context(LeaseThread())
         lease_connection = await lease.run(_connected(settings))
         stack.push_async_callback(lambda: lease.run(lease_connection.__aexit__()))
-        around = Surroundings(
+        around = LeaderDependencies(
             Cluster(connection, metrics.count_request),
             partial(watch, connection, settings.watch_namespaces, take_signals),
             ports.fetch,
@@ -92,7 +92,7 @@ async def _connected(settings: Settings) -> Connection:
 class Operator:
     """A replica's life: follower, perhaps leader, end."""
 
-    def __init__(self, settings: Settings, around: Surroundings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, around: LeaderDependencies, metrics: Metrics) -> None:
         """A follower that has not asked for the lease yet."""
         self._metrics = metrics
         self._election = Election(around.lease_cluster or around.cluster, settings, around.clock)

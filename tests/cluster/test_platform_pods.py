@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gaudi_operator.core.children.drift import has_drifted
+from gaudi_operator.core.children.drift import drifted_field
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.objects import Objects
 from tests.cluster.pods import all_running, only, ready
@@ -139,7 +139,7 @@ async def test_template_as_the_server_keeps_it_is_no_drift(api: KubeApi, operato
     await api.create(gaudi_inference("tiny", engine={"env": ENV}, pod=POD))
     workload = await until(partial(only, api, "ReplicaSet"), "a ReplicaSet")
     revision = await until(partial(only, api, "ControllerRevision"), "a ControllerRevision")
-    assert has_drifted(revision["data"]["template"], workload["spec"]["template"]) is None
+    assert drifted_field(revision["data"]["template"], workload["spec"]["template"]) is None
 
 
 async def test_pod_whose_user_the_cluster_assigns_is_accepted(

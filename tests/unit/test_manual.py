@@ -12,7 +12,7 @@ from mkdocs.exceptions import Abort
 
 from gaudi_operator.api.v1alpha1.status import RevisionPhase
 from gaudi_operator.cli.kubectl.why import NEXT
-from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS
+from gaudi_operator.core.problems.mending import RESOLVED_BY_OTHERS
 from gaudi_operator.core.status import status
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import RuntimeStartError, TraceUnreadable
@@ -56,7 +56,7 @@ def test_every_phase_of_a_revision_is_explained() -> None:
     assert set(RevisionPhase) <= rows(REVISIONS)
 
 
-@pytest.mark.parametrize("reason", sorted({*reasons_of_runtimes(), *MENDED_BY_OTHERS}))
+@pytest.mark.parametrize("reason", sorted({*reasons_of_runtimes(), *RESOLVED_BY_OTHERS}))
 def test_reason_of_the_code_stands_among_the_conditions(reason: str) -> None:
     assert reason in STALLED
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gaudi_operator.shell.client import MERGE_PATCH, SERVER_APPLY, Answer
+from gaudi_operator.shell.client import MERGE_PATCH, SERVER_APPLY, ApiResponse
 from gaudi_operator.shell.kinds import EVENT, LEADER_WORKER_SET, LEASE, OPTIONAL, WATCHED, Kind
 from tests.support.builders import merged
 from tests.world.api import Api, Invalid, Object, ending
@@ -47,13 +47,13 @@ class ApiServer:
     apis: Mapping[tuple[str, str], Api]
     now: Callable[[], float]
 
-    def answer(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str) -> Answer:
+    def answer(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str) -> ApiResponse:
         """What the API server says; nothing of `body` is kept."""
         try:
             found = self._found(method, path, body and json.loads(json.dumps(body)), content_type)
         except Refused as refused:
-            return Answer(refused.answer["code"], json.dumps(refused.answer).encode())
-        return Answer(200, json.dumps(found).encode())
+            return ApiResponse(refused.answer["code"], json.dumps(refused.answer).encode())
+        return ApiResponse(200, json.dumps(found).encode())
 
     def _found(self, method: str, path: str, body: Any, content_type: str) -> Object:
         parts = urlsplit(path)

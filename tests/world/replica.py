@@ -14,11 +14,11 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.core.observed import trim_report
 from gaudi_operator.replica import Operator
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.client import Answer, Cluster
+from gaudi_operator.shell.client import ApiResponse, Cluster
 from gaudi_operator.shell.kinds import Kind
-from gaudi_operator.shell.lead import Surroundings
+from gaudi_operator.shell.lead import LeaderDependencies
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.polling.status_port import CONNECT_SECONDS, READ_SECONDS, Target, Unreachable
+from gaudi_operator.shell.polling.status_port import CONNECT_SECONDS, READ_SECONDS, PodUnreachable, StatusPort
 from gaudi_operator.shell.watching.list_watch import Seen
 from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_runtime.contract.report import WarmupReport
@@ -72,7 +72,7 @@ class Replica:
         self.metrics, self.tasks = Metrics(), set[asyncio.Task[Any]]()
         loop = outside.loop
         clock = Clock(now=lambda: moment(loop.time()), monotonic=loop.time)
-        around = Surroundings(Cluster(self, self.metrics.count_request), self._watch, self._fetch, clock)
+        around = LeaderDependencies(Cluster(self, self.metrics.count_request), self._watch, self._fetch, clock)
         context = copy_context()
         context.run(_running.set, self)
         operator = Operator(settings, around, self.metrics)
@@ -104,7 +104,9 @@ class Replica:
         for task in self.tasks:
             task.cancel()
 
-    async def send(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float) -> Answer:
+    async def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float
+    ) -> ApiResponse:
         """A request of this replica and what comes of it."""
         outside = self._outside
         ours = not ("/leases" in path or "/events" in path)
@@ -121,7 +123,7 @@ class Replica:
             await asyncio.sleep(LATE_SECONDS)
         if fault is Fault.REFUSED:
             self._failing = True
-            return Answer(503, b"{}")
+            return ApiResponse(503, b"{}")
         if ours and method != "GET" and outside.holder() != self._settings.identity:
             outside.trespasses.append((outside.loop.time(), self._settings.identity))
         answer = outside.server.answer(method, path, body, content_type)
@@ -158,21 +160,21 @@ class Replica:
         session.listed(kind, None, [each["metadata"]["uid"] for each in listed], api.version)
         return len(api.log[kind.kind])
 
-    async def _fetch(self, target: Target, after: int, wait: float) -> WarmupReport:
+    async def _fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
         """The long-poll of a status port; one that cannot be reached is silent until the poll is given up."""
         loop, nodes = self._outside.loop, self._outside.nodes
         until = loop.time() + wait
         container = nodes.at(target.address)
         if container and not nodes.reachable(container):
             await asyncio.sleep(CONNECT_SECONDS)
-            raise Unreachable("no route to host")
+            raise PodUnreachable("no route to host")
         while True:
             container = nodes.at(target.address)
             if container is None or container.ended:
-                raise Unreachable("connection refused")
+                raise PodUnreachable("connection refused")
             if not nodes.reachable(container):
                 await asyncio.sleep(until + READ_SECONDS - loop.time())
-                raise Unreachable("no answer")
+                raise PodUnreachable("no answer")
             now = int(loop.time())
             if container.instance.sequence(now) != after or loop.time() >= until:
                 return trim_report(container.instance.report(now))

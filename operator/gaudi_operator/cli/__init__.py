@@ -1,4 +1,4 @@
-"""Commands for people: `gaudi-plan` (plan/) changes nothing, and `kubectl gaudi` (kubectl/) sends patches.
+"""The command line tools: `gaudi-plan` (plan/) changes nothing, and `kubectl gaudi` (kubectl/) sends patches.
 
-cluster.py is all that either asks of a cluster; asking.py gives the commands of a tool the same options.
+cluster.py is their only access to a cluster; asking.py gives all commands of a tool the same options.
 """

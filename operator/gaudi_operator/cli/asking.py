@@ -1,4 +1,4 @@
-"""Gives the commands of a tool the same options: those that say what is asked about."""
+"""Shared options of the commands of a tool: a decorator that adds the parameters of one function."""
 
 import inspect
 from collections.abc import Callable
@@ -14,9 +14,9 @@ Command = Callable[Concatenate[Question, Parameters], None]
 def questions(
     ask: Callable[..., Question], one_sentence: Callable[[], AbstractContextManager[None]]
 ) -> Callable[[Command[Question, Parameters]], Callable[..., None]]:
-    """A decorator that puts the parameters of `ask` in place of a command's first one, and runs it in `one_sentence`.
+    """Return a decorator that replaces a command's first parameter by those of `ask`, and runs it in `report_errors`.
 
-    Arguments come before options, those of `ask` first: typer takes them in the order of the parameters.
+    Arguments come before options, those of `ask` first: typer uses the order of the parameters.
     """
     source = inspect.signature(ask).parameters
 

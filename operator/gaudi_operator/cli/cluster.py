@@ -1,6 +1,6 @@
-"""The cluster that kubectl would talk to: the way there, what commands for people ask of it, and the patches they send.
+"""The cluster of the kubeconfig, as the command line tools read and patch it.
 
-Every method raises ConfigError with one sentence when the API server does not answer, refuses, or has no such object.
+Every method raises ConfigError with one sentence if the API server does not answer, refuses, or has no such object.
 """
 
 import json
@@ -28,23 +28,23 @@ TIMEOUT_SECONDS = 10
 STATUS_PORT = ServingConfig().status_port
 Manifest = dict[str, Any]
 Patch = list[dict[str, Any]] | dict[str, Any]
-"""A JSON patch (RFC 6902) where it is a list, else a merge patch."""
+"""A JSON patch (RFC 6902) if it is a list, else a merge patch."""
 MALFORMED = (YAMLError, OSError, AttributeError, TypeError, ValueError)
-"""What the client meets in a kubeconfig of another shape, which it does not check."""
+"""The errors of the client for a malformed kubeconfig, which it does not validate."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """What a command line says of the way to the cluster; None is kubectl's own choice."""
+    """The connection options of a command line; None is kubectl's default."""
 
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
 
     def open(self) -> Any:
-        """A client of the API server. Raises ConfigError when no cluster is known."""
+        """Return a client of the API server. Raises ConfigError if no cluster is configured."""
         settings = client.Configuration()
-        # The client would try three times more, each up to the timeout, before it says that nobody answers.
+        # By default the client retries three times, each up to the timeout, before it reports an error.
         settings.retries = False
         try:
             if self._inside_a_pod():
@@ -58,7 +58,7 @@ class Connection:
         return client.ApiClient(settings)
 
     def namespace_in_use(self) -> str:
-        """The namespace: as said, or that of the context."""
+        """Return the namespace of the option, or of the context."""
         if self.namespace:
             return self.namespace
         try:
@@ -69,7 +69,7 @@ class Connection:
         return str(chosen.get("context", {}).get("namespace") or "default")
 
     def contexts(self) -> list[str]:
-        """Names of the contexts of the kubeconfig; none where it is not to be read."""
+        """Return the names of the kubeconfig's contexts; none if it cannot be read."""
         try:
             known, _ = config.list_kube_config_contexts(self._file())
         except (config.ConfigException, *MALFORMED):
@@ -77,7 +77,7 @@ class Connection:
         return [str(each["name"]) for each in known]
 
     def _file(self) -> str:
-        """Read at every call: the client's own default is what the variable was when it was imported."""
+        """Return the path, read at every call: the client's default is fixed when it is imported."""
         return self.kubeconfig or os.environ.get("KUBECONFIG") or config.KUBE_CONFIG_DEFAULT_LOCATION
 
     def _inside_a_pod(self) -> bool:
@@ -86,21 +86,21 @@ class Connection:
 
 
 class Cluster:
-    """One namespace of the cluster that kubectl would talk to."""
+    """One namespace of the cluster of the kubeconfig."""
 
     def __init__(self, connection: Connection) -> None:
-        """Nothing is asked yet. Raises ConfigError when no cluster is known."""
+        """Open the connection. Raises ConfigError if no cluster is configured."""
         self._connection, self._api = connection, connection.open()
         self._objects = client.CustomObjectsApi(self._api)
         self.namespace = connection.namespace_in_use()
 
     def as_kubectl(self) -> list[str]:
-        """The options of kubectl for the same way to the cluster."""
+        """Return the kubectl options for the same cluster."""
         said = {"--kubeconfig": self._connection.kubeconfig, "--context": self._connection.context}
         return [f"{option}={value}" for option, value in said.items() if value]
 
     def inference(self, name: str) -> Manifest:
-        """The manifest of a GaudiInference."""
+        """Return the manifest of a GaudiInference."""
         with self._asking("read", name):
             found: Any = self._objects.get_namespaced_custom_object(
                 GROUP, VERSION, self.namespace, PLURAL, name, _request_timeout=TIMEOUT_SECONDS
@@ -108,24 +108,24 @@ class Cluster:
         return dict(found)
 
     def inferences(self, everywhere: bool = False) -> list[Manifest]:
-        """The GaudiInferences of the namespace, or of all."""
+        """Return the GaudiInferences of the namespace, or of all namespaces."""
         inside = "" if everywhere else f"namespaces/{self.namespace}/"
         with self._asking("list", "resources"):
             found = self._read(f"/apis/{GROUP}/{VERSION}/{inside}{PLURAL}")
             return list(json.loads(found)["items"])
 
     def namespaces(self) -> list[str]:
-        """Names of all namespaces."""
+        """Return the names of all namespaces."""
         with self._asking("list", "namespaces"):
             return [each["metadata"]["name"] for each in json.loads(self._read("/api/v1/namespaces"))["items"]]
 
     def inference_with_texts(self, name: str) -> Manifest:
-        """The same with what stands in ConfigMaps in its place, as the operator reads it."""
+        """Return a GaudiInference with its ConfigMap texts inserted, as the operator reads it."""
         found = self.inference(name)
         return dict(insert_texts(found, self.texts(found)))
 
     def texts(self, manifest: Manifest) -> dict[TextKey, str]:
-        """Those that the spec names in ConfigMaps, as far as they are there."""
+        """Return the existing ConfigMap texts that the spec references."""
         found = {}
         for each in referenced_texts(manifest):
             with suppress(ConfigError), self._asking("read", each.name):
@@ -135,7 +135,7 @@ class Cluster:
         return found
 
     def changes(self, name: str, seconds: float) -> Iterator[Manifest]:
-        """The GaudiInference after every change, for at most so many seconds; ends early when the line breaks."""
+        """Yield the GaudiInference after every change, for at most `seconds`. Ends early if the connection breaks."""
         asked = {"field_selector": f"metadata.name={name}", "timeout_seconds": max(1, round(seconds))}
         with self._asking("watch", name):
             try:
@@ -143,17 +143,17 @@ class Cluster:
                     self._objects.list_namespaced_custom_object,
                     *(GROUP, VERSION, self.namespace, PLURAL),
                     **asked,
-                    # The server ends the watch in time; the client only where that fails.
+                    # The server ends the watch in time. The client's timeout is for a dead connection.
                     _request_timeout=(TIMEOUT_SECONDS, seconds + TIMEOUT_SECONDS),
                 ):
                     if event["type"] in ("ADDED", "MODIFIED"):
                         yield event["raw_object"]
-            # What stands between may cut a watch at any time: the caller looks again.
+            # A proxy may cut a watch at any time. The caller reads again.
             except (ProtocolError, ReadTimeoutError):
                 return
 
     def revisions(self, name: str) -> list[Manifest]:
-        """The ControllerRevisions of a GaudiInference."""
+        """Return the ControllerRevisions of a GaudiInference."""
         with self._asking("list", name, "the revisions of "):
             found: Any = self._objects.list_namespaced_custom_object(
                 "apps",
@@ -166,50 +166,50 @@ class Cluster:
         return list(found["items"])
 
     def patch(self, name: str, patch: Patch) -> None:
-        """Change a GaudiInference."""
+        """Patch a GaudiInference."""
         with self._asking("change", name):
             self._patch(GROUP, VERSION, PLURAL, name, patch)
 
     def patch_revision(self, name: str, revision: str, patch: Patch) -> None:
-        """Change the ControllerRevision of a revision of the GaudiInference `name`."""
+        """Patch the ControllerRevision of a revision of the GaudiInference `name`."""
         with self._asking("change", name, "the revisions of "):
             self._patch("apps", "v1", "controllerrevisions", f"{name}-{revision}", patch)
 
     def pods(self, name: str) -> list[Manifest]:
-        """The pods of a GaudiInference."""
+        """Return the pods of a GaudiInference."""
         with self._asking("list", name, "the pods of "):
             pods = self._read("/api/v1/namespaces/{namespace}/pods", query=[("labelSelector", f"{NAME_LABEL}={name}")])
             return list(json.loads(pods)["items"])
 
     def ask_pod(self, name: str, pod: str, path: str, namespace: str | None = None) -> str:
-        """What a pod of the GaudiInference `name` answers on its status port, through the API server."""
+        """Return the answer of a pod's status port, through the API server."""
         with self._asking("ask", name, f"pod {pod} of "):
             at = f"/api/v1/namespaces/{{namespace}}/pods/{{pod}}:{STATUS_PORT}/proxy{path}"
             return self._read(at, pod=pod, namespace=namespace or self.namespace).decode()
 
     def create_pod(self, name: str, pod: Mapping[str, Any]) -> str:
-        """Make a pod for the GaudiInference `name`; its name."""
+        """Create a pod for the GaudiInference `name`, and return the pod's name."""
         with self._asking("create", name, "a pod for "):
             path = "/api/v1/namespaces/{namespace}/pods"
             return str(json.loads(self._read(path, verb="POST", sent=pod))["metadata"]["name"])
 
     def pod(self, name: str, pod: str) -> Manifest:
-        """A pod that was made for the GaudiInference `name`."""
+        """Return a pod that was created for the GaudiInference `name`."""
         with self._asking("read", name, f"pod {pod} of "):
             return dict(json.loads(self._read("/api/v1/namespaces/{namespace}/pods/{pod}", pod=pod)))
 
     def pod_log(self, name: str, pod: str) -> str:
-        """What the container of that pod has written."""
+        """Return the log of a pod's container."""
         with self._asking("read", name, f"the log of pod {pod} of "):
             return self._read("/api/v1/namespaces/{namespace}/pods/{pod}/log", pod=pod).decode(errors="replace")
 
     def delete_pod(self, name: str, pod: str) -> None:
-        """End it."""
+        """Delete a pod."""
         with self._asking("delete", name, f"pod {pod} of "):
             self._read("/api/v1/namespaces/{namespace}/pods/{pod}", verb="DELETE", pod=pod)
 
     def node(self, name: str) -> Manifest:
-        """A node, empty for whoever may not read nodes."""
+        """Return a node; empty if the user may not read nodes."""
         with suppress(ConfigError), self._asking("read", name, "node "):
             return dict(json.loads(self._read("/api/v1/nodes/{node}", node=name)))
         return {}
@@ -222,7 +222,7 @@ class Cluster:
         sent: Mapping[str, Any] | None = None,
         **names: str,
     ) -> bytes:
-        """What the API server answers there: the client's own class for pods takes over a second to be imported."""
+        """Return the body of a response. The client's class for pods takes over a second to import."""
         inside = {"namespace": self.namespace, **names}
         headers = {"Content-Type": "application/json"} if sent else {}
         request = self._api.param_serialize(verb, path, inside, query, headers, sent, auth_settings=["BearerToken"])
@@ -255,7 +255,7 @@ class Cluster:
 
     def _refusal(self, error: ApiException, verb: str, part: str, what: str) -> str:
         match error.status:
-            # Of a part 404 may also mean that only the part is gone, as a pod that has just ended.
+            # For a part, 404 may mean that only the part is gone, such as a pod that has just ended.
             case 404 if not part:
                 return f"there is no {what}"
             case 401 | 403:
@@ -265,7 +265,7 @@ class Cluster:
 
 
 def _message(error: ApiException) -> str:
-    """What the API server says about it in words, without its last dot."""
+    """Return the API server's error message without its full stop."""
     try:
         return str(json.loads(error.body or "{}").get("message", "")).rstrip(".")
     except (ValueError, TypeError, AttributeError):
@@ -273,5 +273,5 @@ def _message(error: ApiException) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """What an error of the client says, on one line."""
+    """Return the message of a client error on one line."""
     return " ".join(str(getattr(error, "reason", None) or error).split()).rstrip(".")

@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Decision, SetGate
 from gaudi_operator.core.admission.checks import (
-    anybody_may_ask,
     first_violation,
     groups_are_not_served,
+    published_without_key,
     revision_is_not_allowed,
 )
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.review import estimated_violation, plan_has_gaps
-from gaudi_operator.core.admission.spec_limits import why_not_allowed
+from gaudi_operator.core.admission.spec_limits import first_limit_violation
 from gaudi_operator.core.answers import SYNCHRONOUS_ANSWERS, PlanAnswers, Unanswered
-from gaudi_operator.core.children.desired import changes_what_is_there, child_actions
+from gaudi_operator.core.children.desired import changes_live_objects, child_actions
 from gaudi_operator.core.classes import Platform, fill_class_defaults, resolve_class
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import pods_with_gates
@@ -24,7 +24,7 @@ from gaudi_operator.core.gate.judgement import judge_gates
 from gaudi_operator.core.observed import InstallationDefaults, Manifest, Observed
 from gaudi_operator.core.pods.terminations import terminations
 from gaudi_operator.core.pods.view import PodView, read_pods
-from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS, refused_since
+from gaudi_operator.core.problems.mending import RESOLVED_BY_OTHERS, spec_refused_since
 from gaudi_operator.core.resource import Inference, SpecUnreadable, read_identity, read_inference, read_status
 from gaudi_operator.core.rollout.backoff import failure_records
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
@@ -42,7 +42,7 @@ from gaudi_operator.core.rollout.scale_down import pending_removals
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.status.events import events
 from gaudi_operator.core.status.plan import plan_state
-from gaudi_operator.core.status.status import all_heard, make_status, throttled, unreadable_status
+from gaudi_operator.core.status.status import have_all_pods_reported, make_status, throttle_status, unreadable_status
 from gaudi_operator.core.texts import insert_texts
 from gaudi_runtime.errors import Problem
 
@@ -137,11 +137,11 @@ def _decide_by_plan(judged: JudgedGates, observed: Observed, defaults: Installat
     scaling = plan_replicas(state)
     plan = plan_state(state) if state.inference.spec.autoscaling else None
     children = child_actions(state, scaling, plan)
-    if any(changes_what_is_there(each, observed) for each in children):
+    if any(changes_live_objects(each, observed) for each in children):
         deadlines.requeue(FOLLOW_UP_SECONDS)
     actions: list[Action] = [*judged.gates, *scaling.costs, *children]
     fresh = make_status(state)
-    status, held = throttled(before, fresh, observed, deadlines, heard=all_heard(state))
+    status, held = throttle_status(before, fresh, observed, deadlines, reported=have_all_pods_reported(state))
     return Decision(
         tuple(actions),
         status,
@@ -176,9 +176,9 @@ def _state(judged: JudgedGates, observed: Observed, defaults: InstallationDefaul
 
 def _since(found: Problem | None, before: GaudiInferenceStatus, deadlines: Deadlines) -> Problem | None:
     """Set since when the problem lasts, if other users or controllers can resolve it."""
-    if found is None or found.reason not in MENDED_BY_OTHERS:
+    if found is None or found.reason not in RESOLVED_BY_OTHERS:
         return found
-    return replace(found, since=refused_since(found.reason, before.conditions) or deadlines.now)
+    return replace(found, since=spec_refused_since(found.reason, before.conditions) or deadlines.now)
 
 
 def _forbidden(revisions: Iterable[Revision], policy: PodPolicy, defaults: InstallationDefaults) -> dict[str, Problem]:
@@ -194,7 +194,7 @@ def _admit(state: State, policy: PodPolicy) -> tuple[Problem | None, Revision | 
         return Problem("RevisionNotKept", lost), None
     if state.platform.problem:
         return state.platform.problem, None
-    if beyond := why_not_allowed(inference.spec, state.platform):
+    if beyond := first_limit_violation(inference.spec, state.platform):
         return beyond, None
     whole = fill_class_defaults(inference, state.platform)
     if found := first_violation(whole.inference, defaults) or groups_are_not_served(inference, state.observed):
@@ -205,6 +205,6 @@ def _admit(state: State, policy: PodPolicy) -> tuple[Problem | None, Revision | 
         found = state.forbidden.get(desired.name)
     else:
         # Estimates apply only until the revision exists. After that its pods report the facts.
-        found = policy.why_not(desired) or anybody_may_ask(whole.inference.spec)
+        found = policy.why_not(desired) or published_without_key(whole.inference.spec)
         found = found or plugin_violation(inference) or plan_has_gaps(inference) or estimated_violation(inference)
     return (found, None) if found else (None, desired)

@@ -1,10 +1,10 @@
-"""Effects: watches, requests, long-polls and the clock around the pure decisions of core.
+"""Effects around the pure decisions of core: watches, requests, long-polls and the clock.
 
-lease, lead   one replica leads and runs all that follows
-watching      what exists, and whom a change of it wakes; kinds says of which kinds
-polling       what each pod reports of itself, by long-poll
-plans         questions about plans, answered in a process of its own
-reconciling   one reconcile after the other for each resource
-writing       what a decision asks for; client is the way to the API server
-metrics       what this process tells of itself
+lease, lead   leader election, and everything that the leader runs
+watching      the observed objects, from watches and own writes; kinds lists their kinds
+polling       the reports of pods, by long-poll
+plans         plan questions, answered in a separate process
+reconciling   one reconcile at a time per resource
+writing       the writes of a decision; client sends requests to the API server
+metrics       logs, metrics and probes
 """

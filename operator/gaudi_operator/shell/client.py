@@ -1,6 +1,7 @@
-"""The way to the API server: one small port of requests, and the border where its errors become ours.
+"""The client of the API server: requests, and the mapping of its errors to the operator's.
 
-`Cluster` is that port: the fence, and what an answer means. `Connection` carries requests by HTTP, and watches.
+`Cluster` adds leadership fencing and error mapping. `Connection` sends requests by HTTP, and opens sessions for
+watches.
 """
 
 import json
@@ -20,17 +21,17 @@ from gaudi_operator.errors import Forbidden, NotFound, NotLeader, OperatorError,
 REQUEST_SECONDS = 15.0
 TERMINATING_SECONDS = 5.0
 MOST_CONNECTIONS = 64
-"""For requests, beside those that watches hold: more at once would only wait in the API server."""
+"""The maximum connections for requests, in addition to watches. More would only wait in the API server."""
 SERVER_APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
-Counted = Callable[[str, str, int], None]
-"""Called after each answer with (verb, path, status code)."""
+CountRequest = Callable[[str, str, int], None]
+"""A callback after each answer: (verb, path, status code)."""
 
 
-class Answer(NamedTuple):
-    """What the API server said; `retry_after` is the header of that name."""
+class ApiResponse(NamedTuple):
+    """The response of the API server. `retry_after` is the header of that name."""
 
     status: int
     text: bytes
@@ -38,26 +39,26 @@ class Answer(NamedTuple):
 
 
 class Transport(Protocol):
-    """Carries requests."""
+    """Sends requests."""
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
-    ) -> Answer:
-        """One request and its answer. Raises aiohttp.ClientError, TimeoutError or OSError when there is none."""
+    ) -> ApiResponse:
+        """Send one request. Raises aiohttp.ClientError, TimeoutError or OSError if there is no response."""
 
 
 _OBJECTS = msgspec.json.Decoder(dict[str, Any])
-"""Reads in half the time that Python's own takes, and there is an answer to each of our writes."""
+"""A JSON decoder that is twice as fast as Python's own. Every write has a response to decode."""
 
 
 class Cluster:
-    """Requests as this process's account."""
+    """Requests to the API server with this process's account."""
 
-    def __init__(self, transport: Transport, counted: Counted) -> None:
-        """`counted` is called after every request that was answered."""
+    def __init__(self, transport: Transport, counted: CountRequest) -> None:
+        """Create a client. `counted` is called after every answered request."""
         self._transport = transport
         self._counted = counted
-        # Nobody else leads until an election says so: set by replica.py.
+        # True without an election. replica.py replaces it.
         self.may_write: Callable[[], bool] = lambda: True
 
     async def request(
@@ -71,12 +72,12 @@ class Cluster:
         fenced: bool = True,
         seconds: float = REQUEST_SECONDS,
     ) -> dict[str, Any]:
-        """One request and its answer as an object.
+        """Send one request and return the response object.
 
-        `fenced` writes leave only while this process is sure to lead. `seconds` for the whole of it.
-        Raises OperatorError of the kind that the answer asks for.
+        `fenced` writes are sent only while this process is certain to lead. `seconds` is the timeout. Raises the
+        OperatorError that matches the response.
         """
-        # As late as possible: a reconcile that began under the lease may go on without it.
+        # Check as late as possible: a reconcile that started under the lease may have lost it.
         if fenced and method in _WRITES and not self.may_write():
             raise NotLeader("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
         asked = path + (f"?{urlencode(query)}" if query else "")
@@ -90,28 +91,28 @@ class Cluster:
         if answer.status >= 400:
             raise _error(method, path, answer)
         try:
-            # A proxy or a login page answers 200 too.
+            # A proxy or a login page also answers 200.
             return _OBJECTS.decode(answer.text)
         except ValueError as error:
             raise Transient("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
 
 
 class Connection:
-    """Requests by HTTP. Use as an async context manager, in one event loop.
+    """An HTTP connection to the API server. Use as an async context manager, in one event loop.
 
-    Of the client library it takes what it knows of the way: kubeconfigs, credentials that are renewed, trust. Requests
-    are aiohttp's own, from one pool of connections that are kept: what the library does around each costs as much.
+    The client library provides kubeconfigs, credentials and trust. Requests use aiohttp directly, with one connection
+    pool, because the library's overhead per request is as large as the request.
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        """Nothing is sent yet."""
+        """Create a connection that is not open yet."""
         self._configuration = configuration
         self._trust = RESTClientObject(configuration).ssl_context
         self._session: aiohttp.ClientSession | None = None
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> Self:
-        """The cluster of `kubeconfig`, or the one that this pod runs in."""
+        """Connect to the cluster of `kubeconfig`, or to the one that this pod runs in."""
         configuration = Configuration()
         if kubeconfig:
             await load_kube_config(kubeconfig, client_configuration=configuration, persist_config=False)
@@ -120,7 +121,7 @@ class Connection:
         return cls(configuration)
 
     async def __aenter__(self) -> Self:
-        """Nothing is sent yet."""
+        """Open the connection pool."""
         self._session = self._new_session(limit=MOST_CONNECTIONS)
         return self
 
@@ -131,47 +132,47 @@ class Connection:
 
     @property
     def server(self) -> str:
-        """URL of the API server."""
+        """The URL of the API server."""
         return str(self._configuration.host)
 
     def watching_session(
         self, answer: type[aiohttp.ClientResponse], *middlewares: aiohttp.ClientMiddlewareType
     ) -> aiohttp.ClientSession:
-        """A session of its own for watches, with the same trust and credentials; each answer is an `answer`."""
+        """Return a separate session for watches with the same trust and credentials, and responses of type `answer`."""
         # No limit: each kind and namespace holds a connection for minutes.
         return self._new_session(limit=0, middlewares=(self._authorize, *middlewares), response_class=answer)
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
-    ) -> Answer:
-        """One request and its answer, as Transport says."""
+    ) -> ApiResponse:
+        """Send one request, as Transport describes."""
         assert self._session  # noqa: S101 - used as a context manager
         headers = {"Accept": "application/json", "Content-Type": content_type, **await self._credentials()}
         response = await self._session.request(
             method,
             f"{self.server}{path}",
             headers=headers,
-            data=None if body is None else as_yaml(body),
+            data=None if body is None else encode_body(body),
             timeout=aiohttp.ClientTimeout(total=seconds),
             server_hostname=self._configuration.tls_server_name or None,
         )
         async with response:
-            return Answer(response.status, await response.read(), response.headers.get("Retry-After"))
+            return ApiResponse(response.status, await response.read(), response.headers.get("Retry-After"))
 
     def _new_session(self, limit: int, **options: Any) -> aiohttp.ClientSession:
-        """At most `limit` connections, 0 for any number."""
+        """Return a session with at most `limit` connections; 0 is unlimited."""
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=self._trust),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # aiohttp would look for a proxy in the environment and for a password in ~/.netrc, both before every
-            # request and in threads. A kubeconfig's `proxy-url` is obeyed.
+            # aiohttp would look for a proxy in the environment and a password in ~/.netrc before every request, in
+            # threads. The `proxy-url` of a kubeconfig applies.
             trust_env=False,
             proxy=self._configuration.proxy or None,
             **options,
         )
 
     async def _credentials(self) -> dict[str, str]:
-        """Read again for every request: a pod's token is replaced from time to time."""
+        """Return the credentials, read for every request because the token of a pod is replaced regularly."""
         token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         return {"Authorization": token} if token else {}
 
@@ -182,8 +183,8 @@ class Connection:
         return await handler(request)
 
 
-def as_yaml(body: Mapping[str, Any]) -> bytes:
-    """A body as JSON that YAML reads too, as applies are: there an escape is one character, and no pair makes one."""
+def encode_body(body: Mapping[str, Any]) -> bytes:
+    """Return a body as JSON that is also valid YAML, as server-side apply requires. YAML knows no surrogate pairs."""
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
@@ -191,26 +192,26 @@ def as_yaml(body: Mapping[str, Any]) -> bytes:
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
-def _error(method: str, path: str, answer: Answer) -> OperatorError:
+def _error(method: str, path: str, answer: ApiResponse) -> OperatorError:
     code, retry_after, status = answer.status, answer.retry_after, _status(answer.text)
     said = str(status.get("message") or f"HTTP {code}.")
     message = f"{method} {path}: {said if said.endswith(('.', '!', '?')) else f'{said}.'}"
     causes = (status.get("details") or {}).get("causes") or ()
     if code == 404:
         return NotFound("NotFound", message)
-    # Nothing is wrong with our rights, and nothing can be made any more: the namespace ends.
+    # The permissions are fine, but nothing can be created in a terminating namespace.
     if code == 403 and any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
         return Waiting("NamespaceTerminating", message, TERMINATING_SECONDS)
-    # 401 among them: the token of a pod is replaced while requests are on their way.
+    # 401 is transient: the token of a pod may be replaced while requests are in flight.
     if code == 409 or code == 429 or code >= 500 or code == 401:
-        # The header may also be a date, as some proxies send it: then our own delays do.
+        # Some proxies send a date in this header. Then the default back-off applies.
         seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
         return Transient(str(status.get("reason") or "ApiServerError"), message, seconds)
     return Forbidden("ApiForbidden", message) if code == 403 else Stalled("ApiRefused", message)
 
 
 def _status(text: bytes) -> dict[str, Any]:
-    """The Status object of an answer; empty when something else than the API server has answered."""
+    """Return the Status object of a response; empty if something other than the API server answered."""
     try:
         status = json.loads(text)
     except ValueError:

@@ -1,6 +1,6 @@
-"""The kinds that the operator reads and writes, and their paths on the API server.
+"""The kinds that the operator reads and writes, and their API paths.
 
-ServedKinds says which of them this cluster knows: ours are waited for, optional ones are used where they are
+ServedKinds finds out which of them the cluster has: the operator waits for its own, and uses optional ones if
 installed.
 """
 
@@ -22,7 +22,7 @@ from gaudi_operator.shell.client import Cluster
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind; `selector` narrows what is watched to our own objects."""
+    """A kind of object. `selector` limits watches to the operator's objects."""
 
     api_version: str
     kind: str
@@ -37,13 +37,13 @@ class Kind:
         return group, version
 
     def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
-        """Path of the collection, or of one object, or of its subresource."""
+        """Return the path of the collection, of one object, or of its subresource."""
         root = "/apis/" if self.group_version[0] else "/api/"
         parts = ["namespaces", namespace] if namespace else []
         return root + "/".join(filter(None, (self.api_version, *parts, self.plural, name, subresource)))
 
 
-# No selector: people label what they write as they like.
+# No selector: users choose the labels of their objects.
 RESOURCE = Kind(API_VERSION, RESOURCE_KIND, PLURAL, selector=None)
 CLASS = Kind(API_VERSION, CLASS_KIND, CLASS_PLURAL, selector=None, namespaced=False)
 REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
@@ -74,49 +74,49 @@ CHILDREN = (
     AUTOSCALER,
 )
 WATCHED = (RESOURCE, *CHILDREN)
-"""What every cluster with our CustomResourceDefinition has."""
+"""The kinds that every cluster with the operator's CRD has."""
 OPTIONAL = (LEADER_WORKER_SET, CLASS)
-"""What is watched only where it is installed: a watch of a kind that is not there would fail for ever."""
+"""The kinds that are watched only if installed: a watch of a missing kind fails forever."""
 OF_GROUPS = (STATEFUL_SET,)
 """The kind between a LeaderWorkerSet and its pods; watched only if LeaderWorkerSets are served."""
 KINDS = {(each.api_version, each.kind): each for each in (*WATCHED, *OPTIONAL, *OF_GROUPS)}
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind:
-    """The kind of a manifest. KeyError for one that the operator does not know."""
+    """Return the kind of a manifest. Raises KeyError for an unknown one."""
     return KINDS[manifest["apiVersion"], manifest["kind"]]
 
 
-LOOK_SECONDS = 5.0
-"""Between two looks for an optional kind that a resource has use for."""
+DISCOVERY_SECONDS = 5.0
+"""Seconds between checks for an optional kind that a resource needs."""
 
 log = logging.getLogger(__name__)
 
 
 class ServedKinds:
-    """Asks the API server. Asked again after errors: only an answer proves that a kind is not there."""
+    """The kinds that the API server serves. Errors are retried: only an answer proves that a kind is missing."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Nothing is asked yet."""
+        """Create a client of discovery."""
         self._cluster = cluster
 
-    async def until_defined(self, kind: Kind) -> None:
-        """Wait for a CustomResourceDefinition: a chart may install it after us."""
+    async def wait_until_defined(self, kind: Kind) -> None:
+        """Wait for a CustomResourceDefinition, which a chart may install after the operator."""
         backoff = Backoff(1.0, 10.0)
         while not await self._is_served(kind):
             log.warning("%s is not defined in this cluster yet: install the CRD.", kind.kind)
             await asyncio.sleep(backoff.next())
 
     async def now(self) -> set[Kind]:
-        """All kinds to watch: a watch of one that is not there would fail for ever."""
+        """Return all kinds to watch. A watch of a missing kind fails forever."""
         served = {kind for kind in OPTIONAL if await self._is_served(kind)}
         return {*WATCHED, *served, *(OF_GROUPS if LEADER_WORKER_SET in served else ())}
 
-    async def until_more(self, watched: Collection[Kind], wanted: Callable[[Kind], bool]) -> None:
-        """Until a kind is installed that is not `watched`. Asked only while it is `wanted`: at rest nothing is."""
+    async def wait_for_new_kind(self, watched: Collection[Kind], wanted: Callable[[Kind], bool]) -> None:
+        """Wait until a kind is installed that is not `watched`. Only `wanted` kinds cause requests."""
         missing = [kind for kind in OPTIONAL if kind not in watched]
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(DISCOVERY_SECONDS)
             for kind in filter(wanted, missing):
                 if await self._is_served(kind):
                     log.info("%s were installed: they are watched from now on.", kind.plural)
@@ -126,7 +126,7 @@ class ServedKinds:
         backoff = Backoff(1.0, 10.0)
         while True:
             try:
-                # Discovery is open to everybody; a watch of definitions would need rights on all of them.
+                # Discovery needs no permission. A watch of CRDs would need permission for all of them.
                 found = await self._cluster.request("GET", f"/apis/{kind.api_version}")
             except NotFound:
                 return False

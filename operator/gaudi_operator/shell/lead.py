@@ -1,4 +1,4 @@
-"""What the leader runs: watches, reports and reconciles, wired together. Followers run none of it."""
+"""The leader's work: watches, reports and reconciles, wired together. Followers run none of it."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, Kind,
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.plans.planning import Planner
 from gaudi_operator.shell.polling.reports import Reports
-from gaudi_operator.shell.polling.status_port import Fetch
+from gaudi_operator.shell.polling.status_port import FetchReport
 from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
 from gaudi_operator.shell.watching.list_watch import SERVER_TIMEOUT_SECONDS, Seen
@@ -27,24 +27,24 @@ from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.events import Publisher
 
-# A minute beyond the longest watch: room for the delays of kopf, which watches again at once when one ends.
+# A minute beyond the longest watch, for the delays of kopf between two watches.
 IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60
 
-RECENT = 64
-"""Resources whose specs are kept as they were read: as many as move at a time, and not as many as there may be."""
+CACHED_SPECS = 64
+"""The number of parsed specs to cache: as many as are likely to change at a time."""
 
 log = logging.getLogger(__name__)
 
 
 Watch = Callable[[WatchSession, Collection[Kind], Seen, Seen], Coroutine[Any, Any, None]]
-"""Watches kinds until cancelled: lists go to the session, changes to the first of the others, deletions to the last."""
+"""Watches kinds until cancelled. Lists go to the session, changes to the first callback, deletions to the last."""
 
 
-class Aside(Protocol):
-    """Runs work where nothing else of the process is in its way."""
+class RunElsewhere(Protocol):
+    """Runs work that must not be delayed by the rest of the process."""
 
     def __call__(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
-        """Run it."""
+        """Run the work."""
 
 
 async def _here(work: Coroutine[Any, Any, None]) -> None:
@@ -52,26 +52,26 @@ async def _here(work: Coroutine[Any, Any, None]) -> None:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """All that a replica meets outside of itself. Without a planner plans are worked out by whoever decides.
+class LeaderDependencies:
+    """The dependencies of a replica. Without a planner, decisions compute plans themselves.
 
-    What an election asks goes by `lease_cluster`, where there is one, and is run by `aside`.
+    The election uses `lease_cluster`, if there is one, and is run by `aside`.
     """
 
     cluster: Cluster
     watch: Watch
-    fetch: Fetch
+    fetch: FetchReport
     clock: Clock = SYSTEM
     planner: Planner | None = None
     lease_cluster: Cluster | None = None
-    aside: Aside = _here
+    aside: RunElsewhere = _here
 
 
 class Leader:
     """One term of leadership."""
 
-    def __init__(self, settings: Settings, around: Surroundings, metrics: Metrics) -> None:
-        """Nothing runs yet."""
+    def __init__(self, settings: Settings, around: LeaderDependencies, metrics: Metrics) -> None:
+        """Wire the components together, without starting them."""
         cluster, clock = around.cluster, around.clock
         self._settings = settings
         self._kinds = ServedKinds(cluster)
@@ -99,27 +99,30 @@ class Leader:
         self._planner = around.planner
         ask, answers = (self._planner.ask, self._planner.answers) if self._planner else (None, SYNCHRONOUS_ANSWERS)
         writer = Writer(cluster, self._store, clock)
-        decision = partial(decide, defaults=settings.defaults(), answers=answers, read=RecentInferences(RECENT).read)
+        decision = partial(
+            decide, defaults=settings.defaults(), answers=answers, read=RecentInferences(CACHED_SPECS).read
+        )
         reconciler = Reconciler(self._store, self._reports, writer, self._events, metrics, decision, clock, ask)
         self._controller = Controller(reconciler, settings.reconcile_concurrency)
 
     async def run(self) -> bool:
-        """Work until cancelled. A return means that the watches have ended, and whether another term is to follow."""
+        """Run until cancelled. Returns when the watches have ended, with True if another term should follow."""
         async with self._reports, self._events, self._planner or nullcontext():
             return await self._watch()
 
     def stop_work(self) -> None:
-        """No write starts after this, whatever else takes time to end."""
+        """Stop all writes, even if other parts take time to end."""
         self._controller.stop()
 
     def why_not_alive(self) -> str | None:
-        """A watch that was neither answered nor tried again for too long."""
+        """Return why a watch has been neither answered nor retried for too long; None if all are alive."""
         idle = self._watching.idle_seconds()
         return f"a watch was not renewed for {idle:.0f} s" if idle > IDLE_MOST_SECONDS else None
 
     def why_not_ready(self) -> str | None:
-        """Kinds that cannot be watched: rights are missing, the API server is away, or has not listed them yet. Then
-        how many resources are still to be looked at for the first time.
+        """Return which kinds cannot be watched or are not listed yet, then how many first reconciles are left.
+
+        A kind cannot be watched if permissions are missing or the API server is unavailable.
         """
         if failing := _plurals(self._watching.failing):
             return f"cannot watch {failing}"
@@ -127,15 +130,15 @@ class Leader:
         return f"waits for the first list of {unlisted}" if unlisted else self._controller.why_not_ready()
 
     def _has_use(self, kind: Kind) -> bool:
-        """Whether a kind that is not installed is worth looking for."""
-        # A default class counts for everybody: from the moment on in which it can be made.
+        """Return True if an optional kind is needed."""
+        # A default class applies to all resources as soon as it can be created.
         return kind is CLASS or self._store.any_resource(_is_over_several_nodes)
 
     async def _watch(self) -> bool:
-        await self._kinds.until_defined(RESOURCE)
+        await self._kinds.wait_until_defined(RESOURCE)
         kinds = await self._kinds.now()
         self._store.groups_served = LEADER_WORKER_SET in kinds
-        # Before the first watch: a list that came earlier would be waited for for ever.
+        # Before the first watch: the store would wait forever for a list that came earlier.
         self._store.unlisted = {
             (kind, namespace)
             for kind in kinds
@@ -144,7 +147,7 @@ class Leader:
         watches = self._start_watch(self._watching, kinds, self._controller.seen, self._controller.gone)
         watching = asyncio.create_task(watches, name="watches")
         more = asyncio.create_task(
-            self._kinds.until_more(kinds, self._has_use),
+            self._kinds.wait_for_new_kind(kinds, self._has_use),
             name="optional kinds",
         )
         try:
@@ -155,7 +158,7 @@ class Leader:
         finally:
             watching.cancel()
             more.cancel()
-            # kopf closes connections while it is cancelled; another term must find none of them.
+            # kopf closes connections during cancellation. The next term must not find them.
             await asyncio.gather(watching, more, return_exceptions=True)
 
 
@@ -164,6 +167,6 @@ def _plurals(kinds: Iterable[Kind]) -> str:
 
 
 def _is_over_several_nodes(resource: Mapping[str, Any]) -> bool:
-    """Read as it came: a spec that this operator cannot read wants nothing."""
+    """Return True if a resource has several nodes per replica. The raw spec may be unreadable."""
     spread = resource.get("spec", {}).get("parallelism") or {}
     return bool(spread.get("nodes", 1) != 1)

@@ -1,7 +1,7 @@
-"""Leader election by a Lease: at most one replica works, another takes over when it goes.
+"""Leader election by a Lease: at most one replica works, and another takes over when it stops.
 
-The client library's own election compares wall clocks, lets one hanging request outlive the deadline, ends on a
-lost connection and never releases; so this one is ours. All deadlines are on the monotonic clock.
+The client library's election compares wall clocks, lets a hung request outlive the deadline, ends on a lost connection
+and never releases the Lease. This one uses the monotonic clock for all deadlines.
 """
 
 import asyncio
@@ -21,39 +21,39 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class OwnThread:
-    """An event loop in a thread of its own, which waits for nothing that this process does elsewhere.
+class LeaseThread:
+    """A separate thread with an event loop, so that the rest of the process cannot delay the Lease.
 
-    A leader has seconds of work in a row, such as the first lists of a large cluster: it must not lose its Lease to
-    that. Whether the rest of the process still moves, /livez says. Use as an async context manager.
+    A leader may be busy for seconds, for example with the first lists of a large cluster. /livez reports whether the
+    rest of the process is alive. Use as an async context manager.
     """
 
     def __init__(self) -> None:
-        """Nothing runs yet."""
+        """Create the loop without starting it."""
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="lease", daemon=True)
 
     async def __aenter__(self) -> Self:
-        """Start it."""
+        """Start the thread."""
         self._thread.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End it; what still runs there is dropped."""
+        """Stop the thread and drop its work."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         self._loop.close()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it there, and wait here; cancelled here, it is cancelled there."""
+        """Run work in the thread and wait for it. Cancellation is passed on."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
 
 class Election:
-    """This replica's part in the election."""
+    """The election from the view of this replica."""
 
     def __init__(self, cluster: Cluster, settings: Settings, clock: Clock = SYSTEM) -> None:
-        """A follower."""
+        """Start as a follower."""
         self._clock = clock
         self._cluster = cluster
         self._settings = settings
@@ -62,43 +62,43 @@ class Election:
         self._seen_at = self._clock.monotonic()
 
     def leads(self) -> bool:
-        """Whether nobody else can lead now: the last renewal is younger than the renew deadline."""
+        """Return True if no other replica can lead: the last renewal is younger than the renew deadline."""
         return self._clock.monotonic() - self._renewed < self._settings.renew_deadline_seconds
 
     async def acquire(self) -> None:
-        """Return as the leader."""
+        """Wait until this replica leads."""
         while not await self._attempt():  # noqa: ASYNC110 - the event is in another process
             await asyncio.sleep(self._settings.retry_period_seconds)
         log.info("This replica leads: it holds the lease %s.", self._settings.lease_name)
 
     async def keep(self) -> None:
-        """Renew until the lease is lost or could not be renewed in time."""
+        """Renew the lease until it is lost or a renewal is too late."""
         while self.leads():
             await asyncio.sleep(self._settings.retry_period_seconds)
             await self._attempt()
         log.error("The lease %s is lost: this replica stops all work.", self._settings.lease_name)
 
     async def release(self) -> None:
-        """Give the lease back so that a follower need not wait for its end."""
+        """Release the lease, so that a follower does not wait for its expiry."""
         self._renewed = float("-inf")
         try:
             lease = await self._read()
             if lease and lease["spec"].get("holderIdentity") == self._settings.identity:
-                # The API server takes no duration below 1; without a holder a follower need not wait for it.
+                # The API server accepts no duration below 1. A follower does not wait for a lease without a holder.
                 await self._write(lease, {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1})
                 log.info("The lease %s is released.", self._settings.lease_name)
         except OperatorError as error:
             log.warning("The lease was not released; a follower takes over when it ends: %s", error)
 
     async def _attempt(self) -> bool:
-        """Take or renew the lease; a failure of the way to the API server is a failed attempt."""
+        """Try to take or renew the lease. A connection failure counts as a failed attempt."""
         started = self._clock.monotonic()
         try:
             taken = await self._take(await self._read())
         except OperatorError as error:
             log.warning("The lease could not be taken or renewed: %s", error)
             return False
-        # From before the request: whoever reads the Lease counts from its write, which may have come at once.
+        # Use the time before the request: followers count from the write, which may have been immediate.
         self._renewed = started if taken else float("-inf")
         return taken
 
@@ -108,7 +108,7 @@ class Election:
         if spec.get("holderIdentity") != self._settings.identity:
             if lease and not self._expired(spec):
                 return False
-            # A Lease that nobody had before starts at 0.
+            # A Lease without a previous holder starts at 0.
             spec |= {"acquireTime": now, "leaseTransitions": spec.get("leaseTransitions", -1) + 1}
         spec |= {
             "holderIdentity": self._settings.identity,
@@ -118,7 +118,7 @@ class Election:
         return True
 
     def _expired(self, spec: Mapping[str, Any]) -> bool:
-        """Whether the holder was silent for its whole duration on *our* clock; clocks of machines differ."""
+        """Return True if the holder did not renew for the duration on this replica's clock; clocks of nodes differ."""
         if spec != self._seen:
             self._seen, self._seen_at = dict(spec), self._clock.monotonic()
         silent = self._clock.monotonic() - self._seen_at
@@ -132,14 +132,14 @@ class Election:
             return None
 
     async def _write(self, lease: Mapping[str, Any] | None, spec: Mapping[str, Any]) -> None:
-        """Create or replace; the resource version makes two candidates collide instead of both winning."""
+        """Create or replace the lease. With its resource version, two candidates conflict instead of both winning."""
         namespace, name = self._settings.namespace, self._settings.lease_name
         metadata = dict(lease["metadata"]) if lease else {"namespace": namespace, "name": name}
         body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": dict(spec)}
         method, path = ("PUT", LEASE.path(namespace, name)) if lease else ("POST", LEASE.path(namespace))
-        # Not fenced: the fence is made of this write.
+        # Not fenced, because the fence depends on this write.
         await self._cluster.request(method, path, body, fenced=False, seconds=self._seconds())
 
     def _seconds(self) -> float:
-        # A third: one request that hangs leaves time for two more before the renew deadline.
+        # A third: a hung request leaves time for two more before the renew deadline.
         return max(1.0, self._settings.renew_deadline_seconds / 3)

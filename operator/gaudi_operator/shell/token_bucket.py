@@ -1,4 +1,4 @@
-"""A token bucket: so much at once, and so much a second for ever. It bounds what one stranger may cost."""
+"""A token bucket: a burst, then a steady rate. It limits what one pod or resource may cost."""
 
 import asyncio
 
@@ -6,28 +6,28 @@ from gaudi_operator.clock import SYSTEM, Clock
 
 
 class TokenBucket:
-    """Full at first. Nothing of it must survive the process."""
+    """A token bucket that starts full, in memory only."""
 
     def __init__(self, burst: float, per_second: float, clock: Clock = SYSTEM) -> None:
-        """At most `burst` tokens, and `per_second` new ones (above 0)."""
+        """Create a bucket of at most `burst` tokens and `per_second` new ones (above 0)."""
         self._burst, self._per_second, self._clock = burst, per_second, clock
         self._tokens, self._at = burst, clock.monotonic()
 
     def take(self) -> bool:
-        """Take a token; whether there was one."""
+        """Take a token. Returns False if there is none."""
         if self.seconds_left() > 0:
             return False
         self._tokens -= 1
         return True
 
     async def wait(self) -> None:
-        """Take a token as soon as there is one."""
+        """Wait for a token and take it."""
         await asyncio.sleep(self.seconds_left())
-        # Whole or not: a sleep may end a breath early, and what is owed is waited for the next time.
+        # A sleep may end slightly early. The debt adds to the next wait.
         self._tokens -= 1
 
     def seconds_left(self) -> float:
-        """Seconds until there is a token; 0 when there is one."""
+        """Return the seconds until there is a token; 0 if there is one."""
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_second)
         self._at = now

@@ -13,7 +13,7 @@ from gaudi_operator.core.gate import judgement
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.observed import PodReport
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.shell.polling.status_port import StatusPorts, Target, Unreachable, Unusable
+from gaudi_operator.shell.polling.status_port import PodUnreachable, StatusPort, StatusPortClient, UnusableReport
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import WARMUP_PATH
 from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
@@ -40,11 +40,11 @@ async def answered(answer: Object | None) -> PodReport:
     app = web.Application()
     if answer is not None:
         app.router.add_get(WARMUP_PATH, handler)
-    async with TestServer(app) as server, StatusPorts() as ports:
+    async with TestServer(app) as server, StatusPortClient() as ports:
         assert server.port
         try:
-            found = await ports.fetch(Target("uid-of-a", "c1", "127.0.0.1", server.port), after=0, wait=0.0)
-        except (Unreachable, Unusable) as error:
+            found = await ports.fetch(StatusPort("uid-of-a", "c1", "127.0.0.1", server.port), after=0, wait=0.0)
+        except (PodUnreachable, UnusableReport) as error:
             return PodReport("c1", NOW, ignored=str(error))
         return PodReport("c1", NOW, report=found)
 

@@ -1,5 +1,5 @@
-"""`kubectl gaudi`: what a person does to a GaudiInference, in the words and exit codes of `kubectl rollout`.
+"""`kubectl gaudi`: commands for GaudiInferences, with the verbs and exit codes of `kubectl rollout`.
 
-A command (rollout.py, status.py, learn.py) is given an open cluster and the name of a resource (asking.py), reads what
-is there, decides purely what to say or to change, and says or sends that.
+A command (rollout.py, status.py, learn.py) gets an open cluster and the name of a resource (asking.py). It reads
+objects, decides with pure functions what to print or change, and prints or sends that.
 """

@@ -1,4 +1,4 @@
-"""The commands of the kubectl plugin; kubectl finds `kubectl-gaudi` on the PATH and calls it for `kubectl gaudi`."""
+"""The commands of the kubectl plugin. kubectl finds `kubectl-gaudi` on the PATH and calls it for `kubectl gaudi`."""
 
 import sys
 
@@ -57,7 +57,7 @@ app.add_typer(plan, name="plan")
 
 
 def main() -> None:
-    """Entry point of the console script; as with kubectl, whatever goes wrong ends with 1, a wrong command line too."""
+    """Run the console script. As in kubectl, every error exits with 1, including a wrong command line."""
     try:
         app(prog_name="kubectl gaudi")
     except SystemExit as end:

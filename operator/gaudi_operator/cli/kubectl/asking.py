@@ -1,10 +1,10 @@
-"""The argument and the options that every command has: which resource, in which cluster; and how a refusal is shown.
+"""The arguments that every command shares (resource and cluster), and the handling of refusals.
 
-    @asks
-    def pause(asked: Asked) -> None: ...
+    @with_resource
+    def pause(asked: SelectedResource) -> None: ...
 
-A command declares them as its first parameter and gets them with an open cluster. One that cannot do what it was asked
-ends with one sentence on standard error and exit code 1, as with kubectl.
+A command declares them as its first parameter and gets them with an open cluster. A command that cannot do its work
+prints one sentence on standard error and exits with code 1, as kubectl does.
 """
 
 from collections.abc import Iterator
@@ -34,38 +34,38 @@ Kubeconfig = Annotated[str | None, typer.Option(help="Path of the kubeconfig; as
 
 
 class Refused(Exception):
-    """The command does not do it; the message is a sentence without its dot."""
+    """The command is refused. The message is a sentence without a full stop."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One resource of one cluster."""
+    """The resource and the cluster of a command."""
 
     name: str
     cluster: "Cluster"
 
     @property
     def full_name(self) -> str:
-        """As kubectl names an object that it has changed."""
+        """The full name, as kubectl prints it for a changed object."""
         return f"{SINGULAR}.{GROUP}/{self.name}"
 
 
 @dataclass(frozen=True)
 class AskedAll:
-    """All resources of a cluster."""
+    """The cluster of a command that takes no resource."""
 
     cluster: "Cluster"
 
 
 def ask(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> Asked:
-    """What a command line asks about. Raises Refused, or ConfigError when no cluster is known."""
+    """Return the resource of a command line. Raises Refused, or ConfigError if no cluster is configured."""
     return Asked(plain_name(name), ask_all(namespace, context, kubeconfig).cluster)
 
 
 def ask_all(namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> AskedAll:
-    """What a command line that names no resource asks about. Raises as `ask` does."""
+    """Return the cluster of a command line without a resource. Raises the errors of select_resource()."""
     try:
-        # Imported here: help, and what is wrong with a command line, need no client.
+        # Imported here: help and command line errors need no client.
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed; install the extra `cli`") from error
@@ -73,7 +73,7 @@ def ask_all(namespace: Namespace = None, context: Context = None, kubeconfig: Ku
 
 
 def plain_name(name: str) -> str:
-    """NAME of NAME or KIND/NAME. Raises Refused for another kind."""
+    """Return NAME from NAME or KIND/NAME. Raises Refused for another kind."""
     kind, slash, plain = name.rpartition("/")
     if slash and kind.lower() not in KINDS:
         raise Refused(f"{kind} is no kind that this command knows: give the name of a GaudiInference")
@@ -82,7 +82,7 @@ def plain_name(name: str) -> str:
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """Turn what went wrong into that sentence and that code."""
+    """Print an error as one sentence and exit with code 1."""
     try:
         yield
     except (Refused, RuntimeStartError, SpecUnreadable) as error:
@@ -91,6 +91,6 @@ def one_sentence() -> Iterator[None]:
 
 
 asks = questions(ask, one_sentence)
-"""Gives a command the parameters of `ask` in place of its first one."""
+"""A decorator that replaces the first parameter of a command by those of select_resource()."""
 asks_all = questions(ask_all, one_sentence)
-"""The same with those of `ask_all`."""
+"""A decorator that replaces the first parameter of a command by those of select_cluster()."""

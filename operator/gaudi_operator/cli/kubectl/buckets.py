@@ -1,4 +1,4 @@
-"""`kubectl gaudi buckets`: the running plan of a pod as heat maps, with its traffic and what met no warm graph."""
+"""`kubectl gaudi buckets`: the running plan of a pod as heat maps, with its traffic and its cold batches."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ Pod = Annotated[str | None, typer.Option(help="Which pod; the one that is furthe
 
 @asks
 def buckets(asked: Asked, pod: Pod = None, output: Output = Form.TEXT) -> None:
-    """Draw the buckets of a pod: how far each is, how many batches it met, and what ran cold."""
+    """Draw the buckets of a pod: the state and traffic of each, and cold batches."""
     name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
     if name is None:
         raise Refused(f"{asked.full_name} has no pods whose buckets could be drawn")
@@ -56,13 +56,13 @@ def buckets(asked: Asked, pod: Pod = None, output: Output = Form.TEXT) -> None:
 
 
 def furthest(status: GaudiInferenceStatus) -> str | None:
-    """A pod that takes traffic, else the one whose warm-up is furthest."""
+    """Return a pod that takes traffic, else the one with the most warm-up progress; None without pods."""
     best = max(status.pods, key=lambda each: (each.ready, each.warmup_percent), default=None)
     return best.name if best else None
 
 
 def drawn(table: BucketTable) -> Iterator[HeatMap]:
-    """A map of each phase that has buckets; how to read them stands below the last one."""
+    """Yield a heat map of each phase that has buckets, with the caption below the last one."""
     rows = {phase: [each for each in table.rows if each.phase is phase] for phase in BucketPhase}
     known = [phase for phase in BucketPhase if rows[phase]]
     yield from (_map(phase, rows[phase], CAPTION if phase is known[-1] else "") for phase in known)
@@ -92,7 +92,7 @@ def _batches(rows: Iterable[BucketRow]) -> float:
 
 
 def _cell(rows: Sequence[BucketRow], heat: float) -> Cell:
-    """Buckets that differ in their context alone share a cell, which tells of the worst."""
+    """Return the cell of buckets that differ only in their context; it shows the worst state."""
     states = {row.state for row in rows}
     if states & COLD:
         return Cell("cold", None)
@@ -103,7 +103,7 @@ def _cell(rows: Sequence[BucketRow], heat: float) -> Cell:
 
 
 def cold_lines(table: BucketTable) -> Iterator[str]:
-    """What batches waited for, the most frequent first."""
+    """Yield a line for each shape that ran cold, most frequent first."""
     cold = sorted((row for row in table.rows if row.misses), key=lambda row: row.misses, reverse=True)
     for row in cold[:MOST_NAMED]:
         compiles = f", {plural(row.compiles, 'compile')} waited for" if row.compiles else ""

@@ -1,8 +1,8 @@
-"""`kubectl_complete-gaudi`: what may follow on a command line, as kubectl asks a plugin for it when Tab is pressed.
+"""`kubectl_complete-gaudi`: shell completion, which kubectl calls when Tab is pressed.
 
-kubectl calls it with the words behind `kubectl gaudi`, of which the last is begun. It prints a candidate a line, with
-what it means behind a tab, and last a line with what the shell is to do: `:4` that nothing else fits, `:0` that files
-do. What a command takes is read from the commands themselves; names come from the cluster, if it answers.
+kubectl passes the words after `kubectl gaudi`, the last of which is incomplete. The command prints a candidate per
+line, with its description after a tab, then a directive for the shell: `:4` for no other completions, `:0` for files.
+Options are read from the commands; names come from the cluster, if it answers.
 """
 
 import sys
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 FILES, NOTHING_ELSE = ":0", ":4"
 Ask = Callable[[Mapping[str, str]], Iterable[str]]
-"""Names of the cluster that the given parameters (name of the parameter -> value) lead to."""
+"""Returns names from the cluster for the given parameters (name of the parameter -> value)."""
 
 
 @dataclass
 class Line:
-    """A command line up to the word that is begun: the command, what was given to it, and the option that waits."""
+    """A parsed command line before the incomplete word: command, given values, and the option that needs a value."""
 
     command: Any
     given: dict[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Line:
 
 
 def read(command: Any, words: Sequence[str]) -> Line:
-    """Follow the words down the commands. What no command knows is passed over."""
+    """Parse the words of a command line. Unknown words are skipped."""
     line = Line(command)
     for word in words:
         if line.waiting is not None:
@@ -67,13 +67,13 @@ def _options(command: Any) -> list[Any]:
 
 
 def _argument(line: Line) -> Any | None:
-    """The next argument that nobody has given yet."""
+    """Return the next positional argument without a value; None if all are given."""
     arguments = [each for each in line.command.params if each.param_type_name == "argument"]
     return next((each for each in arguments if each.name not in line.given), None)
 
 
 def candidates(command: Any, words: Sequence[str], ask: Mapping[str, Ask]) -> list[str]:
-    """The lines to print. `ask` knows by the name of a parameter what the cluster has for it."""
+    """Return the lines to print. `ask` has a function per parameter name that lists values from the cluster."""
     *before, begun = words or [""]
     line = read(command, before)
     start, equals, value = begun.partition("=")
@@ -92,7 +92,7 @@ def candidates(command: Any, words: Sequence[str], ask: Mapping[str, Ask]) -> li
 
 
 def _values(parameter: Any, line: Line, ask: Mapping[str, Ask], begun: str, before: str = "") -> list[str]:
-    """What a parameter may be: a choice, or a name; else a file where it is one, and nothing we know otherwise."""
+    """Return the values of a parameter: choices, names from the cluster, or the directive for files."""
     if parameter is None:
         return [NOTHING_ELSE]
     kind = parameter.type_descriptor.annotation
@@ -143,7 +143,7 @@ def _revisions(given: Mapping[str, str]) -> list[str]:
 
 
 def quietly(ask: Ask) -> Ask:
-    """Without a word where the cluster does not answer, or there is none: nobody has asked for more than a hint."""
+    """Return `ask` without errors: completion prints nothing if the cluster does not answer."""
 
     def asked(given: Mapping[str, str]) -> Iterable[str]:
         with suppress(ConfigError):
@@ -154,7 +154,7 @@ def quietly(ask: Ask) -> Ask:
 
 
 def main() -> None:
-    """What kubectl calls."""
+    """Run the completion command."""
     from gaudi_operator.cli.kubectl.app import app
 
     asks = {name: quietly(ask) for name, ask in OF_THE_CLUSTER.items()}

@@ -1,7 +1,7 @@
-"""`kubectl gaudi hardware-report`: try the cards of a node as a pod of a resource would use them.
+"""`kubectl gaudi hardware-report`: test the cards of a node in a pod like those of a resource.
 
-A pod like the resource's own, on cards that are free, runs `gaudi-runtime hardware-report` (docs/how-to/hardware.md);
-its report comes back by its log, with a few words about the node.
+The pod runs `gaudi-runtime hardware-report` on free cards (docs/how-to/hardware.md). Its report is read from its log,
+with a few facts about the node added.
 """
 
 import time
@@ -42,7 +42,7 @@ KEPT = (
     "tolerations",
     "volumes",
 )
-"""What a pod of the resource says of its place, its rights and its files; not where it lies now."""
+"""The fields to copy from a pod of the resource: placement, permissions and files, but not its node."""
 ENDED = ("Succeeded", "Failed")
 
 Output = Annotated[Path, typer.Option("-o", "--output", help="File of the report.")]
@@ -51,9 +51,9 @@ Timeout = Annotated[int, typer.Option(min=1, help="End the trial after so many s
 
 @asks
 def hardware_report(asked: Asked, output: Output = Path("hardware-report.json"), timeout: Timeout = 7200) -> None:
-    """Try its image, model and configuration on free cards of the cluster, and write one file that can be sent.
+    """Test image, model and configuration on free cards of the cluster, and write one report file.
 
-    The resource itself and its pods are left alone. Exit code 0 when all that must be true was proven.
+    The resource and its pods are not changed. The exit code is 0 if all required proofs succeeded.
     """
     from rich.console import Console
 
@@ -79,7 +79,7 @@ def hardware_report(asked: Asked, output: Output = Path("hardware-report.json"),
 
 
 def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
-    """A pod like the youngest of the resource's, which tries its cards for at most so many seconds. Raises Refused."""
+    """Return a test pod like the youngest pod of the resource, with a deadline of `seconds`. Raises Refused."""
     if not pods:
         raise Refused(f'{SINGULAR} "{name}" has no pod to take image, model and place from: scale it to 1 or more')
     like = max(pods, key=lambda each: str(each["metadata"]["creationTimestamp"]))
@@ -93,7 +93,7 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        # No label of the resource: no Service leads here, and no workload counts it.
+        # No label of the resource: no Service selects the pod, and no workload counts it.
         "metadata": {
             "generateName": f"{name[:200]}-hardware-",
             "labels": {"app.kubernetes.io/managed-by": MANAGED_BY},
@@ -110,7 +110,7 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
 
 
 def read_report(log: str) -> HardwareReport:
-    """The last line that is one. Raises Refused with the last words of a trial that wrote none."""
+    """Parse the report from the last matching line of a log. Raises Refused with the last line if there is none."""
     for line in reversed(log.splitlines()):
         with suppress(ValidationError):
             return HardwareReport.model_validate_json(line)
@@ -119,7 +119,7 @@ def read_report(log: str) -> HardwareReport:
 
 
 def about(pod: Manifest, node: Manifest) -> dict[str, str]:
-    """What a stranger needs to know of the cluster; of the node what whoever asks may read."""
+    """Return facts about the cluster for the report; facts about the node only if the user may read nodes."""
     info: dict[str, Any] = (node.get("status") or {}).get("nodeInfo") or {}
     cards = {
         key: value for key, value in ((node.get("status") or {}).get("allocatable") or {}).items() if "gaudi" in key
@@ -134,7 +134,7 @@ def about(pod: Manifest, node: Manifest) -> dict[str, str]:
 
 
 def waits_for(pod: Manifest) -> str:
-    """Why a pod has not begun, in the words of scheduler and kubelet; empty when it runs."""
+    """Return why a pod has not started, from scheduler and kubelet; empty if it runs."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
@@ -146,7 +146,7 @@ def waits_for(pod: Manifest) -> str:
 
 
 def _until_ended(asked: Asked, name: str, seconds: int, console: "Console") -> Manifest:
-    """The pod once it has ended. Raises Refused when it has not after so many seconds."""
+    """Wait until the pod has ended, and return it. Raises Refused on timeout."""
     deadline, said = time.monotonic() + seconds, ""
     while time.monotonic() < deadline:
         pod = asked.cluster.pod(asked.name, name)
@@ -161,7 +161,7 @@ def _until_ended(asked: Asked, name: str, seconds: int, console: "Console") -> M
 
 
 def _progress(asked: Asked, name: str) -> str:
-    """How far the instance in the pod is, empty while none answers."""
+    """Return the warm-up progress of the pod; empty if it does not answer."""
     try:
         report = WarmupReport.model_validate_json(asked.cluster.ask_pod(asked.name, name, WARMUP_PATH))
     except (ConfigError, ValidationError):

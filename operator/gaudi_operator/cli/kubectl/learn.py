@@ -1,4 +1,4 @@
-"""`kubectl gaudi plan learn`: buckets for what the pods of a resource have met."""
+"""`kubectl gaudi plan learn`: choose buckets for the traffic that the pods of a resource served."""
 
 import json
 from collections.abc import Iterable
@@ -24,14 +24,14 @@ Apply = Annotated[bool, typer.Option("--apply", help="Change the resource, which
 
 @asks
 def learn(asked: Asked, form: FormOption = Form.OPTIMAL, apply: Apply = False) -> None:
-    """Choose buckets for the traffic that the ready pods met, and print the change as a merge patch.
+    """Choose buckets for the traffic that ready pods served, and print the change as a merge patch.
 
     Both plans, judged on that traffic, are printed on standard error.
     """
     import yaml
     from rich.console import Console
 
-    # Imported here: no other command pays for the optimizer.
+    # Imported here, so that no other command loads the optimizer.
     from gaudi_operator.cli.plan.judged import Budget
     from gaudi_operator.cli.plan.learn import learn, print_learned, read_texts
     from gaudi_operator.cli.plan.output import warn
@@ -39,12 +39,12 @@ def learn(asked: Asked, form: FormOption = Form.OPTIMAL, apply: Apply = False) -
 
     resource = asked.cluster.inference_with_texts(asked.name)
     question, memory = read_question(resource), read_status(resource).memory
-    # As measured: the decode buckets depend on it, and an estimate would learn others.
+    # Use measured blocks: the decode buckets depend on them, and an estimate would lead to others.
     question = replace(question, kv_blocks=memory.kv_blocks) if memory else question
     found = learn(question, read_texts(_traffic(asked)), Budget(), form)
     print_learned(found, Console(stderr=True))
     warn(found.warnings)
-    # Through JSON, so that enumerations become what every YAML reader knows.
+    # Convert through JSON, so that enumerations become plain strings.
     patch = json.loads(json.dumps(found.patch))
     typer.echo(yaml.safe_dump(patch, sort_keys=False, width=120), nl=False)
     if apply:
@@ -60,7 +60,7 @@ def why_unobserved(resource: Manifest, form: Form) -> list[str]:
 
 
 def ready_pods(pods: Iterable[Manifest]) -> list[str]:
-    """Names of the pods that take traffic and are not ending."""
+    """Return the names of pods that are ready and not terminating."""
     return [
         pod["metadata"]["name"]
         for pod in pods
@@ -73,7 +73,8 @@ def ready_pods(pods: Iterable[Manifest]) -> list[str]:
 
 
 def _traffic(asked: Asked) -> list[tuple[str, str]]:
-    """What each ready pod answers; one that goes meanwhile is left out with a warning. Raises Refused without any."""
+    """Return the traffic of each ready pod. Pods that stop answering cause a warning. Raises Refused if none answers.
+    """
     texts = []
     for pod in ready_pods(asked.cluster.pods(asked.name)):
         try:

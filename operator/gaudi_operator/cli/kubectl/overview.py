@@ -1,4 +1,4 @@
-"""`kubectl gaudi status`: a resource and its pods at a glance, and live with --watch."""
+"""`kubectl gaudi status`: an overview of a resource and its pods, live with --watch."""
 
 import json
 from collections import defaultdict
@@ -30,7 +30,7 @@ Live = Annotated[bool, typer.Option("-w", "--watch", help="Go on showing it as i
 
 
 def heading(resource: Manifest, now: datetime) -> Iterator[str]:
-    """What the resource as a whole does, a line each."""
+    """Yield the lines about the resource as a whole."""
     status, found = read_status(resource), explain(resource)
     name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
     simulated = "simulated" if status.simulated else ""
@@ -43,7 +43,7 @@ def heading(resource: Manifest, now: datetime) -> Iterator[str]:
 
 
 def _left(status: GaudiInferenceStatus, now: datetime) -> str:
-    """When the warm-up ends, as far as that can be estimated."""
+    """Return the estimated end of the warm-up; empty if it is unknown."""
     eta = parse_timestamp(status.warmup.eta) if status.warmup else None
     if eta is None or status.warmup is None or status.warmup.percent == 100:
         return ""
@@ -52,7 +52,7 @@ def _left(status: GaudiInferenceStatus, now: datetime) -> str:
 
 
 def rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
-    """A line for each pod, in the order of COLUMNS. Its name holds its revision."""
+    """Yield a row of cells for each pod, in the order of COLUMNS. The pod's name contains its revision."""
     for pod in pods:
         percent = pod.captured_percent
         yield tuple(
@@ -82,7 +82,7 @@ def _percent(value: int | None) -> str:
 
 @asks
 def overview(asked: Asked, watch: Live = False, output: Output = Form.TEXT) -> None:
-    """Show it and its pods: progress bars, stages, estimated end, and what it waits for."""
+    """Show the resource and its pods: progress bars, phases, estimated end, and what they wait for."""
     from rich.live import Live as LiveDisplay
 
     resource = asked.cluster.inference(asked.name)
@@ -99,16 +99,16 @@ def overview(asked: Asked, watch: Live = False, output: Output = Form.TEXT) -> N
             for changed in _changes(asked):
                 live.update(drawn(changed), refresh=True)
     else:
-        # A display that is drawn over itself would come at its end, and this has none.
+        # A live display would only be printed at its end, and this one has none.
         for changed in _changes(asked):
             screen.print(drawn(changed), "")
 
 
 def _changes(asked: Asked) -> Iterator[Manifest]:
-    """The resource now and after every change, for ever. Raises ConfigError once it is gone."""
+    """Yield the resource now and after every change, forever. Raises ConfigError when it is deleted."""
     seen = ""
     while True:
-        # Asked for again, as the line may have been cut; a watch begins with what is known already.
+        # Read it again, because the connection may have been cut. A watch starts with the current object.
         for found in chain(
             [asked.cluster.inference(asked.name)], asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS)
         ):
@@ -118,7 +118,7 @@ def _changes(asked: Asked) -> Iterator[Manifest]:
 
 
 def drawn(resource: Manifest) -> "RenderableType":
-    """The heading and a table of the pods."""
+    """Return the heading and a table of the pods."""
     from rich.console import Group
     from rich.text import Text
 
@@ -133,7 +133,7 @@ def drawn(resource: Manifest) -> "RenderableType":
 
 
 def notes(pods: Sequence[PodState], said: str = "") -> Iterator[str]:
-    """What keeps pods from traffic, which fits into no column: each text once, and none that the heading has `said`."""
+    """Yield messages of pods without traffic, each text once, without those that the heading has `said`."""
     waiting: defaultdict[str, list[str]] = defaultdict(list)
     for pod in pods:
         if pod.message and not pod.ready and on_one_line(pod.message) not in said:

@@ -1,4 +1,4 @@
-"""`kubectl gaudi open`: the page of a pod's warm-up, on a port of this machine for as long as the command runs."""
+"""`kubectl gaudi open`: forward the warm-up page of a pod to a local port while the command runs."""
 
 import re
 import signal
@@ -22,14 +22,14 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of this machine;
 
 @asks
 def open_page(asked: Asked, pod: Pod = None, port: Port = 0) -> None:
-    """Forward a port to a pod's page of its warm-up, and print the address; Ctrl-C ends it."""
+    """Forward a local port to a pod's warm-up page, and print the address. Ctrl-C ends it."""
     name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
     if name is None:
         raise Refused(f"{asked.full_name} has no pods yet")
-    # kubectl knows every way to a pod that a cluster may have; where this plugin runs it is there.
+    # kubectl supports every way to reach a pod, and is installed where its plugins run.
     command = ["kubectl", "port-forward", f"--namespace={asked.cluster.namespace}", *asked.cluster.as_kubectl()]
     command += [f"pod/{name}", f"{port or ''}:{STATUS_PORT_NAME}"]
-    # Ctrl-C reaches both processes; a signal to this one alone must not leave the other behind.
+    # Ctrl-C reaches both processes. A signal to this one must also end the other.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarding:
@@ -48,7 +48,7 @@ def open_page(asked: Asked, pod: Pod = None, port: Port = 0) -> None:
 
 
 def addresses(lines: Iterable[str]) -> Iterable[str]:
-    """The address of the page, once kubectl says that it forwards; its other lines are of no use to anybody."""
+    """Yield the address of the page after kubectl has started forwarding. Other lines are dropped."""
     said = False
     for line in lines:
         found = _FORWARDING.match(line)

@@ -1,7 +1,7 @@
-"""`kubectl gaudi rollout` but for status: history, undo, pause, resume and restart.
+"""`kubectl gaudi rollout` except status: history, undo, pause, resume and restart.
 
-First the commands. Below them stands what they decide, purely: the kept revisions and which one undo goes back to, and
-the patches, or why there is nothing to patch.
+The commands come first. Below them are pure functions: the stored revisions, the target of undo, and the patches or the
+reasons why there is nothing to patch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +22,11 @@ from gaudi_runtime.contract.text import on_one_line
 NONE = "<none>"
 HEADER = ("REVISION", "NAME", "PHASE", "CREATED", "FAILED")
 UNSAID = (None, "0")
-"""A revision that is left out; kubectl takes 0 for that."""
+"""The values of an unset revision option; kubectl uses 0 for that."""
 
 MergePatch = dict[str, Any]
 TRY_AGAIN: MergePatch = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}
-"""Of a ControllerRevision: it is tried as if it had never failed."""
+"""The patch of a ControllerRevision that removes its failure, so that it is tried again."""
 
 RevisionOption = Annotated[str | None, typer.Option("--revision", help="Show all of this one: a number or a name.")]
 ToRevision = Annotated[
@@ -37,7 +37,7 @@ Force = Annotated[bool, typer.Option("--force", help="Go back to a revision even
 
 @asks
 def history(asked: Asked, revision: RevisionOption = None) -> None:
-    """Show the kept revisions, or what one of them was made from."""
+    """Show the stored revisions, or the inputs of one of them."""
     resource, stored = asked.cluster.inference_with_texts(asked.name), _stored(asked)
     if revision in UNSAID:
         typer.echo(asked.full_name)
@@ -53,7 +53,7 @@ def history(asked: Asked, revision: RevisionOption = None) -> None:
 
 @asks
 def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> None:
-    """Make the spec ask for an earlier revision again; replicas, thresholds and the rollout's settings stay."""
+    """Change the spec back to an earlier revision. Replicas, thresholds and rollout settings stay."""
     resource, stored = asked.cluster.inference_with_texts(asked.name), _stored(asked)
     to = chosen(resource, stored, to_revision)
     patch = guarded_undo_patch(resource, to)
@@ -61,7 +61,7 @@ def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> 
         if not force:
             raise Refused(f"{failed}. With --force it is tried once more")
         typer.echo(f"warning: {failed}. It is tried once more.", err=True)
-    # First: the operator would give up a revision again that still bears its failure.
+    # Clear the failure first: the operator would give up a revision that is marked as failed.
     if to.failure:
         asked.cluster.patch_revision(asked.name, to.name, TRY_AGAIN)
     if patch:
@@ -74,21 +74,21 @@ def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> 
 
 @asks
 def pause(asked: Asked) -> None:
-    """Hold the rollout where it is; what serves goes on serving."""
+    """Pause the rollout. Pods that serve keep serving."""
     asked.cluster.patch(asked.name, pause_patch(asked.cluster.inference(asked.name)))
     typer.echo(f"{asked.full_name} paused")
 
 
 @asks
 def resume(asked: Asked) -> None:
-    """Let a paused rollout go on."""
+    """Resume a paused rollout."""
     asked.cluster.patch(asked.name, resume_patch(asked.cluster.inference(asked.name)))
     typer.echo(f"{asked.full_name} resumed")
 
 
 @asks
 def restart(asked: Asked) -> None:
-    """Replace all pods within the limits of spec.rollout, or try a failed revision once more."""
+    """Replace all pods within the limits of spec.rollout, or retry a failed revision."""
     now = datetime.now(UTC).isoformat()
     asked.cluster.patch(asked.name, restart_patch(asked.cluster.inference(asked.name), now))
     typer.echo(f"{asked.full_name} restarted")
@@ -99,7 +99,7 @@ def _stored(asked: Asked) -> tuple[Revision, ...]:
 
 
 def rows(resource: Manifest, stored: Sequence[Revision]) -> Iterator[Sequence[str]]:
-    """The header, then a row per kept revision, oldest first as `kubectl rollout history` has them."""
+    """Yield the header, then a row per stored revision, oldest first as in `kubectl rollout history`."""
     phases = _phases(resource)
     yield HEADER
     for each in sorted(stored, key=lambda revision: revision.number):
@@ -108,7 +108,7 @@ def rows(resource: Manifest, stored: Sequence[Revision]) -> Iterator[Sequence[st
 
 
 def details(resource: Manifest, revision: Revision) -> dict[str, Any]:
-    """What is kept of one revision, without the rendering that follows from it."""
+    """Return the stored data of one revision without its rendering."""
     failure = revision.failure
     return {
         "revision": revision.number,
@@ -138,12 +138,12 @@ def _image(template: Mapping[str, Any]) -> str:
 
 
 def chosen(resource: Manifest, stored: Sequence[Revision], asked: str | None) -> Revision:
-    """What undo goes back to. Raises as named() and earlier() do."""
+    """Return the revision that undo restores. Raises the errors of find_revision() and previous_revision()."""
     return earlier(resource, stored) if asked in UNSAID else named(stored, str(asked))
 
 
 def named(stored: Sequence[Revision], asked: str) -> Revision:
-    """The revision of a name or a number. Raises Refused when none is kept."""
+    """Return the revision with a name or a number. Raises Refused if it is not stored."""
     for key in (lambda each: each.name, lambda each: str(each.number)):
         for revision in stored:
             if key(revision) == asked:
@@ -153,10 +153,11 @@ def named(stored: Sequence[Revision], asked: str) -> Revision:
 
 
 def earlier(resource: Manifest, stored: Sequence[Revision]) -> Revision:
-    """What undo without a revision goes back to: the one last to run, but for the desired one and those that failed.
+    """Return the last revision that ran, except the desired one and failed ones.
 
-    `stored` is newest first. So a revision that was rolled back is undone to the one that runs in its stead.
-    Raises Refused when there is none, SpecUnreadable when another release wrote the spec.
+    `stored` is newest first. The undo of a rolled-back revision thus restores the one that runs instead of it.
+
+    Raises Refused if there is none, SpecUnreadable if another release wrote an unreadable spec.
     """
     desired = _desired(resource, stored)
     for revision in stored:
@@ -166,7 +167,7 @@ def earlier(resource: Manifest, stored: Sequence[Revision]) -> Revision:
 
 
 def why_not_back(revision: Revision) -> str | None:
-    """The sentence about a revision that failed before; None for any other."""
+    """Return a sentence about a revision that failed before; None for any other."""
     failure = revision.failure
     if failure is None:
         return None
@@ -182,21 +183,21 @@ def _desired(resource: Manifest, stored: Sequence[Revision]) -> Revision | None:
 
 
 def pause_patch(resource: Manifest) -> MergePatch:
-    """Hold the rollout. Raises Refused when it is held already."""
+    """Return the patch that pauses the rollout. Raises Refused if it is paused."""
     if _rollout(resource).get("paused"):
         raise Refused(f"{_name(resource)} is already paused")
     return {"spec": {"rollout": {"paused": True}}}
 
 
 def resume_patch(resource: Manifest) -> MergePatch:
-    """Let the rollout go on. Raises Refused when nothing holds it."""
+    """Return the patch that resumes the rollout. Raises Refused if it is not paused."""
     if not _rollout(resource).get("paused"):
         raise Refused(f"{_name(resource)} is not paused")
     return {"spec": {"rollout": {"paused": None}}}
 
 
 def restart_patch(resource: Manifest, now: str) -> MergePatch:
-    """Ask for new pods. Raises Refused where none would come."""
+    """Return the patch that restarts the pods. Raises Refused if no pod would be restarted."""
     _not_paused(resource, "restart")
     if pinned := _rollout(resource).get("revision"):
         raise Refused(
@@ -207,9 +208,9 @@ def restart_patch(resource: Manifest, now: str) -> MergePatch:
 
 
 def guarded_undo_patch(resource: Manifest, revision: Revision) -> list[dict[str, Any]]:
-    """Ask for `revision` again, unless the spec has changed in between; empty when the spec asks for it already.
+    """Return the patch that restores `revision`, guarded by the generation; empty if the spec asks for it already.
 
-    Raises Refused while the rollout is paused, SpecUnreadable when another release wrote the spec or the revision.
+    Raises Refused while the rollout is paused, SpecUnreadable if another release wrote an unreadable spec or revision.
     """
     _not_paused(resource, "undo")
     patch = undo_patch(resource, revision.inputs)

@@ -1,6 +1,6 @@
-"""`kubectl gaudi rollout status`: waits until a rollout is over, and says by its exit code how it went.
+"""`kubectl gaudi rollout status`: wait until a rollout is over, and report the outcome as an exit code.
 
-First what is made of a resource, purely: rolled out, given up, or still on its way. Then the command that shows it.
+Pure functions judge the resource; the command below shows the result.
 """
 
 import re
@@ -28,7 +28,7 @@ GIVEN_UP = (RevisionPhase.FAILED, RevisionPhase.ROLLED_BACK)
 
 
 class Outcome(Enum):
-    """Where a rollout stands."""
+    """The outcome of a rollout so far: waiting, done or failed."""
 
     WAITING = auto()
     DONE = auto()
@@ -37,9 +37,9 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """An outcome with its sentence, and the figures of a progress bar.
+    """The outcome of a rollout with its sentence, and the figures of a progress bar.
 
-    `percent` is the warm-up of the least advanced pod of the current revision, `ready` reads 1/2.
+    `percent` is the warm-up progress of the slowest pod of the current revision; `ready` is in the form 1/2.
     """
 
     outcome: Outcome
@@ -50,7 +50,7 @@ class Verdict:
 
 
 def judge(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
-    """`stored` are the kept revisions, which tell whether the operator has seen what an annotation asks for."""
+    """Judge a rollout. `stored` are the stored revisions, which show whether the operator has seen an annotation."""
     status = read_status(resource)
     outcome, sentence = _outcome(resource, status, stored)
     percent = 100 if outcome is Outcome.DONE else status.warmup.percent if status.warmup else 0
@@ -68,16 +68,16 @@ def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[
         return Outcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
     message = ready.message if ready else "nothing is known of it yet"
     if ready and ready.reason == "RollingBack":
-        # Why is said once, by the condition Stalled at the end; it would be said again with every pod.
+        # The reason is in the condition Stalled at the end. Here it would be repeated for every pod.
         return Outcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
     return Outcome.WAITING, f"Waiting for {name} rollout to finish: {message}"
 
 
 def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> bool:
-    """Whether the status speaks of the spec as it is.
+    """Return True if the status describes the current spec.
 
-    The generation tells of fields. A restart is asked for by an annotation, and another try of a failed revision by
-    the lack of one: of both the status speaks once its revisions do.
+    The generation covers fields. A restart is requested by an annotation, and a retry of a failed revision by removing
+    one: both are observed once the revisions in the status show them.
     """
     if status.observed_generation < resource["metadata"]["generation"]:
         return False
@@ -92,7 +92,7 @@ def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence
 
 
 def _refused(status: GaudiInferenceStatus) -> bool:
-    """A refused spec makes no revision that could be looked for. One that a pod has measured has made one."""
+    """Return True if the spec was refused, so that it has no revision. A plan that a pod has measured has one."""
     plan = next((each for each in status.conditions if each.type == "PlanAccepted"), None)
     return plan is not None and plan.status is ConditionStatus.FALSE and plan.reason != "CapturedBelowThreshold"
 
@@ -102,13 +102,13 @@ def _is_true(condition: Condition | None) -> bool:
 
 
 LONGEST_WATCH_SECONDS = 240.0
-"""A watch is begun again after so long: what stands between may cut it without a word."""
+"""The maximum seconds of one watch: proxies may cut it without an error."""
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 
 
 class Truth(StrEnum):
-    """A flag as kubectl takes it: --watch=false."""
+    """A boolean option with a value, as in kubectl: --watch=false."""
 
     TRUE = "true"
     FALSE = "false"
@@ -120,9 +120,9 @@ Timeout = Annotated[str, typer.Option(help="Wait no longer than this, such as 90
 
 @asks
 def status(asked: Asked, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> None:
-    """Show how far a rollout is: exit code 0 when it is rolled out, 1 when it failed, was rolled back or timed out.
+    """Show the progress of a rollout. Exit code 0: rolled out. 1: failed, rolled back or timed out.
 
-    With --watch=false also 0 while it is on its way.
+    With --watch=false also 0 while it is in progress.
     """
     from rich.console import Console
 
@@ -141,7 +141,7 @@ def status(asked: Asked, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> 
 
 
 def _followed(asked: Asked, seconds: float) -> Iterator[Manifest]:
-    """The resource now and after every change, until `seconds` are over; 0 never are."""
+    """Yield the resource now and after every change, until `seconds` are over; 0 is unlimited."""
     deadline = time.monotonic() + (seconds or float("inf"))
     while True:
         yield asked.cluster.inference(asked.name)
@@ -152,7 +152,7 @@ def _followed(asked: Asked, seconds: float) -> Iterator[Manifest]:
 
 
 def seconds(text: str) -> float:
-    """Seconds of a duration as kubectl reads them: 90s, 5m, 1h30m, or 0 for no end. Raises Refused otherwise."""
+    """Return the seconds of a duration as in kubectl: 90s, 5m, 1h30m, or 0 for no limit. Raises Refused."""
     parts = _PART.findall(text)
     if text == "0":
         return 0.0
@@ -162,10 +162,10 @@ def seconds(text: str) -> float:
 
 
 class RolloutProgress:
-    """A bar on a terminal, a line for every news elsewhere. Use as a context manager; a sentence is written once."""
+    """A progress bar on a terminal, or a line for every change elsewhere. Use as a context manager."""
 
     def __init__(self, console: "Console") -> None:
-        """A console that is no terminal gets lines alone."""
+        """Create the display. A console that is not a terminal only gets lines."""
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         self._console, self._said = console, ""
@@ -174,18 +174,18 @@ class RolloutProgress:
         self._task = self._bar.add_task("", total=100, ready="")
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start the bar."""
         if self._console.is_terminal:
             self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take the bar away; lines stay."""
+        """Remove the bar. Lines stay."""
         if self._console.is_terminal:
             self._bar.stop()
 
     def show(self, verdict: Verdict) -> None:
-        """Say what is new."""
+        """Show a verdict. A sentence is printed once."""
         self._bar.update(
             self._task,
             refresh=self._console.is_terminal,
@@ -195,5 +195,5 @@ class RolloutProgress:
         )
         if verdict.sentence != self._said:
             self._said = verdict.sentence
-            # Unbroken: scripts read these lines, whatever the width.
+            # Without line breaks, because scripts read these lines.
             self._console.print(self._said, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""How commands write for people: broken to the width of a terminal, and in whole lines into a pipe."""
+"""Terminal output of commands: wrapped to the width of a terminal, in whole lines into a pipe."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDTH_OF_A_PIPE = 10_000
-"""Letters: whatever reads a pipe must not meet a name that was broken or cut."""
+"""The width of a pipe in characters, so that names are never broken or cut."""
 ALWAYS_SHOWN = 3
-"""So many first columns stay, however narrow a terminal is."""
+"""The number of first columns that are shown in any terminal."""
 GAP = 2
 
 Rows = Sequence[Sequence["Text"]]
 
 
 def console() -> "Console":
-    """Standard output, with no colours of its own for numbers and paths."""
+    """Return a console on standard output without automatic highlighting."""
     from rich.console import Console
 
     found = Console(highlight=False)
@@ -26,7 +26,7 @@ def console() -> "Console":
 
 
 def table(titles: Sequence[str], rows: Rows, numbers: Collection[str] = ()) -> "Table":
-    """Columns without lines, those of `numbers` to the right. The first, a name, may be broken; no column is cut."""
+    """Return a table without lines, with `numbers` columns aligned right. Long names are folded, no column is cut."""
     from rich.table import Table
 
     drawn = Table(box=None, pad_edge=False, header_style="bold")
@@ -38,7 +38,7 @@ def table(titles: Sequence[str], rows: Rows, numbers: Collection[str] = ()) -> "
 
 
 def fitting(titles: Sequence[str], rows: Rows, width: int) -> int:
-    """How many of the first columns fit into `width` letters."""
+    """Return how many of the first columns fit into `width` characters."""
     widths = [max(len(title), *(row[at].cell_len for row in rows), 0) for at, title in enumerate(titles)]
     shown = len(titles)
     while shown > ALWAYS_SHOWN and sum(widths[:shown]) + GAP * (shown - 1) > width:
@@ -47,7 +47,7 @@ def fitting(titles: Sequence[str], rows: Rows, width: int) -> int:
 
 
 def paragraphs(lines: Sequence[str]) -> Iterator["RenderableType"]:
-    """Each line, broken below its own indent; one that ends with a colon is a title."""
+    """Yield each line, wrapped with its own indent. A line that ends with a colon is a title."""
     from rich.padding import Padding
     from rich.text import Text
 

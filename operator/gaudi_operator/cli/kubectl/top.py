@@ -1,7 +1,7 @@
-"""`kubectl gaudi top`: all models of a namespace, or of all, with what their pods do right now.
+"""`kubectl gaudi top`: all models of a namespace, or of all namespaces, with their current load.
 
-Percentages, recompiles and memory are those of the status; tokens a second and padding are measured here: every pod
-that takes traffic is asked for its report twice.
+Percentages, recompilations and memory come from the status. Tokens per second and padding are measured: the report of
+every ready pod is read twice.
 """
 
 import json
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 AT_ONCE = 16
-"""Pods that are asked side by side."""
+"""The number of pods that are read concurrently."""
 COLUMNS = (
     "NAME",
     "PHASE",
@@ -48,7 +48,7 @@ COLUMNS = (
 )
 
 NUMBERS = COLUMNS[2:]
-"""Columns that stand to the right."""
+"""The columns that are aligned right."""
 
 Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Those of all namespaces.")]
 Seconds = Annotated[float, typer.Option(min=1, max=600, help="How long tokens are counted.")]
@@ -56,7 +56,7 @@ Seconds = Annotated[float, typer.Option(min=1, max=600, help="How long tokens ar
 
 @dataclass(frozen=True)
 class Line:
-    """One resource. Percents are whole ones; rates in tokens a second; memory in bytes of a card. None is unknown."""
+    """The figures of one resource: whole percentages, rates in tokens per second, bytes of a card. None is unknown."""
 
     namespace: str
     name: str
@@ -75,7 +75,10 @@ class Line:
 
 
 def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[WarmupReport], seconds: float) -> Line:
-    """One resource whose pods reported `before` and, `seconds` later, `after`; one that reported once has no rate."""
+    """Return the figures of a resource from reports `before` and `after` an interval of `seconds`.
+
+    A pod with only one report has no rate.
+    """
     status, metadata = read_status(resource), resource["metadata"]
     first = {each.instance: each for each in before}
     pairs = [(first[each.instance], each) for each in after if each.instance in first]
@@ -104,7 +107,7 @@ def _rate(pairs: Iterable[tuple[ServedPhase, ServedPhase]], seconds: float) -> f
 
 
 def _padding(reports: Iterable[WarmupReport]) -> float | None:
-    """What was computed beyond what was asked, in percent of all tokens since these pods serve."""
+    """Return the padding in percent of all computed tokens since these pods started serving."""
     phases = [phase for each in reports for phase in (each.served.prompt, each.served.decode)]
     padded = sum(each.padded_tokens for each in phases)
     real = sum(each.real_tokens for each in phases)
@@ -112,20 +115,20 @@ def _padding(reports: Iterable[WarmupReport]) -> float | None:
 
 
 def ready_pods(status: GaudiInferenceStatus) -> list[str]:
-    """Those that the status names and that take traffic."""
+    """Return the pods in the status that take traffic."""
     return [each.name for each in status.pods if each.ready]
 
 
 Ask = Callable[[str, str, str], str]
-"""What a pod answers: namespace, resource, pod."""
+"""Reads the report of a pod: namespace, resource, pod."""
 
 
 Reports = dict[tuple[str, str], list[WarmupReport]]
-"""By namespace and resource."""
+"""Reports by namespace and resource."""
 
 
 def reports(resources: Sequence[Manifest], ask: Ask) -> Reports:
-    """What the pods of each resource report now; one that does not answer is left out."""
+    """Read the reports of the ready pods of each resource. Pods that do not answer are left out."""
     wanted = [
         (each["metadata"]["namespace"], each["metadata"]["name"], pod)
         for each in resources
@@ -148,7 +151,7 @@ def _asked(ask: Ask, namespace: str, name: str, pod: str) -> WarmupReport | None
 
 @asks_all
 def top(asked: AskedAll, everywhere: Everywhere = False, seconds: Seconds = 5.0, output: Output = Form.TEXT) -> None:
-    """Show all models: warm-up, recompiles, padding, tokens a second, memory."""
+    """Show all models: warm-up, recompilations, padding, tokens per second, memory."""
 
     cluster = asked.cluster
 
@@ -182,7 +185,7 @@ def _print(lines: Sequence[Line], everywhere: bool) -> None:
 
 
 def drawn(lines: Sequence[Line], everywhere: bool, width: int) -> Iterator["RenderableType"]:
-    """The table as far as it fits into `width` letters, what of it did not, and the advice."""
+    """Yield the columns that fit into `width` characters, the names of the others, and advice."""
     from rich.text import Text
 
     titles = ("NAMESPACE", *COLUMNS) if everywhere else COLUMNS
@@ -215,7 +218,7 @@ def _coloured(found: Line, everywhere: bool) -> list["Text"]:
 
 
 def cells(found: Line) -> tuple[str, ...]:
-    """In the order of COLUMNS."""
+    """Return the cells of a row, in the order of COLUMNS."""
     return (
         found.name,
         found.phase,

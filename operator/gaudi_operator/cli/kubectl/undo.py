@@ -1,6 +1,6 @@
-"""The way back by the spec: a patch that makes it ask for what a kept revision was made from.
+"""The undo patch: it changes a spec back to the inputs of a stored revision.
 
-Someone who cannot patch the spec, because another tool owns it, sets spec.rollout.revision instead
+Users who cannot patch the spec, because another tool owns it, set spec.rollout.revision instead
 (docs/how-to/revisions.md, Going back).
 """
 

@@ -1,6 +1,6 @@
 """`kubectl gaudi why`: the first cause why a resource is not Ready, its evidence, and the next command.
 
-First what is made of a status, purely; then the command. Reasons and what helps: docs/reference/conditions.md.
+Pure functions explain a status; the command prints that. Reasons and remedies: docs/reference/conditions.md.
 """
 
 import json
@@ -58,7 +58,7 @@ _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ): (LOG, EDIT),
 }
 NEXT = {reason: commands for reasons, commands in _NEXT.items() for reason in reasons}
-"""Commands by reason; of any other one the spec or the installation is to be changed."""
+"""The next commands by reason. For any other reason the spec or the installation must be changed."""
 
 _OTHERWISE = (EDIT, EVENTS)
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
@@ -66,7 +66,7 @@ _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 @dataclass(frozen=True)
 class Explanation:
-    """`ready` has no cause; else the reason and sentence of the first one, what speaks for it, and what to do next."""
+    """The explanation of a status: first cause, its evidence and the next commands; no cause if `ready`."""
 
     ready: bool
     reason: str
@@ -76,7 +76,7 @@ class Explanation:
 
 
 def explain(resource: Manifest) -> Explanation:
-    """Stalled comes first: it asks for a person. A status of an older spec explains nothing."""
+    """Explain a resource. Stalled comes first, because it needs action. A status of an older spec is not used."""
     status, metadata = read_status(resource), resource["metadata"]
     conditions = {each.type: each for each in status.conditions}
     place = {"name": metadata["name"], "namespace": metadata["namespace"]}
@@ -91,7 +91,7 @@ def explain(resource: Manifest) -> Explanation:
         return Explanation(False, "NothingKnown", "The status has no conditions yet.", next=(EVENTS.format(**place),))
     pod = next((each for each in status.pods if not each.ready), None)
     commands = NEXT.get(cause.reason, _OTHERWISE)
-    # Without a pod there is nothing to describe: what refused to make one is next.
+    # Without a pod, describe the workload that could not create one.
     possible = [each for each in commands if pod or "{pod}" not in each] or [WORKLOAD, EVENTS]
     words = {**place, "pod": pod.name if pod else ""}
     return Explanation(
@@ -104,12 +104,12 @@ def explain(resource: Manifest) -> Explanation:
 
 
 def _tells(condition: Condition) -> bool:
-    """Whether the condition stands in the way: Stalled when it is True, PlanAccepted when it is False."""
+    """Return True if the condition is the cause: Stalled is True, or PlanAccepted is False."""
     return condition.status is (ConditionStatus.TRUE if condition.type == "Stalled" else ConditionStatus.FALSE)
 
 
 def _doubts(conditions: Mapping[str, Condition]) -> Iterator[str]:
-    """What is not as it should be although all serve."""
+    """Yield conditions that are not good although all replicas serve."""
     good = {
         "Degraded": ConditionStatus.FALSE,
         "BucketCoverage": ConditionStatus.TRUE,
@@ -122,7 +122,7 @@ def _doubts(conditions: Mapping[str, Condition]) -> Iterator[str]:
 
 
 def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str) -> Iterator[str]:
-    """What speaks for the cause, without what its sentence says already."""
+    """Yield the evidence for the cause, without repeating its sentence."""
     for revision in status.revisions:
         if revision.reason:
             what = f"revision {revision.name} was given up ({revision.reason})"
@@ -136,7 +136,7 @@ def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str)
 
 
 class Form(StrEnum):
-    """How it is written."""
+    """The output format of a command."""
 
     TEXT = "text"
     JSON = "json"
@@ -147,7 +147,7 @@ Output = Annotated[Form, typer.Option("-o", "--output", help="text for people, j
 
 @asks
 def why(asked: Asked, output: Output = Form.TEXT) -> None:
-    """Say why it is not Ready: the first cause, its evidence, and the next command."""
+    """Explain why the resource is not Ready: the first cause, its evidence, and the next command."""
     found = explain(asked.cluster.inference(asked.name))
     if output is Form.JSON:
         typer.echo(json.dumps(asdict(found), indent=1))
@@ -158,7 +158,7 @@ def why(asked: Asked, output: Output = Form.TEXT) -> None:
 
 
 def lines(name: str, found: Explanation) -> Iterator[str]:
-    """The text for people; several sentences have a line each."""
+    """Yield the explanation as text. Several sentences have a line each."""
     heading = f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}):'
     first, *more = _SENTENCE_END.split(found.sentence)
     yield from (heading, f"  {first}", *(f"  {each}" for each in more)) if more else (f"{heading} {first}",)

@@ -1,7 +1,7 @@
 """The commands of `gaudi-plan` and their options.
 
-Only light things are imported at the top, because every call pays for all of them; a command imports the module that
-answers it, which imports what it needs, but rich where it prints for people.
+Only fast imports are at the top, because every call pays for them. A command imports the module that answers it, which
+imports what it needs; rich is imported only for terminal output.
 """
 
 from pathlib import Path
@@ -280,11 +280,11 @@ def learn(
     observed = read_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
     found = learn(question, observed, Budget(graphs, decode_graphs, graph_bytes, warmup_seconds), form)
     if output in (Output.JSON, Output.YAML):
-        # Beside the patch, because there is no place for them inside.
+        # Next to the patch, which has no field for them.
         warn(found.warnings)
     write(found.answer(), output)
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the console script."""
     app()

@@ -1,4 +1,4 @@
-"""`gaudi-plan buckets` and `find`: all buckets that a server prepares, and the one that a batch is padded to."""
+"""`gaudi-plan buckets` and `find`: all buckets that a server prepares, and the bucket of one batch."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,7 +20,7 @@ from gaudi_runtime.units import plural
 
 Shape = tuple[int, int, int]
 MOST_SHOWN = 5_000
-"""Buckets of a phase: a table is laid out as a whole, which takes a second for so many, and nobody reads as many."""
+"""The maximum number of buckets of a phase in a table: layout takes a second for so many."""
 
 
 def bucket_list(
@@ -30,7 +30,8 @@ def bucket_list(
     model: str | None = None,
     trace: Path | None = None,
 ) -> Answer:
-    """All buckets, or a heat map of them. Raises ConfigError for a map of what has none."""
+    """Return all buckets of a plan as a command's output, or a heat map of them. Raises ConfigError without data for it.
+    """
     if question.policy.strategy is Strategy.UNIFIED:
         if heat:
             raise ConfigError(
@@ -48,7 +49,7 @@ def bucket_list(
         return svg(maps())
 
     def show() -> None:
-        # Imported here: programs, which ask for JSON or CSV, do not pay for rich.
+        # Imported here, so that JSON and CSV output does not load rich.
         from gaudi_operator.cli.plan.drawing import print_maps
 
         print_maps(maps()) if heat else _print_plan(plan)
@@ -76,7 +77,7 @@ def _unified(question: PlanQuestion) -> Answer:
 
 
 def bucket_of(question: PlanQuestion, phase: BucketPhase, wanted: Shape) -> Answer:
-    """The bucket that a batch is padded to, and what it would be compiled as without one."""
+    """Return the bucket that a batch is padded to, and the shape that is compiled if there is none."""
     plan = question.plan()
     found = plan.find(phase, *wanted)
     fallback = plan.fallback(phase, question.limits, *wanted)
@@ -94,7 +95,7 @@ def bucket_of(question: PlanQuestion, phase: BucketPhase, wanted: Shape) -> Answ
 
 
 def _print_plan(plan: BucketPlan) -> None:
-    """Two tables, then what the planner dropped."""
+    """Print two tables, then the buckets that the planner dropped."""
     console = stdout()
     console.print(_table(plural(len(plan.prompt), "prompt bucket"), "context blocks", plan.prompt))
     console.print(_table(plural(len(plan.decode), "decode bucket"), "KV blocks of the batch", plan.decode))
@@ -103,7 +104,7 @@ def _print_plan(plan: BucketPlan) -> None:
 
 
 def _print_unified(buckets: Sequence[UnifiedBucket]) -> None:
-    """One table of all unified buckets by query length and number of shared blocks."""
+    """Print one table of all unified buckets by query length and number of shared blocks."""
     rows = (
         (str(query), str(shared), " ".join(f"{b.unique}{'c' * b.causal}" for b in row))
         for (query, shared), row in groupby(buckets, key=lambda b: (b.query, b.shared))

@@ -1,7 +1,7 @@
-"""The strategies next to each other before there is a trace: `compare` (docs/how-to/how-many-graphs.md).
+"""`gaudi-plan compare`: the strategies next to each other without a trace (docs/how-to/how-many-graphs.md).
 
-`candidate_plans` makes a plan of every strategy under the same limits; one that is impossible is listed with its
-reason. Strategy Optimal is shown with other numbers of graphs, too.
+`candidate_plans` plans every strategy with the same limits; an impossible one is listed with its reason. Strategy
+Optimal is also shown with other numbers of graphs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.units import GIB
 
 OTHER_NUMBERS = {"half": 0.5, "twice": 2.0}
-"""Shares of the graphs of Optimal that the table shows next to it."""
+"""The shares of Optimal's number of graphs that the table also shows."""
 PLOTTED_SHARES = (0.35, 0.7, 1.4, 3.0, 4.0)
-"""Shares that only the plot shows. Each takes a search of one or two seconds on one core."""
+"""The shares that only the plot shows. Each takes a search of one or two seconds on one core."""
 
 PlanOrRefusal = BucketPlan | str
 
@@ -50,9 +50,9 @@ def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal
 
 
 def compare(question: PlanQuestion, seen: Expected | None = None) -> Answer:
-    """Answer what the plan of each strategy costs and what it saves, on the traffic that was `seen` if there is some.
+    """Return the cost and benefit of each strategy's plan, on the traffic that was `seen` if there is any.
 
-    Plans are made as a policy makes them, so that Optimal learns nothing from what it is judged on here.
+    Plans are made from the policy, so Optimal does not learn from the traffic that it is judged on here.
     """
     known = expected_traffic(question.policy, question.limits, question.blocks)
     judge = _Judge(question, known.traffic, seen or known, graphs_unmeasured(question))
@@ -87,8 +87,8 @@ UNMEASURED = "graph_bytes are unknown in TorchCompile until a pod has measured t
 
 
 def graphs_unmeasured(question: PlanQuestion) -> bool:
-    """Whether no figure says what the graphs of this question take; bare limits name no mode."""
-    # Imported here: bare limits do not pay for the models.
+    """Return True if the graph sizes of this document are unknown; bare limits name no execution mode."""
+    # Imported here, so that bare limits do not load the models.
     from gaudi_runtime.forecast.inputs import inputs_of
 
     return question.config is not None and inputs_of(question.config).graphs_unmeasured
@@ -114,13 +114,13 @@ class _Judge:
         return {name: self.figures(self._optimal(plan, share)) for name, share in shares.items()}
 
     def _optimal(self, plan: BucketPlan, share: float) -> BucketPlan:
-        """Plan with a share of the graphs, or as few as every admissible shape needs, split between both phases."""
+        """Return the plan with a share of the graphs, or the minimum for full coverage, split between both phases."""
         policy, limits, blocks = self.question.policy, self.question.limits, self.question.blocks
         optimizer = Optimizer(self.known, limits, blocks)
         least = sum(optimizer.least(phase, one_graph) for phase in BOTH)
         graphs = max(round(share * (len(plan.prompt) + len(plan.decode))), least)
         split = optimizer.choose(BOTH, one_graph, graphs, "the number of graphs").buckets
-        # Searched again as a policy with these numbers is, so that both have the same buckets.
+        # Search again from a policy with these numbers, so that both have the same buckets.
         settings = OptimalSettings(
             traffic=policy.optimal.traffic if policy.optimal else None,
             prompt_graphs=len(split[BucketPhase.PROMPT]),
@@ -152,7 +152,7 @@ class Comparison:
     def show(self) -> None:
         """Print the comparison as a table."""
         named = self._named()
-        # Without the column that has nothing to show the table fits into 80 letters.
+        # Without an empty column the table fits into 80 characters.
         bytes_known = any(each.graph_bytes is not None for each in named.values())
         columns = (*COLUMNS, "GiB") if bytes_known else COLUMNS
         rows = ((name, *_cells(each)[: len(columns)]) for name, each in named.items())
@@ -186,7 +186,7 @@ FACTS = (
 
 
 def _facts(figures: PlanFigures) -> dict[str, float | None]:
-    """Return the figures by name, rounded to what estimates are worth."""
+    """Return the figures by name, rounded to the precision of an estimate."""
     scores = [figures.scores[phase] for phase in BucketPhase]
     values = (
         *(each.graphs for each in scores),

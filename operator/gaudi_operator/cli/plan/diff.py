@@ -1,7 +1,7 @@
-"""`diff`: what a change of limits or buckets costs before it is applied.
+"""`gaudi-plan diff`: the cost of a change of limits or buckets before it is applied.
 
-`compare` says what changes between two questions and between their plans, `forecasts` what that costs in memory and
-minutes: estimates, each with its source (docs/internals/memory.md). `answer` writes both.
+`compare_plans` finds the changes between two documents and between their plans, `compare_forecasts` their cost in
+memory and minutes: estimates, each with its source (docs/internals/memory.md). `diff_output` writes both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ LONGEST_VALUE = 40
 
 @dataclass(frozen=True)
 class Change:
-    """A field with its value before and after; None where it is not set."""
+    """A changed field with its value before and after; None if it is not set."""
 
     path: str
     old: Any
@@ -62,7 +62,7 @@ class Change:
 
     @property
     def discards_recipes(self) -> bool:
-        """Whether recipes that were compiled before are of no use after it."""
+        """Whether recipes that were compiled before become unusable."""
         return any(self.path == field or self.path.startswith(f"{field}.") for field in RECIPES_DEPEND_ON)
 
 
@@ -77,7 +77,8 @@ class PhaseDiff:
 
 @dataclass(frozen=True)
 class PlanDiff:
-    """Two questions and their plans, compared. `restarts` is None where the questions do not say who would restart."""
+    """The differences between two documents and their plans. `restarts` is None if they do not show who would restart.
+    """
 
     changes: tuple[Change, ...]
     restarts: bool | None
@@ -85,22 +86,22 @@ class PlanDiff:
 
     @property
     def discarding(self) -> tuple[str, ...]:
-        """Paths of the changes after which every recipe is compiled again."""
+        """The paths of changes after which every recipe is compiled again."""
         return tuple(change.path for change in self.changes if change.discards_recipes)
 
     @property
     def compiled_anew(self) -> int:
-        """Buckets that even a full recipe cache of the old plan does not spare."""
+        """The number of buckets that must be compiled even with a full recipe cache of the old plan."""
         return sum(len(each.added) + len(each.kept) * bool(self.discarding) for each in self.phases.values())
 
     @property
     def planned(self) -> int:
-        """Buckets of the new plan: what is compiled without a recipe cache."""
+        """The number of buckets of the new plan, which are compiled without a recipe cache."""
         return sum(len(each.kept) + len(each.added) for each in self.phases.values())
 
 
 def compare(old: PlanQuestion, new: PlanQuestion, old_plan: BucketPlan, new_plan: BucketPlan) -> PlanDiff:
-    """What the new question changes against the old one."""
+    """Compare two documents and their plans."""
     return PlanDiff(
         changes=tuple(_changes("", _settings(old), _settings(new))),
         restarts=_restarts(old, new),
@@ -118,7 +119,7 @@ def _phase(old: tuple[Bucket, ...], new: tuple[Bucket, ...]) -> PhaseDiff:
 
 
 def _settings(question: PlanQuestion) -> dict[str, Any]:
-    """Everything the document says, with defaults, as it is written in that kind of document."""
+    """Return all settings of the document with defaults, in the form of its kind."""
     source = question.inference.spec if question.inference else question.config
     if source:
         return source.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -136,7 +137,7 @@ def _changes(path: str, old: object, new: object) -> Iterator[Change]:
 
 
 def _restarts(old: PlanQuestion, new: PlanQuestion) -> bool | None:
-    """Whether pods are replaced (docs/how-to/revisions.md); only two GaudiInferences can tell."""
+    """Return True if pods are replaced (docs/how-to/revisions.md); None unless both are GaudiInferences."""
     if old.inference is None or new.inference is None:
         return None
     return not are_same_inputs(stored_form(revision_inputs(old.inference)), revision_inputs(new.inference))
@@ -144,7 +145,7 @@ def _restarts(old: PlanQuestion, new: PlanQuestion) -> bool | None:
 
 @dataclass(frozen=True)
 class Cost:
-    """One figure before and after, in `unit` (bytes, blocks, seconds); None where nothing is known."""
+    """One figure before and after, in `unit` (bytes, blocks, seconds); None if unknown."""
 
     name: str
     unit: str
@@ -156,9 +157,9 @@ Costs = tuple[Cost, ...]
 
 
 def forecasts(old: PlanQuestion, new: PlanQuestion, card: str | None, model: str | None) -> Costs:
-    """Every figure that one of the two forecasts knows, in the order of the forecast. Raises ConfigError.
+    """Return the figures of both forecasts, in the order of the forecast. Raises ConfigError.
 
-    Nothing is forecast for release 1.22: the figures of its side are unknown.
+    Release 1.22 has no forecast, so the figures of its side are unknown.
     """
     before, after = _figures(old, card, model), _figures(new, card, model)
     names = [*before, *(key for key in after if key not in before)]
@@ -172,7 +173,7 @@ def _figures(question: PlanQuestion, card: str | None, model: str | None) -> dic
 
 
 def answer(old: PlanQuestion, new: PlanQuestion, card: str | None, model: str | None) -> Answer:
-    """What the new question changes, and what that costs on this card with this model. Raises ConfigError."""
+    """Return the differences of two documents and their cost on this card. Raises ConfigError."""
     old_plan, new_plan = old.plan(), new.plan()
     found = compare(old, new, old_plan, new_plan)
     costs = forecasts(old, new, card, model)
@@ -230,7 +231,7 @@ def _rows(found: PlanDiff) -> list[tuple[object, ...]]:
 
 
 def _print(found: PlanDiff, costs: Costs) -> None:
-    """What was changed, what that does to the buckets, and what it costs."""
+    """Print the changed fields, the changed buckets, and the cost."""
     from gaudi_operator.cli.plan.drawing import heat_table
 
     console = stdout()

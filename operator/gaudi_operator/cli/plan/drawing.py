@@ -1,4 +1,4 @@
-"""Heat maps drawn in a terminal or as SVG: numbers on colours, and shaded characters where there are no colours."""
+"""Drawing of heat maps in a terminal or as SVG: numbers on colours, or shaded characters without colours."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,34 +12,34 @@ from rich.text import Text
 from gaudi_operator.cli.plan.heat import Cell, HeatMap
 
 Colour = tuple[int, int, int]
-"""Red, green, blue, each 0 to 255."""
+"""A colour: red, green and blue, each 0 to 255."""
 
 _ANCHORS: tuple[Colour, ...] = ((255, 246, 211), (253, 196, 101), (226, 104, 62), (150, 36, 74), (62, 12, 66))
-"""Light and yellow is little, dark and violet is much."""
+"""The colour scale: light yellow is little, dark violet is much."""
 WHITE: Colour = (255, 255, 255)
 BLACK: Colour = (24, 24, 28)
 MISS_COLOUR: Colour = (86, 156, 214)
-"""A miss is blue: no heat has this colour."""
+"""The colour of a miss: blue, which no heat has."""
 
 MAX_ROWS = 40
 PICTURE_COLUMNS, PICTURE_ROWS, PICTURE_WIDTH = 32, 64, 80
-"""Of an SVG: most batch sizes, most lengths, and the letters that a line has at least, for the captions."""
+"""The limits of an SVG: batch sizes, lengths, and the minimum characters per line for captions."""
 LABEL_WIDTH = 9
 CELL_WIDTH = 7
 SHADES = " ░▒▓█"
 
 
 def print_maps(maps: Iterable[HeatMap]) -> None:
-    """All maps, one below the other, on standard output."""
+    """Print all maps on standard output, one below the other."""
     console = Console()
     for heat_map in maps:
         console.print(heat_table(heat_map, console))
 
 
 def svg(maps: Sequence[HeatMap]) -> str:
-    """The text of an SVG file, black on white, with all maps one below the other; it loads nothing from elsewhere."""
+    """Return an SVG file with all maps, black on white, without external resources."""
     columns = min(PICTURE_COLUMNS, max(len(each.batches) for each in maps))
-    # All that a console would take from the environment is said here, so that equal maps are equal files.
+    # Set all values that rich would read from the environment, so that equal maps give equal files.
     console = Console(
         file=StringIO(),
         record=True,
@@ -56,12 +56,12 @@ def svg(maps: Sequence[HeatMap]) -> str:
 
 
 def without_fonts(drawn: str) -> str:
-    """An SVG of rich without the font that it names on a public web server: viewers take their own monospace font."""
+    """Return an SVG of rich without its web font: viewers use their own monospace font."""
     return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
 
 
 def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -> RenderableType:
-    """The map as it fits the width of `console`, with title above and caption below."""
+    """Return the map fitted to the width of `console`, with title above and caption below."""
     columns = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
     shown = heat_map.thinned(columns, most_rows)
     table = Table(box=None, padding=0, pad_edge=False, show_edge=False)
@@ -74,7 +74,7 @@ def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -
 
 
 def _printable(caption: str) -> str:
-    """Names of files and models may hold what no XML file may, and orders to a terminal."""
+    """Return a caption without characters that XML forbids or terminals execute, from names of files and models."""
     return "".join(char if char.isprintable() else "?" for char in caption)
 
 
@@ -89,7 +89,7 @@ def _cell(cell: Cell | None, *, plain: bool) -> Text:
 
 
 def colour(heat: float) -> Colour:
-    """The colour of a heat from 0 to 1."""
+    """Return the colour of a heat from 0 to 1."""
     position = min(max(heat, 0.0), 1.0) * (len(_ANCHORS) - 1)
     start = min(int(position), len(_ANCHORS) - 2)
     share = position - start
@@ -98,7 +98,7 @@ def colour(heat: float) -> Colour:
 
 
 def ink(background: Colour) -> Colour:
-    """Black or white, whichever can be read on it (relative luminance, ITU-R BT.709)."""
+    """Return black or white, whichever is readable on the background (relative luminance, ITU-R BT.709)."""
     red, green, blue = background
     return BLACK if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 128 else WHITE
 

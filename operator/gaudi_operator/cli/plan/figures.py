@@ -1,6 +1,6 @@
-"""Judge what a plan costs and saves: graphs, bytes and seconds of warm-up, padding, coverage, and its last graphs.
+"""The figures of one plan: graphs, bytes and seconds of warm-up, padding, coverage, and its least useful graphs.
 
-`expected_traffic` is the traffic that padding is judged on before there is a trace; `figures_of` judges one plan.
+`expected_traffic` is the traffic for padding without a trace; `figures_of` judges one plan.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ LAST_GRAPHS = 10
 
 @dataclass(frozen=True)
 class Expected:
-    """The traffic that plans are judged on, what a batch of it costs, and a sentence that names its source."""
+    """The traffic that plans are judged on, the cost of its batches, and a sentence that names its source."""
 
     traffic: Traffic
     cost: Cost
@@ -62,23 +62,23 @@ class PlanFigures:
 
     @property
     def graphs(self) -> int:
-        """Graphs of both phases."""
+        """The number of graphs of both phases."""
         return sum(each.graphs for each in self.scores.values())
 
     @property
     def padding(self) -> float | None:
-        """Return the mean of the paddings of both phases, since their shares of the time are unknown."""
+        """The mean padding of both phases, because their shares of the time are unknown."""
         known = [each.padding for each in self.scores.values() if each.padding is not None]
         return sum(known) / len(known) if known else None
 
     @property
     def coverage(self) -> Mapping[BucketPhase, float]:
-        """Share of the admissible shapes that have a bucket."""
+        """The share of admissible shapes that have a bucket, by phase."""
         return {each.phase: _coverage(each) for each in (self.uncovered.prompt, self.uncovered.decode)}
 
     @property
     def missing(self) -> int:
-        """Admissible shapes of both phases without a bucket."""
+        """The number of admissible shapes of both phases without a bucket."""
         return self.uncovered.prompt.missing + self.uncovered.decode.missing
 
 
@@ -128,7 +128,7 @@ def worth_of_last_graphs(
 
 
 class _Thinned:
-    """The buckets of one phase that are left, the shapes that each one holds, and what both cost.
+    """The buckets of one phase during thinning, with the shapes that each one holds and their costs.
 
     Costs are shares of the real compute of all these shapes, so that those of both phases add up.
     """
@@ -148,7 +148,7 @@ class _Thinned:
         self.padding = sum(self._costs[each] * weight for each, users in self._users.items() for _, weight in users)
 
     def steps(self) -> Iterator[tuple[float, "_Thinned", int]]:
-        """Yield what each bucket that can be left out saves, and its position; of those that hold nothing only one."""
+        """Yield the saving and the position of each removable bucket; of unused buckets only one."""
         unused = False
         for at, bucket in enumerate(self._buckets):
             if (self._users[bucket] or not unused) and self._can_go(at):
@@ -166,11 +166,11 @@ class _Thinned:
             yield weight * (self._costs[self._next(at, shape)] - paid)
 
     def _next(self, at: int, shape: Bucket) -> Bucket:
-        """The bucket that a shape is padded to without the one at this position."""
+        """Return the bucket of a shape without the bucket at this position."""
         return next(each for each in islice(self._buckets, at + 1, None) if all(map(le, shape, each)))
 
     def leave_out(self, at: int) -> None:
-        """Take one bucket away, and pad its shapes to the next one that holds them."""
+        """Remove one bucket, and pad its shapes to the next one that holds them."""
         for shape, weight in self._users.pop(self._buckets[at]):
             self._users[self._next(at, shape)].append((shape, weight))
         del self._buckets[at]

@@ -1,7 +1,7 @@
-"""`forecast`: memory, graphs and warm-up of a deployment, before a card is paid for.
+"""`gaudi-plan forecast`: memory, graphs and warm-up time of a deployment without a card.
 
-`foresee` finds the model and card that a question speaks of, their forecast, and the changes that would make it fit;
-what that comes to is its verdict (verdict), and forecast_output writes both.
+`forecast_deployment` finds model and card of a document, their forecast, and changes that would make it fit; verdict.py
+judges it, and forecast_output.py writes both.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from gaudi_operator.cli.plan.verdict import Foreseen
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.estimate import forecast_target
 from gaudi_operator.core.admission.plugin import plugin_violation
-from gaudi_operator.core.admission.review import hints, plan_has_gaps
+from gaudi_operator.core.admission.review import plan_has_gaps, plan_hints
 from gaudi_operator.core.observed import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.catalog.cards import Card, card_named
@@ -32,11 +32,11 @@ DEFAULT_CARD = "gaudi2"
 ANY_INSTALLATION = InstallationDefaults(
     "gaudi-runtime", "gaudi-runtime-hpu", allow_host_path=(AllowedHostPath("/"),), allow_simulation=True
 )
-"""Allows all that an installation may allow: which one the document is for is not known here."""
+"""The installation defaults that allow everything, because the installation is unknown here."""
 
 
 def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Foreseen:
-    """The forecast for a question; `card` and `model` replace what it says itself. Raises ConfigError."""
+    """Forecast a document. `card` and `model` override those of the document. Raises ConfigError."""
     if question.release != "current":
         raise ConfigError(f"release {question.release} is planned, not forecast: leave it out")
     inputs, wanted = asked_inputs(question), _wanted(question)
@@ -50,11 +50,11 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
         unjudged=unjudged(found, wanted),
         serves_anyway=serves_anyway,
         plan_figures=_plan_figures(found, inputs),
-        # Room first: without it the graphs that are missing say nothing.
+        # Check room first: without it, missing graphs mean nothing.
         advice=advise(inputs, shape, described, Thresholds(0, 0) if found.problems or serves_anyway else wanted)
         if shape
         else (),
-        hints=hints(question.inference) if question.inference else (),
+        hints=plan_hints(question.inference) if question.inference else (),
         config=question.config,
         refusal=_refusal(question.inference) if question.inference else None,
     )
@@ -77,7 +77,7 @@ def _refusal(inference: Inference) -> Problem | None:
 
 
 def asked_inputs(question: PlanQuestion) -> ForecastInputs:
-    """What a question says about its deployment, model and card aside."""
+    """Return the forecast inputs of a document, without model and card."""
     if question.config is None:
         return ForecastInputs(question.policy, question.limits, kv_blocks=question.kv_blocks)
     inference = question.inference
@@ -98,7 +98,7 @@ def _wanted(question: PlanQuestion) -> Thresholds:
 
 
 def asked_shape(question: PlanQuestion, model: str | None) -> ModelShape | None:
-    """The model that is named, or else the one that the document speaks of; None for one that is not known."""
+    """Return the shape of the named model or of the document's model; None for an unknown one."""
     if model is not None:
         return _named_shape(model)
     about = forecast_target(question.inference.spec) if question.inference else None
@@ -124,7 +124,7 @@ def _named_shape(model: str) -> ModelShape:
 
 
 def asked_card(question: PlanQuestion, card: str | None) -> Card:
-    """The card that is named, or else the one that the document speaks of. Raises ConfigError for an unknown one."""
+    """Return the described card with this name, or the card of the document. Raises ConfigError for an unknown one."""
     if card is not None:
         return card_named(card)
     config, inference = question.config, question.inference

@@ -1,6 +1,6 @@
-"""How a forecast is written: as JSON, as CSV, or for people: verdict and remedy first, then the figures.
+"""The output of a forecast as JSON, CSV or text: verdict and remedy first, then the figures.
 
-Below the figures follow notes, the sources where they are asked for, and the command that starts the engine.
+Notes, requested sources, and the engine's command line follow the figures.
 """
 
 import shlex
@@ -28,7 +28,7 @@ GIB, MIB = 2**30, 2**20
 
 
 def answer(foreseen: Foreseen, *, sources: bool = False) -> Answer:
-    """Return the answer that the command prints; sources are shown only if they are requested."""
+    """Return the output of a forecast command. Sources are shown only if requested."""
     return Answer(data=_data(foreseen), rows=lambda: _rows(foreseen), show=lambda: _print(foreseen, sources))
 
 
@@ -65,7 +65,7 @@ def _coverage(foreseen: Foreseen) -> dict[str, Any] | None:
 
 
 def _padding(foreseen: Foreseen) -> dict[str, Any] | None:
-    """Padded over real compute of each phase, and how much more of both there is without the last ten graphs."""
+    """Return padded over real compute of each phase, and the increase without the last ten graphs."""
     found = foreseen.plan_figures
     if found is None:
         return None
@@ -135,11 +135,11 @@ def _print(foreseen: Foreseen, sources: bool) -> None:
 
 
 _STYLES = {0: "bold green", 3: "bold red", 4: "bold red", 5: "bold yellow"}
-"""The style of the first line, by exit code."""
+"""The style of the first line by exit code."""
 
 
 def _print_figures(console: "Console", foreseen: Foreseen, sources: bool) -> list[str]:
-    """The table; returns the sources in the order of their numbers, none where they are not asked for."""
+    """Print the table. Returns the sources in the order of their numbers; none if not requested."""
     figures = list(foreseen.figures())
     cited = list(dict.fromkeys(figure.source for _, _, figure in figures)) if sources else []
     rows = (
@@ -164,7 +164,7 @@ def _range(figure: Figure, unit: str) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """A figure with its unit: bytes in GiB or MiB, seconds in minutes where there are many."""
+    """Format a figure with its unit: bytes in GiB or MiB, long times in minutes."""
     if unit == "blocks":
         return f"{int(value):,}"
     if unit == "seconds":
@@ -191,7 +191,7 @@ def _padding_sentence(foreseen: Foreseen) -> str | None:
 
 
 def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:
-    """The command in lines for a shell; nothing where the engine gets nothing. Raises ConfigError."""
+    """Yield the engine's command line in shell lines; nothing if the engine takes none. Raises ConfigError."""
     if config is None:
         return
     if _takes_pair(config):
@@ -205,12 +205,12 @@ def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:
 
 
 def _takes_pair(config: RuntimeConfig | None) -> bool:
-    """Whether vLLM is to serve on a card, where only pairs of it and its plugin are driven."""
+    """Return True if vLLM serves on a card, which requires a matching pair of vLLM and plugin."""
     return config is not None and config.engine.name is EngineName.VLLM and config.engine.device == "hpu"
 
 
 def _command(config: RuntimeConfig) -> Iterator[str]:
-    """The runtime makes vLLM itself, with workers of its own, so this is what `vllm serve` would be given."""
+    """Yield the arguments of `vllm serve` that match the runtime, which starts vLLM with its own workers."""
     if config.engine.name is not EngineName.VLLM:
         return
     yield "vllm serve"

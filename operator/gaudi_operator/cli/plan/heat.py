@@ -1,7 +1,7 @@
-"""Heat maps of a plan, batch size by length: padding, graph bytes, hits, and what a change adds and drops. Pure values.
+"""Heat maps of a plan, batch size by length, as pure values: padding, graph bytes, hits, and changes.
 
-`heat_maps` answers a question about one plan and `change_map` one about two. Both give HeatMaps, whose cells are
-computed when they are drawn (drawing.py).
+`heat_maps` shows one plan, `change_map` the difference of two. Both return HeatMaps, whose cells are computed when they
+are drawn (drawing.py).
 """
 
 from collections import Counter, defaultdict
@@ -28,7 +28,7 @@ Place = tuple[int, int]
 
 
 class Cell(NamedTuple):
-    """What a cell says and how hot it is, from 0 to 1; None is no bucket where requests can come."""
+    """The text of a cell and its heat from 0 to 1; heat None is a shape that requests may have without a bucket."""
 
     text: str
     heat: float | None
@@ -39,10 +39,10 @@ MISS = Cell("none", None)
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A picture of one phase. `cell` answers None for a place where no request can be, or nothing is to count; it is
-    asked only for what is drawn, because a plan may have millions of places.
+    """The heat map of one phase.
 
-    `caption` says what the heat means and where its figures come from.
+    `cell` returns None for a place without possible requests or data. It is called only for drawn places, because a
+    plan may have millions. `caption` explains the heat and the source of its figures.
     """
 
     title: str
@@ -52,7 +52,8 @@ class HeatMap:
     cell: Callable[[Place], Cell | None]
 
     def thinned(self, columns: int, rows: int) -> "HeatMap":
-        """At most so many batch sizes and lengths, evenly chosen with the largest among them; the title says so."""
+        """Return a map with at most so many batch sizes and lengths, evenly chosen with the largest; noted in the title.
+        """
         batches, lengths = _thin(self.batches, columns), _thin(self.lengths, rows)
         hidden = [
             f"{len(shown)} of {len(every)} {what}"
@@ -63,7 +64,7 @@ class HeatMap:
         return replace(self, title=title, batches=batches, lengths=lengths)
 
     def rows(self) -> Iterable[tuple[int, list[Cell | None]]]:
-        """Every length with its cells, one per batch size."""
+        """Yield every length with its cells, one per batch size."""
         for length in self.lengths:
             yield length, [self.cell((batch, length)) for batch in self.batches]
 
@@ -71,7 +72,7 @@ class HeatMap:
 def _thin(values: Sequence[int], most: int) -> Sequence[int]:
     if len(values) <= most:
         return values
-    # Counted from the end: the largest is always shown.
+    # Count from the end, so that the largest is always shown.
     step = len(values) / most
     return [values[len(values) - 1 - int(step * back)] for back in reversed(range(most))]
 
@@ -84,9 +85,9 @@ def heat_maps(
     model: str | None = None,
     trace: Path | None = None,
 ) -> list[HeatMap]:
-    """One map per phase; bytes are those of a card and a model, hits those of a trace of requests.
+    """Return one map per phase. Bytes need a card and a model, hits need a trace of requests.
 
-    Raises ConfigError when the figures that a map needs are unknown.
+    Raises ConfigError if the figures of a map are unknown.
     """
     match heat:
         case Heat.BYTES:
@@ -97,7 +98,7 @@ def heat_maps(
 
 
 def _hits_maps(question: PlanQuestion, plan: BucketPlan, trace: Path | None) -> list[HeatMap]:
-    """Where the batches of a trace go; what finds no bucket is named in the caption."""
+    """Return maps of the batches of a trace. Batches without a bucket are named in the caption."""
     if trace is None:
         raise ConfigError("a heat map of hits needs traffic; give the requests with --trace CSV")
     from gaudi_operator.cli.plan.trace import Server, TraceFile
@@ -128,7 +129,7 @@ def _bytes_maps(question: PlanQuestion, plan: BucketPlan, card: str | None, mode
 
 
 def _bytes_map(question: PlanQuestion, plan: BucketPlan, phase: BucketPhase, found: "Forecast") -> HeatMap:
-    """The forecast's bytes of all graphs of a phase, shared out by what each bucket weighs."""
+    """Return the map of the forecast's graph bytes, distributed by the weight of each bucket."""
     from gaudi_runtime.buckets.bucket import weight
 
     foreseen = found.prompt if phase is BucketPhase.PROMPT else found.decode
@@ -148,7 +149,7 @@ def _bytes_map(question: PlanQuestion, plan: BucketPlan, phase: BucketPhase, fou
 
 
 def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket], float], source: str) -> HeatMap:
-    """Estimated bytes of the graphs of every cell, all contexts together; `source` says where the estimate is from."""
+    """Return the map of estimated graph bytes, summed over contexts; `source` names the origin of the estimate."""
     amounts = _sums(plan, phase, bytes_of)
     total = byte_text(sum(amounts.values()))
     return _map(
@@ -160,10 +161,11 @@ def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket],
 
 
 def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> HeatMap:
-    """Mean padding of the shapes between a bucket and its smaller neighbours, in percent of what is computed.
+    """Return the map of mean padding between a bucket and its smaller neighbours, in percent of the compute.
 
-    Every shape counts alike, whether requests have it or not. Prompts: tokens without cached context; decode: batch
-    size * KV blocks. A cell whose shapes find no bucket is a miss (docs/internals/bucketing.md, Coverage).
+    Every shape counts equally, whether requests have it or not. The compute of prompts is tokens without cached
+    context, of decode batch size * KV blocks. A cell whose shapes have no bucket is a miss
+    (docs/internals/bucketing.md, Coverage).
     """
     counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
     caption = f"Mean padding of the shapes that end there ({counted}), every shape alike; none = no bucket."
@@ -173,7 +175,7 @@ def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
 def change_map(
     phase: BucketPhase, kept: Sequence[Bucket], added: Sequence[Bucket], dropped: Sequence[Bucket]
 ) -> HeatMap:
-    """Where two plans differ; a prompt cell counts all its contexts together."""
+    """Return the map of differences between two plans; a prompt cell sums all its contexts."""
     counts: defaultdict[Place, Counter[str]] = defaultdict(Counter)
     for sign, buckets in (("=", kept), ("+", added), ("-", dropped)):
         for bucket in buckets:
@@ -191,7 +193,7 @@ def _change_cell(count: Counter[str]) -> Cell:
 
 
 def length_of(phase: BucketPhase, bucket: Bucket) -> int:
-    """The dimension that stands beside the batch size: query tokens of a prompt, KV blocks of a decode batch."""
+    """Return the length axis of a bucket: query tokens of a prompt, KV blocks of a decode batch."""
     return bucket.query_len if phase is BucketPhase.PROMPT else bucket.num_blocks
 
 
@@ -220,7 +222,7 @@ def _sums(plan: BucketPlan, phase: BucketPhase, amount: Callable[[Bucket], float
 
 
 def heat_of(amounts: Mapping[Place, float]) -> dict[Place, float]:
-    """Amounts span decades, so heat grows with their logarithm, from the least above zero to the most."""
+    """Return the heat of amounts: logarithmic, from the smallest above zero to the largest."""
     some = [amount for amount in amounts.values() if amount > 0] or [1.0]
     low, span = log(min(some)), log(max(some) / min(some)) or 1.0
     return {
@@ -235,7 +237,7 @@ def _hot(amounts: Mapping[Place, float], text: Callable[[float], str]) -> dict[P
 
 
 class _Padding:
-    """The padding of one phase, cell by cell."""
+    """The padding of one phase by cell."""
 
     def __init__(self, plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> None:
         self._plan, self._phase, self._limits, self._kv_blocks = plan, phase, limits, kv_blocks
@@ -257,13 +259,13 @@ class _Padding:
 
 
 def _before(values: Iterable[int]) -> dict[int, int]:
-    """Every value with the next smaller one; 0 for the smallest."""
+    """Return every value with the next smaller one; 0 for the smallest."""
     ordered = sorted(values)
     return dict(zip(ordered, [0, *ordered], strict=False))
 
 
 def _admits(phase: BucketPhase, limits: Limits, kv_blocks: int, batch: Place, length: Place) -> bool:
-    """Whether a request can have a shape of the cell; `batch` and `length` are its (smallest, largest) values."""
+    """Return True if a request can have a shape of the cell; `batch` and `length` are (smallest, largest) values."""
     if phase is BucketPhase.PROMPT:
         return length[0] <= limits.longest_query and batch[0] * length[0] <= limits.max_num_batched_tokens
     if limits.contiguous_paged_attention:
@@ -277,12 +279,12 @@ _DECIMAL = ("", "k", "m", "g")
 
 
 def byte_text(amount: float) -> str:
-    """Bytes in powers of 1024: 367M, 1.4G."""
+    """Format bytes in powers of 1024: 367M, 1.4G."""
     return _scaled(amount, 1024, _BINARY)
 
 
 def count_text(amount: float) -> str:
-    """A count in powers of 1000: 12, 1.2k, 3m for millions."""
+    """Format a count in powers of 1000: 12, 1.2k, 3m for millions."""
     return _scaled(amount, 1000, _DECIMAL)
 
 

@@ -1,4 +1,4 @@
-"""The strategies judged on traffic: `compare_on_traffic`, with optimal on traffic that it has not seen."""
+"""The comparison of strategies on traffic, with Optimal judged on traffic that it has not learned from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -34,14 +34,14 @@ class Budget:
     warmup_seconds: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for more than one kind."""
+        """Check the budget. Raises ConfigError for more than one kind."""
         kinds = [self.prompt_graphs or self.decode_graphs, self.graph_bytes, self.warmup_seconds]
         if sum(kind is not None for kind in kinds) > 1:
             raise ConfigError("give one kind of budget: graphs, --graph-bytes or --warmup-seconds")
 
 
 def budget_warnings(question: PlanQuestion, budget: Budget) -> tuple[str, ...]:
-    """A warning about a budget of bytes in a mode whose graph bytes are unknown."""
+    """Return a warning about a budget of bytes in a mode whose graph sizes are unknown."""
     if budget.graph_bytes is None or not graphs_unmeasured(question):
         return ()
     return (
@@ -52,8 +52,9 @@ def budget_warnings(question: PlanQuestion, budget: Budget) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Judged:
-    """A strategy in one phase: its verdict on the judged traffic; of optimal also what it expected from the learned
-    traffic and by how much one graph more would lower the padding there.
+    """The score of a strategy in one phase on the judged traffic.
+
+    For Optimal also the padding that it expected from the learned traffic, and the gain of one more graph.
     """
 
     verdict: Score
@@ -61,7 +62,7 @@ class Judged:
     next_graph: float | None = None
 
     def data(self) -> dict[str, Any]:
-        """As JSON, without what is unknown beyond the verdict."""
+        """Return the score as JSON without unknown values."""
         optional = {"expected": self.expected, "next_graph": self.next_graph}
         known = {name: value for name, value in optional.items() if value is not None}
         return {name: _short(value) for name, value in (asdict(self.verdict) | known).items()}
@@ -69,13 +70,13 @@ class Judged:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Strategies by phase, and why a strategy has no plan."""
+    """The scores of strategies by phase, and why a strategy has no plan."""
 
     judged: dict[Strategy, dict[BucketPhase, Judged]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the comparison as JSON."""
         strategies = {
             as_in_spec(strategy): {phase.value: each.data() for phase, each in phases.items()}
             for strategy, phases in self.judged.items()
@@ -83,7 +84,7 @@ class Comparison:
         return {"strategies": strategies, **({"refused": self.refused} if self.refused else {})}
 
     def rows(self) -> Iterator[Sequence[object]]:
-        """As CSV, the header first."""
+        """Yield the rows of a CSV, the header first."""
         yield "strategy", "phase", "graphs", "padding", "coverage", "expected", "next_graph"
         for strategy, phases in self.judged.items():
             for phase, each in phases.items():
@@ -91,7 +92,7 @@ class Comparison:
                 yield as_in_spec(strategy), phase.value, each.verdict.graphs, *map(_short, values)
 
     def show(self) -> None:
-        """For people: one row per strategy, what one more graph would bring, and which strategy has no plan."""
+        """Print one row per strategy, the gain of one more graph, and the strategies without a plan."""
         rows = []
         for strategy, phases in self.judged.items():
             verdicts = [phases[phase].verdict if phase in phases else None for phase in BucketPhase]
@@ -113,7 +114,7 @@ class Comparison:
 def compare_on_traffic(
     question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
 ) -> Comparison:
-    """Judge all strategies on `seen`, padding being a share of `cost`; optimal learns from `learned` alone.
+    """Judge all strategies on `seen`, with padding as a share of `cost`; Optimal learns from `learned` only.
 
     Raises PlanImpossible for its budget.
     """
@@ -133,7 +134,7 @@ def _optimal(
     optimizer = Optimizer(learned, question.limits, question.blocks, cost)
     chosen = _choose(question, optimizer, budget, learned, cost)
     prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
-    # One plan of both: a budget of bytes or seconds is shared by the phases.
+    # One plan for both phases, which share a budget of bytes or seconds.
     plan = BucketPlan(prompt, decode)
     return {
         phase: Judged(
@@ -171,7 +172,7 @@ def _choose(
 
 
 def verdict_cells(verdict: Score | None) -> tuple[str, str, str]:
-    """Graphs, padding and coverage, as far as they are known."""
+    """Return graphs, padding and coverage, if known, as cells."""
     if verdict is None:
         return "-", "-", "-"
     padding = "-" if verdict.padding is None else f"{verdict.padding:.3f}"

@@ -1,8 +1,9 @@
-"""From the traffic that pods met to a change of spec.bucketing that pads it less.
+"""`gaudi-plan learn`: a change of spec.bucketing that pads the observed traffic less.
 
 See docs/how-to/buckets.md, While serving.
 
-`read_texts` sums what pods answered, `learn` chooses buckets for it, `print_learned` shows both plans side by side.
+`read_texts` sums the traffic of pods, `learn` chooses buckets for it, `print_learned` shows both plans next to each
+other.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ MOST_FILE_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Learned:
-    """A merge patch of a GaudiInference, and the verdicts on the plan of now and on the learned one.
+    """A learned plan as a merge patch of a GaudiInference, with the scores of the current and the learned plan.
 
     Both are judged on the traffic that was learned from.
     """
@@ -42,7 +43,7 @@ class Learned:
     warnings: tuple[str, ...]
 
     def rows(self) -> Iterator[Sequence[object]]:
-        """As CSV, the header first."""
+        """Yield the rows of a CSV, the header first."""
         yield "phase", "plan", "graphs", "padding", "coverage"
         for phase in BucketPhase:
             for plan, verdicts in (("now", self.now), ("learned", self.learned)):
@@ -50,7 +51,7 @@ class Learned:
                 yield phase.value, plan, verdict.graphs, verdict.padding, verdict.coverage
 
     def answer(self) -> Answer:
-        """As a command prints it."""
+        """Return the output of the command."""
         return Answer(data=self.patch, rows=self.rows, show=self._show, warnings=self.warnings)
 
     def _show(self) -> None:
@@ -66,9 +67,9 @@ def learn(
     form: Form = Form.OPTIMAL,
     most_file_bytes: int = MOST_FILE_BYTES,
 ) -> Learned:
-    """A plan for `traffic` within `budget`, compared with that of the question.
+    """Learn a plan for `traffic` within `budget`, and compare it with that of the document.
 
-    Raises PlanImpossible when the budget or the limits do not allow one, ConfigError for traffic without shapes and for
+    Raises PlanImpossible if the budget or the limits do not allow one, ConfigError for traffic without shapes and for
     more buckets than a bucket file of `most_file_bytes` may hold.
     """
     if not any(traffic.shapes_of(phase) for phase in BucketPhase):
@@ -85,7 +86,7 @@ def learn(
 
 
 def read_texts(texts: Iterable[tuple[str, str]]) -> Traffic:
-    """One traffic of named texts, as pods answer them. Raises PlanImpossible with the name and the line."""
+    """Sum named traffic texts of pods. Raises PlanImpossible with the name and the line of an error."""
     read = [read_traffic(text, name) for name, text in texts]
     return Traffic(*(_sum(each.shapes_of(phase) for each in read) for phase in BucketPhase))
 
@@ -99,7 +100,7 @@ def _sum(parts: Iterable[Weights]) -> Weights:
 
 
 def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPolicy:
-    """Strategy optimal with this traffic, within `budget` or, where that says nothing, the budget of before."""
+    """Return strategy Optimal with this traffic, within `budget` or else the budget of `policy`."""
     given = OptimalSettings(
         prompt_graphs=budget.prompt_graphs,
         decode_graphs=budget.decode_graphs,
@@ -110,7 +111,7 @@ def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPol
 
 
 def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_bytes: int) -> dict[str, Any]:
-    """The fields of spec.bucketing; null takes away what belongs to another strategy."""
+    """Return the fields of spec.bucketing; null removes fields of another strategy."""
     if form is Form.OPTIMAL and policy.optimal:
         settings = {**policy.optimal.model_dump(by_alias=True), "trafficFrom": None}
         return {"strategy": as_in_spec(Strategy.OPTIMAL), "optimal": settings, "file": None, "fileFrom": None}
@@ -124,7 +125,7 @@ def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_byt
 
 
 def print_learned(found: Learned, console: "Console") -> None:
-    """Both plans, judged on the traffic that was learned from."""
+    """Print both plans, judged on the traffic that was learned from."""
     rows = (
         (phase.value, plan, *verdict_cells(verdicts[phase]))
         for phase in found.now

@@ -1,11 +1,11 @@
-"""The options that commands share: what is asked about, and the choices of the others.
+"""The options that commands share: the document to plan for, and the choices of other options.
 
-    @asks
-    def buckets(question: PlanQuestion, output: OutputOption = Output.TABLE) -> None: ...
+    @with_document
+    def buckets(question: PlanDocument, output: OutputOption = Output.TABLE) -> None: ...
 
-A command declares the question as its first parameter and gets it read; a document that is wrong, or a plan that is
-impossible, ends with one sentence on standard error and exit code 2. The choices stand apart from what computes them,
-so that no command pays for the imports of another.
+A command declares the document as its first parameter and gets it parsed. A wrong document or an impossible plan exits
+with one sentence on standard error and code 2. Choices are defined here and not in the modules that compute them, so
+that no command pays for the imports of another.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ KvBlocks = Annotated[int | None, typer.Option(min=1, max=2**60, help="KV blocks 
 
 
 class Heat(StrEnum):
-    """What the colours of a heat map mean."""
+    """The metric that the colours of a heat map show."""
 
     PADDING = "padding"
     BYTES = "bytes"
@@ -46,7 +46,7 @@ class Heat(StrEnum):
 
 
 class CostModel(StrEnum):
-    """What the cost of a batch is counted in."""
+    """The unit in which the cost of a batch is counted."""
 
     TYPICAL = "typical"
     TOKENS = "tokens"
@@ -54,7 +54,7 @@ class CostModel(StrEnum):
 
 
 class Form(StrEnum):
-    """How a learned plan stands in a spec: as traffic to plan for, or as the buckets that were chosen."""
+    """The form of a learned plan in a spec: as traffic to plan for, or as the chosen buckets."""
 
     OPTIMAL = "optimal"
     FILE = "file"
@@ -63,7 +63,7 @@ class Form(StrEnum):
 FormOption = Annotated[
     Form, typer.Option("--as", help="optimal keeps the traffic in the spec, file the buckets that were chosen.")
 ]
-# Bounded as in bucketing.optimal, which is not imported here: every command would pay for it.
+# The bounds are those of bucketing.optimal, which is not imported here because every command would pay for it.
 GraphsOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Prompt graphs of Optimal [as Exponential].")]
 DecodeOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Decode graphs of Optimal [as Exponential].")]
 BytesOption = Annotated[int | None, typer.Option(min=1, max=2**50, help="Budget in bytes of graph memory instead.")]
@@ -78,7 +78,7 @@ def ask(
     bucket_file: BucketFile = None,
     kv_blocks: KvBlocks = None,
 ) -> PlanQuestion:
-    """The question of a command line. Raises ConfigError with one sentence."""
+    """Return the document of a command line. Raises ConfigError with one sentence."""
     question = read_question(_document(file, from_cluster, namespace, name))
     if bucket_file:
         question = question.with_bucket_file(read_text(bucket_file, MAX_BUCKET_FILE_BYTES))
@@ -87,7 +87,7 @@ def ask(
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """A bad document or an impossible plan ends with one sentence on standard error and exit code 2."""
+    """Print a wrong document or an impossible plan as one sentence and exit with code 2."""
     try:
         yield
     except RuntimeStartError as error:
@@ -96,7 +96,7 @@ def one_sentence() -> Iterator[None]:
 
 
 asks = questions(ask, one_sentence)
-"""Gives a command the options of `ask` in place of its first parameter."""
+"""A decorator that replaces the first parameter of a command by the options of select_document()."""
 
 
 def _document(file: Path | None, from_cluster: str | None, namespace: str | None, name: str | None) -> Document:
@@ -107,6 +107,6 @@ def _document(file: Path | None, from_cluster: str | None, namespace: str | None
     try:
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
-        # The runtime's image has this command and no client: its pods have no account to read anything with.
+        # The runtime's image has this command without a client: its pods have no permissions anyway.
         raise ConfigError("--from-cluster needs the Kubernetes client; install the extra `cli`") from error
     return Cluster(Connection(namespace=namespace)).inference_with_texts(str(from_cluster))

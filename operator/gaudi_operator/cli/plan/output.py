@@ -1,4 +1,4 @@
-"""How an answer is written: for people as a table, for programs as JSON, YAML or CSV, or as a picture."""
+"""The output formats of commands: tables for people, JSON, YAML or CSV for programs, or a picture."""
 
 import csv
 import json
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 YAML_AT_ONCE = 5000
-"""Buckets: its writer makes a tree of all that it is given, of kilobytes for each."""
+"""The maximum number of buckets in YAML: its writer builds a tree that takes kilobytes for each."""
 
 
 class Output(StrEnum):
-    """How answers are written."""
+    """The output format of a command."""
 
     TABLE = "table"
     JSON = "json"
@@ -34,10 +34,10 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How the an
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer in all its forms; only the one that is asked for is made.
+    """The output of a command in all its formats; only the requested one is computed.
 
-    `data` is JSON with its warnings inside; `rows` gives CSV with the header first; `show` prints for people;
-    `picture` gives the text of an SVG, None where there is nothing to draw.
+    `data` is JSON with its warnings inside; `rows` gives CSV with the header first; `show` prints for people; `picture`
+    gives the text of an SVG, None if there is nothing to draw.
     """
 
     data: Mapping[str, Any]
@@ -48,9 +48,9 @@ class Answer:
 
 
 def write(answer: Answer, output: Output) -> None:
-    """Print the answer on standard output, its warnings on standard error unless they are part of it.
+    """Print an output on standard output, and its warnings on standard error unless they are included.
 
-    Raises ConfigError for a picture that does not exist or would land on a terminal.
+    Raises ConfigError for a picture that does not exist or would be printed on a terminal.
     """
     match output:
         case Output.JSON:
@@ -69,13 +69,13 @@ def write(answer: Answer, output: Output) -> None:
 
 
 def warn(warnings: Iterable[str]) -> None:
-    """Say warnings on standard error."""
+    """Print warnings on standard error."""
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
 
 
 def stdout() -> "Console":
-    """Where people read."""
+    """Return a console on standard output."""
     # Imported in functions, here and below: rich takes a tenth of a second, which programs should not pay for.
     from rich.console import Console
 
@@ -89,7 +89,7 @@ def table(
     title: str | None = None,
     caption: str | None = None,
 ) -> object:
-    """A table for people: the columns `left` hold words, those `right` of them numbers."""
+    """Return a table with the text columns `left` and the number columns `right`."""
     from rich.table import Table
 
     made = Table(*left, title=title, caption=caption)
@@ -101,7 +101,7 @@ def table(
 
 
 def _write_yaml(data: Mapping[str, Any]) -> None:
-    # Through JSON, so that tuples and enumerations become what every YAML reader knows.
+    # Convert through JSON, so that tuples and enumerations become plain values.
     plain = json.loads(json.dumps(data))
     for name, value in plain.items():
         if isinstance(value, list) and len(value) > YAML_AT_ONCE and all(isinstance(each, list) for each in value):
@@ -123,5 +123,5 @@ def _write_picture(picture: Callable[[], str] | None) -> None:
         raise ConfigError("this answer has no picture; choose table, json, yaml or csv")
     if sys.stdout.isatty():
         raise ConfigError("an SVG is not for a terminal; send it to a file with > plan.svg")
-    # Bytes: a picture is UTF-8, whatever the locale says.
+    # Bytes: a picture is UTF-8 in every locale.
     sys.stdout.buffer.write(picture().encode())

@@ -13,9 +13,9 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 56, 60
-"""Margins around the area of the curve."""
+"""The margins around the area of the curve."""
 LETTER, LINE = 6.6, 14
-"""Width of a letter and height of a line of a label, at least as large as viewers draw them."""
+"""The width of a character and the height of a label, at least as large as viewers draw them."""
 MARKER = 5
 TICKS = tuple(factor * 10**power for power in range(6) for factor in (1, 2, 5))
 STYLE = """
@@ -31,14 +31,14 @@ text { font: 12px sans-serif; } .title { font-size: 15px; font-weight: bold; }
 
 
 class Point(NamedTuple):
-    """A plan: its graphs, and padded over real compute."""
+    """A plan on the plot: its graphs, and padded over real compute."""
 
     graphs: int
     padding: float
 
 
 class Box(NamedTuple):
-    """A rectangle on the picture that a label or a marker takes, in pixels."""
+    """A rectangle on the plot that a label or a marker covers, in pixels."""
 
     left: float
     top: float
@@ -46,7 +46,7 @@ class Box(NamedTuple):
     bottom: float
 
     def overlaps(self, other: "Box") -> bool:
-        """Whether both share a pixel."""
+        """Return True if both rectangles overlap."""
         return (
             self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )
@@ -54,24 +54,24 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """Places of points on the picture."""
+    """The axes of the plot: pixel positions of values."""
 
     least_graphs: float
     most_graphs: float
     most_padding: float
 
     def x(self, graphs: float) -> float:
-        """Pixels from the left."""
+        """Return the pixels from the left."""
         share = log(graphs / self.least_graphs) / log(self.most_graphs / self.least_graphs)
         return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
     def y(self, padding: float) -> float:
-        """Pixels from the top."""
+        """Return the pixels from the top."""
         share = (padding - 1) / (self.most_padding - 1)
         return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
     def marker(self, point: Point) -> Box:
-        """Return what the marker of a point takes."""
+        """Return the rectangle of a point's marker."""
         x, y = self.x(point.graphs), self.y(point.padding)
         return Box(x - MARKER, y - MARKER, x + MARKER, y + MARKER)
 
@@ -141,7 +141,7 @@ def _dot(scale: Scale, point: Point, kind: str) -> str:
 
 
 def _labels(scale: Scale, labels: Mapping[str, Point], curve: Sequence[Point]) -> Iterator[str]:
-    """Yield the labels, long ones first, each in the first place next to its point that nothing else takes."""
+    """Yield the labels, long ones first, each at the first free place next to its point."""
     taken = [*map(scale.marker, {*labels.values(), *curve}), *_along(scale, curve)]
     for text, point in sorted(labels.items(), key=lambda label: -len(label[0])):
         box = min(_places(scale.marker(point), len(text) * LETTER), key=lambda place: sum(map(place.overlaps, taken)))
@@ -150,7 +150,7 @@ def _labels(scale: Scale, labels: Mapping[str, Point], curve: Sequence[Point]) -
 
 
 def _along(scale: Scale, curve: Sequence[Point]) -> Iterator[Box]:
-    """Yield small boxes that together hold the lines of the curve."""
+    """Yield small boxes that cover the lines of the curve."""
     for start, end in pairwise(curve):
         ends = (scale.x(start.graphs), scale.y(start.padding), scale.x(end.graphs), scale.y(end.padding))
         x, y, to_x, to_y = ends
@@ -161,14 +161,14 @@ def _along(scale: Scale, curve: Sequence[Point]) -> Iterator[Box]:
 
 
 def _places(marker: Box, width: float) -> Iterator[Box]:
-    """Yield the places of a label around its marker and farther above."""
+    """Yield the possible places of a label around its marker and above it."""
     middle = (marker.top + marker.bottom) / 2
     centre = (marker.left + marker.right) / 2
     away = [(marker.top - LINE * (far + 1), marker.bottom + LINE * far) for far in range(4)]
     rows = [middle - LINE / 2, *(row for rows in away for row in rows)]
     for top in rows:
         for left in (marker.right + 3, marker.left - 3 - width, centre - width / 2):
-            # Inside of the axes.
+            # Within the axes.
             x = min(max(left, LEFT + 1), WIDTH - 2 - width)
             y = min(max(top, TOP - LINE), HEIGHT - BOTTOM - LINE)
             yield Box(x, y, x + width, y + LINE)

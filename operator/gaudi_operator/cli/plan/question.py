@@ -1,10 +1,10 @@
-"""What `gaudi-plan` is asked about: a GaudiInference, a RuntimeConfig, or bare limits.
+"""The document that `gaudi-plan` plans for: a GaudiInference, a RuntimeConfig, or bare limits.
 
 See docs/internals/bucketing.md, Asking.
 
-`read_text` and `parse` find the one document that is meant, within bounds; `read_question` makes a PlanQuestion of it.
-No API server has looked at a GaudiInference that is read from a file, so what the schema would refuse is refused here,
-unknown fields above all.
+`read_text` and `parse_document` find the document, within size limits; `read_question` makes a PlanDocument of it. No
+API server has validated a GaudiInference from a file, so what the schema refuses is refused here, above all unknown
+fields.
 """
 
 import json
@@ -39,7 +39,7 @@ Document = dict[str, Any]
 
 
 def read_text(file: Path, limit: int = MAX_DOCUMENT_BYTES) -> str:
-    """The UTF-8 text of a file of at most `limit` bytes; "-" is standard input. Raises ConfigError."""
+    """Return the UTF-8 text of a file of at most `limit` bytes; "-" is standard input. Raises ConfigError."""
     if str(file) == "-":
         return _bounded(sys.stdin.buffer, "standard input", limit)
     try:
@@ -50,9 +50,9 @@ def read_text(file: Path, limit: int = MAX_DOCUMENT_BYTES) -> str:
 
 
 def parse(text: str, name: str | None = None) -> Document:
-    """The document to plan for. Of several manifests the only GaudiInference, or the one called `name`.
+    """Parse the document to plan for: of several manifests the only GaudiInference, or the one called `name`.
 
-    Raises ConfigError when there is none, more than one, or no structure at all.
+    Raises ConfigError if there is none, more than one, or no structure at all.
     """
     documents = [each for document in _documents(text) for each in _items(document)]
     found = [each for each in documents if each.get("kind", KIND) == KIND and name in (None, _name(each))]
@@ -70,12 +70,12 @@ def parse(text: str, name: str | None = None) -> Document:
 
 
 def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
-    # One byte more than may be, so that devices and pipes without an end are noticed too.
+    # Read one byte more than allowed, which also detects endless devices and pipes.
     data = stream.read(limit + 1)
     if len(data) > limit:
         raise ConfigError(f"{name} is larger than {limit} bytes")
     try:
-        # With a byte order mark, as some editors write one.
+        # Accept a byte order mark, as some editors write one.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
@@ -94,14 +94,14 @@ def _yaml(text: str) -> list[object]:
     import yaml
 
     try:
-        # Not the loader in C, which is faster and dies of a hundred thousand brackets.
+        # Not the C loader, which is faster but crashes on a hundred thousand brackets.
         return list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
         raise ValueError(str(error).replace("\n", " ")) from error
 
 
 def _items(document: object) -> Iterator[Document]:
-    """The document itself, or what a List such as `kubectl get -o yaml` holds."""
+    """Yield the document, or the items of a List such as `kubectl get -o yaml` prints."""
     if not isinstance(document, dict):
         return
     items = document.get("items")
@@ -117,8 +117,8 @@ def _name(document: Document) -> object:
 
 
 def read_manifest(document: Mapping[str, Any]) -> "Inference":
-    """The resource. Raises ConfigError, or pydantic's ValidationError with places below spec."""
-    # Imported here and below: bare limits do not pay for the models of the resource.
+    """Return the resource. Raises ConfigError, or pydantic's ValidationError with paths below spec."""
+    # Imported here and below, so that bare limits do not load the models of the resource.
     from gaudi_operator.api.v1alpha1.resource import API_VERSION
     from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
     from gaudi_operator.core.resource import Inference
@@ -153,7 +153,7 @@ def _identity(document: Mapping[str, Any]) -> "Identity":
 
 
 def _unknown(given: object, read: object, path: str) -> Iterator[str]:
-    """Paths of what stands in the manifest and was not read: the models drop what they do not know."""
+    """Yield paths of unknown fields in the manifest: the models drop them."""
     if isinstance(given, Mapping) and isinstance(read, Mapping):
         for key, value in given.items():
             if key in read:
@@ -166,7 +166,7 @@ def _unknown(given: object, read: object, path: str) -> Iterator[str]:
 
 
 class EstimatedBlocks(NamedTuple):
-    """KV blocks that a described card would have for a known model, and where that figure comes from."""
+    """The estimated KV blocks of a described card and a known model, and the source of the estimate."""
 
     blocks: int
     source: str
@@ -174,10 +174,10 @@ class EstimatedBlocks(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanQuestion:
-    """A policy and limits to plan for, and what else the document says.
+    """A bucket policy and limits to plan for, and everything else in the document.
 
-    `kv_blocks` is None when no device has been measured, `estimated` when its blocks cannot be forecast, `config` when
-    only bare limits are known, `inference` when the document is no GaudiInference.
+    `kv_blocks` is None if no device was measured, `estimated` if blocks cannot be forecast, `config` for bare limits,
+    `inference` unless the document is a GaudiInference.
     """
 
     policy: BucketPolicy
@@ -190,7 +190,7 @@ class PlanQuestion:
 
     @property
     def blocks(self) -> int:
-        """KV blocks to plan for: those given, or estimated, or enough for `max_num_seqs` sequences of full length."""
+        """The KV blocks to plan for: given, estimated, or enough for `max_num_seqs` sequences of full length."""
         if self.kv_blocks:
             return self.kv_blocks
         if self.estimated:
@@ -199,25 +199,26 @@ class PlanQuestion:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What had to be assumed, what the engine does not read, and what neither release 1.22 nor unified does."""
+        """The warnings about assumptions, settings that the engine ignores, and settings without effect in this release.
+        """
         unplanned = self.release == "1.22" or self.policy.strategy is Strategy.UNIFIED
         ignored = ignored_settings(self.policy, self.limits) if unplanned else ()
         unread: Iterable[str] = ()
         if self.config is not None:
-            # Imported here: bare limits do not pay for the table of all knobs.
+            # Imported here, so that bare limits do not load the table of all knobs.
             from gaudi_runtime.knobs.check import ignored_knobs
 
             unread = ignored_knobs(self.config)
         return (*([] if self.kv_blocks else [self._blocks_warning()]), *unread, *ignored)
 
     def plan(self) -> BucketPlan:
-        """What a server with this policy and these limits prepares. Raises RuntimeStartError in one of its forms."""
+        """Return the bucket plan of a server with this policy. Raises RuntimeStartError or a subclass."""
         if self.release == "1.22":
             return plan_1_22(self.limits, self.blocks)
         return make_plan(self.policy, self.limits, self.blocks)
 
     def warnings_about(self, plan: BucketPlan) -> tuple[str, ...]:
-        """What had to be assumed, what the planner says, and which admissible batches have no bucket."""
+        """Return warnings about assumptions, the planner's decisions, and admissible batches without a bucket."""
         gaps = plan_coverage(plan, self.limits, self.blocks).sentences()
         return (*self.warnings, *plan.warnings, *gaps, *self._not_computed(plan))
 
@@ -243,13 +244,13 @@ class PlanQuestion:
         return f"{self.blocks} KV blocks are {said}: the device's number is known after its memory split (--kv-blocks)"
 
     def with_bucket_file(self, text: str) -> "PlanQuestion":
-        """The same question with the buckets of a file."""
+        """Return the document with the buckets of a file."""
         policy = self.policy.model_copy(update={"strategy": Strategy.FILE, "file": text})
         return replace(self, policy=policy)
 
 
 def read_question(document: Document) -> PlanQuestion:
-    """The question in a document. Raises ConfigError with one sentence."""
+    """Parse the content of a document. Raises ConfigError with one sentence."""
     try:
         if document.get("kind") == KIND:
             return _from_manifest(document)

@@ -1,6 +1,6 @@
-"""`trace`: what every strategy makes of the traffic in a trace, optimal learning from traffic that it is not judged on.
+"""`gaudi-plan trace`: every strategy on the traffic of a trace, with Optimal judged on unseen traffic.
 
-A trace is a CSV of requests on disk, read as often as a question needs: it is streamed, never kept.
+A trace is a CSV file of requests. It is streamed as often as needed and never held in memory.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ from gaudi_runtime.traffic.trace import (
 
 @dataclass(frozen=True)
 class Server:
-    """The server whose batches a trace is turned into."""
+    """The simulated server whose batches a trace is turned into."""
 
     limits: Limits
     kv_blocks: int
@@ -41,13 +41,13 @@ class Server:
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A CSV of requests. Every method raises ConfigError with the file's name when it cannot be read."""
+    """A CSV file of requests. Every method raises ConfigError with the file's name if it cannot be read."""
 
     path: Path
     names: ColumnNames
 
     def requests(self) -> Iterator[Request]:
-        """The requests in order of arrival."""
+        """Yield the requests in order of arrival."""
         if self.path.exists() and not self.path.is_file():
             raise ConfigError(f"{self.path} is no file; a trace is read more than once, so save it first")
         try:
@@ -59,13 +59,13 @@ class TraceFile:
             raise ConfigError(f"trace {self.path} {error}") from error
 
     def traffic(self, server: Server) -> Traffic:
-        """Traffic of all requests."""
+        """Return the traffic of all requests."""
         return read_traffic_of_trace(self.requests(), server.limits, server.kv_blocks, server.pace)
 
     def halves(self, server: Server) -> tuple[Traffic, Traffic]:
-        """Traffic of the earlier and of the later half of the requests."""
+        """Return the traffic of the earlier and the later half of the requests."""
         try:
-            # Read twice: a trace may be larger than the memory.
+            # Read the file twice: a trace may be larger than memory.
             count = count_requests(self.requests())
         except TraceUnreadable as error:
             raise ConfigError(f"trace {self.path} {error}") from error
@@ -76,8 +76,9 @@ class TraceFile:
 
 @dataclass(frozen=True)
 class Traces:
-    """The trace to judge on, the one to learn from, None for the earlier half of the former, and how fast the simulated
-    server is.
+    """The traces to judge on and to learn from, and the speed of the simulated server.
+
+    Without a trace to learn from, the earlier half of the judged one is used.
     """
 
     judged: TraceFile
@@ -85,13 +86,13 @@ class Traces:
     pace: Pace
 
     def traffic(self, server: Server) -> tuple[Traffic, Traffic]:
-        """To learn from, and to judge on."""
+        """Return the traffic to learn from and the traffic to judge on."""
         if self.learned is None:
             return self.judged.halves(server)
         return self.learned.traffic(server), self.judged.traffic(server)
 
     def sentences(self) -> tuple[str, ...]:
-        """What an answer rests on."""
+        """Return sentences on the assumptions of an answer."""
         judged = self.judged.path
         learned = self.learned.path if self.learned else f"the earlier half of {judged}"
         return (
@@ -115,14 +116,14 @@ def seen_in(question: PlanQuestion, trace: TraceFile) -> Expected:
 
 
 def _whole_prompts(limits: Limits) -> Limits:
-    """The limits of a server that computes every prompt as a whole: a trace does not say which share a prefix."""
+    """Return the limits of a server that computes whole prompts: a trace does not show shared prefixes."""
     return limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
 
 
 def judge_traces(
     question: PlanQuestion, traces: Traces, budget: Budget, cost: tuple[Cost, str], save_to: Path | None
 ) -> Answer:
-    """Every strategy on the traffic of a trace; what was learned is also written to `save_to`.
+    """Judge every strategy on the traffic of a trace. The learned traffic is also written to `save_to`.
 
     Raises ConfigError for a file that cannot be read or written, PlanImpossible for the budget.
     """
@@ -143,11 +144,11 @@ def judge_traces(
 
 
 def _gaps(question: PlanQuestion) -> tuple[str, ...]:
-    """Which batches the plan of the question itself, contexts included, leaves without a bucket."""
+    """Return sentences on batches without a bucket in the plan of the document, contexts included."""
     try:
         return plan_coverage(question.plan(), question.limits, question.blocks).sentences()
     except PlanImpossible:
-        # The traffic may be all that this plan lacks.
+        # All traffic may lack a bucket in this plan.
         return ()
 
 
@@ -159,9 +160,9 @@ def _save(path: Path, learned: Traffic) -> None:
 
 
 def cost_of(question: PlanQuestion, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
-    """Return what padding is counted in, and a sentence on it (docs/how-to/buckets.md, Cost).
+    """Return the unit of padding, and a sentence about it (docs/how-to/buckets.md, Cost).
 
-    Raises ConfigError for a roofline of what is unknown.
+    Raises ConfigError for a roofline of an unknown card or model.
     """
     block = question.limits.block_size
     if wanted is not CostModel.ROOFLINE:

@@ -1,7 +1,7 @@
-"""The verdict of a forecast, its reasons and its remedies. Pure.
+"""The verdict of a forecast with its reasons and remedies, as pure functions.
 
-The order of the rules in `Foreseen.verdict` is their priority: a spec that the operator refuses is REFUSED, whatever
-fits. Thresholds are judged on what is known: figures of HPU graphs say nothing about another mode.
+The order of the rules in `DeploymentForecast.verdict` is their priority: a spec that the operator refuses is REFUSED
+even if it fits. Thresholds are judged by known figures: those of HPU graphs do not apply to another mode.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _NAMES = {"graphs": "graph share", "kv_cache": "KV cache", "block": "KV block", 
 
 
 class Verdict(StrEnum):
-    """The first word of the answer."""
+    """The verdict: the first word of the output."""
 
     FITS = "FITS"
     WARNINGS = "FITS WITH WARNINGS"
@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """The command's exit code; 1 and 2 are those of a crash and of a document that is wrong."""
+        """The exit code of the command; 1 is a crash and 2 a wrong document."""
         return _EXIT_CODES[self]
 
 
@@ -56,12 +56,12 @@ SERVES_ANYWAY = (
 
 @dataclass(frozen=True)
 class Foreseen:
-    """A forecast, what is wrong with it, and the smallest changes that would help.
+    """The forecast of a deployment, its problems, and the smallest changes that would help.
 
-    `certain` is False where the missing graphs would fit with the least bytes of any source; `unjudged` are the
+    `certain` is False if the missing graphs would fit with the lowest bytes of any source; `unjudged` are the
     thresholds that cannot be judged before a pod has measured; `serves_anyway` means that pods below a threshold serve.
-    `plan_figures` is None without a plan, `config` where only bare limits are known. `refusal` is the reason why the
-    operator would refuse the spec. `hints` refuse nothing.
+    `plan_figures` is None without a plan, `config` is None for bare limits. `refusal` is the reason why the operator
+    would refuse the spec. `hints` refuse nothing.
     """
 
     forecast: Forecast
@@ -77,7 +77,7 @@ class Foreseen:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether there is room for the model and the wanted graphs, as far as is known."""
+        """The verdict on room for the model and the required graphs, as far as it is known."""
         if self._refused:
             return Verdict.REFUSED
         if self.forecast.problems:
@@ -90,25 +90,25 @@ class Foreseen:
 
     @property
     def _refused(self) -> Problem | None:
-        # The forecast says the same with its own figures.
+        # The forecast reports the same with its own figures.
         known = {each.reason for each in (*self.forecast.problems, *self.shortfalls)}
         return None if self.refusal is None or self.refusal.reason in known else self.refusal
 
     @property
     def _missing(self) -> tuple[Problem, ...]:
-        """The shortfalls that keep pods out of traffic."""
+        """The shortfalls that keep pods from serving."""
         return () if self.serves_anyway else self.shortfalls
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Why the deployment is refused or does not fit, room before graphs."""
+        """The problems why the deployment is refused or does not fit, room before graphs."""
         refused = self._refused
         found = (*self.forecast.problems, *self._missing)
         return found if refused is None else (refused, *found)
 
     @property
     def why(self) -> tuple[str, ...]:
-        """The reasons for a verdict that is not FITS, as sentences."""
+        """The reasons for a verdict other than FITS, as sentences."""
         problems = tuple(_sentence(each.message) for each in self.problems)
         return problems or tuple(self._unknown())
 
@@ -122,7 +122,7 @@ class Foreseen:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The remedies, preferred one first. Each is enough by itself; empty if nothing needs a change."""
+        """The remedies, preferred one first. Each is sufficient by itself; empty if nothing needs a change."""
         if self.advice or self.problems:
             return tuple(change.text for change in self.advice)
         if self.forecast.model is None:
@@ -131,7 +131,7 @@ class Foreseen:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences to read before deploying. None of them keeps a pod out of traffic."""
+        """The warnings to read before deploying. None of them keeps a pod from serving."""
         gaps = self.plan_figures.uncovered.sentences() if self.plan_figures else ()
         planned = self.forecast.plan.warnings if self.forecast.plan else ()
         short = tuple(each.message for each in self.shortfalls) if self.serves_anyway else ()
@@ -139,7 +139,7 @@ class Foreseen:
         return tuple(map(_sentence, (*gaps, *planned, *short, *unknown, *self.hints)))
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
-        """Every known figure with its name and unit, in the order of the sum."""
+        """The known figures with name and unit, in the order of the sum."""
         memory = self.forecast.memory
         for name, figure in (vars(memory) if memory else {"kv_blocks": self.forecast.kv_blocks}).items():
             yield _NAMES.get(name, name), "blocks" if name == "kv_blocks" else "bytes", figure
@@ -162,7 +162,7 @@ class Foreseen:
 
 
 def _sentence(text: str) -> str:
-    """With a capital letter, unless it begins with a name such as maxModelLen, and a full stop."""
+    """Return text as a sentence with a full stop, capitalized unless it begins with a name such as maxModelLen."""
     first = text.partition(" ")[0]
     plain = first.isalpha() and first.islower()
     return f"{text[0].upper() if plain else text[0]}{text[1:].removesuffix('.')}."

@@ -1,12 +1,12 @@
-"""What makes a spec impossible before a pod is started: ordered small checks, the first violation counts.
+"""The admission checks: ordered functions that find what makes a spec impossible. The first violation counts.
 
-What the API server can see by itself is refused there, by rules beside the fields; these checks need the installation,
-the bucket planner or the memory budget. Two of them take more than a function: settings of the engine, whose rules are
-the runtime's (gaudi_runtime/knobs) and meet a resource here, in sentences that name its fields
-(docs/reference/knobs.md); and whether the graphs that readiness asks for can fit at all, by a bound that holds for any
+The API server refuses what it can see itself, by CEL rules next to the fields. These checks need the installation, the
+bucket planner or the memory budget. Rules for engine settings are the runtime's (gaudi_runtime/knobs); here they apply
+to a resource, with its field names (docs/reference/knobs.md). The bound on graphs that readiness requires holds for any
 model.
 
-What is refused here can never work. What passes may still fall short: that is for an estimate to say (review.py).
+A spec that is refused here can never work. A spec that passes may still fall short, which the estimate reports
+(review.py).
 """
 
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from gaudi_operator.api.v1alpha1.network import PUBLISHED, ServiceType
 from gaudi_operator.api.v1alpha1.pods.containers import SideContainer
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.bounds import captures, least_memory, most_kv_blocks, usable_bytes
-from gaudi_operator.core.admission.plans import plan_figures
-from gaudi_operator.core.admission.plugin import ignored_by_the_plugin, why_too_few
+from gaudi_operator.core.admission.bounds import captures_graphs, least_memory, most_kv_blocks, usable_bytes
+from gaudi_operator.core.admission.plans import admission_figures
+from gaudi_operator.core.admission.plugin import ignored_by_the_plugin, why_too_few_graphs
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.review import asked_forecast
+from gaudi_operator.core.admission.review import cached_forecast
 from gaudi_operator.core.admission.speculation import drafts_cannot_be_verified
 from gaudi_operator.core.answers import PlanTooExpensive
 from gaudi_operator.core.observed import InstallationDefaults, Observed
@@ -45,7 +45,7 @@ from gaudi_runtime.units import plural
 
 
 def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """Whoever asks it gets no answer of a model, so the installation decides."""
+    """Refuse the sim engine, which answers without a model, unless the installation allows it."""
     if inference.spec.engine.name is not EngineName.SIM or defaults.allow_simulation:
         return None
     return Problem(
@@ -55,8 +55,8 @@ def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaul
     )
 
 
-def anybody_may_ask(spec: GaudiInferenceSpec) -> Problem | None:
-    """Refuse a new revision of a model that is published without a key or a list of clients.
+def published_without_key(spec: GaudiInferenceSpec) -> Problem | None:
+    """Refuse a new revision of a model that is published without an API key or a list of clients.
 
     The API server refuses this in a new object. An object that is older than the rule keeps its revision.
     """
@@ -69,7 +69,7 @@ def anybody_may_ask(spec: GaudiInferenceSpec) -> Problem | None:
 
 
 def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: InstallationDefaults) -> Problem | None:
-    """What is stored was allowed when it was made; the installation may have changed its mind since."""
+    """Refuse a stored revision that the installation no longer allows."""
     if revision.simulated and not defaults.allow_simulation:
         return Problem(
             "SimulationNotAllowed",
@@ -88,13 +88,13 @@ def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: Ins
 
 
 def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """A field that is promised by the API and not served by this release is refused, never ignored."""
+    """Refuse fields that the API defines and this release does not implement. They are never ignored."""
     found = next((f"{path}{advice}" for path, advice, asked in _not_built(inference.spec) if asked), None)
     return None if found is None else Problem("NotBuilt", found)
 
 
 def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """What a ConfigMap was to say is not there, so nobody knows which buckets are meant."""
+    """Refuse a spec whose ConfigMap text is missing, because its buckets are unknown."""
     bucketing = inference.spec.bucketing
     traffic = bucketing.optimal.traffic_from if bucketing.optimal else None
     for field, source in (("file", bucketing.file_from), ("optimal.traffic", traffic)):
@@ -138,13 +138,13 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
 
 
 def settings_are_wrong(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """The engine would not know a knob, or take its value for something else without a word."""
+    """Refuse engine settings that the engine does not know or would misread without an error."""
     sentence = why_settings_are_wrong(inference)
     return Problem("SettingsWrong", sentence) if sentence else None
 
 
 def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """The installation may have no image for cards: it is built on Intel's base."""
+    """Refuse a spec without an image if the installation has no default image for its device."""
     if image(inference.spec, defaults):
         return None
     kind = "the CPU" if on_cpu(inference.spec.accelerator) else "cards"
@@ -155,7 +155,7 @@ def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> P
 
 
 def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Most likely a wrong unit; and the figures of a plan are numbers of 64 bits."""
+    """Refuse a memory above that of any device, which is most likely a wrong unit; plan figures are 64-bit numbers."""
     memory = inference.spec.accelerator.device_memory
     if memory is None or parse_bytes(memory) <= MOST_MEMORY:
         return None
@@ -166,7 +166,7 @@ def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -
 
 
 def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """What is written to a volume in memory counts against the limit of the container."""
+    """Refuse a /dev/shm that fills the container's memory limit, because it counts against that limit."""
     memory, shared = inference.spec.pod.resources.limits.memory, shared_memory(inference.spec)
     if memory is None or parse_bytes(memory) > parse_bytes(shared):
         return None
@@ -178,7 +178,7 @@ def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Pr
 
 
 def requests_are_above_limits(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Kubernetes would refuse every pod. A rule of the schema refuses new specs, and this check stored ones."""
+    """Refuse requests above limits in stored objects. A rule of the schema refuses them in new ones."""
     pod = inference.spec.pod
     fields = (("initContainers", pod.init_containers), ("sidecars", pod.sidecars))
     found = (why for field, containers in fields for each in containers if (why := _why_above(field, each)))
@@ -198,7 +198,7 @@ def _why_above(field: str, container: SideContainer) -> str | None:
 
 
 def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """No KV block fits, or no bucket is left."""
+    """Refuse a plan that leaves no KV block or no bucket, or that is too expensive to compute."""
     spec = inference.spec
     if spec.warmup.graph_memory_percent == 100:
         return Problem(
@@ -212,11 +212,11 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
             f"raise it to {format_memory(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryPercent.",
         )
     try:
-        plan_figures(inference)
-        # Asked here, so that what the status says of a plan is not too expensive either.
-        asked_forecast(inference)
+        admission_figures(inference)
+        # Request the forecast too, so that the plan in the status is not too expensive either.
+        cached_forecast(inference)
     except PlanImpossible as error:
-        # The planner names settings as they stand below spec, and those at fault only where it is one alone.
+        # The planner names settings relative to spec. It names them only if a single one is at fault.
         return Problem("PlanImpossible", f"spec.{error}." if error.where else f"spec.bucketing: {error}.")
     except PlanTooExpensive as error:
         return Problem(
@@ -228,7 +228,7 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
 
 
 def groups_are_not_served(inference: Inference, observed: Observed) -> Problem | None:
-    """A replica over several nodes is a group, which only the LeaderWorkerSet controller can make."""
+    """Refuse several nodes per replica if the cluster has no LeaderWorkerSets."""
     if inference.spec.parallelism.nodes == 1 or observed.groups_served:
         return None
     return Problem(
@@ -242,13 +242,13 @@ MOST_SENTENCES = 5
 
 
 def why_settings_are_wrong(inference: Inference) -> str | None:
-    """One text that names every wrong setting, as far as people read; None when all can be passed on."""
+    """Return a message that names the wrong settings, at most MOST_SENTENCES of them; None if all are valid."""
     return _text([f"spec.{each}" for each in _wrong(inference)])
 
 
 @derived
 def why_settings_are_ignored(inference: Inference) -> str | None:
-    """Return one text that names every setting without effect; None when all have one."""
+    """Return a message that names every setting without effect; None if all have one."""
     config = runtime_config(inference)
     plugin = ignored_by_the_plugin(inference)
     ignored = (*plugin, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
@@ -274,9 +274,9 @@ def _text(sentences: list[str]) -> str | None:
 
 
 def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Not even the smallest graphs that the thresholds ask for fit into the memory, and the gate would stay closed."""
+    """Refuse thresholds whose smallest graphs do not fit into the memory: the gate would stay closed."""
     spec = inference.spec
-    if not captures(inference) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
+    if not captures_graphs(inference) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
     prompt, decode = spec.readiness.min_captured_prompt_percent, spec.readiness.min_captured_decode_percent
     if spec.warmup.graph_memory_percent == 0 and (prompt or decode):
@@ -286,7 +286,7 @@ def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) ->
             f"{prompt} % of prompt and {decode} % of decode graphs: raise it or lower the percentages.",
         )
     limit = spec.warmup.max_graph_tokens
-    sentence = (limit and why_too_few(inference, str(limit))) or _why_too_large(inference, prompt, decode)
+    sentence = (limit and why_too_few_graphs(inference, str(limit))) or _why_too_large(inference, prompt, decode)
     return Problem("ThresholdsUnreachable", sentence) if sentence else None
 
 
@@ -295,8 +295,8 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
     budget = usable_bytes(spec)
     if budget is None:
         return None
-    # Never refused: plan_is_impossible stands before the thresholds and asks for the same plan.
-    plan, utilization = plan_figures(inference), spec.engine.device_memory_utilization_percent
+    # This cannot be impossible: plan_is_impossible runs before and asks for the same plan.
+    plan, utilization = admission_figures(inference), spec.engine.device_memory_utilization_percent
     least = plan.least_graph_bytes
     if least <= budget:
         return None
@@ -309,7 +309,7 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
 
 @derived
 def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """Return what is wrong with a spec on an installation; None when it may run. Raises Unanswered."""
+    """Return the violation of a spec on an installation; None if it may run. Raises Unanswered."""
     return _first_violation(inference, defaults)
 
 

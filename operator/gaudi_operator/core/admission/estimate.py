@@ -1,7 +1,7 @@
-"""What a described card would make of a plan: pure numbers for the forecast (docs/internals/memory.md has the rules).
+"""The estimate of a plan on a described card, as numbers for the forecast (docs/internals/memory.md).
 
-A spec has a target where it speaks of a described card and a known model, so that it can be forecast without a
-checkpoint; `estimate` is what is known then, with the bounds of how many graphs fit.
+A spec has a target if it names a described card and a known model, so that it can be forecast without a checkpoint.
+`estimate_plan` returns the forecast figures and bounds on how many graphs fit.
 """
 
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Reason
 
 _NEUTRAL = frozenset({"card", "model", "timeScale", "loadSeconds", "promptTokensPerSecond", "tokensPerSecond"})
-"""Keys of a simulation that leave the memory and the graphs of the described card as they are."""
+"""The keys of a simulation script that do not change the memory and graphs of the described card."""
 
 MOST_TIME_SCALE = 1000
-"""The largest time scale that a script may have."""
+"""The maximum time scale of a simulation script."""
 
 
 @dataclass(frozen=True)
 class ForecastTarget:
-    """A card and a model by name.
+    """The card and the model that a spec is forecast for, by name.
 
-    `sure` is False for a model that was only recognized by a served name. `exact` is True for a simulation, which
-    does just what the card's description says. `time_scale` is how long a described second takes.
+    `sure` is False if the model was only recognized by a served name. `exact` is True for a simulation, which behaves
+    exactly as the card's description. `time_scale` is the real seconds per described second.
     """
 
     card: str
@@ -42,19 +42,19 @@ class ForecastTarget:
 
 
 def forecast_target(spec: GaudiInferenceSpec) -> ForecastTarget | None:
-    """The card and the model; None where one of them is unknown, or a simulation follows a script of its own."""
+    """Return the card and the model of a spec; None if one is unknown or a simulation has its own figures."""
     if spec.engine.name is EngineName.SIM:
         return _simulated(spec.engine.simulation or {})
     source, card = spec.model.source.hugging_face, spec.accelerator.generation.value
     if source is not None:
         return ForecastTarget(card, source.repo) if known_shape(source.repo) else None
-    # Only a hint: clients may call any model by this name.
+    # The name is only a hint: clients may call any model by it.
     served = next((name for name in spec.model.served_names if known_shape(name)), None)
     return None if served is None else ForecastTarget(card, served, sure=False)
 
 
-def why_unknown(spec: GaudiInferenceSpec) -> str:
-    """Why a spec is not estimated, as the end of a sentence."""
+def why_not_estimated(spec: GaudiInferenceSpec) -> str:
+    """Return why a spec has no estimate, as the end of a sentence."""
     if spec.engine.name is EngineName.SIM:
         return "the simulation describes no known card and model, or sizes, times or faults of its own"
     if on_cpu(spec.accelerator):
@@ -74,7 +74,7 @@ def _simulated(script: dict[str, str]) -> ForecastTarget | None:
 
 
 def _time_scale(text: str) -> float | None:
-    """How long a simulated second takes; None where the runtime will refuse it, NaN among it."""
+    """Return the real seconds per simulated second; None if the runtime will refuse the value, such as NaN."""
     try:
         scale = float(text)
     except ValueError:
@@ -84,7 +84,7 @@ def _time_scale(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class GraphBounds:
-    """Graphs of one phase that fit, of `planned`: as expected, and as many as can fit if all that is proven holds."""
+    """The number of graphs of one phase that fit, of `planned`: as expected, and the proven maximum."""
 
     planned: int
     expected: int
@@ -93,9 +93,10 @@ class GraphBounds:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Figures of one card. `prompt` and `decode` are None where nothing is captured or nothing is known of graphs.
+    """The estimated figures of one card.
 
-    `problem` is why the deployment would not start; `proven` that it holds whatever the estimated parts are.
+    `prompt` and `decode` are None if no graphs are captured or nothing is known about them. `problem` is why the
+    deployment would not start; `proven` is True if it holds whatever the estimated parts are.
     """
 
     source: str
@@ -108,8 +109,8 @@ class Estimate:
     proven: bool
 
 
-def estimate(inputs: ForecastInputs, target: ForecastTarget) -> Estimate | None:
-    """The estimate; None where not even the memory of a card can be estimated."""
+def estimate_plan(inputs: ForecastInputs, target: ForecastTarget) -> Estimate | None:
+    """Return the estimate; None if not even the memory of the card can be estimated."""
     found = forecast(inputs, known_shape(target.model), card_named(target.card))
     problem = next((each for each in found.problems if each.reason in _ROOM), None)
     if found.memory is None and problem is None:
@@ -129,18 +130,18 @@ def estimate(inputs: ForecastInputs, target: ForecastTarget) -> Estimate | None:
 
 
 _FATAL = frozenset({Reason.PARALLELISM, Reason.WEIGHTS_TOO_LARGE, Reason.NO_KV_BLOCK})
-"""Without a single KV block nothing can be served; a sequence that is too long is only refused itself."""
+"""Problems that prevent serving altogether. A sequence that is too long only affects its own request."""
 
 _ROOM = _FATAL | {Reason.SEQUENCE_TOO_LONG}
 
 
 def _is_proven(problem: Problem, memory: MemoryForecast | None, inputs: ForecastInputs, target: ForecastTarget) -> bool:
-    """Whether the problem stands without the workspace, which is estimated; the weights of a known model are exact."""
+    """Return True if the problem holds without the estimated workspace. The weights of a known model are exact."""
     if problem.reason not in _FATAL:
         return False
     if target.exact or not target.sure or memory is None:
         return target.exact or (target.sure and problem.reason is Reason.PARALLELISM)
-    # The best of every source: what has no room then has none on any card of this kind.
+    # Use the best figure of every source: if that does not fit, it fits on no card of this kind.
     room = max(0.0, memory.total.most - memory.weights.least) * inputs.utilization
     return room * (1 - inputs.warmup.graph_memory_share) < memory.block.least
 
@@ -153,14 +154,14 @@ def _bounds(phase: PhaseForecast | None, target: ForecastTarget) -> GraphBounds 
 
 
 def _at_best(phase: PhaseForecast, target: ForecastTarget) -> int:
-    """With the lowest bytes that any source gives; nothing is proven of a guessed model, or by another model."""
+    """Return the maximum of graphs by the lowest bytes of any source; nothing is proven for a guessed model."""
     measured = phase.graph_bytes is not None and phase.graph_bytes.confidence.rank <= Confidence.MEASURED.rank
     proven = target.sure and measured and phase.captured_at_best is not None
     return phase.captured_at_best or 0 if proven else phase.planned
 
 
 def _source(found: Forecast, target: ForecastTarget) -> str:
-    """The card and the model, and how sure the least sure of graphs and times is."""
+    """Return the source of the figures: card, model and the lowest confidence of graphs and times."""
     graphs = [phase.graph_bytes for phase in (found.prompt, found.decode) if phase]
     figures = [figure for figure in (*graphs, found.warmup_seconds) if figure]
     sure = weakest(*figures) if figures else Confidence.CALCULATED

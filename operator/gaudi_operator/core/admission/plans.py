@@ -1,6 +1,6 @@
-"""The figures of a spec's plan on which admission decides.
+"""The plan figures that admission checks, such as bucket counts and the minimum graph memory.
 
-Only questions make plans (core/answers.py): a plan may be of any size, so the process that decides holds none.
+Only plan questions compute plans (core/answers.py). A plan may be of any size, so the operator process holds none.
 """
 
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from gaudi_runtime.knobs.attention import fused_attention
 from gaudi_runtime.planning.kept_plans import kept_plan
 
 LEAST_BYTES_PER_INPUT = 4
-"""Of a graph: one token id per input position, and nothing else."""
+"""The minimum bytes of a graph per input position: one token ID."""
 
 
 @dataclass(frozen=True)
-class PlanFigures:
-    """Buckets of a plan by phase, and what readiness makes of it.
+class AdmissionFigures:
+    """The figures of a plan that admission checks.
 
-    `least_graph_bytes` are those of the smallest graphs that the thresholds ask for; `within` is how many prompt
-    buckets have at most the tokens that a graph may have. `unindexable` is the prompt bucket with the largest attention
-    bias that the kernel cannot index, None if there is none.
+    `prompt` and `decode` are bucket counts. `least_graph_bytes` is the size of the smallest graphs that the thresholds
+    require; `within` is how many prompt buckets are within the token limit of a graph. `unindexable` is the prompt
+    bucket with the largest attention bias that the kernel cannot index, or None.
     """
 
     prompt: int
@@ -38,13 +38,14 @@ class PlanFigures:
 
 
 @dataclass(frozen=True)
-class FiguresOf(PlanQuestion[PlanFigures]):
-    """Asks for the figures of a plan; the thresholds are percentages, `graph_tokens` the most tokens of a graph.
+class AdmissionFiguresQuestion(PlanQuestion[AdmissionFigures]):
+    """The question for the admission figures of a plan.
 
-    `attention` is that of a card, None where no bias is too large.
+    The thresholds are percentages, `graph_tokens` is the maximum number of tokens of a graph. `attention` is that of a
+    card, None if no bias is too large.
     """
 
-    kind = PlanFigures
+    kind = AdmissionFigures
     size = 4 * 1024
 
     policy: BucketPolicy
@@ -55,11 +56,11 @@ class FiguresOf(PlanQuestion[PlanFigures]):
     graph_tokens: int
     attention: FusedAttention | None
 
-    def answer(self) -> PlanFigures:
-        """Make the plan and look through it once."""
+    def answer(self) -> AdmissionFigures:
+        """Compute the plan and its figures."""
         plan, block = kept_plan(self.policy, self.limits, self.kv_blocks), self.limits.block_size
         least = _least_graph_bytes(plan.prompt, self.prompt_percent)
-        return PlanFigures(
+        return AdmissionFigures(
             prompt=len(plan.prompt),
             decode=len(plan.decode),
             least_graph_bytes=least + _least_graph_bytes(plan.decode, self.decode_percent),
@@ -78,33 +79,35 @@ def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
 
 
 @derived
-def plan_figures(inference: Inference) -> PlanFigures:
-    """Those of the plan with the most buckets that the spec can have. Raises PlanImpossible with the planner's
-    sentence, without a full stop, when there is no plan; PlanTooExpensive, and Unanswered.
+def admission_figures(inference: Inference) -> AdmissionFigures:
+    """Return the figures of the largest plan that the spec can have.
+
+    Raises PlanImpossible with the planner's message, without a full stop, if there is no plan; PlanTooExpensive, and
+    Unanswered.
     """
     return inference.answers.get(_figures_question(inference))
 
 
-def _figures_question(inference: Inference) -> FiguresOf:
+def _figures_question(inference: Inference) -> AdmissionFiguresQuestion:
     spec = inference.spec
     limits, readiness, most = plan_limits(spec), spec.readiness, spec.warmup.max_graph_tokens
-    return FiguresOf(
+    return AdmissionFiguresQuestion(
         bucket_policy(spec),
         limits,
         most_kv_blocks(spec),
         readiness.min_captured_prompt_percent,
         readiness.min_captured_decode_percent,
-        # vLLM's plugin gives no graph to more tokens than a step may have, where nothing is said.
+        # vLLM's plugin captures no graph with more tokens than one step may have, unless the spec says otherwise.
         most or limits.max_num_batched_tokens,
         card_attention(inference),
     )
 
 
 def card_attention(inference: Inference) -> FusedAttention | None:
-    """How a card computes prompts with a context; None where no bias is too large for it."""
+    """Return how the card computes prompts with a context; None if no attention bias is too large for it."""
     return fused_attention(runtime_config(inference), plain_variables(inference.spec))
 
 
 def plain_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """The variables of engine.env whose values the spec contains."""
+    """Return the variables of engine.env whose values are in the spec."""
     return {each.name: each.value for each in spec.engine.env if each.value is not None}

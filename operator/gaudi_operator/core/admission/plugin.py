@@ -1,15 +1,15 @@
-"""What vLLM's plugin for Gaudi does by rules of its own, as far as a spec tells them before a pod runs.
+"""The rules of vLLM's plugin for Gaudi, as far as a spec can be checked against them before a pod runs.
 
-The plugin is not ours and its rules move with its releases, so they are held against new revisions alone: what runs
-has shown by itself how it gets on with them.
+The rules change with the plugin's releases, so they apply to new revisions only. Running pods have shown that they
+work.
 """
 
 from collections.abc import Iterator
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.bounds import captures
-from gaudi_operator.core.admission.plans import card_attention, plain_variables, plan_figures
+from gaudi_operator.core.admission.bounds import captures_graphs
+from gaudi_operator.core.admission.plans import admission_figures, card_attention, plain_variables
 from gaudi_operator.core.rendering.runtime_config import execution_mode, on_cpu, plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
@@ -19,7 +19,7 @@ from gaudi_runtime.units import plural
 
 
 def runs_the_plugin(inference: Inference) -> bool:
-    """Whether the pods run vLLM on a card."""
+    """Return True if the pods run vLLM on a card."""
     spec = inference.spec
     return spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
 
@@ -28,7 +28,7 @@ _LEAST_SLICED = 1024
 
 
 def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
-    """With padding-aware buckets the plugin splits fused attention of long prompts, and asserts sizes as it loads."""
+    """Refuse plans whose sliced attention the plugin rejects at load time (padding-aware buckets of long prompts)."""
     spec, limits = inference.spec, plan_limits(inference.spec)
     settings, tokens = {**plain_variables(spec), **spec.engine.settings}, limits.max_num_batched_tokens
     if not runs_the_plugin(inference) or not slices(settings, spec.bucketing.strategy):
@@ -56,14 +56,14 @@ def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
 def attention_cannot_be_computed(inference: Inference) -> Problem | None:
     """Return the problem of a planned prompt bucket for which a card would answer NaN without an error."""
     attention = card_attention(inference)
-    if attention is None or (bucket := plan_figures(inference).unindexable) is None:
+    if attention is None or (bucket := admission_figures(inference).unindexable) is None:
         return None
     why = why_not_indexed(bucket, runtime_config(inference), attention, "spec.")
     return Problem("PlanImpossible", f"spec.bucketing: {why}.")
 
 
 def ignored_by_the_plugin(inference: Inference) -> Iterator[str]:
-    """Sentences, without a final stop, about fields that the plugin overrules."""
+    """Yield sentences, without a full stop, about fields that the plugin overrides."""
     engine = inference.spec.engine
     if runs_the_plugin(inference) and engine.prefix_caching and engine.contiguous_paged_attention:
         yield (
@@ -74,27 +74,26 @@ def ignored_by_the_plugin(inference: Inference) -> Iterator[str]:
 
 
 def graphs_of_contexts_are_too_few(inference: Inference) -> Problem | None:
-    """Where nothing is said, the plugin gives no graph to more tokens than a step may have; context counts."""
+    """Refuse thresholds that the plugin's default token limit of a graph makes unreachable; cached context counts."""
     spec = inference.spec
-    asked = captures(inference) and spec.readiness.on_shortfall is not Shortfall.SERVE_AND_WARN
+    asked = captures_graphs(inference) and spec.readiness.on_shortfall is not Shortfall.SERVE_AND_WARN
     if not asked or spec.warmup.max_graph_tokens is not None:
         return None
     limit = plan_limits(spec).max_num_batched_tokens
-    sentence = why_too_few(inference, f"is left out, so maxNumBatchedTokens {limit} counts, which")
+    sentence = why_too_few_graphs(inference, f"is left out, so maxNumBatchedTokens {limit} counts, which")
     return Problem("ThresholdsUnreachable", sentence) if sentence else None
 
 
-def why_too_few(inference: Inference, said: str) -> str | None:
-    """Why too few prompt buckets are small enough for a graph to meet the threshold; `said` is where the limit of their
-    tokens comes from.
+def why_too_few_graphs(inference: Inference, said: str) -> str | None:
+    """Return why too few prompt buckets are small enough for a graph to meet the threshold.
 
-    The plugin's rule: all tokens of a batch count, padded, with their cached context.
+    `said` is the origin of the token limit. The plugin counts all tokens of a batch, padded, with their cached context.
     """
     spec = inference.spec
     if not runs_the_plugin(inference) or execution_mode(inference) is not ExecutionMode.HPU_GRAPHS:
         return None
-    # Never impossible: plan_is_impossible stands before the thresholds and asks for the same plan.
-    plan, percent = plan_figures(inference), spec.readiness.min_captured_prompt_percent
+    # This cannot be impossible: plan_is_impossible runs before and asks for the same plan.
+    plan, percent = admission_figures(inference), spec.readiness.min_captured_prompt_percent
     most = 100 * plan.within // plan.prompt
     if most >= percent:
         return None
@@ -106,4 +105,4 @@ def why_too_few(inference: Inference, said: str) -> str | None:
 
 
 plugin_violation = Checks(attention_cannot_be_sliced, attention_cannot_be_computed, graphs_of_contexts_are_too_few)
-"""What keeps the pods of a new revision from serving by the plugin's own rules; None when they may."""
+"""Return the plugin rule that keeps pods of a new revision from serving; None if there is none."""

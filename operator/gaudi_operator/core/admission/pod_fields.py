@@ -1,10 +1,10 @@
-"""Which pod templates this operator can have rendered, by their fields and by what their containers may do.
+"""The fields of pod templates that this operator can have rendered, and the permitted security contexts.
 
-Any user who may write ControllerRevisions can store a pod template in one. So a stored template is compared with what
-the manifests (core/rendering) write: fields that they never write are refused, and so is a security context
-that they never write. The API server adds some fields when it keeps a workload, from which a revision may be read back.
+Any user with permission to write ControllerRevisions can store a pod template. A stored template is therefore compared
+with what the manifests (core/rendering) contain: other fields and other security contexts are refused. The API server
+adds some fields when it stores a workload, from which a revision may be read back.
 
-The chart holds the operator's account to the same rules (charts/gaudi-operator/templates/operator-policy.yaml).
+The chart applies the same rules to the operator's account (charts/gaudi-operator/templates/operator-policy.yaml).
 """
 
 from collections.abc import Iterator, Mapping
@@ -94,8 +94,8 @@ VOLUME_FIELDS = frozenset(
 PROJECTED_FIELDS = frozenset({"configMap", "downwardAPI", "secret"})
 
 
-def field_of_others(template: Object) -> str | None:
-    """Return the first field of a pod template that the operator never writes in this way; None for a rendered one.
+def unrendered_field(template: Object) -> str | None:
+    """Return the first field of a pod template that the operator never renders; None for a rendered template.
 
     Containers and volumes must be lists of objects, and supplemental groups a list, as in a PodView.
     """
@@ -115,7 +115,7 @@ def _fields_of_others(spec: Object) -> Iterator[str]:
             yield from _unknown("spec.volumes.projected", source, PROJECTED_FIELDS)
         if "hostPath" in volume:
             folders.append(volume["name"])
-        # With one the kubelet may create the folder.
+        # With a type, the kubelet may create the folder.
         if _object(volume, "hostPath").get("type"):
             yield "spec.volumes.hostPath.type"
     for where in ("containers", "initContainers"):
@@ -131,7 +131,7 @@ def _of_container(where: str, container: Object, folders: list[str]) -> Iterator
         yield from _unknown(f"{where}.ports", port, PORT_FIELDS)
     for name in ("livenessProbe", "readinessProbe"):
         yield from _unknown(f"{where}.{name}", _object(container, name), PROBE_FIELDS)
-        # The kubelet would send it to any host that the node reaches.
+        # The kubelet would send the request to any host that the node can reach.
         if "host" in _object(_object(container, name), "httpGet"):
             yield f"{where}.{name}.httpGet.host"
     hook = _object(container, "lifecycle")
@@ -143,23 +143,23 @@ def _of_container(where: str, container: Object, folders: list[str]) -> Iterator
             yield f"{where}.volumeMounts.readOnly"
     for amounts in ("limits", "requests"):
         for name, amount in _object(_object(container, "resources"), amounts).items():
-            if is_device(name) and devices(amount) is None:
+            if is_device(name) and parse_device_count(amount) is None:
                 yield f"{where}.resources.{amounts}"
 
 
 def is_device(resource: str) -> bool:
-    """Whether a resource of a container is a device, as cards are: Kubernetes has names without a domain for others."""
+    """Return True if a container resource is a device, such as a card: other resources have names without a domain."""
     return "/" in resource
 
 
-def devices(amount: object) -> int | None:
-    """The number of devices that an amount of a container says; None if it is no such number."""
+def parse_device_count(amount: object) -> int | None:
+    """Return the number of devices in a container resource; None if the amount is not a valid number."""
     number = parse_int32(str(amount))
     return None if number is None or number < 0 else number
 
 
 def _unknown(where: str, found: Object, known: frozenset[str]) -> Iterator[str]:
-    # Of a user's choice, so only words are repeated in a condition.
+    # Users choose these names, so a condition repeats only plain words.
     strange = (name if fullmatch("[A-Za-z]{1,64}", name) else "?" for name in found if name not in known)
     return (f"{where}.{name}" for name in strange)
 

@@ -1,10 +1,11 @@
-"""What the pods of a resource may be: rules over the rendered pod template, so that no field of a spec is forgotten.
+"""The pod policy: rules over the rendered pod template, so that every field of a spec is covered.
 
-They judge the template of every revision that is about to run: new, pinned, rolled back to, or scaled up. A template
-that the operator cannot have rendered is refused as a whole; every other finding is named as a field of the spec.
-A class must allow what reaches beyond a namespace: annotations that steer node agents, sandboxes and networks, the
-priorities of the cluster itself, the nodes of the control plane, and variables that load code or choose cards
-(docs/how-to/pods.md, What needs leave).
+They apply to the template of every revision that is about to run: new, pinned, rolled back to, or scaled up. A template
+that the operator cannot have rendered is refused as a whole. Other findings name a field of the spec.
+
+A class must allow what reaches beyond a namespace: annotations for node agents, sandboxes and networks, system
+priorities, control plane nodes, and variables that load code or select cards (docs/how-to/pods.md, What a class must
+allow).
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.class_limits import beyond_counts, beyond_limits, beyond_of_the_engine
-from gaudi_operator.core.admission.pod_fields import field_of_others
+from gaudi_operator.core.admission.pod_fields import unrendered_field
 from gaudi_operator.core.admission.pod_view import PodView, Security, is_below
 from gaudi_operator.core.classes import FORBIDDEN, NO_CLASS, Platform
 from gaudi_operator.core.observed import AllowedHostPath
@@ -26,9 +27,9 @@ from gaudi_runtime.errors import Problem
 
 @dataclass(frozen=True)
 class PodPolicy:
-    """What pods of a resource may be: in its namespace, on this installation, and by its class.
+    """The rules for pods of a resource: of its namespace, its installation and its class.
 
-    `account` is the service account that the operator makes for it; `spec` says how many pods are asked for.
+    `account` is the service account that the operator creates for it; `spec` has the number of pods.
     """
 
     namespace: str
@@ -38,7 +39,7 @@ class PodPolicy:
     spec: GaudiInferenceSpec | None = None
 
     def why_not(self, revision: Revision) -> Problem | None:
-        """Return the first thing that pods of a revision may not be; None if they are allowed."""
+        """Return the first violation of a revision's pods; None if they are allowed."""
         if self.platform.problem:
             return self.platform.problem
         views = list[PodView]()
@@ -47,7 +48,7 @@ class PodPolicy:
                 views.append(PodView.model_validate(template))
             except ValidationError:
                 return Problem(REFUSED_TEMPLATE, f"its pod template is not one of this operator. {_DELETE}")
-            if field := field_of_others(template):
+            if field := unrendered_field(template):
                 return Problem(
                     REFUSED_TEMPLATE,
                     f"its pod template has {field} as this operator does not write it. {_DELETE}",
@@ -110,10 +111,10 @@ def _wrong_group(security: Security, allowed: set[int]) -> str | None:
 
 
 _FOREIGN_DOMAINS = (
-    # Seccomp, AppArmor, bandwidth, eviction, device injection: what Kubernetes and its agents read from pods.
+    # Seccomp, AppArmor, bandwidth, eviction, device injection: annotations that Kubernetes and its agents read.
     "kubernetes.io",
     "k8s.io",
-    # Further networks of a pod.
+    # Additional networks of a pod.
     "cni.cncf.io",
     "multus-cni.io",
     "projectcalico.org",
@@ -121,7 +122,7 @@ _FOREIGN_DOMAINS = (
     "cilium.io",
 )
 _FOREIGN_STARTS = (
-    # Sandboxes and container runtimes, which write domains the other way round.
+    # Sandboxes and container runtimes, which write domains in reverse.
     "io.katacontainers.",
     "io.kubernetes.",
     "io.containerd.",
@@ -132,7 +133,7 @@ _FOREIGN_STARTS = (
 
 
 def is_foreign(annotation: str) -> bool:
-    """Whether nodes, sandboxes or networks act upon an annotation of a pod."""
+    """Return True if nodes, sandboxes or networks act on this pod annotation."""
     domain = annotation.partition("/")[0]
     below = any(domain == each or domain.endswith(f".{each}") for each in _FOREIGN_DOMAINS)
     return below or annotation.startswith(_FOREIGN_STARTS)
@@ -144,7 +145,7 @@ _PLACING = frozenset({"In", "Exists"})
 
 
 def is_unsafe_variable(name: str) -> bool:
-    """Whether a variable loads code into a process, or gives it cards that are not counted.
+    """Return True if an environment variable loads code into a process or gives it uncounted cards.
 
     Intel's container runtime reads each variable that begins with HABANA_VISIBLE_DEVICES.
     """
@@ -152,7 +153,7 @@ def is_unsafe_variable(name: str) -> bool:
 
 
 def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
-    """What no pod may be without leave: (field of the spec, why). A list of a class takes the place of the rule."""
+    """Yield what no pod may have without permission: (field of the spec, reason). A class's lists replace the rules."""
     spec = view.spec
     for annotation in view.annotations:
         if limits.annotation_prefixes is None and is_foreign(annotation):

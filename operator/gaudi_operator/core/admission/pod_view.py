@@ -1,7 +1,7 @@
-"""The parts of a pod template that rules of the installation and limits of a class name, with their fields of the spec.
+"""The parts of a pod template that installation rules and class limits read, with their fields in the spec.
 
-A stored template may be of any release, and any user who may write ControllerRevisions can store one: a template of
-another form is refused. pod_fields.py judges the fields that are not here.
+A stored template may be of any release, and any user with permission to write ControllerRevisions can store one. A
+template of another form is refused. pod_fields.py checks the fields that are not here.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from gaudi_operator.api.v1alpha1.resource import GROUP
-from gaudi_operator.core.admission.pod_fields import devices, is_device
+from gaudi_operator.core.admission.pod_fields import is_device, parse_device_count
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.rendering.container import CARDS_VARIABLE, NO_CARDS
 from gaudi_runtime.contract.base import Tolerant
 
 _MOST_VARIABLES, _MOST_CONTAINERS = 1_000, 100
-"""Far more than any pod of ours has, and few enough to look at in every reconcile."""
+"""Limits for stored templates. Pods of the operator have far fewer, and every reconcile reads all of them."""
 
 
 class _Variable(Tolerant):
@@ -83,7 +83,7 @@ class _NodeAffinity(Tolerant):
 
     @property
     def requirements(self) -> Iterator[_Requirement]:
-        """What is asked of the labels of nodes, needed or preferred."""
+        """The label requirements on nodes, required or preferred."""
         for term in self.required_during_scheduling_ignored_during_execution.node_selector_terms:
             yield from term.match_expressions
         for each in self.preferred_during_scheduling_ignored_during_execution:
@@ -130,19 +130,19 @@ def _kind(container: _Container) -> str:
 
 
 class PodView(Tolerant):
-    """The parts of a pod template that are judged."""
+    """The parts of a pod template that the pod policy checks."""
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
 
     @property
     def annotations(self) -> Iterator[str]:
-        """Keys of those of the user; ours say what a pod was made from."""
+        """The keys of the user's annotations; the operator's own ones are left out."""
         return (each for each in self.metadata.annotations if not each.startswith(f"{GROUP}/"))
 
     @property
     def images(self) -> Iterator[tuple[str, str]]:
-        """(field of the spec, image) of every container and of every volume."""
+        """The images of all containers and volumes: (field of the spec, image)."""
         for each in self.spec.containers:
             yield "spec.server.image" if each.name == CONTAINER else f"container {each.name}: image", each.image
         for each in self.spec.init_containers:
@@ -153,7 +153,7 @@ class PodView(Tolerant):
 
     @property
     def variables(self) -> Iterator[tuple[str, str]]:
-        """(field of the spec, name) of every variable of every container, but for the one that keeps cards away."""
+        """The variables of all containers: (field of the spec, name), except the one that hides cards."""
         for each in self.spec.containers:
             where = "spec.engine.env" if each.name == CONTAINER else f"container {each.name}"
             yield from ((where, variable.name) for variable in each.env if not _keeps_cards_away(variable))
@@ -163,21 +163,21 @@ class PodView(Tolerant):
 
     @property
     def cards(self) -> int:
-        """Devices that a pod of this template asks for."""
+        """The number of devices that a pod of this template requests."""
         containers = (each.resources for each in (*self.spec.containers, *self.spec.init_containers))
-        # A device has one amount: Kubernetes requires its limit to be its request.
+        # A device has one amount: Kubernetes requires equal limit and request.
         amounts = ({**each.requests, **each.limits}.items() for each in containers)
-        return sum(devices(amount) or 0 for each in amounts for name, amount in each if is_device(name))
+        return sum(parse_device_count(amount) or 0 for each in amounts for name, amount in each if is_device(name))
 
     @property
     def claim_templates(self) -> Iterator[str]:
-        """Names of the ResourceClaimTemplates, or ResourceClaims, that bring it devices."""
+        """The names of the ResourceClaimTemplates or ResourceClaims that provide devices."""
         keys = ("resourceClaimTemplateName", "resourceClaimName")
         return (str(each[key]) for each in self.spec.resource_claims for key in keys if key in each)
 
     @property
     def sources(self) -> Iterator[tuple[str, str]]:
-        """(field of the spec, kind of source) of every volume with a model or an adapter."""
+        """The volumes with a model or an adapter: (field of the spec, kind of source)."""
         for volume in self.spec.volumes:
             where = "adapters.source" if volume.name.startswith("adapter-") else "source"
             if volume.name == "model" or where == "adapters.source":
@@ -190,7 +190,7 @@ class PodView(Tolerant):
 
     @property
     def host_paths(self) -> Iterator[tuple[str, str]]:
-        """(field of the spec, folder) of every folder of a node."""
+        """The mounted folders of nodes: (field of the spec, folder)."""
         for each in self.spec.volumes:
             if each.host_path:
                 where = "adapters.source" if each.name.startswith("adapter-") else "source"
@@ -198,9 +198,9 @@ class PodView(Tolerant):
 
 
 def is_below(path: str, prefix: str) -> bool:
-    """Whether a folder is `prefix` or lies in it; never for a path that climbs."""
+    """Return True if a folder is `prefix` or below it; always False for a path with `..`."""
     if not path.startswith("/") or ".." in path.split("/"):
         return False
-    # normpath leaves two leading slashes, which POSIX lets mean something else.
+    # normpath keeps two leading slashes, which have a special meaning in POSIX.
     found, above = ("/" + normpath(each).lstrip("/") for each in (path, prefix))
     return found == above or found.startswith(f"{above.rstrip('/')}/")

@@ -1,11 +1,10 @@
-"""What is known of a spec's plan before a pod has measured anything (docs/reference/conditions.md, Before a pod runs).
+"""The review of a plan before a pod has measured anything (docs/reference/conditions.md, Before a pod runs).
 
-First the forecast: counts of buckets, gaps and the estimate, which is a question about the plan (core/answers.py).
-Then what the estimate says against the spec: a refusal where it is proven, a doubt where the card may yet do better.
-Proven is what holds for the lowest figures that any source gives, of a model that the spec names; and all of a
-simulation, which does what its description says. A doubt is shown and refuses nothing. In TorchCompile the bytes of
-graphs are unknown: the outlook says what opens the gate. Last the hints, which speak against nothing: sentences, each
-whole (docs/how-to/running-vllm.md, Hints).
+The forecast has bucket counts, gaps and the estimate; it is a plan question (core/answers.py). Then the estimate is
+compared with the spec. A proven shortfall is a violation: it holds for the lowest figures of any source, for a model
+that the spec names, or for a simulation, which behaves as described. Any other shortfall is only reported. In
+TorchCompile the bytes of graphs are unknown, and the outlook says what opens the gate. Hints are sentences that do not
+contradict the spec (docs/how-to/running-vllm.md, Hints).
 """
 
 from collections.abc import Iterator
@@ -14,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.bounds import captures, most_kv_blocks
-from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, GraphBounds, estimate, forecast_target
+from gaudi_operator.core.admission.bounds import captures_graphs, most_kv_blocks
+from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, GraphBounds, estimate_plan, forecast_target
 from gaudi_operator.core.answers import PlanQuestion, PlanTooExpensive
 from gaudi_operator.core.rendering.runtime_config import (
     execution_mode,
@@ -38,9 +37,9 @@ from gaudi_runtime.planning.kept_plans import kept_plan
 
 @dataclass(frozen=True)
 class PlanForecast:
-    """A plan for `kv_blocks` KV blocks: its numbers of buckets, what they leave without one, and what they take.
+    """The forecast of a plan for `kv_blocks` KV blocks: bucket counts, uncovered batches and estimated costs.
 
-    `estimate` is None where the spec has no target.
+    `estimate` is None if the spec has no target.
     """
 
     prompt: int
@@ -53,43 +52,43 @@ class PlanForecast:
 def forecast_plan(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> PlanForecast | None:
-    """The forecast for a device with `measured_blocks` KV blocks; otherwise with as many as are estimated, or else
-    with the most that can be used. None when no plan is possible, or it is too expensive. Raises Unanswered.
+    """Return the forecast for `measured_blocks` KV blocks, else for the estimated or the maximum number.
 
-    `block_size` is the tokens of a block as an engine had them, where that was measured.
+    `block_size` is the measured tokens per block, if any. Returns None if no plan is possible or the plan is too
+    expensive. Raises Unanswered.
     """
     with suppress(PlanTooExpensive):
-        return asked_forecast(inference, measured_blocks, block_size)
+        return cached_forecast(inference, measured_blocks, block_size)
     return None
 
 
 @derived
-def asked_forecast(
+def cached_forecast(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> PlanForecast | None:
-    """Return the forecast as above. Raises PlanTooExpensive, too."""
-    # Without @derived, the look-up of the answer by a whole question would be most of a decision.
+    """Return the forecast as forecast_plan() does, and also raise PlanTooExpensive."""
+    # Without @derived, looking up the answer by the whole question would dominate the time of a decision.
     return inference.answers.get(forecast_question(inference, measured_blocks, block_size))
 
 
 def forecast_question(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
-) -> "ForecastOf":
-    """What is asked for the forecast."""
+) -> "ForecastQuestion":
+    """Return the plan question of the forecast."""
     spec, inputs = inference.spec, inputs_of(runtime_config(inference))
     inputs = replace(
         inputs,
         limits=inputs.limits.model_copy(update={"block_size": block_size}) if block_size else inputs.limits,
         kv_blocks=measured_blocks,
     )
-    # The policy stands for itself, where its texts are found.
+    # The policy is a field of its own, where its texts are found.
     rest = replace(inputs, policy=BucketPolicy())
-    return ForecastOf(inputs.policy, rest, forecast_target(spec), most_kv_blocks(spec))
+    return ForecastQuestion(inputs.policy, rest, forecast_target(spec), most_kv_blocks(spec))
 
 
 @dataclass(frozen=True)
-class ForecastOf(PlanQuestion[PlanForecast | None]):
-    """Asks for the forecast of a deployment: a policy and all other inputs."""
+class ForecastQuestion(PlanQuestion[PlanForecast | None]):
+    """The question for the forecast of a deployment: a bucket policy and all other inputs."""
 
     kind = PlanForecast | None
     size = 16 * 1024
@@ -100,12 +99,12 @@ class ForecastOf(PlanQuestion[PlanForecast | None]):
     most_blocks: int
 
     def answer(self) -> PlanForecast | None:
-        """Forecast, plan and look for gaps."""
+        """Compute the estimate, the plan and its gaps."""
         inputs = replace(self.inputs, policy=self.policy)
-        found = estimate(inputs, self.target) if self.target else None
+        found = estimate_plan(inputs, self.target) if self.target else None
         estimated = found.kv_blocks if found else 0
         for blocks in (inputs.kv_blocks or estimated, self.most_blocks):
-            # Of the estimated blocks there may be too few for any bucket, where a pod may yet find more.
+            # The estimated blocks may be too few for any bucket although a pod may find more.
             with suppress(PlanImpossible):
                 plan = kept_plan(inputs.policy, inputs.limits, blocks)
                 gaps = plan_coverage(plan, inputs.limits, blocks)
@@ -114,7 +113,7 @@ class ForecastOf(PlanQuestion[PlanForecast | None]):
 
 
 def estimated_violation(inference: Inference) -> Problem | None:
-    """What is proven to keep every pod of this spec from serving; None when a pod may find otherwise."""
+    """Return what is proven to keep every pod of this spec from serving; None if nothing is proven."""
     found = _estimate(inference)
     if found is None:
         return None
@@ -141,8 +140,8 @@ def plan_has_gaps(inference: Inference) -> Problem | None:
     )
 
 
-def doubt(inference: Inference) -> str | None:
-    """What an estimate says against the spec without proof, as a sentence; None when it says nothing."""
+def estimated_shortfall(inference: Inference) -> str | None:
+    """Return the estimated shortfall of the spec that is not proven, as a sentence; None if there is none."""
     found = _estimate(inference)
     if found is None:
         return None
@@ -154,11 +153,11 @@ def doubt(inference: Inference) -> str | None:
 def gate_outlook(inference: Inference) -> str | None:
     """Return what opens the gate if no figure says how many graphs fit; None if one does, or if no graph is needed.
 
-    All published bytes of graphs are of HPU graphs, and nothing is known of those on a CPU.
+    All published graph sizes are of HPU graphs, and none of graphs on a CPU.
     """
     spec, found = inference.spec, forecast_plan(inference)
     mode = execution_mode(inference)
-    if found is None or mode is not ExecutionMode.TORCH_COMPILE or not captures(inference):
+    if found is None or mode is not ExecutionMode.TORCH_COMPILE or not captures_graphs(inference):
         return None
     without_card = spec.engine.name is EngineName.SIM or on_cpu(spec.accelerator)
     if without_card or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
@@ -184,7 +183,7 @@ def _no_room(verb: str, problem: Problem, inference: Inference) -> str:
 
 
 def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str | None:
-    """A clause for each phase whose threshold is out of reach, and what to change; None when both are within it."""
+    """Return a clause for each phase whose threshold is out of reach, and the remedy; None if all are within reach."""
     readiness = inference.spec.readiness
     phases = (
         ("prompt", found.prompt, readiness.min_captured_prompt_percent),
@@ -202,7 +201,7 @@ def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str 
 
 
 def _advisor(inference: Inference) -> str:
-    """Who names values: the search takes a second of a processor, and a reconcile has none to give away."""
+    """Return a reference to gaudi-plan: the search for a remedy takes a second of CPU, too much for a reconcile."""
     identity = inference.identity
     command = f"gaudi-plan forecast --from-cluster {identity.name} -n {identity.namespace}"
     return f"`{command}` looks for the smallest change"
@@ -226,8 +225,8 @@ _BITS = {
 _DTYPES = {Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16", Dtype.FLOAT32: "fp32"}
 
 
-def hints(inference: Inference) -> tuple[str, ...]:
-    """Sentences about the mode of a kept revision, and about a vllm engine."""
+def plan_hints(inference: Inference) -> tuple[str, ...]:
+    """Return hints about the execution mode of a stored revision and about a vLLM engine, as sentences."""
     spec = inference.spec
     default = tuple(_changed_default(inference))
     if spec.engine.name is not EngineName.VLLM:
@@ -277,7 +276,7 @@ def _validation(inference: Inference) -> Iterator[str]:
 
 
 def _model(spec: GaudiInferenceSpec) -> str | None:
-    """The repository; otherwise a served name, but only one that is in the lists."""
+    """Return the model's repository, or a served name if the published lists contain it."""
     if source := spec.model.source.hugging_face:
         return source.repo
     return next((name for name in spec.model.served_names if validated_by_card(name) or last_release_of(name)), None)
@@ -300,7 +299,7 @@ def _differences(inference: Inference, published: Validated) -> Iterator[str]:
 
 
 def _datatype(spec: GaudiInferenceSpec) -> str | None:
-    """None where the checkpoint decides, or where a method stands for several."""
+    """Return the data type; None if the checkpoint decides or a method covers several."""
     if quantization := spec.model.quantization:
         return _BITS.get(quantization.method)
     return _DTYPES.get(spec.model.dtype)

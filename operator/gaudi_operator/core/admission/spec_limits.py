@@ -1,7 +1,7 @@
-"""The limits of a class on what no pod shows: the Service, its clients, the PVC of recipes, and the surge of a rollout.
+"""The class limits on fields outside the pod: Service, clients, the recipe PVC and the surge of a rollout.
 
-A spec beyond them is refused as a whole, so its rollout stops. Children that exist stay as they are: what serves goes
-on serving, also where a class becomes stricter. A child that is missing is created within the limits.
+A spec that exceeds them is refused as a whole, so its rollout stops. Existing children stay unchanged and keep serving,
+even if a class becomes stricter. A missing child is created within the limits.
 """
 
 from collections.abc import Iterator
@@ -20,27 +20,27 @@ from gaudi_runtime.errors import Problem
 
 
 @dataclass(frozen=True)
-class Excess:
-    """A field of the spec that is beyond the limits, with the reason and the kind of the child that it would change."""
+class LimitViolation:
+    """A field of the spec that exceeds a class limit: the reason, and the kind of the child that it would change."""
 
     where: str
     why: str
     kind: str | None = None
 
 
-def beyond_spec_limits(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[Excess]:
-    """Yield the fields of the spec that are beyond the limits."""
+def spec_limit_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:
+    """Yield the fields of the spec that exceed the limits."""
     yield from _clients(spec.network_access, limits)
     yield from _service(spec, limits)
     yield from _recipes(spec, limits)
     surge = scaled_amount(spec.rollout.max_surge, _most_replicas(spec), round_up=True)
     if limits.max_surge is not None and surge > limits.max_surge:
-        yield Excess(f"spec.rollout.maxSurge {surge}", f"is above {limits.max_surge} (limits.maxSurge)")
+        yield LimitViolation(f"spec.rollout.maxSurge {surge}", f"is above {limits.max_surge} (limits.maxSurge)")
 
 
-def why_not_allowed(spec: GaudiInferenceSpec, platform: Platform) -> Problem | None:
-    """The first thing in a spec that the class of a resource, or the absence of one, does not allow."""
-    found = next(beyond_spec_limits(spec, platform.limits), None)
+def first_limit_violation(spec: GaudiInferenceSpec, platform: Platform) -> Problem | None:
+    """Return the first violation of the limits of a class, or of the defaults without a class."""
+    found = next(spec_limit_violations(spec, platform.limits), None)
     if found is None:
         return None
     if platform.says is None:
@@ -50,13 +50,13 @@ def why_not_allowed(spec: GaudiInferenceSpec, platform: Platform) -> Problem | N
     )
 
 
-def within_limits(inference: Inference, limits: ClassLimits) -> tuple[Inference, frozenset[str]]:
-    """Return the resource with the Service, clients and PVC that the limits allow, and the kinds of children changed.
+def clamp_to_limits(inference: Inference, limits: ClassLimits) -> tuple[Inference, frozenset[str]]:
+    """Return the resource with Service, clients and PVC reduced to the limits, and the kinds of children changed.
 
-    Live children of these kinds stay as they are.
+    Live children of these kinds stay unchanged.
     """
     spec = inference.spec
-    kinds = frozenset(each.kind for each in beyond_spec_limits(spec, limits) if each.kind)
+    kinds = frozenset(each.kind for each in spec_limit_violations(spec, limits) if each.kind)
     if not kinds:
         return inference, kinds
     changed: dict[str, object] = {}
@@ -75,14 +75,14 @@ def within_limits(inference: Inference, limits: ClassLimits) -> tuple[Inference,
 
 
 def _most_replicas(spec: GaudiInferenceSpec) -> int:
-    """The most replicas that the spec asks for, those of its autoscaler included."""
+    """Return the maximum replicas that the spec asks for, including its autoscaler."""
     return max(spec.replicas, spec.autoscaling.max_replicas if spec.autoscaling else 0)
 
 
 _OPEN = "lets every namespace reach the model port (limits.allowAllClients)"
 
 
-def _clients(access: NetworkAccess, limits: ClassLimits) -> Iterator[Excess]:
+def _clients(access: NetworkAccess, limits: ClassLimits) -> Iterator[LimitViolation]:
     if limits.allow_all_clients:
         return
     asked = {
@@ -92,11 +92,11 @@ def _clients(access: NetworkAccess, limits: ClassLimits) -> Iterator[Excess]:
     }
     for field, opens in asked.items():
         if opens:
-            yield Excess(f"spec.networkAccess.{field}", _OPEN, "NetworkPolicy")
+            yield LimitViolation(f"spec.networkAccess.{field}", _OPEN, "NetworkPolicy")
 
 
 def _is_everyone(client: Client) -> bool:
-    """Whether an entry names no namespace in particular, or a range as large as that of a cluster's addresses."""
+    """Return True if an entry names no specific namespace, or an IP range as large as a cluster's."""
     if client.ip_block:
         return ip_network(client.ip_block.cidr, strict=False).prefixlen < SHORTEST_PREFIX
     selector = client.namespace_selector
@@ -106,15 +106,15 @@ def _is_everyone(client: Client) -> bool:
     return not selector.match_labels and not named
 
 
-def _service(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[Excess]:
+def _service(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:
     service, types = spec.service, limits.service_types
     if types is not None and service.type is not ServiceType.CLUSTER_IP and service.type not in types:
-        yield Excess(f"spec.service.type {service.type.value}", _unlisted("serviceTypes", types), "Service")
+        yield LimitViolation(f"spec.service.type {service.type.value}", _unlisted("serviceTypes", types), "Service")
     for key in service.annotations:
         if not _annotation_is_allowed(key, limits):
             prefixes = limits.service_annotation_prefixes or ()
             why = _unlisted("serviceAnnotationPrefixes", prefixes)
-            yield Excess(f"spec.service.annotations {key}", why, "Service")
+            yield LimitViolation(f"spec.service.annotations {key}", why, "Service")
 
 
 def _annotation_is_allowed(key: str, limits: ClassLimits) -> bool:
@@ -122,12 +122,12 @@ def _annotation_is_allowed(key: str, limits: ClassLimits) -> bool:
     return prefixes is None or key.startswith(prefixes)
 
 
-def _recipes(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[Excess]:
+def _recipes(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:
     cache, most = spec.recipe_cache, limits.max_recipe_cache_size
     made = cache.enabled and not cache.existing_claim
     if made and most is not None and parse_quantity(cache.size) > parse_quantity(most):
         why = f"is above {most} (limits.maxRecipeCacheSize)"
-        yield Excess(f"spec.recipeCache.size {cache.size}", why, "PersistentVolumeClaim")
+        yield LimitViolation(f"spec.recipeCache.size {cache.size}", why, "PersistentVolumeClaim")
 
 
 def _unlisted(limit: str, allowed: tuple[str, ...]) -> str:

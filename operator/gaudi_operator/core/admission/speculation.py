@@ -1,4 +1,4 @@
-"""Whether the drafts that a spec asks for can be verified in planned shapes.
+"""Admission of speculative decoding: whether the drafts of a spec can be verified in planned shapes.
 
 See docs/internals/vllm.md, Speculative decoding.
 """
@@ -15,7 +15,7 @@ _SETTING = f"spec.engine.settings {SETTING}"
 
 
 def drafts_cannot_be_verified(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Speculative decoding that this release does not plan, or that vLLM's plugin answers wrongly or dies of."""
+    """Refuse speculative decoding that this release does not plan or that vLLM's plugin cannot run correctly."""
     spec = inference.spec
     asked = speculation(spec.engine.settings)
     if asked is None or spec.engine.name is not EngineName.VLLM:
@@ -38,8 +38,8 @@ def _wrong(inference: Inference, asked: Speculation) -> str | None:
     limits = plan_limits(inference.spec)
     if limits.contiguous_paged_attention:
         return "vLLM's plugin then answers wrongly; set spec.engine.contiguousPagedAttention to false."
-    # A prompt and the drafts of all sequences in one step: what is cut short has other shapes, and a step that has only
-    # a piece of a prompt ends the plugin's model runner.
+    # The limit must hold a prompt and the drafts of all sequences in one step. A batch that is cut short has other
+    # shapes, and a step with a piece of a prompt ends the plugin's model runner.
     least = limits.max_model_len + limits.max_num_seqs * (1 + asked.tokens)
     if limits.max_num_batched_tokens < least:
         return (

@@ -1,8 +1,8 @@
-"""What is to be written or deleted of a resource's children, in the order in which it happens.
+"""The desired children of a resource, and the writes and deletions in their order.
 
-ControllerRevisions come first, so that a rendering or a failure is never lost, and a workload after what its pods
-mount. The PVC of recipes and the ConfigMap beside it are made separately: the PVC exists while the spec asks for it or
-a revision that runs mounts it, and its writes come after all others.
+ControllerRevisions come first, so that no rendering or failure is lost. A workload comes after the objects that its
+pods mount. The recipe PVC and its ConfigMap are handled separately: the PVC exists while the spec asks for it or a
+running revision mounts it, and it is written last.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,9 +11,9 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import PlanState
 from gaudi_operator.api.v1alpha1.warmup import RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply, Delete
-from gaudi_operator.core.admission.spec_limits import within_limits
-from gaudi_operator.core.children.drift import has_drifted
-from gaudi_operator.core.children.garbage import delete, garbage, unread_config_maps
+from gaudi_operator.core.admission.spec_limits import clamp_to_limits
+from gaudi_operator.core.children.drift import drifted_field
+from gaudi_operator.core.children.garbage import delete_child, find_garbage, unread_config_maps
 from gaudi_operator.core.children.network import network_policy, service, service_account
 from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler, pod_disruption_budget, scale_down_window
 from gaudi_operator.core.children.workloads import (
@@ -35,18 +35,18 @@ from gaudi_operator.core.rollout.state import State
 
 
 def child_actions(state: State, scaling: PlannedReplicas, plan: PlanState | None = None) -> list[Action]:
-    """What is to be done; where no revision is known, only what a back-off asks of workloads that are there.
+    """Return the writes and deletions of children. Without a revision, only back-offs change workloads.
 
-    `plan` is what the status says of the plan in this reconcile; only an autoscaler needs it.
+    `plan` is the plan of this reconcile's status; only an autoscaler needs it.
     """
     observed, current = state.observed, state.rollout.current
     if current is None:
         return _backed_off(state, scaling)
-    inference, beyond = within_limits(state.inference, state.platform.limits)
+    inference, beyond = clamp_to_limits(state.inference, state.platform.limits)
     limit = inference.spec.rollout.revision_history_limit
-    over = garbage(observed, current.name, state.stored, limit, state.stable)
+    over = find_garbage(observed, current.name, state.stored, limit, state.stable)
     running = running_revisions(current, state.stored, observed, over.in_use)
-    # Nothing wakes us for what we delete ourselves: what follows from it is written in this reconcile.
+    # The operator's own deletions trigger no reconcile, so their consequences are written in this one.
     kept = (each for each in state.revisions if each.name not in over.forgotten)
     readers = recipe_readers(inference, running, kept)
     needed = {*(each.config_map for each in running), *(each["metadata"]["name"] for each in readers)}
@@ -61,7 +61,7 @@ def child_actions(state: State, scaling: PlannedReplicas, plan: PlanState | None
 
 
 def _changes_one_of(kinds: Collection[str], action: Action, observed: Observed) -> bool:
-    """Whether a live child of these kinds becomes another by it."""
+    """Return True if the action changes a live child of these kinds."""
     if not isinstance(action, Apply) or action.manifest["kind"] not in kinds:
         return False
     made = (action.manifest["kind"], action.manifest["metadata"]["name"])
@@ -69,7 +69,7 @@ def _changes_one_of(kinds: Collection[str], action: Action, observed: Observed) 
 
 
 def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
-    """An Apply for each desired child that is absent, was changed by others, or is to be changed by us.
+    """Return an Apply for each desired child that is missing, has drifted or has changed.
 
     `desired` are complete manifests, in the order of their writes; `observed` are live objects of any kind.
     """
@@ -78,8 +78,8 @@ def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> l
     return [write for write in writes if write is not None]
 
 
-def changes_what_is_there(action: Action, observed: Observed) -> bool:
-    """Whether an object goes or a workload becomes another by it, so that the next step may be due."""
+def changes_live_objects(action: Action, observed: Observed) -> bool:
+    """Return True if the action deletes an object or changes a live workload, so that a next step may be due."""
     if isinstance(action, Apply):
         live = {(each["kind"], each["metadata"]["name"]) for each in observed.workloads}
         return (action.manifest["kind"], action.manifest["metadata"]["name"]) in live
@@ -89,22 +89,22 @@ def changes_what_is_there(action: Action, observed: Observed) -> bool:
 def _write(child: Object, live: Manifest | None) -> Action | None:
     if live is None:
         return Apply(child, "it does not exist")
-    # An apply would succeed and be lost with the object; the next reconcile finds it gone and makes it again.
+    # An apply would be lost with the object. The next reconcile creates it again.
     if "deletionTimestamp" in live["metadata"]:
         return None
-    compared = as_observed(child)
-    drift = has_drifted(compared, live)
+    compared = with_hashed_texts(child)
+    drift = drifted_field(compared, live)
     if drift is None:
         return None
-    if child.get("immutable") and has_drifted(compared["data"], live.get("data")):
-        return delete(live, "its content is not what its name says, and it is immutable: it is recreated")
+    if child.get("immutable") and drifted_field(compared["data"], live.get("data")):
+        return delete_child(live, "its content is not what its name says, and it is immutable: it is recreated")
     if _hash(child) != _hash(live):
         return Apply(child, "what is desired has changed")
     return Apply(child, f"{drift} was changed by others")
 
 
-def as_observed(child: Object) -> Object:
-    """The child as the store keeps it: a ConfigMap has digests of its texts."""
+def with_hashed_texts(child: Object) -> Object:
+    """Return the child as the store keeps it: a ConfigMap has hashes of its texts."""
     return {**child, "data": hash_texts(child["data"])} if child["kind"] == "ConfigMap" else child
 
 
@@ -115,7 +115,7 @@ def _hash(manifest: Manifest) -> object:
 def _desired_children(
     inference: Inference, state: State, running: Sequence[Revision], scaling: PlannedReplicas, plan: PlanState | None
 ) -> list[Object]:
-    """Return complete manifests. `running` are the revisions whose pods must be able to start."""
+    """Return the manifests of all desired children. `running` are the revisions whose pods must be able to start."""
     policy = state.rollout.policy
     owner, autoscaling = inference.identity, inference.spec.autoscaling
     window = scale_down_window(plan, next(iter(state.observed.autoscalers), None))
@@ -132,7 +132,7 @@ def _desired_children(
         *([horizontal_pod_autoscaler(inference, autoscaling, window)] if autoscaling else []),
         *_workloads(state, running, scaling),
     ]
-    # Revisions that differ in their pods alone share a ConfigMap: one write for both.
+    # Revisions that differ only in their pod template share a ConfigMap, which is written once.
     return list({(child["kind"], child["metadata"]["name"]): child for child in children}.values())
 
 
@@ -146,9 +146,9 @@ def _workloads(state: State, running: Iterable[Revision], scaling: PlannedReplic
 
 
 def _backed_off(state: State, scaling: PlannedReplicas) -> list[Action]:
-    """Fewer replicas of workloads whose pods fail, and again as many, although somebody deleted their revision."""
+    """Return the writes of a back-off: fewer replicas, and the full number later, even for deleted revisions."""
     live = {name: each["spec"].get("replicas") for name, each in live_workloads(state.observed).items()}
-    # What has its number is left alone: it is written from what the API server has made of it.
+    # Skip workloads that have their number: their manifest comes from the API server's copy.
     changed = [
         each
         for each in with_workloads(state.stored, state.observed)
@@ -158,7 +158,7 @@ def _backed_off(state: State, scaling: PlannedReplicas) -> list[Action]:
 
 
 def _after_back_off(state: State, scaling: PlannedReplicas) -> dict[str, int]:
-    """What older revisions have again then: the rollout gives more pods to the current one alone."""
+    """Return the replicas that older revisions get back after a back-off; the rollout grows only the current one."""
     dropped = {state.current, *(each.name for each in state.revisions if each.failure)}
     lowered = (name for name, count in scaling.replicas.items() if count < scaling.desired[name])
     return {name: scaling.desired[name] for name in lowered if name not in dropped}
@@ -169,8 +169,8 @@ def _switched_off(inference: Inference, observed: Observed) -> list[Action]:
     policies = () if spec.network_access.enabled else observed.network_policies
     autoscalers = () if spec.autoscaling else observed.autoscalers
     return [
-        *(delete(each, "spec.networkAccess is switched off") for each in policies),
-        *(delete(each, "spec.autoscaling is left out") for each in autoscalers),
+        *(delete_child(each, "spec.networkAccess is switched off") for each in policies),
+        *(delete_child(each, "spec.autoscaling is left out") for each in autoscalers),
     ]
 
 
@@ -189,32 +189,32 @@ def _account(template: Mapping[str, Any]) -> object:
 
 
 def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: Sequence[Manifest]) -> list[Action]:
-    """What is to be done about the PVC, given the live `pvcs`.
+    """Return the writes and deletions of the recipe PVC, given the live `pvcs`.
 
-    Its writes come after all others: a class or a quota that refuses them must not hold back pods that run.
+    They come after all others: a class or quota that refuses them must not block running pods.
     """
     name, cache = recipe_pvc_name(inference.identity), inference.spec.recipe_cache
     live = next((each for each in pvcs if each["metadata"]["name"] == name), None)
     mounted = any(_mounts(revision, "persistentVolumeClaim", "claimName", name) for revision in running)
-    # Pods that mount a PVC that is gone would wait for ever, whatever the spec says by now.
+    # Pods that mount a deleted PVC would wait forever, whatever the spec says now.
     if (cache.enabled and not cache.existing_claim) or (mounted and live is None):
         return missing_writes([recipe_pvc(inference.identity, cache, live)], pvcs)
     if mounted or cache.retention_policy is RetentionPolicy.RETAIN:
         return []
-    # One without an owner was retained: by a resource of this name that is gone, it may be.
+    # A PVC without an owner was retained, possibly by a deleted resource of the same name.
     metadata = [(each, each["metadata"]) for each in pvcs]
     alive = [each for each, of in metadata if "deletionTimestamp" not in of and of.get("ownerReferences")]
-    return [delete(each, "spec.recipeCache is switched off and no pod mounts it") for each in alive]
+    return [delete_child(each, "spec.recipeCache is switched off and no pod mounts it") for each in alive]
 
 
 def recipe_readers(inference: Inference, running: Iterable[Revision], kept: Iterable[Revision]) -> list[Object]:
-    """What pods that share recipes read: which revisions are `kept`. None where no `running` revision mounts it."""
+    """Return the ConfigMap with the `kept` revisions for pods that share recipes, if a `running` one mounts it."""
     name = recipe_pvc_name(inference.identity)
     read = any(_mounts(revision, "configMap", "name", name) for revision in running)
     return [kept_revisions(inference.identity, (each.name for each in kept))] if read else []
 
 
 def _mounts(revision: Revision, kind: str, key: str, name: str) -> bool:
-    """Whether its pods mount the object of that name."""
+    """Return True if the revision's pods mount the named object."""
     volumes = revision.template.get("spec", {}).get("volumes", ())
     return any((each.get(kind) or {}).get(key) == name for each in volumes)

@@ -1,6 +1,6 @@
-"""Whether a live object has drifted: it no longer has what we applied.
+"""Drift of live objects: whether an object still has the fields that were applied.
 
-Fields of others, and the server's defaults, do not matter.
+Fields of other managers and server defaults are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,10 @@ from typing import Any
 from gaudi_operator.core.quantities import parse_quantity
 
 _LIST_KEYS = ("name", "uid", "mountPath", "containerPort", "topologyKey", "conditionType")
-"""Keys by which the API server merges lists of objects: entries of others may stand between ours."""
+"""The merge keys of object lists. Entries of other managers may stand between the applied ones."""
 
 _ATOMIC = frozenset({"selector", "matchLabels", "nodeSelector"})
-"""Maps that mean something as a whole: one more key selects other pods, or none."""
+"""Maps that are compared as a whole, because an additional key changes what they select."""
 
 _QUANTITY_PARENTS = frozenset({"limits", "requests", "sizeLimit"})
 
@@ -23,13 +23,13 @@ _METRICS = ("spec", "metrics")
 _MOST = 2**63 - 1
 
 
-def has_drifted(applied: object, live: object) -> str | None:
-    """Path of the first field whose live value is not ours, such as `spec.replicas`; None when all are."""
+def drifted_field(applied: object, live: object) -> str | None:
+    """Return the path of the first field that differs, such as `spec.replicas`; None if all are as applied."""
     return _drift(applied, live, ())
 
 
 def _drift(applied: object, live: object, path: tuple[str, ...]) -> str | None:
-    # Most of an object is as we applied it, and one comparison says so for a whole branch.
+    # Most of an object is unchanged. One comparison covers a whole branch.
     if applied == live:
         return None
     if isinstance(applied, Mapping):
@@ -45,7 +45,7 @@ def _drift(applied: object, live: object, path: tuple[str, ...]) -> str | None:
 def _mapping(applied: Mapping[str, Any], live: object, path: tuple[str, ...]) -> str | None:
     if not isinstance(live, Mapping):
         return None if not applied and live is None else ".".join(path)
-    # Server-side apply leaves keys of others alone, so a stranger's key in a selector is drift that we must see.
+    # Server-side apply keeps keys of other managers, so an additional key in a selector is drift.
     if path and path[-1] in _ATOMIC and live.keys() - applied.keys():
         return ".".join(path)
     drifts = (_drift(value, live.get(key), (*path, key)) for key, value in applied.items())
@@ -76,12 +76,12 @@ def _list_key(entries: Sequence[Any]) -> str | None:
 
 
 def _tells_apart(key: str, entries: Sequence[Any]) -> bool:
-    """Whether every entry has another value there: one volume may be mounted twice, at several paths."""
+    """Return True if the key is unique among the entries: one volume may be mounted at several paths."""
     return all(key in entry for entry in entries) and len({str(entry[key]) for entry in entries}) == len(entries)
 
 
 def _same_amount(applied: object, live: object, path: tuple[str, ...]) -> bool:
-    """The server writes 1024Mi as 1Gi, and what is above 64 bits as the largest number of 64 bits."""
+    """Return True if two quantities are equal: the API server writes 1024Mi as 1Gi, and caps at the largest int64."""
     amount = path[:2] == _METRICS or _QUANTITY_PARENTS.intersection(path)
     if not amount or not isinstance(applied, str) or not isinstance(live, str):
         return False

@@ -1,4 +1,4 @@
-"""Children that nothing needs any more: old workloads, forgotten revisions and the ConfigMaps of neither."""
+"""Garbage among the children: old workloads, forgotten revisions, and ConfigMaps that no pod reads."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -13,27 +13,25 @@ from gaudi_operator.core.rollout.revision import Revision
 
 @dataclass(frozen=True)
 class Garbage:
-    """Deletes of workloads and ControllerRevisions that are over, and the names of the revisions that are `in_use` and
-    of those that are `forgotten`.
-    """
+    """The deletions of old workloads and ControllerRevisions, and the names of `in_use` and `forgotten` revisions."""
 
     deletes: list[Delete]
     in_use: set[str]
     forgotten: set[str]
 
 
-def garbage(
+def find_garbage(
     observed: Observed, current: str, stored: Iterable[Revision], history_limit: int, stable: str | None = None
 ) -> Garbage:
-    """What is over, and what is not.
+    """Find workloads and revisions that are no longer needed.
 
-    In use is the `current` revision and whatever has pods or is to. A pod that has ended runs nothing any more:
-    it goes with its workload, and its last error stays in the status (rollout/backoff.py). `stored` is newest first;
-    `history_limit` is how many revisions that are not in use are kept, beside the `stable` one.
+    The `current` revision and every revision with active pods or desired replicas are in use. An ended pod does not
+    count: it is deleted with its workload, and its last error stays in the status (rollout/backoff.py). `stored` is
+    newest first; `history_limit` is the number of unused revisions to keep in addition to the `stable` one.
     """
     in_use = {current, *(_revision(each) for each in (*observed.pods, *observed.workers) if not _has_ended(each))}
     in_use |= {revision_of(each) for each in observed.workloads if full_replicas(each)}
-    # The stable one is what a failed rollout returns to, however old it is.
+    # A failed rollout returns to the stable revision, however old it is.
     history = [revision.name for revision in stored if revision.name not in {*in_use, stable}]
     forgotten = set(history[history_limit:])
     done = (each for each in observed.workloads if revision_of(each) not in in_use)
@@ -46,13 +44,13 @@ def garbage(
 
 
 def unread_config_maps(observed: Observed, needed: Collection[str | None]) -> list[Delete]:
-    """Deletes of ConfigMaps whose names are not `needed`."""
+    """Return deletions of ConfigMaps whose names are not `needed`."""
     unread = (each for each in observed.config_maps if each["metadata"]["name"] not in needed)
     return _deletes(unread, "no pod reads it")
 
 
-def delete(live: Manifest, reason: str) -> Delete:
-    """Delete one observed child."""
+def delete_child(live: Manifest, reason: str) -> Delete:
+    """Return the deletion of one observed child."""
     metadata = live["metadata"]
     return Delete(live["apiVersion"], live["kind"], metadata["name"], metadata["uid"], reason)
 
@@ -62,7 +60,7 @@ def _has_ended(pod: Manifest) -> bool:
 
 
 def _deletes(objects: Iterable[Manifest], reason: str) -> list[Delete]:
-    return [delete(each, reason) for each in objects if "deletionTimestamp" not in each["metadata"]]
+    return [delete_child(each, reason) for each in objects if "deletionTimestamp" not in each["metadata"]]
 
 
 def _revision(manifest: Manifest) -> str:

@@ -1,8 +1,8 @@
-"""How pods are reached: the Service in front of all ready ones, their ServiceAccount, and the NetworkPolicy.
+"""Network access to pods: the Service of ready pods, their ServiceAccount, and the NetworkPolicy.
 
-Clients reach the model port: the pods of the namespace and the gateways of the installation, unless the resource lists
-others. Only the operator and monitoring reach the status port, and pods of a group reach each other. The account is an
-identity without rights and without a mounted token.
+Clients reach the model port: pods of the namespace and the installation's gateways, unless the resource lists others.
+Only the operator and monitoring reach the status port. Pods of a group reach each other. The account has no permissions
+and no mounted token.
 """
 
 from gaudi_operator.api.v1alpha1.network import Client, ServiceType
@@ -15,7 +15,7 @@ from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
 
 @derived
 def service(inference: Inference) -> Object:
-    """The Service with the resource's name; only the model port stands on it."""
+    """Build the Service of the resource, with only the model port."""
     owner, desired = inference.identity, inference.spec.service
     port = {"name": MODEL_PORT_NAME, "port": desired.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
     if inference.spec.server.tls_secret_name:
@@ -29,23 +29,23 @@ def service(inference: Inference) -> Object:
 
 
 def endpoint(inference: Inference) -> str:
-    """Address of the OpenAI API inside the cluster."""
+    """Return the address of the OpenAI API inside the cluster."""
     owner = inference.identity
     scheme = "https" if inference.spec.server.tls_secret_name else "http"
     return f"{scheme}://{owner.name}.{owner.namespace}.svc:{inference.spec.service.port}/v1"
 
 
 def service_account(owner: Identity) -> Object:
-    """The account that the pods use unless the resource names another."""
+    """Build the ServiceAccount that pods use unless the resource names another."""
     return child("v1", "ServiceAccount", owner.name, owner, {"automountServiceAccountToken": False})
 
 
 def network_policy(inference: Inference, defaults: InstallationDefaults) -> Object:
-    """Ingress only: what the pods call is the cluster's business, not the operator's."""
+    """Build the NetworkPolicy for ingress. Egress of pods is not restricted."""
     owner = inference.identity
     spec = {
         "podSelector": {"matchLabels": selector_labels(owner)},
-        # Egress would have to know hubs, stores and registries of everybody.
+        # An egress rule would have to list all hubs, stores and registries.
         "policyTypes": ["Ingress"],
         "ingress": [*_client_rules(inference, defaults), _operator_rule(defaults), *_group_rules(inference)],
     }
@@ -61,21 +61,21 @@ def _operator_rule(defaults: InstallationDefaults) -> Object:
 
 
 def _group_rules(inference: Inference) -> list[Object]:
-    """Ranks meet on ports that their libraries choose."""
+    """Return the rules between pods of a group: ranks use ports that their libraries choose."""
     if inference.spec.parallelism.nodes == 1:
         return []
     return [{"from": [{"podSelector": {"matchLabels": selector_labels(inference.identity)}}]}]
 
 
 def _client_rules(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
-    """Return the rules for the model port: none where the list of clients is empty.
+    """Return the rules for the model port: none if the list of clients is empty.
 
-    A rule without peers would let everyone in.
+    A rule without peers would allow all clients.
     """
     ports = [_port(MODEL_PORT_NAME)]
     access = inference.spec.network_access
     if access.allow_all_clients:
-        # Traffic from outside comes from addresses that no selector of pods matches.
+        # External traffic has addresses that no pod selector matches.
         outside = inference.spec.service.type is not ServiceType.CLUSTER_IP
         return [{"ports": ports} if outside else {"from": [{"namespaceSelector": {}}], "ports": ports}]
     if access.clients is None:

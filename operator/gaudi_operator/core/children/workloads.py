@@ -1,7 +1,7 @@
-"""What a revision has in the cluster: the ControllerRevision that keeps it, and the workload that makes its pods.
+"""The workloads of revisions: the ControllerRevision that stores one, and the object that creates its pods.
 
-That is a ReplicaSet, or a LeaderWorkerSet where a replica is a group of pods on several nodes; the operator scales it,
-and its controller makes and deletes the pods.
+That is a ReplicaSet, or a LeaderWorkerSet if a replica is a group of pods on several nodes. The operator scales it, and
+its controller creates and deletes the pods.
 """
 
 from collections.abc import Mapping
@@ -18,20 +18,23 @@ from gaudi_runtime.errors import Problem
 def controller_revision(
     owner: Identity, revision: str, number: int, data: dict[str, Any], failure: Problem | None = None
 ) -> Object:
-    """`data` is {inputs, template, config} and never changes; `number` grows each time the revision is to run."""
+    """Build the ControllerRevision of a revision.
+
+    `data` is {inputs, template, config} and immutable; `number` grows each time the revision is to run.
+    """
     name, body = f"{owner.name}-{revision}", {"data": data, "revision": number}
     return child("apps/v1", "ControllerRevision", name, owner, body, revision, failure_annotations(failure))
 
 
 def workload_name(owner: Identity, revision: str) -> str:
-    """`<resource>-<revision>`."""
+    """Return the name of a workload: `<resource>-<revision>`."""
     return f"{owner.name}-{revision}"
 
 
 def replica_set(
     owner: Identity, revision: str, template: dict[str, Any], replicas: int, annotations: Mapping[str, str]
 ) -> Object:
-    """The ReplicaSet with a stored pod template and with `annotations` of the rollout."""
+    """Build the ReplicaSet with a stored pod template and the `annotations` of the rollout."""
     spec = {
         "replicas": replicas,
         "selector": {"matchLabels": revision_labels(owner, revision)},
@@ -42,10 +45,10 @@ def replica_set(
 
 
 def rollout_annotations(in_place: str | None, desired: int | None) -> dict[str, str]:
-    """What a workload keeps of its rollout, where there is something to keep.
+    """Return the annotations that store the rollout state of a workload.
 
-    `in_place` is the scheduler's answer, why it replaces pods in place (rollout/room.py); `desired` are the replicas
-    that it has again after a back-off (rollout/backoff.py).
+    `in_place` is why the rollout replaces pods in place (rollout/room.py); `desired` are the replicas to restore after
+    a back-off (rollout/backoff.py).
     """
     return {
         **({IN_PLACE_ANNOTATION: in_place} if in_place else {}),
@@ -57,11 +60,10 @@ GROUPS_API_VERSION, GROUPS_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSe
 
 
 def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
-    """`replicas` groups of a revision that has a group, with `annotations` of the rollout.
+    """Build the LeaderWorkerSet with `replicas` groups and the `annotations` of the rollout.
 
-    A group restarts by itself when one of its pods does (docs/how-to/several-nodes.md, When a pod is lost). Were it
-    left to the controller, it would make all pods again at once and again: without a pause, and without a count of
-    crashes.
+    The pods of a group restart themselves if one of them does (docs/how-to/several-nodes.md, When a pod is lost). The
+    LeaderWorkerSet controller would recreate all pods at once, without a pause and without counting crashes.
     """
     if revision.group is None:
         raise ValueError(f"revision {revision.name} is no group")

@@ -1,8 +1,8 @@
-"""What the API server and the reports show of the pods of a resource.
+"""The pods of a resource as values, read from the API server and from reports.
 
-view          each pod, read once into values
-terminations  how pods and their containers ended: kept in the status, and counted against a revision
-scheduling    why a pod has no node, or no container there yet
-progress     what pods that take no traffic are doing
+view          one PodView per pod
+terminations  how pods and containers ended, for the status and the back-off of a revision
+scheduling    why a pod has no node, or no container on its node
+progress      what pods without traffic are waiting for
 slow_bucket   a bucket that takes much longer than its forecast
 """

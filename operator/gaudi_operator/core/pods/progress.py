@@ -1,4 +1,4 @@
-"""The steps between a new pod and its traffic, counted over pods."""
+"""The progress of pods towards traffic: what each pod waits for, counted for condition messages."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""A bucket that takes much longer than its forecast, named long before it counts as a standstill.
+"""Slow buckets: one that takes much longer than its forecast is named long before the stall timeout.
 
 See docs/internals/warmup.md.
 """
@@ -10,16 +10,16 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import BucketPhase, Phase, Shape
 
-FACTOR = 4
-"""How many times its forecast a bucket may take before it is named."""
+SLOW_FACTOR = 4
+"""The multiple of its forecast after which a bucket is slow."""
 
 LEAST_SECONDS = 30.0
-"""Shorter steps are never named: their times vary by chance."""
+"""The minimum seconds of a slow bucket: shorter steps vary by chance."""
 
 
 @dataclass(frozen=True)
-class BucketInWork:
-    """What a pod compiles or captures now, since when, and the seconds that were forecast for it."""
+class CurrentBucket:
+    """The bucket that a pod compiles or captures now, since when, and its forecast seconds."""
 
     phase: BucketPhase
     bucket: Shape
@@ -28,12 +28,12 @@ class BucketInWork:
 
     @property
     def limit(self) -> float:
-        """Seconds after which it is slow."""
-        return max(LEAST_SECONDS, FACTOR * self.forecast)
+        """The seconds after which the bucket is slow."""
+        return max(LEAST_SECONDS, SLOW_FACTOR * self.forecast)
 
 
 def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
-    """The sentence that names it; None while all goes at its pace, or no forecast is known."""
+    """Return a sentence about the pod's slow bucket; None if it is not slow or has no forecast."""
     at = _in_work(pod)
     if at is None or pod.report is None or not deadlines.reached(at.since, at.limit):
         return None
@@ -43,13 +43,13 @@ def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
     )
 
 
-def _in_work(pod: PodView) -> BucketInWork | None:
-    """The bucket in work, if its time was forecast. Nothing moves within one, so its time is that without progress."""
+def _in_work(pod: PodView) -> CurrentBucket | None:
+    """Return the current bucket if it has a forecast. Progress has been unchanged since it started."""
     report = pod.report
     if report is None or pod.received is None or report.phase not in (Phase.COMPILING, Phase.CAPTURING):
         return None
     since = pod.received - timedelta(seconds=report.since_progress_seconds)
     for phase, progress in ((BucketPhase.PROMPT, report.prompt), (BucketPhase.DECODE, report.decode)):
         if progress.current is not None and progress.forecast_seconds is not None:
-            return BucketInWork(phase, progress.current, since, progress.forecast_seconds)
+            return CurrentBucket(phase, progress.current, since, progress.forecast_seconds)
     return None

@@ -1,8 +1,8 @@
-"""How pods and their containers ended.
+"""Terminations of pods and containers: how they ended.
 
-A Termination holds the facts and one sentence for people: decisions read the facts. Both are kept in status.pods, as
-the report that knew phase and bucket is gone with its container, and the operator that read it may be gone too. Ends
-are those moments of a revision's pods that the back-off counts.
+A Termination holds facts for decisions and a sentence for users. Both are stored in status.pods, because the report
+that had phase and bucket is lost with its container and with the leader that read it. A PodEnd is a termination as the
+back-off counts it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,10 +21,11 @@ MAX_REASON = 64
 
 @dataclass(frozen=True)
 class Termination:
-    """How the last container of a pod, or the pod as a whole, ended.
+    """The termination of a pod's last container, or of the whole pod.
 
-    `phase` is the runtime's then, `bucket` what it compiled or captured, each None where nobody knows. `sentence` is
-    such as "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation fault".
+    `phase` is that of the runtime at the time, `bucket` what it compiled or captured; each is None if unknown. An
+    example of `sentence` is "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation
+    fault".
     """
 
     facts: LastTermination
@@ -32,16 +33,16 @@ class Termination:
 
     @property
     def phase(self) -> Phase | None:
-        """The phase of the runtime; one of another release counts as unknown."""
+        """The phase of the runtime; None for a phase of another release."""
         return Phase(self.facts.phase) if self.facts.phase in set(Phase) else None
 
 
 def terminations(
     pods: Iterable[PodView], before: GaudiInferenceStatus, reports: Mapping[str, PodReport]
 ) -> dict[str, Termination]:
-    """By pod. `before` is the written status, `reports` the last word of each pod by its UID.
+    """Return the terminations by pod; pods whose first container runs have none.
 
-    Pods whose first container runs have none.
+    `before` is the written status, `reports` has the last report of each pod by UID.
     """
     rows = {row.name: row for row in before.pods}
     found = ((pod.name, _termination(pod, rows.get(pod.name), reports.get(pod.uid))) for pod in pods)
@@ -59,14 +60,14 @@ def _termination(pod: PodView, known: PodState | None, word: PodReport | None) -
         reason=(pod.ended_reason or (last.reason if last else "Failed"))[:MAX_REASON],
         exit_code=last.exit_code if last else None,
     )
-    # The written one knows more: phase and bucket were read from a report that may be that of the next container now.
+    # The written termination has more facts: the current report may be that of the next container.
     if known is not None and known.last_termination and _same(known.last_termination, bare):
         return Termination(known.last_termination, known.last_error or ended[:MAX_TEXT])
     report = _of_the_ended(pod, word)
     if report is not None:
-        facts = bare.model_copy(update={"phase": report.phase.value, "bucket": bucket_in_work(report)})
-        return Termination(facts, f"In {at_work(report)}: {ended}"[:MAX_TEXT])
-    # Without a report of this operator's own the written row tells the phase, if no report of the next one has come.
+        facts = bare.model_copy(update={"phase": report.phase.value, "bucket": current_bucket(report)})
+        return Termination(facts, f"In {describe_activity(report)}: {ended}"[:MAX_TEXT])
+    # If this process has no report, the written row has the phase.
     if word is None or word.report is None:
         phase = known.phase if known is not None and known.phase in set(Phase) else None
         where = f"In phase {phase}: " if phase else ""
@@ -79,14 +80,14 @@ def _same(known: LastTermination, bare: LastTermination) -> bool:
 
 
 def _of_the_ended(pod: PodView, word: PodReport | None) -> WarmupReport | None:
-    """The last report, if it is not that of the container which runs now."""
+    """Return the last report if it is not that of the running container."""
     container = pod.container
     speaks = container is None or not container.running or (word is not None and word.container_id != container.id)
     return word.report if word is not None and speaks else None
 
 
-def bucket_in_work(report: WarmupReport) -> str | None:
-    """Such as "prompt bucket (1, 128, 0)": what is being compiled or captured; None between two of them."""
+def current_bucket(report: WarmupReport) -> str | None:
+    """Return the bucket being compiled or captured, such as "prompt bucket (1, 128, 0)"; None between two buckets."""
     for phase, progress in (("prompt", report.prompt), ("decode", report.decode)):
         if progress.current is not None:
             return f"{phase} bucket {progress.current}"
@@ -95,17 +96,17 @@ def bucket_in_work(report: WarmupReport) -> str | None:
     return None
 
 
-def at_work(report: WarmupReport) -> str:
-    """ "phase Compiling at prompt bucket (1, 128, 0)": what a runtime was doing last, or how it failed."""
+def describe_activity(report: WarmupReport) -> str:
+    """Return what a runtime was doing last, such as "phase Compiling at prompt bucket (1, 128, 0)", or its failure."""
     if report.failure is not None:
         return f"phase {report.phase} ({report.failure.reason}: {report.failure.message})"
-    bucket = bucket_in_work(report)
+    bucket = current_bucket(report)
     return f"phase {report.phase} at {bucket}" if bucket else f"phase {report.phase}"
 
 
 @dataclass(frozen=True)
-class End:
-    """What began and ended in `pod`, and how. Only with `counts` it speaks against new pods of the revision."""
+class PodEnd:
+    """One end of a pod or container, for the back-off. `counts` is True if it counts against new pods."""
 
     pod: str
     began: datetime
@@ -114,26 +115,25 @@ class End:
     counts: bool
 
 
-def ends(pods: Sequence[PodView], found: Mapping[str, Termination]) -> list[End]:
-    """Of the pods of one revision, oldest first; `found` are terminations by pod.
+def pod_ends(pods: Sequence[PodView], found: Mapping[str, Termination]) -> list[PodEnd]:
+    """Return the ends of one revision's pods, oldest first. `found` has terminations by pod.
 
-    A pod that is being deleted ends because somebody asked for it, unless its node says why. One that has served
-    proves that its revision works. While others serve, a container that its kubelet starts again is no reason to make
-    no further pod.
+    A deleted pod ends on request and does not count, unless its node reports a reason. A pod that was ready proves that
+    its revision works. While other pods serve, a restarted container does not stop the creation of new pods.
     """
     serves = any(pod.ready for pod in pods)
     every = (end for pod in pods for each in (pod, *pod.workers) if (end := _end(each, pod, found, serves)))
     return sorted(every, key=lambda end: (end.at, end.pod))
 
 
-def _end(pod: PodView, replica: PodView, found: Mapping[str, Termination], serves: bool) -> End | None:
-    """Of a pod of `replica`, which is a group or the pod itself."""
+def _end(pod: PodView, replica: PodView, found: Mapping[str, Termination], serves: bool) -> PodEnd | None:
+    """Return the end of a pod; `replica` is its group's leader or the pod itself."""
     last, ended = pod.container.last_exit if pod.container else None, pod.ended_at
     if pod.ended and ended and (pod.ended_reason or not pod.terminating):
         sentence = found[pod.name].sentence if pod.name in found else pod.ended
-        return End(pod.name, pod.created or ended, ended, sentence, not replica.served)
-    # A pod that is deleted ends by our own SIGTERM, which says nothing of its revision.
+        return PodEnd(pod.name, pod.created or ended, ended, sentence, not replica.served)
+    # A deleted pod ends by the SIGTERM of the deletion, which says nothing about its revision.
     if pod.ended or pod.terminating or last is None or last.ended is None:
         return None
     sentence = found[pod.name].sentence if pod.name in found else str(last)
-    return End(pod.name, last.began or last.ended, last.ended, sentence, not replica.served and not serves)
+    return PodEnd(pod.name, last.began or last.ended, last.ended, sentence, not replica.served and not serves)

@@ -1,4 +1,4 @@
-"""What the API server says about our pods, read once into values."""
+"""The view of a pod: its manifest and report, parsed once into values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ from gaudi_operator.core.observed import Manifest, Observed, PodReport
 from gaudi_runtime.contract.report import NO_PLAN, Phase, WarmupReport
 
 ENDED = frozenset({"Succeeded", "Failed"})
-"""Phases of a pod whose containers will never run again."""
+"""The phases of a pod whose containers will not run again."""
 
 
 @dataclass(frozen=True)
-class Exit:
-    """How a container ended, as its kubelet says; `message` is its last line."""
+class ContainerExit:
+    """The termination of a container as its kubelet reports it. `message` is the last line."""
 
     reason: str
     exit_code: int
@@ -39,31 +39,31 @@ class Exit:
 
 
 @dataclass(frozen=True)
-class Container:
-    """A container as the kubelet last saw it. `id` is empty before it was ever started.
+class ContainerState:
+    """The state of a container as the kubelet last reported it.
 
-    `last_exit` says how it, or the one before it, ended.
+    `id` is empty before the first start. `last_exit` is the termination of this container or of the one before it.
     """
 
     id: str
     running: bool
     waiting_reason: str | None = None
     waiting_message: str = ""
-    last_exit: Exit | None = None
+    last_exit: ContainerExit | None = None
     restarts: int = 0
 
 
 @dataclass(frozen=True)
 class SideContainer:
-    """An init container, or a `sidecar`, which stays while the runtime runs."""
+    """An init container, or a `sidecar`, which keeps running next to the runtime."""
 
     name: str
     sidecar: bool
-    container: Container
+    container: ContainerState
 
     @property
     def done(self) -> bool:
-        """Whether it has ended well, and will not run again."""
+        """Whether it has completed successfully and will not run again."""
         last = self.container.last_exit
         ended = not self.container.running and self.container.waiting_reason is None
         return not self.sidecar and ended and last is not None and last.exit_code == 0
@@ -81,13 +81,14 @@ class PodCondition:
 
 @dataclass(frozen=True)
 class PodView:
-    """One pod. `report` is only set when it speaks for the running container and for the pod's own plan.
+    """One pod as decisions read it.
 
-    `container` is that of the runtime, and `beside` are the others, which only matter where they keep it from serving.
-    `created` is when it was made, and `gone_by` when the grace period of a terminating pod ends. `ended` says why a
-    failed pod has ended, `ended_reason` what its node calls that (None where it says nothing of the pod), `ended_at`
-    when, as near as that can be known. The leader of a group of `size` pods stands for all of them: `workers` are the
-    others, and `ordinal` is the group's number. `scheduling_gates` are the names of the gates that hold it.
+    `report` is set only if it belongs to the running container and the pod's own plan. `container` is the runtime's;
+    `side_containers` are the others, which matter only if they keep it from serving. `created` is the creation time,
+    `gone_by` the end of a terminating pod's grace period. `ended` says why a failed pod ended, `ended_reason` is the
+    node's reason (None if there is none), `ended_at` the best known time. The leader of a group of `size` pods
+    represents all of them: `workers` are the others, and `ordinal` is the number of the group. `scheduling_gates` are
+    the names of its gates.
     """
 
     name: str
@@ -97,7 +98,7 @@ class PodView:
     terminating: bool
     gone_by: datetime | None
     conditions: Mapping[str, PodCondition]
-    container: Container | None
+    container: ContainerState | None
     report: WarmupReport | None = None
     received: datetime | None = None
     report_ignored: str | None = None
@@ -109,24 +110,24 @@ class PodView:
     size: int = 1
     ordinal: int | None = None
     workers: tuple["PodView", ...] = ()
-    beside: tuple[SideContainer, ...] = ()
+    side_containers: tuple[SideContainer, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
 
     @property
     def active(self) -> bool:
-        """Whether it counts as a replica: a terminating or ended pod does not."""
+        """Whether the pod counts as a replica; terminating and ended pods do not."""
         return not self.terminating and self.phase not in ENDED
 
     @property
     def placed(self) -> bool:
-        """Whether it has a node, and every other pod of its group too."""
+        """Whether the pod and all pods of its group have nodes."""
         scheduled = self.conditions.get("PodScheduled")
         here = self.container is not None or (scheduled is not None and scheduled.true)
         return here and len(self.workers) + 1 >= self.size and all(worker.placed for worker in self.workers)
 
     @property
-    def awaited_since(self) -> datetime | None:
-        """Since when its container is waited for: it has a node and a sandbox, and the container before has ended."""
+    def container_awaited_since(self) -> datetime | None:
+        """Since when the pod waits for its container: it has a node and a sandbox, and the previous container ended."""
         met = (self.conditions.get(kind) for kind in ("PodScheduled", "PodReadyToStartContainers"))
         last = self.container.last_exit.ended if self.container and self.container.last_exit else None
         moments = (self.created, last, *(each.since for each in met if each and each.true))
@@ -134,32 +135,32 @@ class PodView:
 
     @property
     def gate(self) -> PodCondition | None:
-        """The condition of our readiness gate; None before its first judgement."""
+        """The condition of the readiness gate; None before its first judgement."""
         return self.conditions.get(GATE)
 
     @property
     def gate_open(self) -> bool:
-        """Whether our gate is open."""
+        """Whether the readiness gate is open."""
         return self.gate is not None and self.gate.true
 
     @property
     def open_since(self) -> datetime | None:
-        """When our gate opened; None while it is closed."""
+        """The time at which the readiness gate opened; None while it is closed."""
         return self.gate.since if self.gate and self.gate.true else None
 
     @property
     def ready(self) -> bool:
-        """Whether it takes traffic: the kubelet calls it ready, and its gate has not been closed since."""
+        """Whether the pod takes traffic: the kubelet reports it as ready and its gate is still open."""
         return self.active and self.gate_open and "Ready" in self.conditions and self.conditions["Ready"].true
 
     @property
     def served(self) -> bool:
-        """Whether its gate was ever open: such a pod usually recovers, one that never served may not."""
+        """Whether its gate was ever written. Such a pod usually recovers; one without may not."""
         return self.gate is not None
 
 
 def read_pods(observed: Observed) -> tuple[PodView, ...]:
-    """A pod for each replica, by name; those that are groups with the other pods of the group."""
+    """Return a view of the pod of each replica, sorted by name. Leaders of groups include their workers."""
     views = [_with_workers(pod, _read(pod, _word(pod, observed)), observed) for pod in observed.pods]
     return tuple(sorted(views, key=lambda view: view.name))
 
@@ -169,14 +170,14 @@ def _word(pod: Manifest, observed: Observed) -> PodReport | None:
 
 
 def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodView:
-    """A group has no node while one of its pods has none, and says what the scheduler says of that pod."""
+    """Return a leader's view with its workers. If one pod of the group has no node, the group has none."""
     group = _group(leader)
     if group is None:
         return view
     mine = (_read(worker, None) for worker in observed.workers if _group(worker) == group)
     workers = tuple(sorted(mine, key=lambda worker: worker.name))
     size = parse_int32((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION)) or 1
-    # The leader of a group gets its node first, and would look placed while the group is not.
+    # The leader gets its node first, and would look scheduled while the group is not.
     unplaced = [each for worker in workers if (each := worker.conditions.get("PodScheduled")) and not each.true]
     conditions = {**view.conditions, **({"PodScheduled": unplaced[0]} if unplaced else {})}
     gates = view.scheduling_gates or next((each.scheduling_gates for each in workers if each.scheduling_gates), ())
@@ -184,7 +185,7 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
 
 
 def _group(pod: Manifest) -> tuple[str, int] | None:
-    """Name of the LeaderWorkerSet and number of the group."""
+    """Return the LeaderWorkerSet and the number of a pod's group; None if it is in no group."""
     labels = pod["metadata"].get("labels") or {}
     number = parse_int32(labels.get(GROUP_INDEX_LABEL))
     return None if GROUP_NAME_LABEL not in labels or number is None else (labels[GROUP_NAME_LABEL], number)
@@ -214,19 +215,19 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         ended_at=_ended_at(pod) if failed else None,
         ended_reason=(status.get("reason") or None) if failed else None,
         created=parse_timestamp(metadata.get("creationTimestamp")),
-        beside=_beside(pod),
+        side_containers=_side_containers(pod),
         scheduling_gates=tuple(each["name"] for each in (pod.get("spec") or {}).get("schedulingGates") or ()),
     )
 
 
-def _why_ignored(word: PodReport, container: Container | None, plan_hash: str) -> str | None:
-    """The sentence that says why a report does not speak for the pod; None when it does."""
+def _why_ignored(word: PodReport, container: ContainerState | None, plan_hash: str) -> str | None:
+    """Return why a report does not apply to the pod; None if it applies."""
     if word.report is None:
         return word.ignored or "Its report could not be read."
-    # A report that was fetched while the container was replaced may still be the old one's.
+    # A report that was fetched during a container restart may be the previous container's.
     if container is None or not container.running or word.container_id != container.id:
         return "Its report is of a container that no longer runs."
-    # A runtime that refuses its configuration has no plan, and its failure names what it does not know.
+    # A runtime that rejects its configuration has no plan, and its failure names the fault.
     has_no_plan = word.report.plan_hash == NO_PLAN and word.report.phase is Phase.FAILED
     if word.report.plan_hash != plan_hash and not has_no_plan:
         return (
@@ -236,8 +237,8 @@ def _why_ignored(word: PodReport, container: Container | None, plan_hash: str) -
     return None
 
 
-def _why_ended(status: Mapping[str, Any], container: Container | None) -> str:
-    """As the kubelet says of the pod, such as "Evicted: The node was low on resource: memory.", or of its container."""
+def _why_ended(status: Mapping[str, Any], container: ContainerState | None) -> str:
+    """Return why a pod ended, from the kubelet, such as "Evicted: The node was low on resource: memory."."""
     said = ": ".join(" ".join(part.split()) for part in (status.get("reason"), status.get("message")) if part)
     exit_ = container.last_exit if container else None
     text = said or (str(exit_) if exit_ else "its node does not say why")
@@ -263,24 +264,24 @@ def read_condition(condition: Mapping[str, Any]) -> PodCondition:
     )
 
 
-def _container(status: Mapping[str, Any]) -> Container | None:
+def _container(status: Mapping[str, Any]) -> ContainerState | None:
     found = (each for each in status.get("containerStatuses") or () if each["name"] == CONTAINER)
     return next(map(_read_container, found), None)
 
 
-def _beside(pod: Manifest) -> tuple[SideContainer, ...]:
+def _side_containers(pod: Manifest) -> tuple[SideContainer, ...]:
     asked = (pod.get("spec") or {}).get("initContainers") or ()
     sidecars = {each["name"] for each in asked if each.get("restartPolicy") == "Always"}
     statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
     return tuple(SideContainer(each["name"], each["name"] in sidecars, _read_container(each)) for each in statuses)
 
 
-def _read_container(status: Mapping[str, Any]) -> Container:
-    # Of an ended container the current state tells more than the last one.
+def _read_container(status: Mapping[str, Any]) -> ContainerState:
+    # The current state of an ended container has more details than its last state.
     state = status.get("state") or {}
     waiting = state.get("waiting") or {}
     last = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
-    return Container(
+    return ContainerState(
         id=status.get("containerID") or "",
         running="running" in state,
         waiting_reason=waiting.get("reason"),
@@ -290,9 +291,9 @@ def _read_container(status: Mapping[str, Any]) -> Container:
     )
 
 
-def _exit(terminated: Mapping[str, Any]) -> Exit:
+def _exit(terminated: Mapping[str, Any]) -> ContainerExit:
     lines = (terminated.get("message") or "").strip().splitlines()
-    return Exit(
+    return ContainerExit(
         reason=terminated.get("reason") or "Error",
         exit_code=terminated.get("exitCode") or 0,
         message=lines[-1] if lines else "",

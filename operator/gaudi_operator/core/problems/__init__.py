@@ -1,8 +1,8 @@
-"""What keeps pods from serving, and who can mend it.
+"""Problems that keep pods from serving, and who can resolve them.
 
-criteria      the facts that the pods of one revision are judged by, such as the limits of the canary
-pod_problems  all checks of a pod, in order; what a revision's pods have in common; whether the revision is the cause
-containers    why a container does not start, or ends again and again
-learned_plan  whether traffic is what a learned plan was made for
-mending       which problems others may mend for a while, and which need a person at once
+criteria      the facts that the pods of one revision are judged by, such as canary limits
+pod_problems  all checks of a pod, in order; problems of a whole revision; whether the revision is the cause
+containers    containers that cannot start or end repeatedly
+learned_plan  whether live traffic matches the traffic that a learned plan was made for
+mending       which problems others may resolve in time, and which need a user at once
 """

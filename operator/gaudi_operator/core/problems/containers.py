@@ -1,6 +1,6 @@
-"""What keeps the containers of a pod from starting, or ends them again and again: the runtime's, and those beside it.
+"""Problems of containers: the runtime, init containers or sidecars that cannot start or end repeatedly.
 
-A waiting reason comes and goes between two tries: by it alone a condition would flap. So ends are counted as well.
+A waiting reason comes and goes between two tries, so terminations are counted too. Otherwise a condition would flap.
 """
 
 from collections.abc import Sequence
@@ -29,42 +29,42 @@ _SIDE_CONTAINER = (
     "Check that what its env and volumeMounts name exists in this namespace, and that its user is not root."
 )
 
-CRASHES = 2
-"""Ends of a container that never served before we speak of a loop: one may be chance."""
+CRASH_LOOP_RESTARTS = 2
+"""Terminations of a container that never served before it is a crash loop."""
 
 _COMPILING = frozenset({Phase.COMPILING, Phase.CAPTURING, Phase.SAMPLER, Phase.DEFRAGMENTER})
 _CALM = 600
-"""Seconds after which a kubelet forgets how a container has ended that runs since."""
+"""Seconds without a termination after which a running container is no longer in a crash loop, as in the kubelet."""
 
 _HOW = ("ends", "ended")
 _COULD = ("cannot", "could not")
 
 
-def container_waits(pod: PodView, _: Criteria) -> Problem | None:
+def container_cannot_start(pod: PodView, _: Criteria) -> Problem | None:
     reason = pod.container.waiting_reason if pod.container else None
     if pod.container is None or reason not in _WAITING:
         return None
     why = f"{one_sentence(pod.container.waiting_message or reason)} {_WAITING[reason]}"
     now, later = (f"Pod {pod.name} {could} start its container: {why}" for could in _COULD)
-    # The reason has no time of its own, and takes turns with another (ErrImagePull, ImagePullBackOff) in one wait.
-    return problem_since(reason, now, pod.awaited_since, later)
+    # The reason has no time, and alternates with another (ErrImagePull, ImagePullBackOff) in one wait.
+    return problem_since(reason, now, pod.container_awaited_since, later)
 
 
-def side_container_waits(pod: PodView, _: Criteria) -> Problem | None:
-    """The first container beside the runtime that cannot be made: the runtime's waits for it."""
-    for side in pod.beside:
+def side_container_cannot_start(pod: PodView, _: Criteria) -> Problem | None:
+    """Return the problem of the first init container or sidecar that cannot start; the runtime waits for it."""
+    for side in pod.side_containers:
         reason = side.container.waiting_reason
         if reason in _WAITING:
             advice = _SIDE_IMAGE if _WAITING[reason] == _IMAGE else _SIDE_CONTAINER
             why = f"{one_sentence(side.container.waiting_message or reason)} {advice}"
             now, later = (f"Pod {pod.name} {could} start its {_called(side)}: {why}" for could in _COULD)
-            return problem_since(reason, now, pod.awaited_since, later)
+            return problem_since(reason, now, pod.container_awaited_since, later)
     return None
 
 
 def side_container_fails(pod: PodView, criteria: Criteria) -> Problem | None:
-    """The first container beside the runtime that ends again and again. An init container may end, but well."""
-    for side in pod.beside:
+    """Return the problem of the first init container or sidecar that ends repeatedly with an error."""
+    for side in pod.side_containers:
         last = side.container.last_exit
         if last is None or side.done or not _ends_again(side, criteria):
             continue
@@ -78,8 +78,8 @@ def side_container_fails(pod: PodView, criteria: Criteria) -> Problem | None:
 
 
 def _ends_again(side: SideContainer, criteria: Criteria) -> bool:
-    # As with the runtime, a waiting reason that comes and goes between two tries would make the condition flap.
-    last, often = side.container.last_exit, side.container.restarts >= CRASHES
+    # A waiting reason that comes and goes between two tries would make the condition flap.
+    last, often = side.container.last_exit, side.container.restarts >= CRASH_LOOP_RESTARTS
     if side.container.waiting_reason == "CrashLoopBackOff":
         return True
     return often and last is not None and last.ended is not None and not criteria.deadlines.reached(last.ended, _CALM)
@@ -90,11 +90,14 @@ def _called(side: SideContainer) -> str:
 
 
 def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
-    """Our own count beside the kubelet's: it forgets between two ends, while the next container warms up again."""
+    """Return the problem of a runtime container in a crash loop.
+
+    The operator counts terminations itself, because the kubelet resets its back-off while the next container warms up.
+    """
     if pod.container is None:
         return None
-    # The kubelet's waiting reason comes and goes between two tries: by it alone the condition would flap.
-    again = pod.container.restarts >= CRASHES and not pod.served
+    # The waiting reason of the kubelet comes and goes between two tries. Alone it would make the condition flap.
+    again = pod.container.restarts >= CRASH_LOOP_RESTARTS and not pod.served
     if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
         return None
     last = criteria.terminations.get(pod.name)
@@ -109,14 +112,14 @@ def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
 
 
 def _kind_of_crash(last: Termination) -> tuple[str, Sequence[str]]:
-    """Its reason, and what to change in the spec where that is known."""
+    """Return the reason of a crash, and the remedy if it is known."""
     if last.facts.reason == "OOMKilled":
         return "HostOutOfMemory", (
             "Raise spec.pod.resources.limits.memory: the node's memory ran out, not the card's.",
         )
     if last.phase not in _COMPILING:
         return "CrashLoopBackOff", ()
-    # A crash of the sampler's or the defragmenter's kernels has no bucket that could be left out.
+    # A crash in the kernels of the sampler or the defragmenter is not caused by a bucket.
     if last.phase in (Phase.SAMPLER, Phase.DEFRAGMENTER):
         return "CompileCrashed", ("No bucket is at fault: try another image.",)
     bucket = "that bucket" if last.facts.bucket else "the bucket that its log names last"

@@ -1,4 +1,4 @@
-"""The facts that the pods of one revision are judged by, besides what the pods themselves report."""
+"""The criteria for problems of one revision's pods, in addition to what the pods report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from gaudi_operator.core.pods.terminations import Termination
 
 @dataclass(frozen=True)
 class Room:
-    """The cards that new pods can expect: a pod without a node only waits while more are `to_come`.
+    """The cards that new pods can expect. A pod without a node is no problem while more are `to_come`.
 
-    `unblock` is the advice that lets an upgrade start without spare cards; None if no upgrade waits for cards. `soon`
-    is what the operator itself does unless cards become free first; None if it can do nothing.
+    `unblock` is the advice on how an upgrade can start without spare cards; None if no upgrade waits for cards. `soon`
+    is what the operator does unless cards become free first; None if it can do nothing.
     """
 
     to_come: bool
@@ -24,7 +24,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Criteria:
-    """What the pods of one revision are judged by.
+    """The criteria that decide whether pods of one revision have a problem.
 
     `resource` is the name of the GaudiInference. `terminations` are by pod. `stall_seconds` is the time without
     progress after which the runtime itself restarts. `observed` is whether the limits of `canary` apply to the

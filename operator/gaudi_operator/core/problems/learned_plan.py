@@ -1,4 +1,4 @@
-"""Whether live traffic is what a learned plan was made for: padding and cold batches, as seen and as forecast.
+"""The comparison of live traffic with a learned plan's forecast: padding and cold batches.
 
 See docs/how-to/buckets.md, While serving.
 """
@@ -7,14 +7,14 @@ from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, ServedPha
 from gaudi_runtime.units import plural
 
 MOST_COLD_PERCENT = 1
-"""Cold batches that are tolerated. A plan of strategy Optimal covers every batch, so the forecast is always 0 %."""
+"""The tolerated percentage of cold batches. The Optimal strategy covers every batch, so it forecasts 0 %."""
 
 
 def why_forecast_missed(report: WarmupReport, most_padding_percent: int, name: str) -> str | None:
-    """Return what batches did, what was forecast, and what to do; None within the limits or too early.
+    """Return observation, forecast and remedy if traffic misses the forecast; None within the limits or too early.
 
-    `name` is that of the resource. Decode batches that follow each other are nearly the same, so their number says
-    little. Prompts are independent of each other: both phases are judged once FEWEST_PROMPTS of them have run.
+    `name` is that of the resource. Consecutive decode batches are nearly identical, so their number means little.
+    Prompts are independent: both phases are judged once FEWEST_PROMPTS of them have run.
     """
     served = {BucketPhase.PROMPT: report.served.prompt, BucketPhase.DECODE: report.served.decode}
     if _batches(report.served.prompt) < FEWEST_PROMPTS:

@@ -1,9 +1,9 @@
-"""Who mends a problem: others may, for as long as spec.rollout.progressDeadlineSeconds, or a person must at once.
+"""Who can resolve a problem: others within spec.rollout.progressDeadlineSeconds, or a user at once.
 
-GitOps tools fail a rollout the moment `Stalled` is True. So it waits where the cluster is still at work (a node pool
-boots a node, a kubelet pulls again) or somebody else may be (a quota is raised, a Secret comes with the next sync).
-The clock is that of the problem itself, read from the cluster: a new leader, or another word for the same trouble,
-does not begin it again (docs/reference/conditions.md, How long others have).
+GitOps tools fail a rollout when `Stalled` becomes True. It therefore stays False while the cluster still works (a node
+pool boots a node, a kubelet retries a pull) or someone else may act (a quota is raised, a Secret arrives with the next
+sync). The start time is that of the problem itself, read from the cluster. A new leader or another reason for the same
+problem does not restart it (docs/reference/conditions.md, How long others have).
 """
 
 from collections.abc import Iterable
@@ -14,15 +14,15 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.notation import parse_timestamp
 from gaudi_runtime.errors import Problem
 
-MENDED_BY_OTHERS = frozenset(
+RESOLVED_BY_OTHERS = frozenset(
     {
-        # The scheduler tries again with every node, volume and pod that comes or goes.
+        # The scheduler retries after every change of nodes, volumes and pods.
         "Unschedulable",
         "UpgradeBlocked",
         "VolumeNotBound",
-        # The quota system that holds the pod admits it as soon as there is quota.
+        # The quota system that holds the pod admits it when quota is available.
         "SchedulingGated",
-        # A kubelet tries again: what is missing may be on its way, as by the same sync of a GitOps tool.
+        # A kubelet retries. The missing object may arrive, for example with the next sync of a GitOps tool.
         "PodNotPrepared",
         "ErrImagePull",
         "ImagePullBackOff",
@@ -30,46 +30,46 @@ MENDED_BY_OTHERS = frozenset(
         "CreateContainerConfigError",
         "CreateContainerError",
         "RunContainerError",
-        # A controller tries again: a quota has room once other pods are gone, and a node that has just booted takes
-        # pods once its device plugin is up.
+        # A controller retries. A quota has room after other pods are gone, and a booted node accepts pods after its
+        # device plugin started.
         "PodsRefused",
         "PodsFail",
-        # Its process ends by itself, and its kubelet starts another.
+        # Its process ends, and the kubelet restarts it.
         "EngineLost",
-        # We look again: its controller may be installed beside us, the text may come with the next sync.
+        # The operator retries: a controller may be installed concurrently, and a text may arrive with the next sync.
         "LeaderWorkerSetMissing",
         "ConfigMapKeyMissing",
         "ClassMissing",
     }
 )
-"""All other reasons need a person at once: waiting changes nothing."""
+"""The reasons of problems that others may resolve. All other reasons need a user at once."""
 
 QUEUED = frozenset({"SchedulingGated"})
-"""Waiting for quota is the normal case in a queue and may take hours: it is no standstill, however long it takes."""
+"""Reasons of waiting for quota, which is normal in a queue and may take hours. It never counts as stalled."""
 
 
 def problem_since(reason: str, message: str, since: datetime | None, lasting: str | None = None) -> Problem:
-    """A problem that began at a moment, which counts where others may mend it."""
-    return Problem(reason, message, lasting, since=since if reason in MENDED_BY_OTHERS else None)
+    """Return a problem with its start time, which is used only if others may resolve it."""
+    return Problem(reason, message, lasting, since=since if reason in RESOLVED_BY_OTHERS else None)
 
 
-def worst(problems: Iterable[Problem]) -> Problem | None:
-    """What needs a person at once before what others may mend, and of that what began first; else the first."""
+def worst_problem(problems: Iterable[Problem]) -> Problem | None:
+    """Return the worst problem: those that need a user first, then the one that began first."""
     return min(problems, key=lambda each: each.since.timestamp() if each.since else float("-inf"), default=None)
 
 
-def needs_a_person(problem: Problem, seconds: float, deadlines: Deadlines) -> bool:
-    """Whether nobody else can mend it, or has done so for `seconds`."""
+def needs_user_action(problem: Problem, seconds: float, deadlines: Deadlines) -> bool:
+    """Return True if only a user can resolve the problem, or others have not resolved it for `seconds`."""
     if problem.reason in QUEUED:
         return False
     return problem.since is None or deadlines.reached(problem.since, seconds)
 
 
-def refused_since(reason: str, conditions: Iterable[Condition]) -> datetime | None:
-    """Since when the spec has been refused for `reason`, as the written `conditions` say; None where it was not."""
+def spec_refused_since(reason: str, conditions: Iterable[Condition]) -> datetime | None:
+    """Return since when the spec has been refused for `reason`, from the written `conditions`; None if it was not."""
     known = {each.type: each for each in conditions if each.reason == reason}
     if "PlanAccepted" not in known:
         return None
-    # Refused for another reason before: others have had time only since we wait for them.
+    # If the spec was refused for another reason before, others have had time only since this one.
     moments = (known[kind].last_transition_time for kind in ("PlanAccepted", "Reconciling") if kind in known)
     return max(filter(None, map(parse_timestamp, moments)), default=None)

@@ -1,8 +1,8 @@
-"""What keeps a revision from serving until somebody acts: pod by pod, as the kubelet, scheduler and report say.
+"""Problems that keep pods of a revision from serving until someone acts, from the kubelet, scheduler and reports.
 
-Pods that end as a whole before they ever serve, refused by their node or evicted in the middle of a warm-up, are told
-of together: they are no replicas any more, and the ReplicaSet makes others in their stead; but they stay in the
-cluster, and with them what their node said (docs/reference/conditions.md, While pods start).
+Pods that end before they were ever ready (rejected by their node, or evicted during warm-up) are reported together.
+They are no longer replicas, and the ReplicaSet creates others, but they stay in the cluster with the message of their
+node (docs/reference/conditions.md, While pods start).
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,59 +16,59 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.scheduling import (
     SCHEDULING_GATED,
     UNSCHEDULABLE_SECONDS,
-    gates,
+    creation_refused_since,
+    describe_scheduling_gates,
     is_gated,
-    refused_since,
     unprepared_since,
     unscheduled_since,
-    why_refused,
+    why_creation_refused,
     why_unprepared,
     why_unscheduled,
 )
-from gaudi_operator.core.pods.terminations import at_work
+from gaudi_operator.core.pods.terminations import describe_activity
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.containers import (
-    container_waits,
+    container_cannot_start,
     crash_loop,
+    side_container_cannot_start,
     side_container_fails,
-    side_container_waits,
 )
 from gaudi_operator.core.problems.criteria import Criteria
 from gaudi_operator.core.problems.learned_plan import why_forecast_missed
-from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS, problem_since, worst
+from gaudi_operator.core.problems.mending import RESOLVED_BY_OTHERS, problem_since, worst_problem
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Checks, Problem
 
-_SURROUNDINGS = MENDED_BY_OTHERS | {"HubUnreachable", "DiskFull", "DeviceUnavailable", "PortUnavailable"}
-"""Reasons that another revision would meet too, or that may pass: they take no revision back."""
+_SURROUNDINGS = RESOLVED_BY_OTHERS | {"HubUnreachable", "DiskFull", "DeviceUnavailable", "PortUnavailable"}
+"""Reasons that another revision would meet too, or that may pass. They cause no rollback."""
 
 REPORT_SECONDS = 10.0
-"""A pod that starts reports at least so often, although nothing moves."""
+"""The maximum seconds between reports of a starting pod, even without progress."""
 
 FEWEST_ERRORS = 5
-"""Answers that fail before we speak of a share: fewer may be chance."""
+"""The minimum number of failed answers before their percentage counts."""
 
 _VOLUME_WORDS = ("persistentvolumeclaim", "volume node affinity", "unbound immediate")
 
 
 def first_problem(pods: Iterable[PodView], replica_sets: Iterable[Manifest], criteria: Criteria) -> Problem | None:
-    """The worst problem of the current revision's `pods` and of its ReplicaSet; None when all goes its way."""
+    """Return the worst problem of the current revision's `pods` and its ReplicaSet; None if there is none."""
     refused = (found for each in replica_sets if (found := _refused_pods(each, criteria)))
-    return worst(chain(pod_problems(pods, criteria), refused))
+    return worst_problem(chain(pod_problems(pods, criteria), refused))
 
 
 def pod_problems(pods: Iterable[PodView], criteria: Criteria) -> Iterator[Problem]:
-    """What does not go its way, pod by pod."""
+    """Yield the problem of each pod that has one."""
     return (found for pod in pods if (found := pod_problem(pod, criteria)))
 
 
-def blames_the_revision(problem: Problem) -> bool:
-    """Whether what the revision is made of is at fault, not what surrounds its pods."""
+def is_caused_by_revision(problem: Problem) -> bool:
+    """Return True if the problem is caused by the revision itself, not by the environment of its pods."""
     return problem.reason not in _SURROUNDINGS
 
 
 def pod_problem(pod: PodView, criteria: Criteria) -> Problem | None:
-    """What does not go its way with one pod."""
+    """Return the first problem of one pod; None if it has none."""
     return _CHECKS(pod, criteria)
 
 
@@ -87,7 +87,7 @@ def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
     said, since = one_sentence(said), unscheduled_since(pod)
     if is_gated(pod):
         return _gated(pod, since, criteria)
-    # The scheduler has no reason for it but its words.
+    # The scheduler reports volumes only in its message, not as a reason.
     if any(word in said.lower() for word in _VOLUME_WORDS):
         return problem_since(
             "VolumeNotBound",
@@ -99,22 +99,22 @@ def _unscheduled(pod: PodView, criteria: Criteria) -> Problem | None:
     found = f"Pod {pod.name} finds no node: {said}"
     if criteria.room.unblock:
         return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
-    # Others' time begins once we can do nothing ourselves.
+    # The deadline for others starts when the operator itself can do nothing more.
     if criteria.room.soon:
         return problem_since("Unschedulable", f"{found} {criteria.room.soon}", criteria.deadlines.now)
     return problem_since("Unschedulable", f"{found} Free or add cards and memory, or lower spec.replicas.", since)
 
 
 def _gated(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
-    found = f"Pod {pod.name} is held by {gates(pod)} and has no node yet."
-    # Without its own decision an upgrade would wait for quota that its old pods hold.
+    found = f"Pod {pod.name} is held by {describe_scheduling_gates(pod)} and has no node yet."
+    # Without this advice an upgrade would wait for quota that its old pods hold.
     if criteria.room.unblock:
         return problem_since("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
     admits = (
         "It starts once the quota system that set the gate, such as Kueue, admits it; "
         f"`kubectl describe pod {pod.name}` shows its events."
     )
-    # No deadline applies to it, so whatever has one comes first.
+    # No deadline applies to quota, so problems with a deadline come first.
     return problem_since(SCHEDULING_GATED, f"{found} {criteria.room.soon or admits}", criteria.deadlines.now)
 
 
@@ -124,11 +124,11 @@ def _unprepared(pod: PodView, criteria: Criteria) -> Problem | None:
 
 
 def _workers(pod: PodView, criteria: Criteria) -> Problem | None:
-    """What keeps another pod of the group from starting; how it fares then is in the leader's report."""
+    """Return the problem that keeps a worker of the group from starting. Its progress is in the leader's report."""
     found = (
-        side_container_waits(worker, criteria)
+        side_container_cannot_start(worker, criteria)
         or side_container_fails(worker, criteria)
-        or container_waits(worker, criteria)
+        or container_cannot_start(worker, criteria)
         or _unprepared(worker, criteria)
         for worker in pod.workers
         if worker.active
@@ -141,12 +141,13 @@ def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
     if report is None or pod.received is None or report.phase.is_settled:
         return None
     if report.since_progress_seconds <= limit:
-        # Only the runtime knows whether anything has moved since: our clock says when to look, never that it stalls.
+        # Only the runtime knows about progress. The operator's clock schedules the next check and never declares a
+        # stall.
         age = (criteria.deadlines.now - pod.received).total_seconds()
         left = limit - report.since_progress_seconds - age
         criteria.deadlines.requeue(left if left > 0 else REPORT_SECONDS)
         return None
-    found = f"in pod {pod.name} for more than {limit} s, in {at_work(report)}."
+    found = f"in pod {pod.name} for more than {limit} s, in {describe_activity(report)}."
     return Problem(
         "WarmupStalled",
         f"Nothing has moved {found} Its container is restarted; if that repeats, read its log, or raise "
@@ -175,7 +176,7 @@ def _recompiles(pod: PodView, criteria: Criteria) -> Problem | None:
         return None
     if report.warmup_skipped or report.recompiles_since_ready <= most:
         return None
-    # One shape is enough to act on; status.recompiles has the others.
+    # One shape is enough to act on. status.recompiles has the others.
     worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
     shape = f", most often {worst.phase} {worst.shape}" if worst else ""
     change = "Change spec.bucketing so that buckets hold these shapes."
@@ -202,7 +203,7 @@ def _errors(pod: PodView, criteria: Criteria) -> Problem | None:
 
 
 def _forecast(pod: PodView, criteria: Criteria) -> Problem | None:
-    # Without another plan before it, to go back would change nothing.
+    # If the previous revision has the same plan, a rollback would change nothing.
     if pod.report is None or not criteria.observed or not criteria.learned_plan:
         return None
     most = criteria.canary.max_padding_percent
@@ -211,12 +212,14 @@ def _forecast(pod: PodView, criteria: Criteria) -> Problem | None:
 
 
 def _refused_pods(replica_set: Manifest, criteria: Criteria) -> Problem | None:
-    found = None if criteria.room.to_come else why_refused(replica_set, UNSCHEDULABLE_SECONDS, criteria.deadlines)
+    found = (
+        None if criteria.room.to_come else why_creation_refused(replica_set, UNSCHEDULABLE_SECONDS, criteria.deadlines)
+    )
     if found is None:
         return None
-    since = refused_since(replica_set)
+    since = creation_refused_since(replica_set)
     said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {one_sentence(found)}"
-    # An admission rule would refuse the pod whatever else runs; a quota has room again once old pods are gone.
+    # An admission rule refuses the pod in any case. A quota has room after old pods are gone.
     if criteria.room.unblock and "quota" in found:
         return problem_since("UpgradeBlocked", f"{said} {criteria.room.unblock}", since)
     if criteria.room.soon:
@@ -224,12 +227,12 @@ def _refused_pods(replica_set: Manifest, criteria: Criteria) -> Problem | None:
     return problem_since("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.", since)
 
 
-# In the order of a pod's life: what comes later in it is judged only when all before is well.
+# In the order of a pod's life: later steps are judged only if all earlier ones are fine.
 _CHECKS = Checks(
     _failed_start,
-    side_container_waits,
+    side_container_cannot_start,
     side_container_fails,
-    container_waits,
+    container_cannot_start,
     crash_loop,
     _unscheduled,
     _unprepared,
@@ -242,23 +245,23 @@ _CHECKS = Checks(
 )
 
 
-FEWEST = 2
-"""Ended pods before we speak of them: one may be chance."""
+MIN_FAILED_PODS = 2
+"""The minimum number of failed pods before they are a problem."""
 
 
 def failed_in_a_row(pods: Iterable[PodView], revision: str) -> list[PodView]:
-    """Failed pods of a revision that never served, oldest first, since the last of its pods became ready."""
+    """Return the failed pods of a revision that were never ready, oldest first, since a pod last became ready."""
     mine = [pod for pod in pods if pod.revision == revision]
-    # A pod that serves proves that the revision works: what failed before it is over.
+    # A ready pod proves that the revision works, so earlier failures no longer count.
     ready = max((since for pod in mine if pod.ready and (since := pod.conditions["Ready"].since)), default=None)
     failed = ((pod.ended_at, pod) for pod in mine if pod.ended_at and not pod.served)
     return [pod for at, pod in sorted(failed, key=_when) if ready is None or at > ready]
 
 
 def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | None:
-    """What is said of them: how many, and the last one's own reason."""
+    """Return the problem of a revision's failed pods: their number and the last one's reason."""
     failed = failed_in_a_row(pods, revision)
-    if len(failed) < FEWEST:
+    if len(failed) < MIN_FAILED_PODS:
         return None
     last = failed[-1]
     return problem_since(

@@ -14,7 +14,7 @@ from gaudi_operator.api.base import MOST_COUNT
 from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionStatus
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.notation import parse_timestamp, timestamp
-from gaudi_operator.core.pods.terminations import End, Termination, ends
+from gaudi_operator.core.pods.terminations import PodEnd, Termination, pod_ends
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.mending import problem_since
 from gaudi_runtime.errors import Problem
@@ -104,7 +104,7 @@ def _attempts(known: FailureRecord, pods: list[PodView], found: Mapping[str, Ter
     """Continue the written record. A termination that it has counted is not counted again while its pod is visible."""
     proven = max((since for pod in pods if pod.ready and (since := pod.open_since)), default=None)
     error, back_off = known.last_error, known.back_off
-    for end in ends(pods, found):
+    for end in pod_ends(pods, found):
         # Times are whole seconds: a termination in the second of the last counted one is taken to be that one.
         if error is None or end.at > datetime.fromisoformat(error.time):
             error = LastError(time=timestamp(end.at), pod=end.pod, message=end.sentence)
@@ -114,7 +114,7 @@ def _attempts(known: FailureRecord, pods: list[PodView], found: Mapping[str, Ter
     return FailureRecord(error, back_off)
 
 
-def _counted(known: BackOff | None, end: End) -> BackOff:
+def _counted(known: BackOff | None, end: PodEnd) -> BackOff:
     """Count a try as over at its first termination: ends of pods that started before it belong to the same try."""
     since = datetime.fromisoformat(known.since) if known else None
     if known and since and end.began < since:

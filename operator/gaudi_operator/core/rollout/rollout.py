@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gaudi_operator.core.problems.criteria import Room
-from gaudi_operator.core.problems.mending import worst
+from gaudi_operator.core.problems.mending import worst_problem
 from gaudi_operator.core.problems.pod_problems import failed_pods_problem, first_problem
 from gaudi_operator.core.rollout.backoff import add_back_off
 from gaudi_operator.core.rollout.planner import (
@@ -47,10 +47,10 @@ def _problem(state: State) -> Problem | None:
         return failed
     name, sets = state.current or "", live_workloads(state.observed)
     own = first_problem(state.updated, [sets[name]] if name in sets else [], state.criteria(name, _room(state)))
-    own = worst(each for each in (own, _failed_pods(state, name)) if each)
+    own = worst_problem(each for each in (own, _failed_pods(state, name)) if each)
     own = add_back_off(own, state.failures.get(name), len(state.updated), state.desired, state.deadlines)
     if name in state.forbidden and len(state.updated) < state.desired:
-        own = worst(each for each in (own, state.forbidden[name]) if each)
+        own = worst_problem(each for each in (own, state.forbidden[name]) if each)
     done = rollout.step is not None and rollout.step.progress is RolloutProgress.DONE
     return own or (failed if done else None)
 

@@ -12,7 +12,7 @@ from gaudi_operator.api.v1alpha1.scaling import Rollout, WhenNoRoom
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.pods.scheduling import why_refused, why_unscheduled
+from gaudi_operator.core.pods.scheduling import why_creation_refused, why_unscheduled
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.resource import Identity
 from gaudi_operator.core.rollout.planner import scaled_amount
@@ -45,7 +45,7 @@ def why_in_place(
     for pod in pods:
         if pod.active and (said := why_unscheduled(pod, seconds, deadlines)):
             return f"No room for pod {pod.name} next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
-    if replica_set and (said := why_refused(replica_set, seconds, deadlines)):
+    if replica_set and (said := why_creation_refused(replica_set, seconds, deadlines)):
         return f"No pod was allowed next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
     return None
 

@@ -14,7 +14,7 @@ from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Criteria, Room
-from gaudi_operator.core.problems.mending import needs_a_person, worst
+from gaudi_operator.core.problems.mending import needs_user_action, worst_problem
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.backoff import FailureRecord
 from gaudi_operator.core.rollout.planner import RolloutPolicy, RolloutProgress, RolloutStep
@@ -100,13 +100,13 @@ class State:
     @property
     def worst_problem(self) -> Problem | None:
         """The worst problem that keeps the resource from its desired state until someone acts."""
-        return worst(each for each in (self.violation, self.problem) if each)
+        return worst_problem(each for each in (self.violation, self.problem) if each)
 
     @property
     def stalls(self) -> bool:
         """Whether a user must act: the worst problem cannot resolve by itself, or its deadline has passed."""
         found, seconds = self.worst_problem, self.inference.spec.rollout.progress_deadline_seconds
-        return found is not None and needs_a_person(found, seconds, self.deadlines)
+        return found is not None and needs_user_action(found, seconds, self.deadlines)
 
     @property
     def current(self) -> str | None:

@@ -14,7 +14,7 @@ from gaudi_operator.api.v1alpha1.scaling import OnFailure
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
-from gaudi_operator.core.problems.pod_problems import blames_the_revision, pod_problems
+from gaudi_operator.core.problems.pod_problems import is_caused_by_revision, pod_problems
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import RevisionChoice, State
 from gaudi_runtime.errors import Problem
@@ -77,7 +77,7 @@ def last_good(
 
 def _failure(revision: str, state: State, room: Room) -> Problem | None:
     problems = pod_problems(state.active_of(revision), state.criteria(revision, room))
-    found = next((problem for problem in problems if blames_the_revision(problem)), None)
+    found = next((problem for problem in problems if is_caused_by_revision(problem)), None)
     # The message is read when these pods are long gone.
     return None if found is None else Problem(found.reason, found.kept)
 

@@ -1,8 +1,12 @@
-"""What one reconcile has found out, as users see it: the status, its conditions and the events.
+"""The status of a resource as users see it: conditions, figures, rows of pods, and events.
 
-conditions   a judgement each, a Verdict; plan judges those of the plan, and says what it takes
-figures      captured graphs, warm-up, memory, recompiles; pods: a row per pod; recipes: what sharing them did
-cold_shapes  the bucket that would have caught most of what ran cold
-status       puts them together, conditions by one table, throttled to what is worth a write
-events       what has changed, for people who watch; refusal: a request that the API server refused
+conditions   one function per condition, each returns a Verdict
+plan         the conditions and figures of the plan
+figures      captured graphs, warm-up progress, memory and recompilations
+pods         one row per pod
+recipes      the effect of shared recipes
+cold_shapes  the bucket that would have avoided most recompilations
+status       assembles the status, and throttles its writes
+events       events for users, derived from status changes
+refusal      the status after the API server refused a request
 """

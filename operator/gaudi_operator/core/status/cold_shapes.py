@@ -1,6 +1,6 @@
-"""The bucket that would have caught most of what ran cold while serving (docs/reference/conditions.md, Recompiles).
+"""The bucket that would have avoided most cold batches while serving (docs/reference/conditions.md, Recompiles).
 
-What it takes is estimated: bytes from the graphs that a pod has captured, seconds from the rates of the logged Gaudi 2.
+Its cost is estimated: bytes from the graphs that a pod has captured, seconds from measured rates of a Gaudi 2.
 """
 
 from collections import Counter
@@ -22,25 +22,25 @@ from gaudi_runtime.planning.optimal.cost import warmup_seconds
 from gaudi_runtime.units import size
 
 MOST_MISSES = 200
-"""Shapes that are compared with each other, the most frequent ones: a thousand pods may tell of 20,000."""
+"""The maximum number of shapes to compare with each other, most frequent first: 1,000 pods may report 20,000."""
 
 NO_GRAPH = "The buckets of these batches are planned, but have no graph: raise warmup.graphMemoryPercent or plan fewer."
 
 
-class Miss(NamedTuple):
-    """Batches that ran cold: the smallest bucket that holds them, and how many they were."""
+class ColdBatches(NamedTuple):
+    """Batches that ran without a warm graph: the smallest bucket that holds them, and their number."""
 
     phase: BucketPhase
     bucket: Bucket
     batches: int
 
-    def holds(self, other: "Miss") -> bool:
-        """Whether its bucket holds the batches of another."""
+    def holds(self, other: "ColdBatches") -> bool:
+        """Return True if its bucket also holds the batches of `other`."""
         return self.phase is other.phase and all(map(int.__ge__, self.bucket, other.bucket))
 
 
-def suggestion(state: State) -> str | None:
-    """The sentence that says how pods of the current revision would meet fewer cold shapes; None when none is known."""
+def suggest_bucket(state: State) -> str | None:
+    """Return a sentence that suggests a bucket to add for cold batches of the current revision; None if unknown."""
     reports = {pod.name: pod.report for pod in state.serving_updated if pod.report and pod.report.cold_shapes}
     spec = state.inference.spec
     for name, report in reports.items():
@@ -57,7 +57,7 @@ def suggestion(state: State) -> str | None:
 
 
 class ColdShape(NamedTuple):
-    """A batch that ran cold, as it was needed."""
+    """The shape of a batch that ran without a warm graph."""
 
     phase: BucketPhase
     batch: int
@@ -65,8 +65,8 @@ class ColdShape(NamedTuple):
     blocks: int
 
 
-class Weights(NamedTuple):
-    """Buckets of a phase, and the sum of what the bytes of their graphs are proportional to."""
+class GraphWeights(NamedTuple):
+    """The number of buckets of a phase, and the sum of their graph weights, which are proportional to bytes."""
 
     buckets: int
     total: int
@@ -74,16 +74,16 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True)
 class CoveredShapes:
-    """Which shapes a plan has buckets for, and what all its graphs weigh."""
+    """The shapes that have a bucket in a plan, and the weights of all its graphs."""
 
     held: tuple[ColdShape, ...]
-    prompt: Weights
-    decode: Weights
+    prompt: GraphWeights
+    decode: GraphWeights
 
 
 @dataclass(frozen=True)
 class CoveredShapesQuestion(PlanQuestion[CoveredShapes]):
-    """Asks which of `shapes` have a bucket."""
+    """The plan question which of `shapes` have a bucket."""
 
     kind = CoveredShapes
 
@@ -94,14 +94,14 @@ class CoveredShapesQuestion(PlanQuestion[CoveredShapes]):
 
     @property
     def size(self) -> int:
-        """As measured: two tuples of four numbers for each shape."""
+        """The maximum bytes, as measured: two tuples of four numbers for each shape."""
         return 4 * 1024 + 400 * len(self.shapes)
 
     def answer(self) -> CoveredShapes:
-        """Look each shape up."""
+        """Compute the plan and look up each shape."""
         plan = kept_plan(self.policy, self.limits, self.kv_blocks)
         weights = {
-            phase: Weights(
+            phase: GraphWeights(
                 len(plan.buckets_of(phase)),
                 sum(weight(phase, each, self.limits.block_size) for each in plan.buckets_of(phase)),
             )
@@ -112,7 +112,7 @@ class CoveredShapesQuestion(PlanQuestion[CoveredShapes]):
 
 
 def _as_found(limits: Limits, memory: MemorySplit) -> Limits:
-    """With the blocks that the engine really has."""
+    """Return the limits with the block size that the engine reported."""
     return limits.model_copy(update={"block_size": memory.block_size}) if memory.block_size else limits
 
 
@@ -123,25 +123,27 @@ def _cold_batches(reports: Iterable[WarmupReport]) -> Counter[ColdShape]:
     return batches
 
 
-def _misses(batches: Counter[ColdShape], missed: Container[ColdShape], limits: Limits) -> Iterator[Miss]:
-    """What no bucket of the plan holds, most frequent first. Queries are rounded up to whole blocks, as in plans."""
+def _misses(batches: Counter[ColdShape], missed: Container[ColdShape], limits: Limits) -> Iterator[ColdBatches]:
+    """Yield batches without a bucket, most frequent first. Queries are rounded up to whole blocks, as in plans."""
     for shape, count in batches.most_common():
-        # A shape of the plan ran cold for want of a graph: another bucket would have none either.
+        # A planned shape ran cold because its graph is missing. Another bucket would not get a graph either.
         if shape not in missed:
             continue
         phase, batch, query, blocks = shape
         if phase is BucketPhase.PROMPT:
             query = min(-(-query // limits.block_size) * limits.block_size, max(query, limits.max_num_batched_tokens))
-        yield Miss(phase, Bucket(batch, query, blocks), count)
+        yield ColdBatches(phase, Bucket(batch, query, blocks), count)
 
 
-def _bucket_to_add(missed: Sequence[Miss], plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport) -> str:
-    def caught(miss: Miss) -> int:
+def _bucket_to_add(
+    missed: Sequence[ColdBatches], plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport
+) -> str:
+    def caught(miss: ColdBatches) -> int:
         return sum(other.batches for other in missed if miss.holds(other))
 
     best = max(missed, key=lambda miss: (caught(miss), -weight(miss.phase, miss.bucket, limits.block_size)))
     total = sum(miss.batches for miss in missed)
-    # A share, for a count would change with every batch, and the status with it.
+    # Report a percentage: a count would change the status with every batch.
     held = f"{caught(best) * 100 // total} % of the batches"
     return (
         f"A {best.phase} bucket {tuple(best.bucket)} would have held {held} that had none; it "
@@ -149,7 +151,7 @@ def _bucket_to_add(missed: Sequence[Miss], plan: CoveredShapes, limits: Limits, 
     )
 
 
-def _amounts(miss: Miss, plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport) -> str:
+def _amounts(miss: ColdBatches, plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport) -> str:
     progress = report.prompt if miss.phase is BucketPhase.PROMPT else report.decode
     seconds = f"about {warmup_seconds(miss.phase, miss.bucket):.2g} s of warm-up as on a Gaudi 2"
     if not progress.capture_applies or not progress.captured:
@@ -159,8 +161,8 @@ def _amounts(miss: Miss, plan: CoveredShapes, limits: Limits, pod: str, report: 
     return f"about {size(nbytes)} by what pod {pod} measured and {seconds}"
 
 
-def _graph_bytes(miss: Miss, planned: Weights, limits: Limits, progress: PhaseProgress) -> int:
-    """In proportion to its weight where all graphs are known, otherwise the mean of those that were captured."""
+def _graph_bytes(miss: ColdBatches, planned: GraphWeights, limits: Limits, progress: PhaseProgress) -> int:
+    """Return the bytes by weight if all graphs are captured, otherwise the mean of the captured ones."""
     if progress.captured < planned.buckets:
         return progress.graph_bytes // progress.captured
     return progress.graph_bytes * weight(miss.phase, miss.bucket, limits.block_size) // planned.total

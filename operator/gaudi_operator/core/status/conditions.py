@@ -1,12 +1,11 @@
-"""The judgements behind the conditions of a resource, as kstatus and `kubectl wait` expect them.
+"""The verdicts behind the conditions of a resource, compatible with kstatus and `kubectl wait`.
 
-docs/reference/conditions.md lists all of them with their reasons; the table of all is in status.py. Here stand three
-groups, and plan.py has the fourth: Ready, Reconciling and Stalled say how far a resource is on the way to what is
-desired. Ready alone says whether all is as desired; Reconciling is True while the operator is at it, or others may
-still mend what is in its way; Stalled is True only when nothing moves on without a person. The last two are never True
-together, and one of them is True whenever Ready is False. Available, WarmedUp and Degraded compare what the pods give
-now with what was promised. AutoscalerActive says whether the autoscaler of spec.autoscaling counts and may scale
-(docs/how-to/scaling.md).
+docs/reference/conditions.md lists all conditions and reasons; the table is in status.py, the conditions of the plan in
+plan.py. Ready, Reconciling and Stalled report the way to the desired state: Ready is True if everything is as desired;
+Reconciling is True while the operator works or others may still resolve a problem; Stalled is True only if a user must
+act. The last two are never True together, and one of them is True whenever Ready is False. Available, WarmedUp and
+Degraded compare the pods with the promised number. AutoscalerActive reports whether the autoscaler of spec.autoscaling
+works (docs/how-to/scaling.md).
 """
 
 import re
@@ -30,8 +29,8 @@ from gaudi_runtime.units import plural
 
 
 def judge_ready(s: State) -> Verdict:
-    """Whether the spec as it stands is fully rolled out and every desired replica takes traffic."""
-    # A cause that somebody must mend hides all progress, whoever that is.
+    """Return the verdict whether the spec is fully rolled out and every desired replica takes traffic."""
+    # A problem that someone must fix takes precedence over all progress.
     if found := s.worst_problem:
         return Verdict(FALSE, found.reason, found.message)
     if s.desired == 0:
@@ -48,7 +47,7 @@ def _all(replicas: int) -> str:
 
 
 def _zero(s: State) -> Verdict:
-    """Scaled to zero is over only when the last pod has drained: until then cards are still held."""
+    """Return the verdict at zero replicas: scaling is complete only after the last pod has released its cards."""
     if left := _ending(s):
         return Verdict(FALSE, "ScalingDown", f"No replica is desired. {_terminating(s, left)}")
     return Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")
@@ -60,8 +59,8 @@ def _terminating(s: State, left: int) -> str:
 
 
 def _ending(s: State) -> int:
-    """Pods above those that are desired, which hold their cards until they have ended."""
-    # Terminating pods count here although they are no replicas: cards are what a node runs out of.
+    """Return the number of pods above the desired one, which hold their cards until they have ended."""
+    # Terminating pods count, although they are not replicas, because they still hold cards.
     return max(0, sum(pod.phase not in ENDED for pod in s.pods) - s.desired)
 
 
@@ -82,7 +81,7 @@ def _in_progress(s: State) -> tuple[str, str]:
             "StartingPods",
             f"{serving}; {plural(s.desired - len(s.updated), 'pod is', 'pods are')} still to be made.",
         )
-    # A pod that is not even running must not read like one that compiles.
+    # Distinguish pods that have not started from pods that compile.
     waiting = count_waiting(s.updated)
     reason = "WarmingUp" if {Waiting.WARMING, Waiting.READINESS} & waiting.keys() else "StartingPods"
     return reason, f"{serving}; of the others {_waiting_sentence(waiting)} (status.pods has each)."
@@ -94,7 +93,7 @@ def _waiting_sentence(waiting: Mapping[Waiting, int]) -> str:
 
 
 def _pace(s: State) -> str:
-    """What the next step of a rollout waits for."""
+    """Return what the next step of a rollout waits for."""
     if s.rollout.policy.trial:
         seconds = s.observe_seconds(s.current)
         held = f" and has held it for {seconds} s" if seconds else ""
@@ -106,33 +105,33 @@ def _pace(s: State) -> str:
 
 
 def judge_reconciling(s: State) -> Verdict:
-    """Whether the operator is on its way to what is desired."""
+    """Return the verdict whether the operator is working towards the desired state."""
     ready = judge_ready(s)
     if ready.status is TRUE:
         return Verdict(FALSE, "Settled", "Everything is as the spec asks.")
     if s.stalls:
         return Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why.")
-    # Pods are still made and healed while a rollout is paused.
+    # A paused rollout still creates and replaces missing pods.
     if is_paused(s) and len(s.serving) >= s.desired:
         return Verdict(FALSE, "RolloutPaused", "No pod is replaced while spec.rollout.paused is true.")
     return Verdict(TRUE, ready.reason, ready.message)
 
 
 def is_paused(s: State) -> bool:
-    """Whether spec.rollout.paused holds a rollout that is not over."""
+    """Return True if spec.rollout.paused holds an incomplete rollout."""
     step = s.rollout.step
     return s.inference.spec.rollout.paused and step is not None and step.progress is RolloutProgress.PAUSED
 
 
 def judge_stalled(s: State) -> Verdict:
-    """Whether a person must act."""
+    """Return the verdict whether a user must act."""
     if (found := s.worst_problem) and s.stalls:
         return Verdict(TRUE, found.reason, found.message)
     return Verdict(FALSE, "NotStalled", "Nothing asks for a person.")
 
 
 def judge_available(s: State) -> Verdict:
-    """Whether at least the promised number of pods takes traffic, of any revision."""
+    """Return the verdict whether at least the promised number of pods takes traffic, of any revision."""
     if s.desired == 0:
         return Verdict(FALSE, "ScaledToZero", "No replica is desired, so none is to take traffic.")
     promised = max(1, s.rollout.policy.floor)
@@ -144,13 +143,13 @@ def judge_available(s: State) -> Verdict:
 
 
 def judge_warmed_up(s: State) -> Verdict:
-    """Whether every desired replica of the current revision has passed its gate."""
+    """Return the verdict whether every desired replica of the current revision has passed its gate."""
     if s.desired == 0:
         return Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up.")
     opened = sum(pod.gate_open for pod in s.updated)
     of = f" of revision {s.current}" if s.current else ""
     found = f"{opened} of {s.desired} replicas{of} have passed the readiness gate."
-    # A tag that moves may give pods of one revision different releases.
+    # A mutable image tag may give pods of one revision different releases.
     releases = sorted({pod.report.releases for pod in s.updated if pod.report and pod.report.releases})
     if opened >= s.desired:
         return Verdict(TRUE, "WarmedUp", " ".join((found, *releases)))
@@ -159,7 +158,7 @@ def judge_warmed_up(s: State) -> Verdict:
 
 
 def judge_degraded(s: State) -> Verdict:
-    """Whether replicas that have served are missing, or serve below the thresholds."""
+    """Return the verdict whether replicas that served are missing, or serve below the thresholds."""
     expected, ready = expected_ready(s), len(s.serving)
     if ready < expected:
         away = [pod for pod in s.active if pod.served and not pod.ready]
@@ -180,10 +179,10 @@ def _first_names(pods: Sequence[PodView]) -> str:
 
 
 def expected_ready(s: State) -> int:
-    """How many replicas should take traffic now: fewer take it only after a loss.
+    """Return how many replicas should take traffic now; fewer is a loss.
 
-    As many as did at once since replicas was last lowered, without those that a rollout takes away within its
-    allowance. It rises as pods become ready, so what is still to come for the first time is no loss.
+    That is the highest number since replicas was last lowered, without those that a rollout may remove. It rises as
+    pods become ready, so pods that have not been ready yet are no loss.
     """
     before = s.before.expected_ready_replicas
     if s.current != s.stable:
@@ -192,10 +191,10 @@ def expected_ready(s: State) -> int:
 
 
 NEW_KIND_SECONDS = 60
-"""The controller manager learns of a new CustomResourceDefinition within 30 s, and an autoscaler looks every 15 s."""
+"""Seconds until an autoscaler knows a new CRD: the controller manager needs up to 30 s, and it syncs every 15 s."""
 
 _WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
-"""What a reason is: that of an autoscaler may be any text."""
+"""The form of a condition reason. The reason of an autoscaler may be any text."""
 
 _NO_METRIC = (
     f"A metrics adapter must serve the metric {METRIC} of the pods (manual: Scaling, Serve the metric); until then "
@@ -205,18 +204,18 @@ _NO_OTHER_METRIC = "Replicas stay as they are until each metric of spec.autoscal
 
 
 def judge_autoscaler_active(s: State) -> Verdict | None:
-    """What the HorizontalPodAutoscaler says of itself; None where none is desired."""
+    """Return the verdict on the HorizontalPodAutoscaler from its own conditions; None if none is desired."""
     desired = s.inference.spec.autoscaling
     if desired is None:
         return None
-    # An autoscaler never scales up from zero: its metric comes from pods.
+    # An autoscaler does not scale up from zero, because its metric comes from pods.
     if s.desired == 0:
         return Verdict(
             UNKNOWN,
             "ScaledToZero",
             "The autoscaler is inactive while replicas are 0: set replicas to start pods again.",
         )
-    # A resource has one autoscaler, of its own name.
+    # A resource has one autoscaler, with the same name.
     status = next(iter(s.observed.autoscalers), {}).get("status") or {}
     said = {each["type"]: each for each in status.get("conditions") or ()}
     if not said:
@@ -231,7 +230,7 @@ def judge_autoscaler_active(s: State) -> Verdict | None:
 
 
 def _is_new_to_it(able: Mapping[str, Any], deadlines: Deadlines) -> bool:
-    """Whether FailedGetScale still means that the cluster is new."""
+    """Return True if FailedGetScale may still mean that the CRD is new to the autoscaler."""
     if (able.get("status"), able.get("reason")) != ("False", "FailedGetScale"):
         return False
     since = parse_timestamp(able.get("lastTransitionTime"))
@@ -251,7 +250,7 @@ MAX_MESSAGE = 2048
 def conditions_from(
     verdicts: Iterable[tuple[str, Verdict]], before: Iterable[Condition], generation: int, now: datetime
 ) -> tuple[Condition, ...]:
-    """Conditions of `verdicts`, with the transition times of those `before` that have the same status."""
+    """Return the conditions of `verdicts`, with the transition times of `before` if the status is unchanged."""
     times = {(each.type, each.status): each.last_transition_time for each in before}
     return tuple(
         Condition(

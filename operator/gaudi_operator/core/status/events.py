@@ -1,8 +1,8 @@
-"""Events on the resource, derived from what a reconcile does and from how the status changes.
+"""Events on the resource, derived from the actions of a reconcile and the changes of its status.
 
-What happens within a moment is one story, and one event: the gate that completes the replicas of a revision is part
-of WarmedUp, which is part of Ready where both come together. Of the gates of a revision that open one after the other
-the first is told, those between it and the last are counted in the status: a hundred replicas are no hundred events.
+Changes at the same time make one event: the gate that completes a revision is part of WarmedUp, which is part of Ready
+if both change together. If gates of a revision open one after the other, only the first has an event, and the others
+are counted in the status.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,11 @@ def events(
     updated: Sequence[PodView] = (),
     desired: int = 0,
 ) -> tuple[Event, ...]:
-    """What people should know, oldest first. An unchanged status and no gate give none.
+    """Return the events of a reconcile, oldest first; none if the status is unchanged and no gate changes.
 
-    `updated` are the pods of the current revision as they are once `actions` are done, `desired` says how many of them
-    there are to be.
+    `updated` are the pods of the current revision as they will be after `actions`; `desired` is their desired number.
     """
-    # The status that says so may be held back for a moment: the gates that led to it are part of it.
+    # The status write may be delayed. The gates that caused it are part of its event.
     all_open = 0 < desired <= sum(pod.gate_open for pod in updated) and not _has_warmed_up(before)
     sent = [each for each in actions if isinstance(each, SetGate)]
     opened = {each.uid for each in sent if each.open}
@@ -36,7 +35,7 @@ def events(
 
 
 def _is_usual(gate: SetGate) -> bool:
-    """Whether a pod has warmed up for the first time, and wholly."""
+    """Return True if a pod has warmed up for the first time and completely."""
     return gate.reason == WARMED_UP and not gate.again
 
 
@@ -71,19 +70,19 @@ def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus, updated: I
     was = {each.type: each for each in before.conditions}
     gate = _last_gate(updated) if _has_warmed_up(after) and not _has_warmed_up(before) else ""
     turns = [event for each in after.conditions if (event := _turn(each, was.get(each.type), gate))]
-    # Whoever is Ready has warmed up: where both happen within a moment, that is one story.
+    # Ready implies WarmedUp: one event covers both if they change together.
     ready = any(event.reason == "Ready" for event in turns)
     return [event for event in turns if not (ready and event.reason == "WarmedUp")]
 
 
 def _last_gate(pods: Iterable[PodView]) -> str:
-    """What was found at the gate that opened last, to be added to a sentence."""
+    """Return what was judged at the last opened gate, as an additional sentence."""
     opened = {(since, pod.name): pod for pod in pods if (since := pod.open_since)}
     return f" Pod {opened[max(opened)].name}: {judged_counts(opened[max(opened)])}" if opened else ""
 
 
 def _turn(condition: Condition, was: Condition | None, gate: str) -> Event | None:
-    """The event of a condition that has changed; a new reason of a bad state is news too."""
+    """Return the event of a changed condition. A new reason of a bad status is an event too."""
     if was is not None and (was.status, was.reason) == (condition.status, condition.reason):
         return None
     match condition.type, condition.status:
@@ -91,7 +90,7 @@ def _turn(condition: Condition, was: Condition | None, gate: str) -> Event | Non
             return Event("Normal", "Ready", condition.message + gate)
         case "WarmedUp", ConditionStatus.TRUE:
             return Event("Normal", "WarmedUp", condition.message + gate)
-        # Thresholds that a pod has missed refuse nothing, and the condition Stalled reports them.
+        # Missed thresholds do not refuse the plan. The condition Stalled reports them.
         case "PlanAccepted", ConditionStatus.FALSE if condition.reason != "CapturedBelowThreshold":
             return Event("Warning", "PlanRefused", condition.message)
         case "PlanAccepted", ConditionStatus.UNKNOWN if condition.reason == "AcceptedInDoubt":

@@ -1,4 +1,4 @@
-"""The figures of status: captured graphs, warm-up, memory and recompiles, over the pods that they speak of."""
+"""The figures of the status: captured graphs, warm-up progress, memory and recompilations."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -26,15 +26,13 @@ MAX_COLD_SHAPES = 10
 _Shape = tuple[str, tuple[int, int, int]]
 
 
-def basis(state: State) -> tuple[PodView, ...]:
-    """The pods that percentages speak of: of the current revision, as all of a row, those that serve or, if none does,
-    all.
-    """
+def pods_of_figures(state: State) -> tuple[PodView, ...]:
+    """Return the pods that the figures describe: those of the current revision that serve, or all if none serves."""
     return state.serving_updated or state.updated
 
 
 def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
-    """The least percentage of each phase over the given pods; None where no pod has one."""
+    """Return the lowest captured percentage of each phase over the given rows; None if no pod has one."""
     found = [row.captured_percent for row in rows]
     return CapturedPercent(
         prompt=min((each.prompt for each in found if each.prompt is not None), default=None),
@@ -42,8 +40,8 @@ def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
     )
 
 
-def buckets(reports: Sequence[WarmupReport]) -> Buckets | None:
-    """Counts of the pod with the fewest captured, then fewest warmed buckets."""
+def bucket_counts(reports: Sequence[WarmupReport]) -> Buckets | None:
+    """Return the bucket counts of the pod with the fewest captured, then fewest warmed buckets."""
     worst = min(reports, key=lambda report: (_sum(report, "captured"), _sum(report, "warmed")), default=None)
     if worst is None:
         return None
@@ -51,8 +49,8 @@ def buckets(reports: Sequence[WarmupReport]) -> Buckets | None:
     return Buckets(prompt=_counts(worst.prompt), decode=_counts(worst.decode), vision=vision)
 
 
-def memory(reports: Sequence[WarmupReport]) -> MemorySplit | None:
-    """The split of the pod with the fewest KV blocks."""
+def memory_split(reports: Sequence[WarmupReport]) -> MemorySplit | None:
+    """Return the memory split of the pod with the fewest KV blocks."""
     splits = [report.memory for report in reports if report.memory]
     least = min(splits, key=lambda split: split.kv_blocks, default=None)
     if least is None:
@@ -65,8 +63,8 @@ def memory(reports: Sequence[WarmupReport]) -> MemorySplit | None:
     )
 
 
-def recompiles(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Recompiles:
-    """Compiles on the request path over the serving pods, and their most frequent cold shapes."""
+def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Recompiles:
+    """Return the recompilations of the serving pods, with their most frequent cold shapes."""
     counts, compiles = Counter[_Shape](), Counter[_Shape]()
     for cold in (cold for report in reports for cold in report.cold_shapes):
         counts[cold.phase.value, cold.shape] += cold.count
@@ -85,8 +83,8 @@ def recompiles(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Rec
     )
 
 
-def warmup(state: State, rows: Iterable[PodState]) -> WarmupProgress | None:
-    """Progress of the least advanced pod of the current revision; None without one."""
+def warmup_progress(state: State, rows: Iterable[PodState]) -> WarmupProgress | None:
+    """Return the warm-up progress of the slowest pod of the current revision; None if it has no pod."""
     mine = [row for row in rows if row.revision == state.current]
     least = min(mine, key=lambda row: (row.warmup_percent, row.name), default=None)
     if least is None:
@@ -96,7 +94,7 @@ def warmup(state: State, rows: Iterable[PodState]) -> WarmupProgress | None:
 
 
 def _eta(pod: PodView, state: State) -> str | None:
-    """The end of warm-up, rounded to 10 s; an estimate that moves by no more than that stays as it was written."""
+    """Return the expected end of warm-up, rounded to 10 s. A change within 10 s keeps the written value."""
     if pod.report is None or pod.received is None or pod.report.eta_seconds is None:
         return None
     end = pod.received + timedelta(seconds=pod.report.eta_seconds)
@@ -104,13 +102,13 @@ def _eta(pod: PodView, state: State) -> str | None:
     moment = parse_timestamp(written)
     if moment and abs((moment - end).total_seconds()) <= ETA_SECONDS:
         return written
-    # Rounded, or each report would move it by a second and cost a status write.
+    # Without rounding, each report would change it by a second and cost a status write.
     rounded = round(end.timestamp() / ETA_SECONDS) * ETA_SECONDS
     return timestamp(datetime.fromtimestamp(rounded, UTC))
 
 
 def _count(parts: Iterable[int]) -> int:
-    """The sum, or the most that a count of the status may be: each part is within its bounds, many are not."""
+    """Return the sum, limited to the maximum of a status field."""
     return min(MOST_COUNT, sum(parts))
 
 

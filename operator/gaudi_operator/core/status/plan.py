@@ -1,9 +1,9 @@
-"""What the plan of a spec takes, and the conditions that judge the plan and the settings.
+"""The plan in the status: its figures, and the conditions that judge the plan and the settings.
 
 See docs/reference/conditions.md.
 
-status.plan is measured by a pod of the current revision, and estimated until one has; the sentence of PlanAccepted says
-what the plan takes and where the figures come from.
+status.plan is measured by a pod of the current revision, and estimated until then. The message of PlanAccepted says
+what the plan costs and where the figures come from.
 """
 
 from collections.abc import Iterable
@@ -13,28 +13,34 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, CapturedPercent, ConditionStatus, PlanBasis, PlanState
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness, Shortfall
 from gaudi_operator.core.admission.checks import why_settings_are_ignored
-from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_unknown
-from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, gate_outlook, hints
+from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_not_estimated
+from gaudi_operator.core.admission.review import (
+    PlanForecast,
+    estimated_shortfall,
+    forecast_plan,
+    gate_outlook,
+    plan_hints,
+)
 from gaudi_operator.core.classes import fill_class_defaults
 from gaudi_operator.core.gate.recompiles import ADD_SIZES, only_images_cold
 from gaudi_operator.core.gate.thresholds import WARMED_UP_PHASES, captured_percent
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.cold_shapes import suggestion
+from gaudi_operator.core.status.cold_shapes import suggest_bucket
 from gaudi_operator.core.status.plan_advice import plan_advice
-from gaudi_operator.core.status.recipes import why_missed
+from gaudi_operator.core.status.recipes import recipe_miss_reason
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.contract.report import WarmupReport, percent
 from gaudi_runtime.units import plural, size
 
 
 def plan_state(state: State) -> PlanState | None:
-    """The surest figures there are; None while no plan of the spec is possible.
+    """Return the best known figures of the plan; None if the spec has no possible plan.
 
-    What a pod of the current revision has measured stays until another one has. A spec that is refused, rolled back
-    or put aside by a pinned revision has no pods.
+    Measured figures stay until another pod has measured them. A spec that is refused, rolled back or overridden by a
+    pinned revision has no pods.
     """
-    # Figures of pods that run another spec would be shown as those of this one.
+    # Figures of pods that run another spec must not be shown for this one.
     if state.violation is None and _runs_the_spec(state):
         pod = _measured_pod(state)
         if plan := _measured(state, *pod) if pod else _written(state):
@@ -44,15 +50,15 @@ def plan_state(state: State) -> PlanState | None:
 
 
 def _runs_the_spec(state: State) -> bool:
-    """Whether the current revision is that of the spec, neither the last good one nor another that is pinned."""
+    """Return True if the current revision is that of the spec, not a rollback target or another pinned one."""
     choice = state.rollout.choice
     if choice is None or state.inference.spec.rollout.revision is None:
         return choice is None or not choice.rolled_back
     return choice.current.matches_spec(state.inference)
 
 
-def forecast_now(state: State) -> PlanForecast | None:
-    """The forecast for the KV blocks that were measured, if any were: only those say what the plan really leaves."""
+def current_forecast(state: State) -> PlanForecast | None:
+    """Return the forecast for the measured KV blocks, if any: they determine which batches are uncovered."""
     plan = plan_state(state)
     measured = plan if plan is not None and plan.basis in MEASURED_BASES else None
     found = forecast_plan(state.inference, measured.kv_blocks, measured.block_size) if measured else None
@@ -62,7 +68,7 @@ def forecast_now(state: State) -> PlanForecast | None:
 def _expected(spec: GaudiInferenceSpec, found: PlanForecast) -> PlanState:
     estimate = found.estimate
     known = {} if estimate is None else _estimated(estimate)
-    unknown = {} if known else {"source": why_unknown(spec)}
+    unknown = {} if known else {"source": why_not_estimated(spec)}
     return PlanState(
         basis=PlanBasis.ESTIMATED if known else PlanBasis.COUNTED,
         prompt_buckets=found.prompt,
@@ -76,7 +82,7 @@ def _expected(spec: GaudiInferenceSpec, found: PlanForecast) -> PlanState:
 
 
 def _estimated(estimate: Estimate) -> dict[str, Any]:
-    """Figures of graphs; nothing where nothing is known of them, as on a CPU."""
+    """Return the figures of graphs; none if nothing is known about them, as on a CPU."""
     if estimate.warmup_seconds is None:
         return {}
     return {
@@ -92,7 +98,7 @@ def _fits(bounds: GraphBounds | None) -> int | None:
 
 
 def _measured_pod(state: State) -> tuple[PodView, WarmupReport] | None:
-    """The pod with the fewest captured graphs of those that have warmed up, with its report."""
+    """Return the warmed-up pod with the fewest captured graphs, with its report."""
     found = [(pod, pod.report) for pod in state.updated if pod.report and pod.report.phase in WARMED_UP_PHASES]
     return min(found, key=lambda each: (_captured(each[1]), each[0].name), default=None)
 
@@ -102,7 +108,7 @@ def _captured(report: WarmupReport) -> int:
 
 
 def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | None:
-    # Gaps depend on the KV blocks that the card really had, not on those that were estimated.
+    # Gaps depend on the real number of KV blocks, not on the estimated one.
     blocks = report.memory.kv_blocks if report.memory else None
     size = report.memory.block_size if report.memory else None
     found = forecast_plan(state.inference, blocks, size) or forecast_plan(state.inference)
@@ -127,7 +133,7 @@ def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | N
 
 
 def _written(state: State) -> PlanState | None:
-    """What the status says already, if it was measured for the revision that is still desired."""
+    """Return the plan in the written status if it was measured for the current revision."""
     before = state.before
     if before.plan is None or before.plan.basis not in MEASURED_BASES or before.revision.current != state.current:
         return None
@@ -135,7 +141,7 @@ def _written(state: State) -> PlanState | None:
 
 
 def plan_sentence(plan: PlanState) -> str:
-    """Counts, bytes and seconds of a plan as its basis knows them."""
+    """Return a sentence with the counts, bytes and seconds of a plan, according to its basis."""
     buckets = f"{plan.prompt_buckets} prompt and {plan.decode_buckets} decode"
     if plan.basis is PlanBasis.COUNTED:
         return (
@@ -180,7 +186,7 @@ def _advice(reports: Iterable[WarmupReport]) -> str:
 
 
 def judge_plan_accepted(s: State) -> Verdict:
-    """Whether the spec can work at all, as far as can be known before a pod runs."""
+    """Return the verdict whether the spec can work, as far as it is known before a pod runs."""
     if s.violation:
         return Verdict(FALSE, s.violation.reason, s.violation.message)
     plan = plan_state(s)
@@ -188,10 +194,10 @@ def judge_plan_accepted(s: State) -> Verdict:
     if plan.basis in MEASURED_BASES:
         status, reason, against = _by_measurement(plan, s.inference.spec.readiness)
     else:
-        against = doubt(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
+        against = estimated_shortfall(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
         status, reason = (TRUE, "Accepted") if against is None else (UNKNOWN, "AcceptedInDoubt")
     outlook = None if plan.basis in MEASURED_BASES else gate_outlook(s.inference)
-    sentences = (plan_sentence(plan), against, outlook, *hints(s.inference))
+    sentences = (plan_sentence(plan), against, outlook, *plan_hints(s.inference))
     return Verdict(status, reason, " ".join(each for each in sentences if each))
 
 
@@ -213,12 +219,12 @@ def _by_measurement(plan: PlanState, readiness: Readiness) -> tuple[ConditionSta
 
 
 def judge_bucket_coverage(s: State) -> Verdict:
-    """Whether every batch that the limits admit has a bucket, and every request so far met a warm graph."""
+    """Return the verdict whether every admissible batch has a bucket and every request met a warm graph."""
     reports = [pod.report for pod in s.serving if pod.report]
     if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
         found = "Requests met shapes without a warm graph: status.recompiles lists them."
-        return Verdict(FALSE, "ColdShapes", f"{found} {suggestion(s) or _advice(reports)}")
-    expected = forecast_now(s)
+        return Verdict(FALSE, "ColdShapes", f"{found} {suggest_bucket(s) or _advice(reports)}")
+    expected = current_forecast(s)
     if expected is None:
         return Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why.")
     if gaps := expected.uncovered.sentence():
@@ -241,17 +247,17 @@ def _met_cold(reports: Iterable[WarmupReport]) -> bool:
 
 
 def judge_settings_effective(s: State) -> Verdict:
-    """Whether every setting of the spec has an effect."""
+    """Return the verdict whether every setting of the spec has an effect."""
     ignored = why_settings_are_ignored(s.inference)
     if ignored:
         return Verdict(FALSE, "SettingsIgnored", ignored)
-    if missed := why_missed(s):
+    if missed := recipe_miss_reason(s):
         return Verdict(FALSE, "SettingsIgnored", f"spec.recipeCache.enabled has no effect: {missed}")
     return Verdict(TRUE, "SettingsRead", "Every setting of the spec has an effect.")
 
 
 def judge_class_applied(s: State) -> Verdict | None:
-    """Whether a new revision of the same spec would get from its class what the current one has got."""
+    """Return the verdict whether a new revision would get the same class defaults as the current one."""
     current = s.rollout.current
     had = current.from_class if current else None
     if s.platform.says is None and had is None:

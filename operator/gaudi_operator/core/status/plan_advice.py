@@ -1,7 +1,7 @@
-"""Show what a learned plan would save, as a pod of the current revision reports it (gaudi_runtime/learning/).
+"""The advice in status.plan: what a plan learned from traffic would save (gaudi_runtime/learning/).
 
-The advice is that of the pod with the most traffic. It stays that of this pod while the pod serves and has advice:
-pods with equal traffic take turns in having the most, and each turn would be a write of the status.
+It comes from the pod with the most traffic, and stays with that pod while it serves and has advice. Otherwise pods with
+equal traffic would alternate, and each change would be a status write.
 """
 
 from gaudi_operator.api.v1alpha1.status import PlanAdvice
@@ -11,7 +11,7 @@ from gaudi_runtime.contract import report
 
 
 def plan_advice(state: State) -> PlanAdvice | None:
-    """The advice to show now; None if there is none."""
+    """Return the advice to show now; None if there is none."""
     written = state.before.plan.advice if state.before.plan else None
     pods = {pod.name: pod for pod in state.serving_updated}
     known = pods.get(written.pod) if written else None
@@ -49,6 +49,6 @@ def _shown(state: State, pod: PodView, advice: report.PlanAdvice) -> PlanAdvice:
 
 
 def _times(learned: float, now: float) -> str:
-    """Both times in minutes, or in seconds if one is shorter than a minute."""
+    """Format both times in minutes, or in seconds if one is shorter than a minute."""
     unit, name = (60, "minutes") if learned >= 60 else (1, "s")
     return f"{learned / unit:.0f} instead of {now / unit:.0f} {name}"

@@ -1,11 +1,11 @@
-"""The rows of status.pods: one per pod, from its report or, until that comes, from what was last known."""
+"""The rows of status.pods: one per pod, from its report or, until one arrives, from the written status."""
 
 from collections.abc import Mapping
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.core.gate.recompiles import RECOMPILING
 from gaudi_operator.core.gate.thresholds import captured_percent, explain_shortfall, warmup_percent
-from gaudi_operator.core.pods.scheduling import SCHEDULING_GATED, gates, is_gated, unscheduled_since
+from gaudi_operator.core.pods.scheduling import SCHEDULING_GATED, describe_scheduling_gates, is_gated, unscheduled_since
 from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rendering.runtime_config import fetching
@@ -17,7 +17,7 @@ MAX_WORD = 32
 
 
 def pod_states(state: State) -> tuple[PodState, ...]:
-    """A row per active pod, worst first: closed gates before open ones, then the least warmed up."""
+    """Return a row per active pod, worst first: closed gates before open ones, then by warm-up progress."""
     before = {state.name: state for state in state.before.pods}
     rows = [_row(pod, before, state) for pod in state.active]
     return tuple(sorted(rows, key=lambda row: (row.ready, row.gate, row.warmup_percent, row.name)))
@@ -65,7 +65,7 @@ def _phase(pod: PodView, known: PodState | None) -> str:
 
 
 def _message(pod: PodView, state: State) -> str | None:
-    """What stands in the pod's way, as far as the pod itself says."""
+    """Return the message about what keeps the pod from serving, from its own data."""
     if pod.report and pod.report.failure:
         return pod.report.failure.message
     if (
@@ -85,7 +85,7 @@ def _message(pod: PodView, state: State) -> str | None:
     if pod.container and pod.container.waiting_message:
         return pod.container.waiting_message
     if is_gated(pod):
-        return f"Held by {gates(pod)}."
+        return f"Held by {describe_scheduling_gates(pod)}."
     if unscheduled_since(pod):
         return pod.conditions["PodScheduled"].message
     return pod.report_ignored

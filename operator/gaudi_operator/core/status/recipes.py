@@ -1,4 +1,4 @@
-"""What the shared recipes did for pods of the current revision, by their own reports."""
+"""The recipe cache in the status: the effect of shared recipes on pods of the current revision."""
 
 from gaudi_operator.api.v1alpha1.status import RecipeCacheState
 from gaudi_operator.core.rollout.state import State
@@ -8,8 +8,8 @@ MAX_TEXT = 1024
 _FILLED = (RecipeOutcome.HIT, RecipeOutcome.SEEDED)
 
 
-def recipe_cache(s: State) -> RecipeCacheState | None:
-    """The state to show; None where recipes are not shared. What is written stays until a pod says something else."""
+def recipe_cache_state(s: State) -> RecipeCacheState | None:
+    """Return the recipe cache state; None if recipes are not shared. The written one stays until a pod reports."""
     if not s.inference.spec.recipe_cache.enabled:
         return None
     reports = _reports(s)
@@ -26,8 +26,8 @@ def recipe_cache(s: State) -> RecipeCacheState | None:
     )
 
 
-def why_missed(s: State) -> str | None:
-    """Why no pod of the current revision can take or add recipes, None where one can or none has said so."""
+def recipe_miss_reason(s: State) -> str | None:
+    """Return why no pod of the current revision can read or add recipes; None if one can or none has reported."""
     reports = _reports(s) if s.inference.spec.recipe_cache.enabled else []
     return _why(reports) if reports and _phase(reports) == "Missed" else None
 
@@ -48,7 +48,7 @@ def _phase(reports: list[WarmupReport]) -> str:
 
 
 def _why(reports: list[WarmupReport]) -> str | None:
-    """Of a pod that could do the least."""
+    """Return the reason of the pod with the worst outcome."""
     shared = [report.shared_recipes for report in reports if report.shared_recipes and report.shared_recipes.reason]
     shared.sort(key=lambda each: each.outcome is not RecipeOutcome.MISS)
     return next((each.reason[:MAX_TEXT] for each in shared if each.reason), None)

@@ -1,4 +1,4 @@
-"""A request that the API server refused, shown on the resource whatever else is known of it."""
+"""The status after the API server refused a request, shown on the resource."""
 
 from dataclasses import replace
 from datetime import datetime

@@ -1,8 +1,7 @@
-"""The status of a resource, from what one reconcile has found out.
+"""The status of a resource, assembled from the state of one reconcile, with throttled writes.
 
-Its figures are over the pods that percentages speak of; `status.revisions` has the kept revisions, newest first, each
-with its number, its age and where it stands. A resource whose spec this operator cannot read gets a status that says
-so, and nothing is touched.
+Figures are over the pods of figures.py; `status.revisions` has the stored revisions, newest first, with number, age and
+phase. If the operator cannot read the spec, the status reports it and nothing else changes.
 """
 
 from collections.abc import Callable
@@ -51,13 +50,16 @@ from gaudi_operator.core.status.plan import (
     plan_state,
 )
 from gaudi_operator.core.status.pods import pod_states
-from gaudi_operator.core.status.recipes import recipe_cache
+from gaudi_operator.core.status.recipes import recipe_cache_state
 from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 
 
 @dataclass(frozen=True)
 class ConditionKind:
-    """A row of the table; `good` is the status that asks for nobody. A judgement of None leaves the condition out."""
+    """One row of the table of conditions.
+
+    `good` is the status that needs no action. The condition is left out if `judge` returns None.
+    """
 
     type: str
     good: ConditionStatus
@@ -107,30 +109,33 @@ CONDITIONS = (
 
 
 def judge_conditions(state: State) -> tuple[Condition, ...]:
-    """All conditions; a transition time moves only when the status does."""
+    """Return all conditions. A transition time changes only with the status."""
     judged = ((kind.type, kind.judge(state)) for kind in CONDITIONS)
     verdicts = [(kind, verdict) for kind, verdict in judged if verdict is not None]
     return conditions_from(verdicts, state.before.conditions, state.inference.identity.generation, state.deadlines.now)
 
 
-MOVES_SECONDS, MANY_PODS_SECONDS, PODS_A_SECOND = 2.0, 5.0, 4
-"""A change of the status waits so long for what follows, so that both are one write: a container that starts, its gate,
-and that it is ready. The status of many pods is long and changes all the time, so it waits longer.
+STATUS_DELAY_SECONDS, MANY_PODS_SECONDS, PODS_A_SECOND = 2.0, 5.0, 4
+"""The delay of a status write, in seconds, and how it grows with the number of pods.
+
+Changes that follow each other become one write: a container start, its gate, its readiness. The status of many pods is
+long and changes all the time, so its delay is longer.
 """
 
-HEARD_SECONDS = 10.0
-"""An operator that has just started waits so long for the first report of every pod that runs: otherwise each of its
-starts would write the status of every resource twice.
+FIRST_REPORTS_SECONDS = 10.0
+"""Seconds that a new leader waits for the first report of every running pod.
+
+Otherwise each start would write the status of every resource twice.
 """
 
 
-def moves_within(pods: int) -> float:
-    """Seconds in which what moves in the status of a resource with so many pods is shown, as one write."""
-    return max(MOVES_SECONDS, min(pods / PODS_A_SECOND, MANY_PODS_SECONDS))
+def status_delay(pods: int) -> float:
+    """Return the seconds within which changes of a resource with this many pods are written as one status."""
+    return max(STATUS_DELAY_SECONDS, min(pods / PODS_A_SECOND, MANY_PODS_SECONDS))
 
 
 def make_status(state: State) -> GaudiInferenceStatus:
-    """The status to show now."""
+    """Return the status to show now."""
     rows = pod_states(state)
     return GaudiInferenceStatus(
         observed_generation=state.inference.identity.generation,
@@ -147,36 +152,36 @@ def make_status(state: State) -> GaudiInferenceStatus:
         revisions=revision_states(state),
         endpoint=endpoint(state.inference) if state.current else None,
         plan=plan_state(state),
-        recipe_cache=recipe_cache(state),
+        recipe_cache=recipe_cache_state(state),
         pods=rows[:MAX_PODS],
         **_figures(state, rows),
     )
 
 
 def _most_replicas(state: State) -> int | None:
-    """What the API server holds the scale subresource to (api/door.py), which says nothing of the class."""
+    """Return the maximum of the scale subresource (api/door.py), which does not know the class."""
     says, current = state.platform.says, state.rollout.current
     return most_replicas(current, says.limits) if says and current else None
 
 
 def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
-    """Figures over the pods that percentages speak of. While none of those has reported, the written ones stay."""
-    pods = figures.basis(state)
+    """Return the figures of the status. The written ones stay until a pod has reported."""
+    pods = figures.pods_of_figures(state)
     names = {pod.name for pod in pods}
     mine = [row for row in rows if row.name in names]
     reports = [pod.report for pod in pods if pod.report]
     written = state.before
     found: dict[str, Any] = {
         "captured_percent": figures.least_captured(mine),
-        "warmup": figures.warmup(state, rows),
-        "buckets": figures.buckets(reports),
-        "memory": figures.memory(reports),
-        "recompiles": figures.recompiles(
+        "warmup": figures.warmup_progress(state, rows),
+        "buckets": figures.bucket_counts(reports),
+        "memory": figures.memory_split(reports),
+        "recompiles": figures.recompile_counts(
             [row for row in rows if row.ready], [pod.report for pod in state.serving if pod.report]
         ),
         "simulated": any(report.simulated for report in reports),
     }
-    # A new leader has no reports yet: zeros would look like a loss of all graphs.
+    # A new leader has no reports yet. Zeros would look like a loss of all graphs.
     if pods and not reports:
         found |= {key: getattr(written, key) for key in ("buckets", "memory", "recompiles", "simulated")}
     return found
@@ -187,7 +192,7 @@ def _phase(state: State) -> str:
     if state.problem and state.problem.reason == "RolledBack":
         return "RolledBack"
     if state.stalls:
-        # A person must act for the spec, and not for the model: that serves wholly.
+        # The spec needs action, but all replicas of the model serve.
         return "SpecRefused" if state.violation and len(state.serving) >= state.desired else "Stalled"
     if ready.reason in ("ScaledToZero", "Serving"):
         return ready.reason
@@ -199,32 +204,32 @@ def _phase(state: State) -> str:
     return "WarmingUp" if started else "Pending"
 
 
-def throttled(
+def throttle_status(
     before: GaudiInferenceStatus,
     fresh: GaudiInferenceStatus,
     observed: Observed,
     deadlines: Deadlines,
     *,
-    heard: bool = True,
+    reported: bool = True,
 ) -> tuple[GaudiInferenceStatus, datetime | None]:
-    """Return `fresh` and None, or `before` and since when a change waits for more of it. `heard` is whether all running
-    pods have reported since this process started.
+    """Return `fresh` and None, or `before` and since when a change has been waiting to be written.
 
-    Three things do not wait: whether the resource is Ready, the answer to a change of the spec, and what later
-    reconciles build on. The date of a revision comes with the next write.
+    `reported` is whether all running pods have reported since this process started. Three changes are not delayed:
+    Ready, the answer to a changed spec, and what later reconciles build on. The date of a revision comes with the next
+    write.
     """
     if _remembered(fresh) != _remembered(before) or _is_ready(fresh) != _is_ready(before):
         return fresh, None
     if _undated(fresh) == _undated(before):
         return before, None
-    unheard = observed.status_written is None and not heard
-    seconds = HEARD_SECONDS if unheard else moves_within(len(observed.pods))
+    unreported = observed.status_written is None and not reported
+    seconds = FIRST_REPORTS_SECONDS if unreported else status_delay(len(observed.pods))
     since = observed.status_held or deadlines.now
     return (fresh, None) if deadlines.reached(since, seconds) else (before, since)
 
 
-def all_heard(state: State) -> bool:
-    """Whether every replica that runs has said something since this process started."""
+def have_all_pods_reported(state: State) -> bool:
+    """Return True if every running replica has reported since this process started."""
     return all(pod.received for pod in state.active if pod.container and pod.container.running)
 
 
@@ -233,19 +238,19 @@ def _is_ready(status: GaudiInferenceStatus) -> bool:
 
 
 def _remembered(status: GaudiInferenceStatus) -> tuple[object, ...]:
-    """What later reconciles build on."""
+    """Return the parts of the status that later reconciles build on."""
     return status.observed_generation, status.revision, _undated(status).revisions
 
 
 def _undated(status: GaudiInferenceStatus) -> GaudiInferenceStatus:
-    """Without when revisions were made: that may wait."""
-    # The API server sets it while the ControllerRevision is made, so it would cost each rollout one more write.
+    """Return the status without the creation times of revisions, which may be written later."""
+    # The API server sets the time when it creates the ControllerRevision, so each rollout would cost another write.
     revisions = tuple(row.model_copy(update={"created": None}) for row in status.revisions)
     return status.model_copy(update={"revisions": revisions})
 
 
 def _previous(state: State) -> str | None:
-    """The newest older revision that has pods, otherwise the one that was desired before the current one."""
+    """Return the newest older revision that has pods, otherwise the previously desired one."""
     with_pods = {pod.revision for pod in state.old}
     if found := next((each.name for each in state.stored if each.name in with_pods), None):
         return found
@@ -254,7 +259,7 @@ def _previous(state: State) -> str | None:
 
 
 def revision_states(state: State) -> tuple[RevisionStatus, ...]:
-    """A row per kept revision; the oldest are left out where there are more than the status holds."""
+    """Return a row per stored revision, newest first, limited to the maximum of the status."""
     newest = sorted(state.revisions, key=lambda revision: revision.number, reverse=True)
     return tuple(_state(state, revision) for revision in newest[:MAX_REVISIONS])
 
@@ -287,7 +292,7 @@ REASON = "SpecUnreadable"
 
 
 def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
-    """`before` with the conditions that say so; what was last known of the pods stays."""
+    """Return `before` with conditions that report the unreadable spec. Pod rows stay."""
     generation = read_identity(observed.resource).generation
     verdicts = {
         "Ready": Verdict(FALSE, REASON, sentence),
@@ -295,7 +300,7 @@ def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence
         "Stalled": Verdict(TRUE, REASON, sentence),
         "PlanAccepted": Verdict(FALSE, REASON, sentence),
     }
-    # What pods do is still true while their spec cannot be read.
+    # The state of pods is still true while their spec cannot be read.
     kept = {each.type: Verdict(each.status, each.reason, each.message) for each in before.conditions}
     conditions = conditions_from((kept | verdicts).items(), before.conditions, generation, observed.now)
     return before.model_copy(update={"observed_generation": generation, "phase": "Stalled", "conditions": conditions})

@@ -1,4 +1,4 @@
-"""A Verdict is one judgement of what a reconcile has found; type and time are added when conditions are written."""
+"""The verdict on one condition. Its type and time are added when conditions are written."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionSta
 
 @dataclass(frozen=True)
 class Verdict:
-    """Status, reason and message of a condition."""
+    """The status, reason and message of a condition."""
 
     status: ConditionStatus
     reason: str

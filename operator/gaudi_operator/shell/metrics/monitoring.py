@@ -1,7 +1,7 @@
-"""What this process reports of itself: log lines, metrics, and the HTTP server that kubelet and Prometheus ask.
+"""Monitoring of this process: log lines, metrics, and the HTTP server for the kubelet and Prometheus.
 
-`configure_logs` comes first in a process; `Metrics` are counted all over the shell; `serving` shows them beside
-/healthz, /livez and /readyz, on leader and follower alike.
+`configure_logs` is called first. `Metrics` are updated throughout the shell. `serving` exposes them next to /healthz,
+/livez and /readyz, on leader and followers.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from gaudi_runtime.process.logs import JsonFormatter
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, resource, message."""
+    """Formats log lines as time, level, resource and message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render a record."""
+        """Format a record."""
         resource = getattr(record, "resource", None)
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         line = f"{time} {record.levelname:7} {f'[{resource}] ' if resource else ''}{on_one_line(record.getMessage())}"
@@ -38,25 +38,25 @@ def configure_logs(format_name: str, level: str) -> None:
     text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter() if text else JsonFormatter(extras=("resource",)))
-    # By force: a library that was imported may have set up handlers of its own.
+    # An imported library may have installed its own handlers.
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # kopf narrates every event; only its complaints are of use. Failed watches are logged by watches.py.
+    # kopf logs every event. Only its warnings are useful, and watches.py logs failed watches.
     logging.getLogger("kopf").setLevel(logging.WARNING)
     logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)
 
 
 _PLURALS = {each.plural for each in (*WATCHED, EVENT, LEASE)}
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
-# Milliseconds are the promise; the rest shows an API server that is slow.
+# Gates take milliseconds. The larger buckets show a slow API server.
 _GATE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30)
 
 
 class Metrics:
-    """All metrics of a process. A gauge for pods, not a label per pod: their number must not grow the series."""
+    """All metrics of the process. Pods have no label of their own, so that their number does not add series."""
 
     def __init__(self) -> None:
-        """Everything at zero."""
-        # Not the registry of the library: it refuses a second set of the same names in one process.
+        """Create all metrics at zero."""
+        # The global registry of the library refuses a second set of the same names in one process.
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.leader = Gauge("gaudi_operator_leader", "1 on the replica that holds the Lease.", registry=registry)
@@ -98,11 +98,11 @@ class Metrics:
         registry.register(ResourceMetrics(lambda: self._resources()))
 
     def show_resources(self, resources: Callable[[], Iterable[Manifest]]) -> None:
-        """Show these from now on; they are asked for at every scrape, in a thread."""
+        """Set the source of resource metrics. It is called at every scrape, in a thread."""
         self._resources = resources
 
     def count_request(self, method: str, path: str, code: int, watch: bool = False) -> None:
-        """Count one answered request by verb and resource, as the API server's own audit would."""
+        """Count an answered request by verb and resource, as in the audit log of the API server."""
         parts = path.partition("?")[0].strip("/").split("/")
         known = [index for index, part in enumerate(parts) if part in _PLURALS]
         resource = "/".join((parts[known[-1]], *parts[known[-1] + 2 :])) if known else "other"
@@ -113,18 +113,18 @@ class Metrics:
 
 
 WhyNot = Callable[[], str | None]
-"""Why something is not well, as a sentence; None when it is."""
+"""A check that returns the problem as a sentence, or None."""
 
 
 @asynccontextmanager
 async def serving(
     host: str, port: int, metrics: Metrics, why_not_alive: WhyNot, why_not_ready: WhyNot
 ) -> AsyncIterator[int]:
-    """Serve while the context lasts; yields the port that was bound."""
+    """Serve probes and metrics while the context lasts. Yields the bound port."""
     app = web.Application()
 
     async def show(_: web.Request) -> web.Response:
-        # A thread: those of a thousand resources are tens of thousands of lines, and gates wait for this loop.
+        # Use a thread: metrics of 1,000 resources are tens of thousands of lines, and gates share this loop.
         text = await asyncio.to_thread(generate_latest, metrics.registry)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -132,7 +132,7 @@ async def serving(
     app.router.add_get("/livez", _probe(why_not_alive))
     app.router.add_get("/readyz", _probe(why_not_ready))
     app.router.add_get("/metrics", show)
-    # Probes come every few seconds: their lines would drown all others. Signals are taken in replica.py.
+    # Probes come every few seconds and would flood the log. replica.py handles signals.
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:

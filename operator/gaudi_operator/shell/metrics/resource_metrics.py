@@ -1,6 +1,7 @@
-"""Metrics of every resource, as its status says: read at the moment when somebody asks, and by the leader alone.
+"""Metrics of every resource, read from its status at each scrape, on the leader only.
 
-Labels are bounded: a series names the resource, and words of ours. A replica that follows has none: it watches nothing.
+Labels are bounded: a series has the name of the resource and words of the operator. Followers watch nothing and have
+none.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,20 +21,20 @@ _PHASES = ("prompt", "decode")
 
 
 class ResourceMetrics(Collector):
-    """One set of series for each resource."""
+    """A collector with one set of series per resource."""
 
     def __init__(self, resources: Callable[[], Iterable[Manifest]]) -> None:
-        """`resources` are asked for at every scrape, possibly in a thread of its own."""
+        """Create a collector. `resources` is called at every scrape, possibly in a thread."""
         self._resources = resources
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """All series as they are now."""
+        """Yield all series with their current values."""
         resources = list(self._resources())
         for name, documentation, labels, samples in _FAMILIES:
             family = GaugeMetricFamily(f"gaudi_inference_{name}", documentation, labels=(*RESOURCE, *labels))
             for resource in resources:
                 metadata = resource["metadata"]
-                # What another release has written may have another shape.
+                # A status of another release may have another form.
                 with suppress(AttributeError, TypeError, ValueError):
                     for words, value in tuple(samples(resource.get("spec") or {}, resource.get("status") or {})):
                         family.add_metric((metadata["namespace"], metadata["name"], *words), value)
@@ -41,9 +42,9 @@ class ResourceMetrics(Collector):
 
 
 Sample = tuple[tuple[str, ...], float]
-"""Values of the labels after namespace and name, and the value."""
+"""A sample: the label values after namespace and name, and the value."""
 Samples = Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[Sample]]
-"""From spec and status, as they came: an unreadable one has no series, and disturbs no others."""
+"""A function that reads samples from raw spec and status. An unreadable one yields none and affects no others."""
 
 
 def _condition(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:

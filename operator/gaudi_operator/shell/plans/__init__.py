@@ -1,5 +1,5 @@
-"""Questions about plans, answered in a process of its own that is bounded in memory and time.
+"""Plan questions, answered in a separate process with limits of memory and time.
 
-planning     who asks, in turns, and what has become of the process
-plan_worker  that process
+planning     queues the questions, and supervises the process
+plan_worker  the process
 """

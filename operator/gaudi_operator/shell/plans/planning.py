@@ -1,10 +1,9 @@
-"""Plans are worked out in a process of their own (plan_worker.py): one at a time, within limits of memory and time.
+"""The planner: computes plans in a separate process (plan_worker.py), one at a time, with limits.
 
-A decision that needs to know of a plan says so and ends with its gates; the question waits here for its turn, and its
-resource is woken when it is answered. Namespaces take turns, so that nobody who makes many expensive resources is in
-the way of others for more than one question. A question that takes more than the limits is answered by a refusal, which
-is kept like any answer: it is not tried again until the spec, and so the question, changes. A new leader knows none of
-them and tries each once: that harms nobody, and a newer operator or wider limits may do better.
+A decision that needs a plan ends after its gates. Its question waits here, and its resource is woken after the answer.
+Namespaces take turns, so that a tenant with many expensive resources delays others by one question at most. A question
+that exceeds the limits is answered by a refusal, which is cached like any answer: it is not retried until the spec
+changes. A new leader has an empty cache and tries each question once.
 """
 
 import asyncio
@@ -21,46 +20,55 @@ from pydantic import ValidationError
 
 from gaudi_operator.core.answers import AnyPlanQuestion, PlanAnswers, PlanTooExpensive, Refusal, Unanswered
 from gaudi_operator.errors import Backoff
-from gaudi_operator.shell.plans.plan_worker import ANSWER, IMPOSSIBLE, MOST_ANSWER, NO_MEMORY, READY, adapter, frame
+from gaudi_operator.shell.plans.plan_worker import (
+    ANSWER,
+    IMPOSSIBLE,
+    MOST_ANSWER,
+    NO_MEMORY,
+    READY,
+    answer_adapter,
+    encode_frame,
+)
 from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.units import size
 
 KNOWN_BYTES = 32 * 2**20
-"""Of answers that are kept: thousands of resources have two or three each."""
+"""The maximum bytes of cached answers: thousands of resources have two or three each."""
 
 START_SECONDS = 60.0
 WALL_FACTOR = 20.0
-"""Seconds by the clock that a question may take for each of processor time, which others may need too. A process that
-has not answered by then waits for something that does not come.
+"""The wall-clock limit of a question, as a multiple of its CPU time. Other processes may need the CPU too.
+
+A process that has not answered by then is hung.
 """
 
 TRIES = 2
-"""Of a question in whose work the process ended by no limit of ours: a node that lacks memory may have killed it."""
+"""The tries of a question whose process ended without exceeding a limit, for example by memory pressure on the node."""
 
 log = logging.getLogger(__name__)
 
 
-class Asked(NamedTuple):
-    """A question of a resource, and who is called with its key when the answer is known."""
+class PendingQuestion(NamedTuple):
+    """A question of a resource, and the callback for its answer."""
 
     key: Key
     question: AnyPlanQuestion
     wake: Callable[[Key], None]
 
 
-class Turns:
-    """In which order questions are answered: namespaces take turns, and a resource has one question at a time."""
+class QuestionQueue:
+    """The queue of plan questions: namespaces take turns, and each resource has one question at a time."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, OrderedDict[Key, Asked]] = OrderedDict()
+        self._waiting: OrderedDict[str, OrderedDict[Key, PendingQuestion]] = OrderedDict()
 
-    def add(self, asked: Asked) -> None:
-        """Queue a question, in place of an older one of the same resource."""
+    def add(self, asked: PendingQuestion) -> None:
+        """Queue a question, replacing an older one of the same resource."""
         self._waiting.setdefault(asked.key.namespace, OrderedDict())[asked.key] = asked
 
-    def next(self) -> Asked | None:
-        """Take the oldest of the namespace whose turn it is; None when nobody waits."""
+    def next(self) -> PendingQuestion | None:
+        """Return the oldest question of the next namespace; None if the queue is empty."""
         if not self._waiting:
             return None
         namespace, waiting = self._waiting.popitem(last=False)
@@ -71,37 +79,37 @@ class Turns:
 
 
 class WorkerLost(Exception):
-    """The process ended, or answers nothing that can be read; the message is the end of a sentence about the plan."""
+    """The worker process ended or sent an unreadable answer. The message is the end of a sentence about the plan."""
 
 
 class Planner:
-    """Answers questions about plans, one after the other. Use as an async context manager."""
+    """Answers plan questions, one at a time. Use as an async context manager."""
 
     def __init__(self, most_bytes: int, seconds: float) -> None:
-        """`most_bytes` of address space for the whole process, `seconds` of processor time for each question."""
+        """Create a planner with a limit of `most_bytes` for the process and `seconds` of CPU time per question."""
         self.answers = PlanAnswers(KNOWN_BYTES)
         self._most_bytes, self._seconds = most_bytes, seconds
-        self._turns = Turns()
-        self._at_work: Asked | None = None
+        self._turns = QuestionQueue()
+        self._at_work: PendingQuestion | None = None
         self._news = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Begin to answer."""
+        """Start answering."""
         self._task = asyncio.create_task(self._work(), name="plans")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End, whatever is in work."""
+        """Stop at once."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._end()
 
     def ask(self, key: Key, question: AnyPlanQuestion, wake: Callable[[Key], None]) -> None:
-        """Have the question of a resource answered, and call `wake` with its key then."""
-        asked = Asked(key, question, wake)
+        """Queue the question of a resource, and call `wake` with its key after the answer."""
+        asked = PendingQuestion(key, question, wake)
         if asked != self._at_work:
             self._turns.add(asked)
             self._news.set()
@@ -112,7 +120,7 @@ class Planner:
             self._news.clear()
             self._at_work = self._turns.next()
             if self._at_work is None:
-                # Started while nobody waits for it: the first question of a leader is answered at once.
+                # Start the process while the queue is empty, so that the first question of a leader has no delay.
                 await self._warm(backoff)
                 await self._news.wait()
                 continue
@@ -120,14 +128,14 @@ class Planner:
                 try:
                     self.answers.keep(self._at_work.question, await self._answer(self._at_work, backoff))
                 except Exception:
-                    # Others wait behind it, and its resource asks again.
+                    # Continue with the next question. The resource asks again.
                     log.exception("A question about a plan failed by a defect of the operator.")
                     await asyncio.sleep(backoff.next())
             asked, self._at_work = self._at_work, None
             asked.wake(asked.key)
 
     def _knows(self, question: AnyPlanQuestion) -> bool:
-        """Whether another resource has asked the same a moment ago."""
+        """Return True if the answer is cached, because another resource asked the same question."""
         try:
             self.answers.get(question)
         except Unanswered:
@@ -136,8 +144,8 @@ class Planner:
             pass
         return True
 
-    async def _answer(self, asked: Asked, backoff: Backoff) -> Any:
-        """The answer, or the refusal that stands for it."""
+    async def _answer(self, asked: PendingQuestion, backoff: Backoff) -> Any:
+        """Return the answer, or a refusal if there is none."""
         for left in reversed(range(TRIES)):
             await self._warm(backoff)
             try:
@@ -160,7 +168,7 @@ class Planner:
         assert process.stdin is not None  # noqa: S101 - a pipe was asked for
         try:
             async with asyncio.timeout(WALL_FACTOR * self._seconds):
-                process.stdin.write(frame(pickle.dumps(question)))
+                process.stdin.write(encode_frame(pickle.dumps(question)))
                 await process.stdin.drain()
                 content = await self._frame(process)
                 return _read(question, content)
@@ -177,7 +185,7 @@ class Planner:
             raise PlanTooExpensive(f"took more than {size(self._most_bytes)} of memory") from None
 
     async def _warm(self, backoff: Backoff) -> None:
-        """Have a process that is ready, however long that takes."""
+        """Start the process, and retry until it is ready."""
         while self._process is None:
             try:
                 await self._start()
@@ -194,7 +202,7 @@ class Planner:
             *(sys.executable, "-m", "gaudi_operator.shell.plans.plan_worker", *limits),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            # A Ctrl-C is for the operator alone, which ends this one.
+            # Ctrl-C is for the operator only, which then ends this process.
             start_new_session=True,
         )
         async with asyncio.timeout(START_SECONDS):
@@ -217,15 +225,15 @@ class Planner:
 
 
 def _read(question: AnyPlanQuestion, content: bytes) -> Any:
-    """The answer in a frame, held to its type; a refusal where it is one."""
+    """Return the validated answer of a frame, or its refusal."""
     kind, text = content[:1], content[1:]
     if content == NO_MEMORY:
         raise MemoryError
     try:
         if kind == ANSWER:
-            return adapter(question.kind).validate_json(text)
+            return answer_adapter(question.kind).validate_json(text)
         if kind == IMPOSSIBLE:
-            return Refusal(PlanImpossible, tuple(adapter(list[str | None]).validate_json(text)))
+            return Refusal(PlanImpossible, tuple(answer_adapter(list[str | None]).validate_json(text)))
     except ValidationError as error:
         raise WorkerLost(f"gave an answer that cannot be read ({error.error_count()} errors)") from error
     raise WorkerLost(f"met a defect of the operator ({text.decode('utf-8', 'replace')})")

@@ -1,6 +1,6 @@
-"""Long-polls each pod for the report of its warm-up.
+"""Long-polls of pods for their warm-up reports.
 
-status_port  asks one pod, and checks what answers
-open_polls   how many polls are held open at a time
-reports      follows all pods, and wakes their resources
+status_port  requests the report of one pod, and validates it
+open_polls   limits the number of open polls
+reports      polls all pods, and wakes their resources
 """

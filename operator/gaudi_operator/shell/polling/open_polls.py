@@ -1,22 +1,22 @@
-"""How many long-polls are held open at a time."""
+"""The limit of open long-polls."""
 
 import contextlib
 from collections.abc import Iterator
 
 
 class OpenPolls:
-    """How many polls are held open at a time, and whose.
+    """A counter of open polls, with a lower limit for serving pods.
 
-    Pods that serve take a quarter of them at most, and give way: whether a gate opens is for the others to say.
+    Serving pods use a quarter of the polls at most, because gates depend on the reports of the others.
     """
 
     def __init__(self, most: int) -> None:
-        """At most `most` polls are held; none is yet."""
+        """Create a counter with a limit of `most` open polls."""
         self._most, self._now = most, 0
 
     @contextlib.contextmanager
     def hold(self, serves: bool) -> Iterator[bool]:
-        """Whether a poll of such a pod may be held; it is until the block ends."""
+        """Yield True if a poll may be held open, and count it until the block ends."""
         granted = self._now < (self._most // 4 if serves else self._most)
         self._now += granted
         try:

@@ -1,10 +1,10 @@
-"""One reconcile after the other for each resource, a few at a time.
+"""Reconciles, one at a time per resource and a few at a time in all.
 
-controller        which resource is reconciled when
-triggers          how soon a change leads to a reconcile
-slots             which reconcile goes first when more are due than may run
-worker            what one resource's task remembers, and how it waits
-reconcile         observe, decide, write, show
-refusals          requests that were refused, and are not sent again at once
-first_reconciles  how far a new leader is with what was there before it
+controller        wakes resources, and runs their reconciles
+triggers          the delay between a change and the reconcile
+slots             the order of reconciles when more are due than may run
+worker            the state of one resource's task, and its wait
+reconcile         observe, decide, write gates and children, write the status
+refusals          refused requests, which are retried with back-off
+first_reconciles  the progress of a new leader
 """

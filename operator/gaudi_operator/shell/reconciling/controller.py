@@ -1,4 +1,4 @@
-"""Which resource is reconciled when: one task for each, never two reconciles of one resource at once."""
+"""The controller: one task per resource, so that reconciles of one resource never overlap."""
 
 import asyncio
 import logging
@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class Controller:
-    """Runs reconciles of the resources that are woken, a few at the same time."""
+    """Runs reconciles of woken resources, a few at the same time."""
 
     def __init__(self, reconciler: Reconciler, at_once: int) -> None:
-        """`at_once` bounds concurrent reconciles."""
+        """Create a controller with at most `at_once` concurrent reconciles."""
         self._reconciler = reconciler
         self._store, self._metrics, self._clock = reconciler.store, reconciler.metrics, reconciler.clock
         self._slots = Slots(at_once)
@@ -33,20 +33,20 @@ class Controller:
         self._first = FirstReconciles(self._clock)
 
     def seen(self, manifest: Manifest) -> None:
-        """A watch has shown an object as it is now."""
+        """Store a changed object from a watch, and wake its resource."""
         before = self._store.find(manifest)
         if key := self._store.put(manifest):
             within, urgent = after_change(before, manifest, self._store.resource(key)), may_close_gate(before, manifest)
             self.wake(key, within, version_of(manifest), urgent=urgent)
 
     def gone(self, manifest: Manifest) -> None:
-        """A watch has shown the last of an object."""
+        """Remove a deleted object, and wake its resource."""
         if key := self._store.remove(manifest):
-            self._store.doubt(kind_of(manifest), key)
+            self._store.mark_maybe_deleted(kind_of(manifest), key)
             self.wake(key, 0.0 if kind_of(manifest) is RESOURCE else FOLLOW_SECONDS)
 
     def listed(self, kind: Kind, namespace: str | None, uids: Collection[str], version: int) -> None:
-        """All objects of a kind, in one namespace or in all, were seen; these are their UIDs."""
+        """Store the end of a list of a kind in one namespace or in all, given the UIDs of its objects."""
         waited = bool(self._store.unlisted)
         woken = self._store.end_list(kind, namespace, uids, version)
         if waited and not self._store.unlisted:
@@ -55,19 +55,20 @@ class Controller:
             self.wake(key)
 
     def reported(self, key: Key, decides: bool) -> None:
-        """A pod of the resource has reported. `decides` is whether its gate may change by it."""
+        """Wake a resource after a report of its pod. `decides` is True if the report may change the gate."""
         self.wake(key, after_report(decides, self._store.resource(key)), urgent=decides)
 
     def why_not_ready(self) -> str | None:
-        """How many resources that were there at the start are still to be looked at."""
+        """Return how many resources still wait for the first reconcile of this leader; None if none."""
         return self._first.why_not_done()
 
     def wake(self, key: Key, within: float = 0.0, version: int | None = None, *, urgent: bool = False) -> None:
-        """Something about the resource changed: reconcile it within so many seconds. Cheap; many calls before the next
-        reconcile are one. `version` is that of the object that has changed, if it is one. An `urgent` reconcile goes
-        before others, since a gate may change.
+        """Schedule a reconcile within `within` seconds, because something changed. Calls before it are merged.
+
+        `version` is that of the changed object, if there is one. An `urgent` reconcile goes before others, because a
+        gate may change.
         """
-        # Not before every kind was listed: what is not listed yet would be taken for missing.
+        # Wait until every kind is listed: unlisted objects would look deleted.
         if self._store.unlisted:
             return
         if key == CLASSES:
@@ -82,16 +83,16 @@ class Controller:
             worker.wake(within, version)
         if worker and urgent:
             worker.rank = Rank.GATES
-            self._slots.hurry(key)
+            self._slots.promote_to_gates(key)
 
     def stop(self) -> None:
-        """Stop all work now: no write starts after this."""
+        """Stop all work. No write starts after this."""
         self._stopped = True
         for worker in self._workers.values():
             worker.cancel()
 
     async def _serve(self, key: Key, worker: Worker) -> None:
-        """One reconcile after the other until the resource is gone."""
+        """Reconcile the resource until it is deleted."""
         while self._store.resource(key):
             await self._renew_reports(key, worker)
             with self._metrics.queued.track_inprogress():
@@ -109,15 +110,16 @@ class Controller:
             if failed:
                 await asyncio.sleep(seconds or 0.0)  # a change does not shorten a back-off
             else:
-                await worker.wait(0.0 if own.told_more else seconds)
+                await worker.wait(0.0 if own.has_foreign_changes else seconds)
         self._reconciler.reports.follow(key, ())
         self._first.done(key)
-        # Nothing is awaited since the last look: a wake-up in between would have been lost.
+        # There is no await since the last check, so no wake-up is lost.
         del self._workers[key]
 
     async def _renew_reports(self, key: Key, worker: Worker) -> None:
-        """Ask the pods for fresh reports if the spec is new: a lower number of replicas takes the pods with the fewest
-        requests. Pods may be slow to answer, so no slot is held meanwhile.
+        """Request fresh reports if the spec is new, because a scale-down removes the pods with the fewest requests.
+
+        Pods may be slow to answer, so no slot is held.
         """
         before, worker.generation = worker.generation, self._generation(key)
         if before not in (None, worker.generation):
@@ -128,7 +130,7 @@ class Controller:
         return int(resource["metadata"].get("generation", 0)) if resource else None
 
     async def _reconcile(self, key: Key, worker: Worker) -> tuple[float | None, bool]:
-        """One reconcile; returns how long to wait at most after it, and whether it has failed."""
+        """Run one reconcile. Returns the maximum seconds until the next one, and whether it failed."""
         outcome, seconds, failed = "done", None, True
         try:
             with self._metrics.seconds.time():
@@ -150,6 +152,6 @@ class Controller:
         return seconds, failed
 
     def _rank(self, key: Key) -> Rank:
-        """Return the rank of a resource of which no gate may change."""
+        """Return the rank of a reconcile that changes no gate."""
         status = (self._store.resource(key) or {}).get("status") or {}
         return Rank.MOTION if status.get("phase") in _MOVING else Rank.REST

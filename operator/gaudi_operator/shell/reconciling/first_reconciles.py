@@ -1,4 +1,4 @@
-"""How far a new leader is with what was there before it: its readiness says so, and its log."""
+"""The first reconciles of a new leader, for its readiness and its log."""
 
 import gc
 import logging
@@ -11,38 +11,38 @@ log = logging.getLogger(__name__)
 
 
 class FirstReconciles:
-    """The resources that were there when everything was listed, until each was looked at."""
+    """The resources that existed at the first list and are not reconciled yet."""
 
     def __init__(self, clock: Clock) -> None:
-        """None are known."""
+        """Create an empty set."""
         self._clock = clock
         self._left: set[Key] = set()
         self._all = 0
         self._began = 0.0
 
     def expect(self, keys: Iterable[Key]) -> None:
-        """All kinds were listed, and these are the resources."""
+        """Set the resources to reconcile, after all kinds were listed."""
         self._left = set(keys)
         self._all, self._began = len(self._left), self._clock.monotonic()
         if self._left:
             log.info("Everything is listed; %d resources are looked at for the first time.", self._all)
 
     def done(self, key: Key) -> None:
-        """One was looked at, whatever came of it, or is gone."""
+        """Count a resource as reconciled, whatever the outcome, or as deleted."""
         if key not in self._left:
             return
         self._left.discard(key)
         seconds, done = self._clock.monotonic() - self._began, self._all - len(self._left)
-        # A line for each tenth: whoever waits wants to know whether it goes on.
+        # Log each tenth, so that users see the progress.
         if done * 10 // self._all > (done - 1) * 10 // self._all:
             log.info("%d of %d resources were looked at, after %.1f s.", done, self._all, seconds)
         if not self._left:
-            # A million objects of a thousand resources, none of them in a cycle: to look through them takes longer than
-            # a gate may wait. They go all the same when nothing refers to them.
+            # A million objects of 1,000 resources, without cycles: a garbage collection would take longer than a gate
+            # may wait. Reference counting still frees them.
             gc.freeze()
 
     def why_not_done(self) -> str | None:
-        """How many are left; None when none are."""
+        """Return how many resources are left; None if none are."""
         if not self._left:
             return None
         return f"looks at resources for the first time: {self._all - len(self._left)} of {self._all} are done"

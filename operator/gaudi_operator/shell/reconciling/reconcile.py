@@ -1,4 +1,4 @@
-"""One reconcile of a resource: observe, decide, write, show."""
+"""One reconcile of a resource: observe, decide, write gates and children, write the status."""
 
 import asyncio
 import logging
@@ -25,30 +25,30 @@ from gaudi_operator.shell.writing.events import Publisher
 from gaudi_runtime.errors import Problem
 
 GATES_AT_ONCE = 32
-"""Gates of all resources that are written at a time: a restart may open those of a thousand pods, and others need the
-API server too.
+"""The maximum number of concurrent gate writes of all resources.
+
+A restart may open the gates of 1,000 pods, and others need the API server too.
 """
 
 REFUSED_SECONDS = 2.0
-"""Between two looks at a resource of which a request was refused, where nothing has changed."""
+"""The minimum seconds between reconciles of a resource after a refused request, if nothing changed."""
 
 TEXTS_SECONDS = 300.0
-"""ConfigMaps of others and labels of namespaces are not watched: an edit is noticed with the next reconcile, and after
-so long at most.
+"""The refresh interval of ConfigMaps and namespace labels in seconds. They are not watched.
+
+A change is noticed with the next reconcile, at the latest after this interval.
 """
 
 log = logging.getLogger(__name__)
 
 Wake = Callable[[Key], None]
 Ask = Callable[[Key, AnyPlanQuestion, Wake], None]
-"""Has a question of a resource answered; the last one is called with its key then."""
+"""Queues the plan question of a resource. The last argument is called with its key after the answer."""
 
 
 @dataclass(frozen=True)
 class Reconciler:
-    """All that a reconcile reads and writes. `decide` is the pure decision; `ask` is None where decisions answer their
-    own questions about plans.
-    """
+    """The dependencies of a reconcile. `decide` is pure; `ask` is None if decisions compute plans themselves."""
 
     store: Store
     reports: Reports
@@ -61,10 +61,10 @@ class Reconciler:
     writing_gates: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(GATES_AT_ONCE))
 
     async def reconcile(self, key: Key, worker: Worker, wake: Wake) -> float | None:
-        """Bring a resource a step closer to its spec, and show how far it is.
+        """Reconcile a resource by one step, and write its status.
 
-        Returns the seconds after which to look again although nothing changes. `wake` is called with the key when a
-        question of the decision is answered. Raises OperatorError.
+        Returns the seconds until the next reconcile without a change. `wake` is called with the key when a question of
+        the decision is answered. Raises OperatorError.
         """
         observed = self._observe(key, worker)
         if observed is None:
@@ -75,13 +75,13 @@ class Reconciler:
         worker.status_held = decision.status_held
         worker.refusals.keep_only(decision.actions)
         refusal = await self._write_gates(key, decision.actions, worker)
-        await self.writer.recheck(key, decision.actions)
+        await self.writer.check_still_exists(key, decision.actions)
         if not refusal:
             done, refusal = await self._act(key, decision.actions, worker, observed.resource)
             if not done:
                 return 0.0  # nor is what its status would say
         if decision.question is not None:
-            # Gates are written; no slot is held while a plan is worked out.
+            # The gates are written. No slot is held while a plan is computed.
             assert self.ask  # noqa: S101 - only decisions that cannot answer it leave a question
             self.ask(key, decision.question, wake)
             self._publish(key, observed, decision)
@@ -89,12 +89,12 @@ class Reconciler:
         if refusal:
             problem = Problem(refusal.reason, refusal.message)
             decision = with_refusal(decision, read_status(observed.resource), problem, self.clock.now())
-        # As it is by now: the status may have been written by another manager during the reconcile.
+        # Use the current object: another manager may have written the status during the reconcile.
         await self.writer.show(self.store.resource(key) or observed.resource, decision.status)
         self._publish(key, observed, decision)
         shown = self.store.resource(key)
         if shown and _spec_of(shown) != _spec_of(observed.resource):
-            # The answer to our write has it already, so the event of the watch will cause no reconcile.
+            # The answer to the write already contained the change, so the watch event will trigger no reconcile.
             return 0.0
         again = decision.requeue_after
         if refusal and again is not None:
@@ -103,24 +103,24 @@ class Reconciler:
         return min((each for each in waits if each is not None), default=None)
 
     def _observe(self, key: Key, worker: Worker) -> Observed | None:
-        """The picture of this moment; None when the resource is gone."""
+        """Return the current snapshot of a resource; None if it was deleted."""
         resource = self.store.resource(key)
         written = self.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
         found = self.store.observe(key, self.reports.latest, self.clock.now(), written)
         return replace(found, status_held=worker.status_held) if found else None
 
     async def _with_unwatched(self, key: Key, observed: Observed) -> tuple[Observed, bool]:
-        """Return the picture with what the spec and the classes name and no watch shows, and whether there is any."""
+        """Return the snapshot with unwatched texts and namespace labels, and whether there are any."""
         named, by_labels = referenced_texts(observed.resource), needs_namespace_labels(observed)
         texts = await self.writer.texts(key, named) if named else {}
         labels = await self.writer.namespace_labels(key) if by_labels else {}
         return replace(observed, texts=texts, namespace_labels=labels), bool(named) or by_labels
 
     async def _write_gates(self, key: Key, actions: Sequence[Action], worker: Worker) -> Stalled | None:
-        """Write all gates together, before anything else, for traffic waits for them; returns a refusal."""
+        """Write all gates concurrently, before anything else, because traffic waits for them. Returns a refusal."""
         gates = (self._write_gate(key, each, worker) for each in actions if isinstance(each, SetGate))
         outcomes = await asyncio.gather(*gates, return_exceptions=True)
-        # A refused gate says nothing of the others; a lost lease or connection ends the reconcile.
+        # A refused gate does not affect others. A lost lease or connection ends the reconcile.
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Stalled):
                 raise outcome
@@ -138,8 +138,9 @@ class Reconciler:
     async def _act(
         self, key: Key, actions: Sequence[Action], worker: Worker, decided_on: Manifest
     ) -> tuple[bool, Stalled | None]:
-        """All but the gates, in order, up to the first refusal. False where another spec was seen meanwhile: writes may
-        take long, and what the rest was decided on is no longer wanted.
+        """Perform all other actions in order, up to the first refusal.
+
+        Returns False if the spec changed meanwhile: writes may take long, and the remaining actions are outdated.
         """
         for action in actions:
             if isinstance(action, SetGate):
@@ -152,9 +153,7 @@ class Reconciler:
         return True, None
 
     async def _perform(self, key: Key, action: Action, worker: Worker) -> Stalled | None:
-        """Do one action unless the same was refused a moment ago; returns the refusal. Raises OperatorError where the
-        API server did not get to that.
-        """
+        """Perform one action unless it was refused recently. Returns the refusal. Raises OperatorError."""
         if known := worker.refusals.find(action):
             return known
         try:
@@ -173,11 +172,11 @@ class Reconciler:
 
 
 def logged_as(key: Key) -> dict[str, str]:
-    """Fields of a log line about the resource."""
+    """Return the fields of a log line about the resource."""
     return {"resource": f"{key.namespace}/{key.name}"}
 
 
 def _spec_of(resource: Manifest) -> tuple[Any, ...]:
-    """What people change of a resource."""
+    """Return the fields of a resource that users change."""
     metadata = resource["metadata"]
     return tuple(metadata.get(each) for each in ("uid", "generation", "labels", "annotations", "deletionTimestamp"))

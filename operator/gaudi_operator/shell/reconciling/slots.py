@@ -1,7 +1,7 @@
-"""In which order reconciles run when more are due than may run at once: gates, then what is in motion, then the rest.
+"""The order of reconciles when more are due than may run: gates, then rollouts, then the rest.
 
-Within a rank namespaces take turns, so that many resources of one delay those of another by one reconcile at most.
-What may change a gate does not wait for the reconciles that run: those may be busy writing for a while.
+Within a rank namespaces take turns, so that many resources of one delay those of another by one reconcile at most. Gate
+changes do not wait for running reconciles, which may be writing for a while.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from gaudi_operator.shell.watching.store import Key
 
 
 class Rank(IntEnum):
-    """Why a reconcile is due; the lowest goes first."""
+    """The priority of a reconcile; the lowest goes first."""
 
     GATES = 0
     MOTION = 1
@@ -25,16 +25,16 @@ Waiting = OrderedDict[Key, asyncio.Future[None]]
 
 
 class Slots:
-    """At most `at_once` reconciles at a time, and as many again for gates."""
+    """Slots for `at_once` concurrent reconciles, and as many again for gates."""
 
     def __init__(self, at_once: int) -> None:
-        """No reconcile runs or waits yet."""
+        """Create the slots."""
         self._at_once = at_once
         self._running = 0
         self._waiting: dict[Rank, OrderedDict[str, Waiting]] = {rank: OrderedDict() for rank in Rank}
 
     async def acquire(self, key: Key, rank: Rank) -> None:
-        """Wait for a slot; a resource waits for one at a time."""
+        """Wait for a slot. A resource waits for one slot at a time."""
         turn = asyncio.get_running_loop().create_future()
         self._add(key, rank, turn)
         self._hand_out()
@@ -45,15 +45,15 @@ class Slots:
                 self.release()  # handed out in the same moment
             raise
 
-    def hurry(self, key: Key) -> None:
-        """The reconcile that a resource waits for is about gates, by now."""
+    def promote_to_gates(self, key: Key) -> None:
+        """Raise the waiting reconcile of a resource to the rank of gates."""
         turn = self._remove(key)
         if turn is not None:
             self._add(key, Rank.GATES, turn)
             self._hand_out()
 
     def release(self) -> None:
-        """A reconcile is over."""
+        """Release a slot."""
         self._running -= 1
         self._hand_out()
 
@@ -67,7 +67,7 @@ class Slots:
             turn.set_result(None)
 
     def _next(self, ranks: Sequence[Rank], room: int) -> asyncio.Future[None] | None:
-        """Who is next of these, if fewer than `room` run."""
+        """Return the next waiting reconcile of these ranks if fewer than `room` run."""
         waiting_by_namespace = next((found for rank in ranks if (found := self._waiting[rank])), None)
         if not waiting_by_namespace or self._running >= room:
             return None

@@ -1,22 +1,22 @@
-"""How soon a change leads to a reconcile of its resource. Changes that are due together are one reconcile."""
+"""Triggers of reconciles: the delay between a change and the reconcile. Changes due together are merged."""
 
 from typing import Any
 
 from gaudi_operator.core.gate.condition import gate_status
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.status.status import moves_within
+from gaudi_operator.core.status.status import status_delay
 from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, kind_of
-from gaudi_operator.shell.polling.status_port import target_of
+from gaudi_operator.shell.polling.status_port import status_port_of
 
 FOLLOW_SECONDS = 0.1
-"""The cluster's controllers answer one write of ours with several of their own: these are one reconcile."""
+"""Seconds of delay after a change of a child: controllers answer a write with several writes, which are merged."""
 
 PODS_SECONDS = 1.0
-"""Changes of pods while no rollout waits for them: they change the status only, which is not written more often."""
+"""Seconds of delay after a change of a pod without a rollout: it changes only the status, which is throttled anyway."""
 
 
 def after_change(before: Manifest | None, changed: Manifest, resource: Manifest | None) -> float:
-    """Seconds from a change of an object to the reconcile of `resource`; 0 where a gate or a person waits for it."""
+    """Return the seconds from a change to the reconcile of `resource`; 0 if a gate or a user waits for it."""
     kind = kind_of(changed)
     if kind in (RESOURCE, CLASS) or may_close_gate(before, changed):
         return 0.0
@@ -24,17 +24,18 @@ def after_change(before: Manifest | None, changed: Manifest, resource: Manifest 
 
 
 def after_report(decides: bool, resource: Manifest | None) -> float:
-    """Seconds from a report of a pod to the reconcile of `resource`. `decides` is whether its gate may change by it;
-    otherwise only figures of the status move.
+    """Return the seconds from a pod's report to the reconcile of `resource`.
+
+    `decides` is True if the report may change the gate; otherwise only figures of the status change.
     """
-    return 0.0 if decides else moves_within(_status(resource).get("replicas", 0))
+    return 0.0 if decides else status_delay(_status(resource).get("replicas", 0))
 
 
 def may_close_gate(before: Manifest | None, changed: Manifest) -> bool:
-    """Whether the object is a pod with an open gate, and another container runs in it than before, or none."""
+    """Return True if the object is a pod with an open gate and another container than before, or none."""
     if kind_of(changed) is not POD or gate_status(changed) != "True":
         return False
-    return before is None or target_of(before) != target_of(changed)
+    return before is None or status_port_of(before) != status_port_of(changed)
 
 
 def _rolls_out(resource: Manifest | None) -> bool:

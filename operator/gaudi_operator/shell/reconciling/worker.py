@@ -1,4 +1,4 @@
-"""The memory of one resource's task between reconciles, and its wait for the next one."""
+"""The state of one resource's task between reconciles, and its wait for the next one."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ from gaudi_operator.shell.reconciling.slots import Rank
 
 @dataclass
 class Worker:
-    """The state of one resource's task; nothing here must survive the process.
+    """The in-memory state of one resource's task.
 
-    `rank` is how urgent the next reconcile is. `generation` is that of the spec that pods were asked for. `status_held`
-    is since when a status waits to be written.
+    `rank` is the priority of the next reconcile. `generation` is that of the spec for which reports were requested.
+    `status_held` is since when a status waits to be written.
     """
 
     refusals: Refusals = field(default_factory=Refusals)
@@ -29,19 +29,17 @@ class Worker:
     _because: set[int | None] = field(default_factory=set)
 
     def cancel(self) -> None:
-        """End the work for the resource, wherever it is."""
+        """Cancel the task."""
         if self.task:
             self.task.cancel()
 
     def begin(self) -> None:
-        """A reconcile looks at everything: what has changed until now needs no other one."""
+        """Start a reconcile, which covers all changes until now."""
         self.rank = Rank.REST
         self._forget()
 
     def wake(self, seconds: float, version: int | None = None) -> None:
-        """Make sure that a reconcile comes, at the latest after `seconds`: because of an object of that version, or of
-        something else.
-        """
+        """Schedule a reconcile within `seconds`, caused by an object of `version` or by something else."""
         self._because.add(version)
         if seconds <= 0:
             self._look()
@@ -53,8 +51,8 @@ class Worker:
         self._timer = loop.call_later(seconds, self._look)
 
     def ignore(self, versions: Iterable[int]) -> None:
-        """These were written by ourselves, and alone they need no reconcile."""
-        # A watch is often quicker than the answer to a write, and shows it as if somebody else had written.
+        """Drop a scheduled reconcile if only the operator's own writes caused it."""
+        # A watch often shows a write before its answer arrives, as if another client had made it.
         if self._because and not self._because.difference(versions):
             self._forget()
 

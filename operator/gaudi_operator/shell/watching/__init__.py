@@ -1,7 +1,8 @@
-"""What exists: objects of all kinds, as watches show them and as our own writes were answered.
+"""The observed objects of all kinds, from watches and from responses to own writes.
 
-watches     kopf follows the resources, and list_watch each kind that belongs to them; lists come as a whole
-incoming    objects one at a time as they come: what is no affair of ours leaves its name alone behind
-trimmed     what is kept of an object
-store       all of them by the resource that they belong to, the newest version of each
+watches     kopf watches the GaudiInferences, and list_watch each kind of child
+incoming    reads lists object by object, and reduces foreign objects to their names
+trimmed     the fields of an object that are kept
+shares      the memory limit per resource
+store       all objects by resource, the newest version of each
 """

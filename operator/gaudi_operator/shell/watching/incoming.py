@@ -1,9 +1,9 @@
-"""Objects as the API server sends them, one at a time: what strangers label as ours is not kept, nor read ahead.
+"""Incoming objects of the API server, read one at a time; of foreign objects only the name is kept.
 
-Whoever may make objects in a namespace may give them our label and 1.5 MiB of content, which is forty times that once
-it is read. So lists are read one object at a time, like watches, and each object goes into the store before the next is
-read. Of an object that no GaudiInference owns, or that is larger than any that the operator writes, only the name is
-kept. The store bounds how much all objects of one resource take (shares.py).
+Any user who may create objects in a namespace can set the operator's label and 1.5 MiB of content, which takes forty
+times that in memory. Lists are therefore read object by object, like watches, and each object is stored before the next
+one is read. Only the name is kept if no GaudiInference owns the object or it is larger than any that the operator
+writes. The store limits the objects of one resource (shares.py).
 """
 
 import codecs
@@ -17,27 +17,27 @@ from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.kinds import CLASS, CONFIG_MAP, POD, PVC, RESOURCE, STATEFUL_SET, Kind
-from gaudi_operator.shell.watching.shares import OBJECT_BYTES, weight
+from gaudi_operator.shell.watching.shares import OBJECT_BYTES, memory_weight
 
 _AFTER_A_VALUE = frozenset(",:]} \n\r\t")
 
 _OWNERS = {POD: ("ReplicaSet", "StatefulSet"), STATEFUL_SET: ("LeaderWorkerSet", "Pod")}
-"""What controls objects of a kind; a GaudiInference where nothing is said."""
+"""The controllers of objects by kind; a GaudiInference for kinds that are not listed."""
 
 
 log = logging.getLogger(__name__)
 
 
-def kept(kind: Kind, manifest: Manifest) -> Manifest:
-    """Return the object, or only its name if the operator has no use for it."""
-    # Of theirs the schema says how large they may be, and classes count for everybody.
+def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
+    """Return the object, or only its name if the operator does not own it or it is too large."""
+    # The schema limits the size of these kinds, and classes apply to all resources.
     if kind in (RESOURCE, CLASS):
         return manifest
     if not _is_owned(kind, manifest):
         return _name_of(manifest)
-    # Of the content of a ConfigMap only digests are kept.
+    # Only hashes of a ConfigMap's texts are kept.
     counted = {name: each for name, each in manifest.items() if name != "data"} if kind is CONFIG_MAP else manifest
-    if weight(counted) > OBJECT_BYTES:
+    if memory_weight(counted) > OBJECT_BYTES:
         metadata = manifest["metadata"]
         log.warning(
             "%s %s is larger than any that the operator writes: its content is ignored.",
@@ -64,17 +64,17 @@ def _name_of(manifest: Manifest) -> Manifest:
 
 
 class ListReader:
-    """Reads a list of objects from what has come of it, in whatever order its fields are."""
+    """A streaming reader of a JSON list of objects, with its fields in any order."""
 
     def __init__(self, chunks: AsyncIterator[bytes], take: Callable[[Manifest], Any]) -> None:
-        """`take` is called with each object as soon as it is there, and returns what stands for it in the list."""
+        """Create a reader. `take` is called with each object at once, and returns its replacement in the list."""
         self._chunks, self._take = chunks, take
         self._text, self._at, self._ended = "", 0, False
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
         self._read = json.JSONDecoder().raw_decode
 
     async def whole(self) -> dict[str, Any]:
-        """The list, with what stands for each object. Raises ValueError when it is none."""
+        """Return the list with the replacements of its objects. Raises ValueError if it is not a JSON object."""
         found: dict[str, Any] = {}
         await self._skip("{")
         while await self._next() != "}":
@@ -106,19 +106,19 @@ class ListReader:
                 if self._ended:
                     raise
             else:
-                # A number may go on in what is still to come: 0. is read as 0.
+                # A number may continue in the next chunk: `0.` would be read as 0.
                 if self._ended or self._text[end : end + 1] in _AFTER_A_VALUE:
                     self._at = end
                     return value
             finally:
                 gc.enable()
-            # Twice as much before the next try, so that a large object is not tried again and again.
+            # Double the text before the next try, so that a large object is not parsed many times.
             wanted = 2 * (len(self._text) - self._at)
             while not self._ended and len(self._text) - self._at < wanted:
                 await self._more()
 
     async def _next(self) -> str:
-        """The next character that is no space; it stays."""
+        """Return the next character that is not whitespace, without consuming it."""
         while True:
             while self._at < len(self._text) and self._text[self._at].isspace():
                 self._at += 1
@@ -134,7 +134,7 @@ class ListReader:
         self._at += 1
 
     async def _more(self) -> None:
-        # What was read is let go.
+        # Drop the text that was read.
         self._text, self._at = self._text[self._at :], 0
         try:
             chunk = await anext(self._chunks)

@@ -1,7 +1,7 @@
-"""The memory that objects of one resource may take: any client that creates objects can set our label.
+"""Memory shares: the limit for objects of one resource, because any client can set the operator's label.
 
-What is kept is weighed as Python holds it. Objects whose owner does not exist share one share among them all, so that
-labels and owner references that name nothing cost no more than one resource does.
+Objects are weighed by their size in Python. All objects whose owner does not exist share one share, so that labels and
+owner references to nothing cost no more than one resource.
 """
 
 import logging
@@ -13,19 +13,19 @@ from typing import Any
 from gaudi_operator.shell.kinds import POD, Kind
 
 OBJECT_BYTES = 2 * 2**20
-"""Largest weight of one object: the largest spec makes a ControllerRevision of a little more than half of it."""
+"""The maximum weight of one object. The largest spec makes a ControllerRevision of slightly more than half of it."""
 
 SHARE_BYTES = 16 * 2**20
-"""Largest weight of the objects of one resource without its pods: 100 revisions of a large spec fit."""
+"""The maximum weight of one resource's objects without pods: 100 revisions of a large spec fit."""
 
 PODS_BYTES = 64 * 2**20
-"""Largest weight of the pods of one resource: 2,000 fit."""
+"""The maximum weight of one resource's pods: 2,000 fit."""
 
 log = logging.getLogger(__name__)
 
 
-def weight(value: Any, most: int = OBJECT_BYTES) -> int:
-    """Bytes of a value read from JSON. Counting stops above `most`."""
+def memory_weight(value: Any, most: int = OBJECT_BYTES) -> int:
+    """Return the bytes of a value read from JSON. Counting stops above `most`."""
     found, left = 0, [value]
     while left and found <= most:
         each = left.pop()
@@ -40,17 +40,17 @@ def weight(value: Any, most: int = OBJECT_BYTES) -> int:
     return found
 
 
-class Shares:
-    """Weights of objects, counted by the holder of each."""
+class MemoryShares:
+    """The weights of objects, summed by holder."""
 
     def __init__(self) -> None:
-        """Nothing is held."""
+        """Create empty shares."""
         self._held: dict[tuple[Hashable, bool], int] = defaultdict(int)
         self._objects: dict[tuple[Kind, str], tuple[Hashable, int]] = {}
         self._full: set[tuple[Hashable, bool]] = set()
 
     def take(self, holder: Hashable, kind: Kind, uid: str, weighs: int) -> bool:
-        """Count an object that `holder` has from now on. Return False, and count nothing, if its share is full."""
+        """Count an object for `holder`. Returns False, and counts nothing, if its share is full."""
         self.give_back(kind, uid)
         share, most = (holder, kind is POD), PODS_BYTES if kind is POD else SHARE_BYTES
         if self._held[share] + weighs > most:
@@ -61,11 +61,11 @@ class Shares:
         return True
 
     def weight_of(self, kind: Kind, uid: str) -> int:
-        """The weight of an object that is held."""
+        """Return the weight of a counted object."""
         return self._objects[kind, uid][1]
 
     def give_back(self, kind: Kind, uid: str) -> None:
-        """The object is held no more."""
+        """Remove an object from its share."""
         holder, weighs = self._objects.pop((kind, uid), (None, 0))
         share = (holder, kind is POD)
         if not weighs:

@@ -1,7 +1,6 @@
-"""What the watches have shown and our own writes have answered: the newest version of every object wins.
+"""The store of observed objects: the newest version from watches and from responses to own writes.
 
-A write's answer goes in here at once. Without that, the next reconcile would decide on a picture from before the
-write and do it twice.
+Responses are stored at once. Otherwise the next reconcile would decide on the state before the write and repeat it.
 """
 
 import logging
@@ -37,29 +36,29 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
-from gaudi_operator.shell.watching.shares import Shares, weight
-from gaudi_operator.shell.watching.trimmed import same_but_for_version, trimmed
+from gaudi_operator.shell.watching.shares import MemoryShares, memory_weight
+from gaudi_operator.shell.watching.trimmed import same_but_for_version, trim_object
 
 log = logging.getLogger(__name__)
 
 
 class Key(NamedTuple):
-    """Names one GaudiInference."""
+    """The namespace and name of a GaudiInference."""
 
     namespace: str
     name: str
 
 
 CLASSES = Key("", "")
-"""What classes are kept under, in place of a resource: they count for all."""
+"""The key of classes, which apply to all resources."""
 
 
 _UNLIMITED = frozenset({RESOURCE, CLASS})
-"""Kinds whose size is bounded by their schema, and that only users of the operator may create."""
+"""Kinds whose size the schema limits and that only users of the operator may create."""
 
 
 def key_of(manifest: Manifest) -> Key | None:
-    """The resource that an object belongs to by its label, or is; None for a stranger."""
+    """Return the key of the resource that an object is, or belongs to by its label; None for a foreign object."""
     metadata = manifest["metadata"]
     if kind_of(manifest) is CLASS:
         return CLASSES
@@ -67,7 +66,7 @@ def key_of(manifest: Manifest) -> Key | None:
         return Key(metadata["namespace"], metadata["name"])
     labels = metadata.get("labels") or {}
     if kind_of(manifest) is STATEFUL_SET:
-        # The controller of LeaderWorkerSets gives it the name of one, which we have made of a resource and a revision.
+        # The LeaderWorkerSet controller names the StatefulSet after the LeaderWorkerSet: resource and revision.
         owner = str(labels.get(GROUP_NAME_LABEL, "")).rpartition("-")[0]
     else:
         owner = labels.get(NAME_LABEL, "")
@@ -75,42 +74,42 @@ def key_of(manifest: Manifest) -> Key | None:
 
 
 def version_of(manifest: Manifest) -> int:
-    """The resource version; the API server promises that versions of one kind can be compared as numbers."""
+    """Return the resource version as a number: the API server guarantees that versions of a kind are comparable."""
     return int(manifest["metadata"]["resourceVersion"])
 
 
 class Store:
-    """Objects of all watched kinds, grouped by the resource that they belong to.
+    """Objects of all watched kinds, grouped by resource.
 
-    `groups_served` is whether LeaderWorkerSets are among them. `unlisted` are the collections, a kind in a namespace or
-    in all, whose first list is still to come: while there are any, what is missing may only be unknown. `doubted` are
-    the resources of which something has vanished, or may have before we looked: they may be gone themselves.
+    `groups_served` is whether LeaderWorkerSets are watched. `unlisted` has the collections (a kind in a namespace or in
+    all) whose first list is missing: until then missing objects are unknown, not deleted. `maybe_deleted` has resources
+    of which a child was deleted, perhaps because the resource itself was.
     """
 
     def __init__(self) -> None:
-        """Empty: nothing was seen yet."""
+        """Create an empty store."""
         self.groups_served = False
         self.unlisted: set[tuple[Kind, str | None]] = set()
-        self.doubted: set[Key] = set()
+        self.maybe_deleted: set[Key] = set()
         self._families: dict[Key, dict[tuple[Kind, str], Manifest]] = defaultdict(dict)
         self._home: dict[tuple[Kind, str], Key] = {}
         self._gone: dict[str, int] = {}
-        self._shares = Shares()
+        self._shares = MemoryShares()
 
     def put(self, manifest: Mapping[str, Any]) -> Key | None:
-        """Take a version of an object in; returns the resource to wake, None when it says nothing new."""
+        """Store a version of an object. Returns the resource to wake; None if nothing changed."""
         key, kind, uid = key_of(manifest), kind_of(manifest), manifest["metadata"]["uid"]
         if key is None:
             return self._drop(kind, uid)
         home, known = self._home.get((kind, uid)), self.find(manifest)
-        # A watch may bring a version from before our own write, or from before the deletion.
+        # A watch may deliver a version from before an own write or before the deletion.
         if version_of(manifest) <= max(version_of(known) if known else -1, self._gone.get(uid, -1)):
             return None
-        slim = trimmed(kind, manifest)
-        # Somebody has changed the label that says whose it is.
+        slim = trim_object(kind, manifest)
+        # The label that names the resource was changed.
         if home not in (None, key):
             self._drop(kind, uid)
-        if kind not in _UNLIMITED and not self._shares.take(self._holder(key, slim), kind, uid, weight(slim)):
+        if kind not in _UNLIMITED and not self._shares.take(self._holder(key, slim), kind, uid, memory_weight(slim)):
             return self._drop(kind, uid)
         self._families[key][kind, uid] = slim
         self._home[kind, uid] = key
@@ -119,21 +118,22 @@ class Store:
         return None if home == key and known and same_but_for_version(known, slim) else key
 
     def remove(self, manifest: Mapping[str, Any]) -> Key | None:
-        """Forget a deleted object, and do not let an older version of it come back. Returns the resource to wake."""
+        """Remove a deleted object, and ignore older versions of it. Returns the resource to wake."""
         uid = manifest["metadata"]["uid"]
         self._gone[uid] = version_of(manifest)
-        # Watches are seconds late and not hours: the oldest of so many cannot come back.
+        # Watches are late by seconds, so an older version of the first 10,000 cannot arrive any more.
         while len(self._gone) > 10_000:
             self._gone.pop(next(iter(self._gone)))
         return self._drop(kind_of(manifest), uid)
 
     def end_list(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> Collection[Key]:
-        """Note that a list of `kind` at `version` has come to its end; `listed` are the UIDs of its objects, which were
-        put before. Returns the resources to wake: none while another list is missing, all once the last of the first
-        lists is there, later those of which something has vanished.
+        """Process the end of a list of `kind` at `version`; `listed` are the UIDs of its objects, stored before.
+
+        Returns the resources to wake: none while another first list is missing, all after the last first list, later
+        those with deleted objects.
         """
         ghosts = self.sweep(kind, namespace, listed, version)
-        self.doubt(kind, *ghosts)
+        self.mark_maybe_deleted(kind, *ghosts)
         for key in ghosts:
             log.info("%s %s vanished unseen", kind.kind, key, extra={"resource": f"{key.namespace}/{key.name}"})
         first = (kind, namespace) in self.unlisted
@@ -142,20 +142,20 @@ class Store:
             return ()
         if not first:
             return ghosts
-        # Lists are of different moments: who is in one may be gone in the next.
-        self.doubted.update(self.served())
-        # All of them: what changed before the last first list woke nobody.
+        # Lists are from different moments: an owner in one list may be deleted in the next.
+        self.maybe_deleted.update(self.served())
+        # Wake all: changes before the last first list woke no resource.
         return tuple(self._families)
 
-    def doubt(self, kind: Kind, *keys: Key) -> None:
-        """An object of these resources has vanished. Pods do so all the time, and all do whose resource is gone."""
+    def mark_maybe_deleted(self, kind: Kind, *keys: Key) -> None:
+        """Mark resources of which an object was deleted. Deleted pods are normal and do not count."""
         if kind is not POD:
-            self.doubted.update(key for key in keys if self.resource(key))
+            self.maybe_deleted.update(key for key in keys if self.resource(key))
 
     def sweep(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> set[Key]:
-        """Forget what a list of `kind` at `version` no longer holds; returns the resources to wake.
+        """Remove objects that a list of `kind` at `version` no longer has. Returns the resources to wake.
 
-        A watch that was broken for long is replaced by a list, and no event then comes for deletions.
+        A watch that was broken for long is replaced by a list, without deletion events.
         """
         ghosts = [
             (key, uid)
@@ -171,45 +171,45 @@ class Store:
         return {key for key, _ in ghosts}
 
     def get(self, key: Key, kind: Kind, name: str) -> Manifest | None:
-        """The object of that name that belongs to the resource."""
+        """Return the object of that kind and name that belongs to the resource."""
         return next((each for each in self._of(key, kind) if each["metadata"]["name"] == name), None)
 
     def find(self, manifest: Manifest) -> Manifest | None:
-        """The object of the same UID as it was seen last."""
+        """Return the last seen object with the same UID."""
         of = kind_of(manifest), manifest["metadata"]["uid"]
         home = self._home.get(of)
         return self._families[home].get(of) if home else None
 
     def gate_is_open(self, key: Key, uid: str) -> bool:
-        """Whether the pod of the resource with that UID takes traffic as far as its gate goes; False without it."""
+        """Return True if the gate of the resource's pod with that UID is open; False if there is no such pod."""
         return gate_status(self._families.get(key, {}).get((POD, uid)) or {}) == "True"
 
     def resource(self, key: Key) -> Manifest | None:
-        """The resource itself."""
+        """Return the resource."""
         return next(iter(self._of(key, RESOURCE)), None)
 
     def resources(self) -> int:
-        """How many resources exist. May be called in another thread, as `all_resources`."""
+        """Return the number of resources. Safe to call from another thread, as all_resources() is."""
         return sum(kind is RESOURCE for kind, _ in list(self._home))
 
     def all_resources(self) -> list[Manifest]:
-        """Every resource. May be called in another thread: the lists are made in one step each."""
+        """Return every resource. Safe to call from another thread, because the lists are copied in one step."""
         families = list(self._families.values())
         return [each for family in families for (kind, _), each in list(family.items()) if kind is RESOURCE]
 
     def served(self) -> tuple[Key, ...]:
-        """Names of all resources that exist."""
+        """Return the keys of all resources."""
         return tuple(key for (kind, _), key in self._home.items() if kind is RESOURCE)
 
     def any_resource(self, holds: Callable[[Manifest], bool]) -> bool:
-        """Whether there is a resource of that kind."""
+        """Return True if a resource satisfies `holds`."""
         found = (self.resource(key) for key in self._families)
         return any(holds(each) for each in found if each is not None)
 
     def observe(
         self, key: Key, reports: Mapping[str, PodReport], now: datetime, status_written: datetime | None = None
     ) -> Observed | None:
-        """The snapshot of a resource that exists, with what it owns and nothing else."""
+        """Return the snapshot of an existing resource with the objects that it owns; None if it does not exist."""
         resource = self.resource(key)
         if resource is None:
             return None
@@ -231,7 +231,7 @@ class Store:
             pvcs=_by_name(
                 each
                 for each in self._of(key, PVC)
-                if controlled_by(each, resource["metadata"]["uid"]) or is_retained(each)
+                if is_controlled_by(each, resource["metadata"]["uid"]) or is_retained(each)
             ),
             pod_disruption_budgets=_owned(self._of(key, DISRUPTION_BUDGET), owner),
             network_policies=_owned(self._of(key, NETWORK_POLICY), owner),
@@ -247,16 +247,16 @@ class Store:
         return [each for (of_kind, _), each in self._families.get(key, {}).items() if of_kind is kind]
 
     def _holder(self, key: Key, manifest: Manifest) -> Key | None:
-        """Whose share an object counts against; None if no resource that exists has made it."""
+        """Return the holder of an object's share; None if no existing resource owns the object."""
         resource, owner = self.resource(key), _controller(manifest).get("uid")
         if resource is None:
             return None
-        # Pods and their StatefulSets are controlled by workloads, and a retained PVC by nothing.
+        # Pods and their StatefulSets are controlled by workloads, and a retained PVC has no controller.
         made = kind_of(manifest) in (POD, STATEFUL_SET) or owner in (None, resource["metadata"]["uid"])
         return key if made else None
 
     def _settle(self, key: Key) -> None:
-        """Count the objects of a resource that has come, or is gone, against the right share."""
+        """Recount the objects of a resource that was created or deleted."""
         for (kind, uid), each in tuple(self._families.get(key, {}).items()):
             if kind in _UNLIMITED:
                 continue
@@ -271,35 +271,35 @@ class Store:
             if not self._families[key]:
                 del self._families[key]
             if kind is RESOURCE:
-                self.doubted.discard(key)
+                self.maybe_deleted.discard(key)
                 self._settle(key)
         return key
 
 
-def controlled_by(manifest: Manifest, uid: str) -> bool:
-    """Whether the object with that UID is its controller."""
+def is_controlled_by(manifest: Manifest, uid: str) -> bool:
+    """Return True if the object with that UID is the controller."""
     return bool(_controller(manifest).get("uid") == uid)
 
 
 def is_retained(manifest: Manifest) -> bool:
-    """Whether it was made to outlive its resource: the next one of that name takes it over."""
+    """Return True if the object was made to outlive its resource. The next resource of that name adopts it."""
     labels = manifest["metadata"].get("labels") or {}
     unowned = kind_of(manifest) is PVC and not _controller(manifest)
     return unowned and labels.get(MANAGED_BY_LABEL) == MANAGED_BY
 
 
 def _owned(manifests: Iterable[Manifest], owners: Collection[str]) -> tuple[Manifest, ...]:
-    """Those whose controller is among `owners`, by name so that a reconcile does not depend on chance."""
+    """Return the objects whose controller is among `owners`, sorted by name for deterministic reconciles."""
     return _by_name(each for each in manifests if _controller(each).get("uid") in owners)
 
 
 def _members(
     pods: Iterable[Manifest], stateful_sets: Sequence[Manifest], groups: Sequence[Manifest]
 ) -> tuple[tuple[Manifest, ...], tuple[Manifest, ...]]:
-    """The leaders and the other pods of LeaderWorkerSets, by name.
+    """Return the leaders and the workers of LeaderWorkerSets, sorted by name.
 
-    A LeaderWorkerSet owns a StatefulSet of leaders, and each leader owns one of its workers. Labels prove nothing, and
-    references of a pod are written by its creator, so each step is resolved by UID.
+    A LeaderWorkerSet owns a StatefulSet of leaders, and each leader owns a StatefulSet of its workers. Labels prove
+    nothing, and the creator of a pod sets its references, so each step is resolved by UID.
     """
     labelled = [pod for pod in pods if WORKER_INDEX_LABEL in pod["metadata"]["labels"]]
     leaders = _owned((pod for pod in labelled if _leads(pod)), _uids(_owned(stateful_sets, _uids(groups))))
@@ -314,7 +314,7 @@ def _members(
 
 
 def _ends_without_leader(pod: Manifest, groups: Collection[str]) -> bool:
-    """Whether a worker still holds its cards, although its leader and its StatefulSet are gone. It gets no gate."""
+    """Return True if a terminating worker holds cards although its leader and StatefulSet are gone. It gets no gate."""
     metadata = pod["metadata"]
     return "deletionTimestamp" in metadata and metadata["labels"].get(GROUP_NAME_LABEL) in groups
 

@@ -1,15 +1,13 @@
-"""The only kopf import: watches become calls. Event handlers only, and nothing waits in them.
+"""Watches by kopf, in the only module that imports it. Its event handlers only store objects.
 
-kopf watches the GaudiInferences; what belongs to them, ten times as many objects, is followed by list_watch.py.
+kopf watches the GaudiInferences; list_watch.py watches the ten times as many children. Daemons, timers and change
+handlers of kopf would add finalizers or annotations, and deletions would hang without the operator. Its indices would
+show when everything was listed, but take a lock per object, each of which wakes all waiters: the cost grows with the
+square of the objects.
 
-Daemons, timers and change handlers of kopf would put finalizers or annotations on objects; with the operator
-gone, deletions would hang. Its indices would show when everything was listed, and cost the square of what exists:
-they keep a lock per object, and each wakes all that wait.
-
-kopf also starts a task for every object of a list, never says when the last of them has run, and forgets what it has
-listed before. So `WatchSession` stands between kopf and the API server and takes each list as a whole: it is then known
-what was listed, and what has vanished while a watch was broken. kopf is handed lists without their objects, and watches
-on from their version.
+kopf also starts a task per object of a list, does not report when the last one has run, and forgets earlier lists.
+Therefore `WatchSession` intercepts each list as a whole, so that the listed and deleted objects are known. kopf gets
+lists without objects, and watches from their version.
 """
 
 import asyncio
@@ -32,27 +30,27 @@ from gaudi_operator.shell.watching.list_watch import (
     CONNECT_SECONDS,
     SERVER_TIMEOUT_SECONDS,
     SILENT_SECONDS,
-    Forever,
     Listed,
     ListWatch,
+    RetryDelays,
     Seen,
 )
-from gaudi_operator.shell.watching.trimmed import trimmed
+from gaudi_operator.shell.watching.trimmed import trim_object
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
-    """kopf would copy every object of every event, to compare it for change handlers that nobody has."""
+    """Disables kopf's copies of every object, which are meant for change handlers."""
 
     def build(self, **_: Any) -> Any:
-        """Nothing is compared."""
+        """Return no essence, because nothing is compared."""
         return None
 
     def fetch(self, **_: Any) -> Any:
-        """Nothing was kept."""
+        """Return None, because nothing is stored."""
         return None
 
     def store(self, **_: Any) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
 
 async def watch(
@@ -66,8 +64,8 @@ async def watch(
 ) -> None:
     """Watch `kinds` until cancelled.
 
-    `seen` is called with every changed object, `deleted` with its last version. What lists hold comes by `session`.
-    `started` is called when kopf has taken the signals of the process, so that the caller can take them back.
+    `seen` is called with every changed object, `deleted` with the last version of a deleted one. `session` receives
+    lists. `started` is called after kopf has installed its signal handlers, so that the caller can replace them.
     """
     async with connection.watching_session(aiohttp.ClientResponse, session) as http, asyncio.TaskGroup() as group:
         followed = [
@@ -86,7 +84,7 @@ async def watch(
 
 
 async def _follow_after(resources_listed: asyncio.Event, each: ListWatch) -> None:
-    """The store keeps objects by their owner, so that owners come first."""
+    """Follow a kind after the resources are listed, because the store groups objects by owner."""
     await resources_listed.wait()
     await each.follow()
 
@@ -99,13 +97,13 @@ async def _watch_with_kopf(
     seen: Seen,
     deleted: Seen,
 ) -> None:
-    """Watch the GaudiInferences."""
+    """Watch the GaudiInferences with kopf."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
         return kopf.AiohttpSession(
-            server=connection.server, aiohttp_session=connection.watching_session(Answer, session)
+            server=connection.server, aiohttp_session=connection.watching_session(ListResponse, session)
         )
 
     _observe(registry, RESOURCE, seen, deleted)
@@ -132,17 +130,17 @@ def _observe(registry: kopf.OperatorRegistry, kind: Kind, seen: Seen, deleted: S
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True  # needs no rights on namespaces and definitions
-    # Events are ours to publish (events.py).
+    # The operator publishes its own events (events.py).
     settings.posting.enabled = False
     settings.persistence.diffbase_storage = _NoDiffs()
-    settings.networking.error_backoffs = Forever()
+    settings.networking.error_backoffs = RetryDelays()
     settings.networking.connect_timeout = CONNECT_SECONDS
     settings.watching.connect_timeout = CONNECT_SECONDS
     settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
-    # Later than the server: for a connection that has died without a word.
+    # Later than the server's timeout, for a dead connection.
     settings.watching.client_timeout = SERVER_TIMEOUT_SECONDS + CONNECT_SECONDS
     settings.watching.inactivity_timeout = SILENT_SECONDS
-    # When the process ends is for replica.py to say.
+    # replica.py decides when the process ends.
     settings.process.ultimate_exiting_timeout = None
     return settings
 
@@ -150,28 +148,29 @@ def _settings() -> kopf.OperatorSettings:
 log = logging.getLogger(__name__)
 
 
-class Answer(aiohttp.ClientResponse):
-    """An answer of the API server; the objects of a list can be taken out of it."""
+class ListResponse(aiohttp.ClientResponse):
+    """A response of the API server from which the objects of a list can be taken."""
 
     _rest: Mapping[str, Any] | None = None
 
     async def take_list(self, take: Callable[[Manifest], Manifest]) -> Mapping[str, Any]:
-        """The list, with what `take` keeps of each object. Who reads the answer afterwards finds no objects in it."""
+        """Return the list with what `take` keeps of each object. Later readers of the response get no objects."""
         whole = await ListReader(self.content.iter_chunked(CHUNK_BYTES), take).whole()
         self._rest = {**whole, "items": []}
         return whole
 
     async def json(self, **options: Any) -> Any:
-        """What is left."""
+        """Return the rest of the response."""
         return await super().json(**options) if self._rest is None else self._rest
 
 
 @dataclass
 class WatchSession:
-    """An aiohttp client middleware; `tried` is when each kind was last listed or watched, monotonic seconds.
+    """An aiohttp client middleware that takes lists and records watch failures.
 
-    `seen` is called with each object of a list and `listed` at its end. `resources_listed` is set when the
-    GaudiInferences were listed for the first time, in each of `namespaces`.
+    `tried` is when each kind was last listed or watched, in monotonic seconds. `seen` is called with each object of a
+    list and `listed` at its end. `resources_listed` is set after the first list of GaudiInferences in each of
+    `namespaces`.
     """
 
     metrics: Metrics
@@ -186,22 +185,22 @@ class WatchSession:
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Pass a request on and note what it was."""
+        """Send a request on, count it, and take its list."""
         target = collection_of(request.url.path)
         if target:
             self.tried[target[0]] = time.monotonic()
         response = await self._answered(target[0] if target else None, request, handler)
         watch = request.url.query.get("watch") == "true"
         self.metrics.count_request(request.method, request.url.path, response.status, watch)
-        # A list, which kopf is about to read: whole, before its objects become tasks.
-        if target and not watch and response.status == 200 and isinstance(response, Answer):
+        # A list for kopf: take it before its objects become tasks.
+        if target and not watch and response.status == 200 and isinstance(response, ListResponse):
             await self._take_list(*target, response)
         return response
 
     async def _answered(
         self, kind: Kind | None, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """The answer. kopf tries again without end and logs each time; once per outage is enough."""
+        """Return the response, and log one failure per outage; kopf would log every retry."""
         try:
             response = await handler(request)
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -220,10 +219,10 @@ class WatchSession:
             self.failing.discard(kind)
             log.info("%s can be watched again.", kind.plural)
 
-    async def _take_list(self, kind: Kind, namespace: str | None, response: Answer) -> None:
-        """The whole list: kopf asks for no pages. Its objects do not say their kind as others do."""
+    async def _take_list(self, kind: Kind, namespace: str | None, response: ListResponse) -> None:
+        """Take a whole list, because kopf uses no pages. Its items have no kind."""
         named = {"apiVersion": kind.api_version, "kind": kind.kind}
-        answer = await response.take_list(lambda each: trimmed(kind, {**named, **each}))
+        answer = await response.take_list(lambda each: trim_object(kind, {**named, **each}))
         objects = answer.get("items") or ()
         for each in objects:
             self.seen(each)
@@ -235,12 +234,12 @@ class WatchSession:
             self.resources_listed.set()
 
     def idle_seconds(self) -> float:
-        """Longest time that a kind was neither listed nor watched again; 0 before the first."""
+        """Return the longest time in which a kind was neither listed nor watched again; 0 before the first."""
         return time.monotonic() - min(self.tried.values()) if self.tried else 0.0
 
 
 def collection_of(path: str) -> tuple[Kind, str | None] | None:
-    """The (kind, namespace) whose collection a path names."""
+    """Return the (kind, namespace) of a collection path."""
     parts = path.strip("/").split("/")
     namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-1] else None
     return next(((kind, namespace) for kind in KINDS.values() if kind.path(namespace) == path), None)

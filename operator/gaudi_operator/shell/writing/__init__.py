@@ -1,5 +1,5 @@
-"""What a decision asks for, written.
+"""The writes of a decision.
 
-apply   gates, children and at last the status, with a refusal in it if there was one
-events  what has happened, never of a write that was not made
+apply   gates, children and the status, which includes a refusal if there was one
+events  events, published only after the writes that they report
 """

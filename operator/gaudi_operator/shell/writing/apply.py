@@ -1,8 +1,8 @@
-"""Carries out the actions of a decision; every answer goes into the store, so that no reconcile decides on older news.
+"""Writes of a decision to the API server. Every response is stored, so that later decisions see it.
 
-The status is written last, once per reconcile and only when it differs from what the resource shows. How often progress
-may move is the decision's part (core); `status_written_at` is when the last write went out. A request that the API
-server refuses is shown there too: Stalled with its reason, and not Ready.
+The status is written last, once per reconcile and only if it differs from the resource. The core limits how often
+progress is written; `status_written_at` is the time of the last write. A refused request is shown in the status too:
+Stalled with its reason, and not Ready.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,24 +22,25 @@ from gaudi_operator.core.observed import Manifest, TextKey
 from gaudi_operator.errors import NotFound, Stalled, Transient, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of
-from gaudi_operator.shell.watching.store import Key, Store, controlled_by, is_retained, version_of
+from gaudi_operator.shell.watching.store import Key, Store, is_controlled_by, is_retained, version_of
 from gaudi_runtime.contract.text import on_one_line
 
 GATE_MANAGER = f"{FIELD_MANAGER}-gate"
-"""Field manager of gates: an apply to pods/status owns the gate's condition and nothing else."""
+"""The field manager of gates: its apply to pods/status owns only the gate condition."""
 
 DELETION_COST_MANAGER = f"{FIELD_MANAGER}-cost"
-"""Field manager of deletion costs: an apply without the annotation takes it back."""
+"""The field manager of deletion costs: an apply without the annotation removes it."""
 
 NO_VERSION = "1"
-"""A resource version that no object has, since the first that is written has a later one. A server-side apply that
-names it makes an object, and is a conflict where there is one already. A POST would do that too, and leave fields that
-belong to an update of ours: no later apply could remove them.
+"""A resource version that no object has.
+
+A server-side apply with it creates an object, or conflicts if one exists. A POST would leave fields owned by an update,
+which no later apply could remove.
 """
 _TAKEN = frozenset({"Conflict", "AlreadyExists"})
 
 GONE_SECONDS = 1.0
-"""Between two looks at a resource that is gone and still in the store."""
+"""Seconds until the next reconcile of a deleted resource that is still in the store."""
 
 
 _MOST_KNOWN = 10_000
@@ -47,7 +48,7 @@ _MOST_KNOWN = 10_000
 
 @dataclass(frozen=True)
 class _Written:
-    """The last write for a resource: digests of what was asked and of what the API server made of it, and when."""
+    """The last status write of a resource: hashes of the request and of the result, and the time."""
 
     asked: str
     result: str
@@ -56,19 +57,21 @@ class _Written:
 
 @dataclass
 class OwnWrites:
-    """What our writes for a resource were: their `versions`, of which a watch tells too, and whether an answer has
-    `told_more`, something that others have changed before, of which no watch will tell any more.
+    """The operator's own writes for a resource since the last call.
+
+    `versions` are the written versions, which watches will show too. `has_foreign_changes` is True if a response
+    contained changes of others, which no watch will show separately.
     """
 
     versions: set[int] = field(default_factory=set)
-    told_more: bool = False
+    has_foreign_changes: bool = False
 
 
 class Writer:
-    """Writes for one cluster: children, gates, deletion costs and, last in a reconcile, statuses."""
+    """Writes children, gates, deletion costs and, last in a reconcile, statuses."""
 
     def __init__(self, cluster: Cluster, store: Store, clock: Clock = SYSTEM) -> None:
-        """Nothing is written yet."""
+        """Create a writer."""
         self._clock = clock
         self._cluster = cluster
         self._store = store
@@ -76,7 +79,7 @@ class Writer:
         self._own_writes: dict[Key, OwnWrites] = {}
 
     async def perform(self, key: Key, action: Action) -> None:
-        """Do one action for the resource `key`. Raises OperatorError."""
+        """Perform one action for the resource `key`. Raises OperatorError."""
         match action:
             case Apply():
                 await self._apply(key, action)
@@ -88,28 +91,28 @@ class Writer:
                 await self._set_deletion_cost(key, action)
 
     def take_own(self, key: Key) -> OwnWrites:
-        """Our writes for the resource since this was asked last."""
+        """Return the own writes for the resource since the last call."""
         return self._own_writes.pop(key, OwnWrites())
 
-    async def recheck(self, key: Key, actions: Iterable[Action]) -> None:
-        """Look at the resource itself before anything is made anew for it: the store may show one that is gone.
+    async def check_still_exists(self, key: Key, actions: Iterable[Action]) -> None:
+        """Check that the resource still exists before anything is created for it.
 
-        After an outage the list that misses the resource may come later than the one that misses its children.
-        Raises Waiting when it is gone, for that list is on its way.
+        After an outage, the list without the resource may come later than the list without its children. Raises Waiting
+        if the resource is deleted.
         """
         if not any(self._creates(key, action) for action in actions):
             return
         known = found = self._store.resource(key)  # may have gone while the reconcile was thinking
-        # A request more, and only where children are missing that were there, or may have been.
-        if known is not None and key in self._store.doubted:
+        # One more request, only if existing children may have been deleted.
+        if known is not None and key in self._store.maybe_deleted:
             found = await self._find(RESOURCE.path(key.namespace, key.name))
         if known is None or found is None or known["metadata"]["uid"] != found["metadata"]["uid"]:
             message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: nothing is made for it any more."
             raise Waiting("ResourceGone", message, GONE_SECONDS)
-        self._store.doubted.discard(key)
+        self._store.maybe_deleted.discard(key)
 
     async def texts(self, key: Key, named: Iterable[TextKey]) -> dict[TextKey, str]:
-        """Those of them that are there. Raises OperatorError when that cannot be known."""
+        """Return the existing ConfigMap texts among `named`. Raises OperatorError if they cannot be read."""
         found: dict[TextKey, str] = {}
         for each in named:
             data = ((await self._find(CONFIG_MAP.path(key.namespace, each.name))) or {}).get("data") or {}
@@ -118,7 +121,7 @@ class Writer:
         return found
 
     async def namespace_labels(self, key: Key) -> dict[str, str]:
-        """Labels of the resource's namespace. Raises OperatorError when they cannot be known."""
+        """Return the labels of the resource's namespace. Raises OperatorError if they cannot be read."""
         found = await self._find(f"/api/v1/namespaces/{key.namespace}") or {"metadata": {}}
         return dict(found["metadata"].get("labels") or {})
 
@@ -132,39 +135,39 @@ class Writer:
         return isinstance(action, Apply) and self._ours(key, action.manifest) is None
 
     def _ours(self, key: Key, manifest: Manifest) -> Manifest | None:
-        """The object of that kind and name that this resource owns, or that was kept for it; a label proves nothing."""
+        """Return the object of that kind and name that the resource owns or may adopt. A label proves nothing."""
         found, resource = (
             self._store.get(key, kind_of(manifest), manifest["metadata"]["name"]),
             self._store.resource(key),
         )
-        if found is None or resource is None or controlled_by(found, resource["metadata"]["uid"]):
+        if found is None or resource is None or is_controlled_by(found, resource["metadata"]["uid"]):
             return found
         return found if is_retained(found) else None
 
     def status_written_at(self, uid: str) -> datetime | None:
-        """When this process last wrote the status of the resource with that UID."""
+        """Return when this process last wrote the status of the resource with that UID."""
         last = self._written.get(uid)
         return last.at if last else None
 
     async def show(self, resource: Manifest, status: GaudiInferenceStatus) -> None:
-        """Write our part of the status unless it stands there. Raises OperatorError when the write fails."""
+        """Write the operator's part of the status if it differs. Raises OperatorError if the write fails."""
         metadata, shown = resource["metadata"], resource.get("status") or {}
         asked = printable(_without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
         last = self._written.get(metadata["uid"])
-        # Another manager may own further fields of the status: what we asked for then gave `result`.
+        # Another manager may own more fields of the status. Then the last request resulted in `shown`.
         if asked == shown or (last and _digest(asked) == last.asked and _digest(shown) == last.result):
             return
         key = Key(metadata["namespace"], metadata["name"])
         body = _skeleton(RESOURCE, *key, metadata["uid"])
         path = RESOURCE.path(*key, "status")
         answer: Mapping[str, Any] = {}
-        # A resource that is gone shows nothing; its deletion is on its way to the store.
+        # A deleted resource has no status. Its deletion event will arrive.
         with suppress(NotFound):
             answer = await self._server_apply(key, path, {**body, "status": asked}, FIELD_MANAGER)
         self._written[metadata["uid"]] = _Written(
             _digest(asked), _digest(answer.get("status") or {}), self._clock.now()
         )
-        # Nobody asks for those of deleted resources again, and a leader may live for months.
+        # Drop entries of deleted resources: a leader may run for months.
         while len(self._written) > _MOST_KNOWN:
             self._written.pop(next(iter(self._written)))
 
@@ -184,15 +187,15 @@ class Writer:
                 ours = await self._own(key, kind, path)
                 if ours is None:
                     raise
-        # The API server refuses it when another object has taken the name meanwhile.
+        # The UID makes the API server refuse the write if another object has taken the name.
         await self._server_apply(key, path, _with(body, uid=ours["metadata"]["uid"]), FIELD_MANAGER)
 
     async def _own(self, key: Key, kind: Kind, path: str) -> Manifest | None:
-        """The object that has the name already, None when it is gone by now. Raises Stalled when it is not ours."""
+        """Return the owned object with the name; None if it is gone. Raises Stalled if another owner has it."""
         found, resource = await self._find(path), self._store.resource(key)
         if found is None or resource is None:
             return None
-        if not (controlled_by(found, resource["metadata"]["uid"]) or is_retained(found)):
+        if not (is_controlled_by(found, resource["metadata"]["uid"]) or is_retained(found)):
             raise Stalled(
                 "NameTaken",
                 f"{kind.kind} {key.namespace}/{found['metadata']['name']} exists and is not ours:"
@@ -202,15 +205,15 @@ class Writer:
 
     async def _delete(self, key: Key, action: Delete) -> None:
         kind = KINDS[action.api_version, action.kind]
-        # By UID: another object of that name may stand there by now. In the background: the object itself would stay
-        # until its pods have drained.
+        # By UID, because another object may have the name by now. In the background, because the object would otherwise
+        # stay until its pods have drained.
         options = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
         known = self._store.get(key, kind, action.name)
         try:
             answer = await self._cluster.request("DELETE", kind.path(key.namespace, action.name), options)
         except NotFound:
             answer = {}
-        # The object is answered while finalizers or a grace period keep it, and a Status once it is gone.
+        # The response is the object while finalizers or a grace period keep it, and a Status once it is gone.
         if answer.get("kind") == action.kind:
             self._take_in(key, answer)
         elif known and known["metadata"]["uid"] == action.uid:
@@ -224,15 +227,15 @@ class Writer:
             await self._server_apply(key, path, {**body, "status": {"conditions": [condition]}}, GATE_MANAGER)
 
     async def _set_deletion_cost(self, key: Key, action: SetDeletionCost) -> None:
-        """A pod that is gone is a conflict of UIDs: the next reconcile does not see it any more."""
+        """Write a deletion cost. A deleted pod causes a UID conflict, and the next reconcile does not see it."""
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         if action.removed_first:
             body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)}
         await self._server_apply(key, POD.path(key.namespace, action.pod), body, DELETION_COST_MANAGER)
 
     async def _server_apply(self, key: Key, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        """The object as it is now, in the store too: a watch may show our own write only after the next reconcile."""
-        # Without force, a field of ours that somebody has edited would be a conflict for ever.
+        """Return the written object and store it, because a watch may deliver it only after the next reconcile."""
+        # Without force, an applied field that someone edited would conflict forever.
         query = {"fieldManager": manager, "force": "true"}
         answer = await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)
         self._take_in(key, answer)
@@ -243,18 +246,18 @@ class Writer:
         self._store.put(answer)
         own.versions.add(version_of(answer))
         if known is not None and kind_of(answer) is POD and (now := self._store.find(answer)):
-            own.told_more |= _without_ours(known) != _without_ours(now)
+            own.has_foreign_changes |= _without_ours(known) != _without_ours(now)
 
 
 def _without_ours(pod: Manifest) -> tuple[object, ...]:
-    """What others say of a pod."""
+    """Return the fields of a pod that others write."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     theirs = {**status, "conditions": other_conditions(pod)}
     return metadata.get("labels"), metadata.get("deletionTimestamp"), theirs
 
 
 def _skeleton(kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:
-    """An object that names itself; the API server refuses it when another one has taken the name."""
+    """Return an object with name and UID. The API server refuses it if another object has taken the name."""
     metadata = {"namespace": namespace, "name": name, "uid": uid}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
@@ -264,7 +267,7 @@ def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
 
 
 def _without_empty(value: Any) -> Any:
-    """Leave empty maps and lists out: server-side apply turns a map that has lost its last field into null."""
+    """Remove empty maps and lists: server-side apply turns a map that has lost its last field into null."""
     if isinstance(value, dict):
         kept = {name: _without_empty(each) for name, each in value.items()}
         return {name: each for name, each in kept.items() if each not in ({}, [])}
@@ -276,7 +279,7 @@ def _digest(status: Mapping[str, Any]) -> str:
 
 
 def printable(value: Any) -> Any:
-    """Every text on one line and without orders to a terminal: who knows what a pod or a kubelet was told to say."""
+    """Return the value with every text on one line and without terminal control sequences."""
     if isinstance(value, str):
         return on_one_line(value)
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Events on resources (events.k8s.io/v1); a repeated one becomes a series instead of a second event.
+"""Events on resources (events.k8s.io/v1). A repeated event becomes a series.
 
-They are published in the background, those of a resource in order: no gate waits for an event, and no resource for the
-events of another one.
+They are published in the background, in order per resource. No gate waits for an event, and no resource for the events
+of another one.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from gaudi_runtime.contract.text import on_one_line
 CONTROLLER = "inference.gaudi.dev/operator"
 SERIES_SECONDS = 360.0
 BURST, PER_SECOND = 10, 1.0
-"""Events of one resource: a story has a handful of them, and whoever makes more has them told one after the other."""
+"""The token bucket of events per resource. A rollout has a handful; more are delayed."""
 _MOST_WAITING = 20
 _MOST_SERIES = 50
 _MOST_MAILBOXES = 10_000
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Series:
-    """An event that stands in the cluster, and how often it happened."""
+    """A published event, and its count."""
 
     path: str
     count: int
@@ -43,7 +43,7 @@ class _Series:
 
 @dataclass
 class _Mailbox:
-    """The events of one resource: what waits, and what stands in the cluster."""
+    """The events of one resource: waiting and published ones."""
 
     bucket: TokenBucket
     waiting: deque[tuple[Manifest, Event]] = field(default_factory=deque)
@@ -52,32 +52,32 @@ class _Mailbox:
 
 
 class Publisher:
-    """Publishes events; a failure is logged and changes nothing else. Use as an async context manager."""
+    """Publishes events in the background. Failures are only logged. Use as an async context manager."""
 
     def __init__(self, cluster: Cluster, instance: str, clock: Clock = SYSTEM) -> None:
-        """`instance` is the name of this process in its events."""
+        """Create a publisher. `instance` is the name of this process in its events."""
         self._clock = clock
         self._cluster = cluster
-        # events.k8s.io/v1 takes 128 characters here and 1024 bytes of note, and refuses the event otherwise.
+        # events.k8s.io/v1 limits this to 128 characters and the note to 1024 bytes, and refuses longer events.
         self._instance = instance[:128]
         self._mailboxes: dict[str, _Mailbox] = {}
-        # One request at a time, those who wait for it in turn: gates want the API server too.
+        # One request at a time, because gates need the API server too.
         self._turn = asyncio.Semaphore()
 
     async def __aenter__(self) -> Self:
-        """Publish in the background from now on."""
+        """Return the publisher; publish() starts its tasks."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop; what still waits is dropped."""
+        """Stop and drop waiting events."""
         for mailbox in self._mailboxes.values():
             if mailbox.task:
                 mailbox.task.cancel()
 
     def publish(self, resource: Manifest, event: Event) -> None:
-        """Publish one event on a resource soon."""
+        """Queue one event on a resource."""
         mailbox = self._mailbox(resource["metadata"]["uid"])
-        # Never waited for; what happened last says most.
+        # Never wait. The latest events are the most useful, so drop the oldest.
         if len(mailbox.waiting) == _MOST_WAITING:
             _, dropped = mailbox.waiting.popleft()
             log.warning(
@@ -88,20 +88,20 @@ class Publisher:
             mailbox.task = asyncio.create_task(self._empty(mailbox), name=f"events of {resource['metadata']['uid']}")
 
     def waiting(self) -> int:
-        """Events that are still to be published."""
+        """Return the number of events that wait."""
         return sum(len(mailbox.waiting) for mailbox in self._mailboxes.values())
 
     def _mailbox(self, uid: str) -> _Mailbox:
         mailbox = self._mailboxes.pop(uid, None) or _Mailbox(TokenBucket(BURST, PER_SECOND, self._clock))
         self._mailboxes[uid] = mailbox
-        # Nobody asks for those of deleted resources again, and a leader may live for months.
+        # Drop entries of deleted resources: a leader may run for months.
         if len(self._mailboxes) > _MOST_MAILBOXES:
             idle = next((uid for uid, each in self._mailboxes.items() if each.task is None), None)
             self._mailboxes.pop(idle or "", None)
         return mailbox
 
     async def _empty(self, mailbox: _Mailbox) -> None:
-        """Publish what waits, as fast as one resource may."""
+        """Publish the waiting events at the rate of one resource."""
         while mailbox.waiting:
             await mailbox.bucket.wait()
             async with self._turn:
@@ -138,7 +138,7 @@ class Publisher:
         return {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.kind,
-            # Of its own for each: a name may have 253 characters, that of the resource not all of them.
+            # A unique name for each event. Names have at most 253 characters.
             "metadata": {"name": f"{metadata['name'][:200]}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
             "eventTime": self._now(),
             "reportingController": CONTROLLER,
@@ -146,7 +146,7 @@ class Publisher:
             "action": "Reconcile",
             "type": event.type,
             "reason": event.reason,
-            # Cut in bytes, as the API server counts; half a character at the end goes too.
+            # Cut in bytes, as the API server counts. A partial character at the end is removed.
             "note": on_one_line(event.message).encode()[:_NOTE_BYTES].decode(errors="ignore"),
             "regarding": {
                 "apiVersion": resource["apiVersion"],

@@ -16,11 +16,11 @@ from gaudi_operator.core.answers import SYNCHRONOUS_ANSWERS, PlanAnswers
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport, TextKey
-from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.client import Cluster as Client
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.watching.store import Key, Store
-from gaudi_operator.shell.watching.trimmed import trimmed
+from gaudi_operator.shell.watching.trimmed import trim_object
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.support.builders import Object, copied
@@ -85,10 +85,10 @@ class Cluster:
     def observed(self) -> Observed:
         """What the operator would see, and nothing that it does not keep."""
         resource, reports, objects = copied((self.resource, self.reports, self.objects))
-        seen = Api({name: trimmed(kind_of(each), each) for name, each in objects.items()})
+        seen = Api({name: trim_object(kind_of(each), each) for name, each in objects.items()})
         workloads = {each["metadata"]["uid"] for each in (*seen.kind("ReplicaSet"), *seen.kind("StatefulSet"))}
         return Observed(
-            resource=trimmed(RESOURCE, resource),
+            resource=trim_object(RESOURCE, resource),
             revisions=tuple(seen.kind("ControllerRevision")),
             replica_sets=tuple(seen.kind("ReplicaSet")),
             pods=tuple(each for each in seen.kind("Pod") if workloads & controllers_of(each)),
@@ -261,7 +261,9 @@ class _Memory:
 
     server: ApiServer
 
-    async def send(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float) -> Answer:
+    async def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float
+    ) -> ApiResponse:
         """One request."""
         return self.server.answer(method, path, body, content_type)
 

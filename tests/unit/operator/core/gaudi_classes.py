@@ -5,7 +5,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, KIND, GaudiInferenceClass
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.spec_limits import why_not_allowed
+from gaudi_operator.core.admission.spec_limits import first_limit_violation
 from gaudi_operator.core.classes import Platform
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
@@ -28,4 +28,4 @@ def judged(limits: dict[str, Any], revision: Revision, **spec: Any) -> Problem |
     says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
     asked, platform = inference(**spec).spec, Platform("gold", says)
     policy = PodPolicy("models", ANY_HOST_PATH, platform, "tiny", asked)
-    return policy.why_not(revision) or why_not_allowed(asked, platform)
+    return policy.why_not(revision) or first_limit_violation(asked, platform)

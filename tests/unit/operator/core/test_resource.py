@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import pytest
 
-from gaudi_operator.core.admission.review import asked_forecast, forecast_plan, forecast_question
+from gaudi_operator.core.admission.review import cached_forecast, forecast_plan, forecast_question
 from gaudi_operator.core.answers import PlanAnswers, PlanQuestion, PlanTooExpensive, Refusal, SynchronousAnswers
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import ExecutionMode
@@ -47,7 +47,7 @@ def test_forecast_that_is_too_expensive_has_no_answer() -> None:
     answers.keep(forecast_question(one), Refusal(PlanTooExpensive, ()))
     assert forecast_plan(one) is None
     with pytest.raises(PlanTooExpensive):
-        asked_forecast(one)
+        cached_forecast(one)
 
 
 def test_forecast_for_other_blocks_is_another_question() -> None:

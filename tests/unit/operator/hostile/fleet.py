@@ -11,7 +11,7 @@ from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.observed import PodReport
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.polling.reports import Reports
-from gaudi_operator.shell.polling.status_port import StatusPorts
+from gaudi_operator.shell.polling.status_port import StatusPortClient
 from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES
 from tests.support.builders import Object
@@ -57,7 +57,7 @@ async def _followed(pods: list[Object]) -> dict[str, PodReport]:
     """The reports of all pods, as soon as each has one."""
     heard = asyncio.Event()
     async with (
-        StatusPorts() as ports,
+        StatusPortClient() as ports,
         Reports(lambda key, urgent: heard.set(), Metrics(), ports.fetch, 30.0) as reports,
     ):
         reports.follow(Key("models", "tiny"), pods)

@@ -20,7 +20,7 @@ import yaml
 from gaudi_operator.core.actions import Decision
 from gaudi_operator.shell.kinds import kind_of
 from gaudi_operator.shell.plans.planning import Planner
-from gaudi_operator.shell.watching.incoming import kept
+from gaudi_operator.shell.watching.incoming import reduce_foreign
 from gaudi_operator.shell.watching.store import Key
 from tests.support.builders import gaudi_inference
 from tests.support.conformance import violations
@@ -166,7 +166,7 @@ async def _one(planner: Planner, cost: Cost, found: Found) -> None:
     if wrong := violations(cluster.resource):
         raise AssertionError(wrong)
     for manifest in cluster.objects.values():
-        if kept(kind_of(manifest), manifest) is not manifest:
+        if reduce_foreign(kind_of(manifest), manifest) is not manifest:
             raise AssertionError(f"a {manifest['kind']} that the operator makes is larger than it reads")
     if (status == "True") != bool(cluster.kind("ReplicaSet")):
         raise AssertionError(f"PlanAccepted is {status} ({reason}), and there are {len(cluster.objects)} children")

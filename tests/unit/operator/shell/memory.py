@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.shell.client import Answer, Cluster
+from gaudi_operator.shell.client import ApiResponse, Cluster
 from gaudi_operator.shell.kinds import Kind
 from gaudi_operator.shell.watching.store import Key, Store
 from tests.support.builders import gaudi_inference
@@ -25,7 +25,7 @@ class Memory:
         """Nothing exists."""
         self.api, self.asked = Api(), list[tuple[str, str]]()
         self.said = list[tuple[dict[str, str], Mapping[str, Any]]]()
-        self.answers, self.always = list[Answer | OSError](), dict[str, Answer]()
+        self.answers, self.always = list[ApiResponse | OSError](), dict[str, ApiResponse]()
         self.server = ApiServer({(NAMESPACE, ""): self.api}, lambda: 0.0)
         self.cluster = Cluster(self, lambda *_: None)
         self.store = Store()
@@ -35,7 +35,9 @@ class Memory:
         """What came and was no GET."""
         return [each for each in self.asked if each[0] != "GET"]
 
-    async def send(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float) -> Answer:
+    async def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float
+    ) -> ApiResponse:
         """One request."""
         parts = urlsplit(path)
         self.asked.append((method, parts.path))

@@ -8,11 +8,11 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Event
 from gaudi_operator.core.answers import AnyPlanQuestion
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import SERVICE
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.polling.reports import Reports
-from gaudi_operator.shell.polling.status_port import Unreachable
+from gaudi_operator.shell.polling.status_port import PodUnreachable
 from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
 from gaudi_operator.shell.watching.store import Key
@@ -24,7 +24,7 @@ from tests.world.api import Object
 from tests.world.clock import moment
 from tests.world.loop import Loop
 
-REFUSED, AWAY = Answer(422, b"{}"), Answer(503, b"{}")
+REFUSED, AWAY = ApiResponse(422, b"{}"), ApiResponse(503, b"{}")
 
 
 class Operator:
@@ -87,7 +87,7 @@ class Operator:
 
 
 async def _silent(*_: Any) -> Any:
-    raise Unreachable("no answer")
+    raise PodUnreachable("no answer")
 
 
 def made(kind: str = "tiny") -> Apply:

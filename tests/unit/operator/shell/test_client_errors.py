@@ -5,18 +5,18 @@ import json
 import pytest
 
 from gaudi_operator.errors import Forbidden, NotFound, NotLeader, OperatorError, Stalled, Transient, Waiting
-from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import SERVICE
 from tests.unit.operator.shell.memory import NAMESPACE, Memory, manifest
 
 PATH = SERVICE.path(NAMESPACE, "tiny")
 
 
-def status(code: int, reason: str = "", **details: object) -> Answer:
-    return Answer(code, json.dumps({"reason": reason, "message": "so it is", "details": details}).encode())
+def status(code: int, reason: str = "", **details: object) -> ApiResponse:
+    return ApiResponse(code, json.dumps({"reason": reason, "message": "so it is", "details": details}).encode())
 
 
-async def error_of(answer: Answer | OSError) -> OperatorError:
+async def error_of(answer: ApiResponse | OSError) -> OperatorError:
     memory = Memory()
     memory.answers = [answer]
     with pytest.raises(OperatorError) as caught:
@@ -43,7 +43,7 @@ async def test_status_code_is_the_error(code: int, kind: type[OperatorError]) ->
 
 
 async def test_error_of_a_page_that_is_no_status_counts_too() -> None:
-    assert type(await error_of(Answer(502, b"<html>"))) is Transient
+    assert type(await error_of(ApiResponse(502, b"<html>"))) is Transient
 
 
 async def test_namespace_that_ends_is_waited_for() -> None:
@@ -58,7 +58,7 @@ async def test_error_names_the_reason_of_the_api_server() -> None:
 
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), (None, None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)])
 async def test_delay_that_the_server_names_is_kept(header: str | None, seconds: float | None) -> None:
-    error = await error_of(Answer(429, b"{}", header))
+    error = await error_of(ApiResponse(429, b"{}", header))
     assert isinstance(error, Transient)
     assert error.retry_after == seconds
 
@@ -70,7 +70,7 @@ async def test_silence_is_transient(error: OSError) -> None:
 
 @pytest.mark.parametrize("text", [b"<html>", b"", b"5", b"[]"])
 async def test_answer_that_is_no_object_is_transient(text: bytes) -> None:
-    assert (await error_of(Answer(200, text))).reason == "NotTheApiServer"
+    assert (await error_of(ApiResponse(200, text))).reason == "NotTheApiServer"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])

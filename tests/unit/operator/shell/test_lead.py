@@ -8,11 +8,11 @@ import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, STATEFUL_SET, WATCHED, Kind
-from gaudi_operator.shell.lead import Leader, Surroundings
+from gaudi_operator.shell.lead import Leader, LeaderDependencies
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.polling.status_port import Target
+from gaudi_operator.shell.polling.status_port import StatusPort
 from gaudi_operator.shell.watching.list_watch import Seen
 from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_runtime.contract.report import WarmupReport
@@ -21,9 +21,10 @@ from tests.unit.operator.shell.memory import NAMESPACE, Memory
 from tests.world.clock import moment
 from tests.world.loop import Loop
 
-NOT_FOUND = Answer(404, b"{}")
+NOT_FOUND = ApiResponse(404, b"{}")
 OURS, GROUPS = (
-    Answer(200, json.dumps({"resources": [{"name": kind.plural}]}).encode()) for kind in (RESOURCE, LEADER_WORKER_SET)
+    ApiResponse(200, json.dumps({"resources": [{"name": kind.plural}]}).encode())
+    for kind in (RESOURCE, LEADER_WORKER_SET)
 )
 EVERYWHERE = (*WATCHED, CLASS)
 """What a cluster has where the chart was installed."""
@@ -39,7 +40,7 @@ class Term:
         self.ended = asyncio.Event()
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
         settings = Settings(runtime_image="runtime:1", watch_namespaces=namespaces)
-        around = Surroundings(self.memory.cluster, self._watch, self._fetch, clock)
+        around = LeaderDependencies(self.memory.cluster, self._watch, self._fetch, clock)
         self.leader = Leader(settings, around, Metrics())
         self.task: asyncio.Task[bool] | None = None
 
@@ -47,7 +48,7 @@ class Term:
         self.watched, self.session = kinds, session
         await self.ended.wait()
 
-    async def _fetch(self, _: Target, after: int, wait: float) -> WarmupReport:
+    async def _fetch(self, _: StatusPort, after: int, wait: float) -> WarmupReport:
         raise NotImplementedError
 
     def run(self, seconds: float = 0.0) -> None:
@@ -106,9 +107,9 @@ def test_optional_kind_that_is_not_served_is_not_watched(new_term: Callable[...,
     assert set(term.watched) == set(EVERYWHERE)
 
 
-@pytest.mark.parametrize("silence", [Answer(503, b"{}"), ConnectionError()])
+@pytest.mark.parametrize("silence", [ApiResponse(503, b"{}"), ConnectionError()])
 def test_silence_is_no_proof_that_a_kind_is_missing(
-    new_term: Callable[..., Term], silence: Answer | ConnectionError
+    new_term: Callable[..., Term], silence: ApiResponse | ConnectionError
 ) -> None:
     term = new_term()
     term.memory.answers = [silence, OURS, silence, GROUPS]

@@ -10,8 +10,8 @@ import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.client import Answer, Cluster
-from gaudi_operator.shell.lease import Election, OwnThread
+from gaudi_operator.shell.client import ApiResponse, Cluster
+from gaudi_operator.shell.lease import Election, LeaseThread
 from tests.world.api import Api, Object
 from tests.world.api_server import ApiServer
 from tests.world.clock import moment
@@ -45,7 +45,7 @@ class Candidate:
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
-    ) -> Answer:
+    ) -> ApiResponse:
         """A request, after its latency; one that is not answered is given up after `seconds`."""
         if method in self.hang:
             await asyncio.sleep(seconds)
@@ -263,7 +263,7 @@ def _end(both: Two, tasks: list[asyncio.Task[None]]) -> None:
 
 
 async def test_thread_goes_on_while_the_process_is_busy() -> None:
-    async with OwnThread() as thread:
+    async with LeaseThread() as thread:
         passed = Event()
 
         async def work() -> None:
@@ -276,7 +276,7 @@ async def test_thread_goes_on_while_the_process_is_busy() -> None:
 
 
 async def test_work_that_is_given_up_ends_in_the_thread() -> None:
-    async with OwnThread() as thread:
+    async with LeaseThread() as thread:
         began, ended = Event(), Event()
 
         async def work() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gaudi_operator.shell.polling.status_port import Unusable, read_report
+from gaudi_operator.shell.polling.status_port import UnusableReport, read_report
 from gaudi_runtime.artifacts.recipe_cache.manifest import (
     EntryUnusable,
     Manifest,
@@ -139,7 +139,7 @@ READERS = {
     "report": Reader(
         (_REPORT.model_dump_json(by_alias=True).encode(),),
         lambda content: read_report(content).model_dump_json(by_alias=True),
-        (Unusable,),
+        (UnusableReport,),
         most=MAX_REPORT_BYTES,
     ),
 }

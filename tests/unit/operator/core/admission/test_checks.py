@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.admission.bounds import most_kv_blocks
-from gaudi_operator.core.admission.checks import anybody_may_ask, first_violation
+from gaudi_operator.core.admission.checks import first_violation, published_without_key
 from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_runtime.buckets.bucket import Rule
 from gaudi_runtime.errors import Problem
@@ -225,13 +225,13 @@ def test_simulation_is_refused_where_it_is_not_allowed() -> None:
     ],
 )
 def test_service_that_is_guarded_may_be_published(guard: dict[str, Any]) -> None:
-    assert anybody_may_ask(inference(**guard).spec) is None
+    assert published_without_key(inference(**guard).spec) is None
 
 
 @pytest.mark.parametrize("access", [{}, {"allowAllClients": True}, {"enabled": False, "clients": []}])
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
 def test_service_without_any_guard_may_not_be_published(kind: str, access: dict[str, Any]) -> None:
-    assert anybody_may_ask(inference(service={"type": kind}, networkAccess=access).spec) == Problem(
+    assert published_without_key(inference(service={"type": kind}, networkAccess=access).spec) == Problem(
         "PublishedWithoutKey",
         "spec.service.type other than ClusterIP publishes the model to everyone who reaches it: set "
         "server.apiKeySecretRef, list the clients in networkAccess.clients, or set service.insecure true.",

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.estimate import MOST_TIME_SCALE, Estimate, GraphBounds, why_unknown
-from gaudi_operator.core.admission.review import doubt, estimated_violation, forecast_plan, gate_outlook
+from gaudi_operator.core.admission.estimate import MOST_TIME_SCALE, Estimate, GraphBounds, why_not_estimated
+from gaudi_operator.core.admission.review import estimated_shortfall, estimated_violation, forecast_plan, gate_outlook
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError, Problem
 from tests.support.builders import Object, merged
@@ -34,7 +34,7 @@ def refused(spec: Object) -> Problem | None:
 
 
 def doubted(spec: Object) -> str | None:
-    return doubt(inference(**spec))
+    return estimated_shortfall(inference(**spec))
 
 
 def test_graphs_of_the_seeds_fit_as_they_did_there() -> None:
@@ -274,7 +274,7 @@ def test_source_names_card_model_and_the_least_sure_figure(spec: Object, source:
     ids=["simulation", "CPU", "model"],
 )
 def test_reason_why_nothing_is_estimated_is_told(spec: Object, why: str) -> None:
-    assert why_unknown(inference(**spec).spec) == why
+    assert why_not_estimated(inference(**spec).spec) == why
 
 
 def test_simulation_without_a_model_takes_the_cards_measured_one() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.pod_fields import devices
+from gaudi_operator.core.admission.pod_fields import parse_device_count
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
@@ -222,7 +222,7 @@ def test_template_without_a_spec_is_refused() -> None:
     ],
 )
 def test_amount_of_devices_is_a_whole_number(amount: object, number: int | None) -> None:
-    assert devices(amount) == number
+    assert parse_device_count(amount) == number
 
 
 BY_OTHER_RULES = {None, "NeedsClass"}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.admission.checks import first_violation
-from gaudi_operator.core.admission.review import hints
+from gaudi_operator.core.admission.review import plan_hints
 from gaudi_operator.core.status.plan import judge_plan_accepted
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
@@ -23,18 +23,18 @@ def repository(name: str, **model: Any) -> dict[str, Any]:
 
 
 def hinted(**overrides: Any) -> tuple[str, ...]:
-    return hints(inference(**{"engine": VLLM, "accelerator": CARD, **overrides}))
+    return plan_hints(inference(**{"engine": VLLM, "accelerator": CARD, **overrides}))
 
 
 @pytest.mark.parametrize("engine", ["vllm", "torch"])
 def test_mode_of_an_earlier_default_is_told(engine: str) -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")
     asked = inference(engine={"name": engine}, accelerator=CARD, model=model)
-    assert hints(replace(asked, kept_mode=ExecutionMode.HPU_GRAPHS)) == (
+    assert plan_hints(replace(asked, kept_mode=ExecutionMode.HPU_GRAPHS)) == (
         "spec.engine.executionMode is left out and its pods run in HpuGraphs, the default when their revision was "
         "made: the next revision takes TorchCompile. To keep HpuGraphs, write it, which restarts nothing.",
     )
-    assert hints(replace(asked, kept_mode=ExecutionMode.TORCH_COMPILE)) == ()
+    assert plan_hints(replace(asked, kept_mode=ExecutionMode.TORCH_COMPILE)) == ()
 
 
 def test_published_configuration_needs_no_hint() -> None:
@@ -112,7 +112,9 @@ def test_served_name_of_a_published_model_is_judged() -> None:
 
 @pytest.mark.parametrize("engine", ["torch", "sim"])
 def test_other_engines_get_no_hint(engine: str) -> None:
-    assert hints(inference(engine={"name": engine, "maxNumBatchedTokens": 128}, model=repository("acme/own"))) == ()
+    assert (
+        plan_hints(inference(engine={"name": engine, "maxNumBatchedTokens": 128}, model=repository("acme/own"))) == ()
+    )
 
 
 def test_hint_stands_in_the_condition_and_refuses_nothing() -> None:

@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits, GaudiInferenceClassSpec
-from gaudi_operator.core.admission.spec_limits import Excess, beyond_spec_limits, why_not_allowed, within_limits
+from gaudi_operator.core.admission.spec_limits import (
+    LimitViolation,
+    clamp_to_limits,
+    first_limit_violation,
+    spec_limit_violations,
+)
 from gaudi_operator.core.classes import NO_CLASS, Platform
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
@@ -33,7 +38,7 @@ def read(limits: Object) -> ClassLimits:
             {"serviceTypes": ["ClusterIP", "NodePort"]},
             {},
             [
-                Excess(
+                LimitViolation(
                     "spec.service.type LoadBalancer",
                     "is not among what is allowed (limits.serviceTypes: ClusterIP, NodePort)",
                     "Service",
@@ -43,18 +48,18 @@ def read(limits: Object) -> ClassLimits:
         (
             {"serviceAnnotationPrefixes": ["team/", "shop/"]},
             {"service": {"annotations": {"team/a": "b", "my-team/a": "b"}}},
-            [Excess("spec.service.annotations my-team/a", PREFIXES.format("team/, shop/"), "Service")],
+            [LimitViolation("spec.service.annotations my-team/a", PREFIXES.format("team/, shop/"), "Service")],
         ),
         (
             {"serviceAnnotationPrefixes": []},
             {"service": {"annotations": {"a": "b"}}},
-            [Excess("spec.service.annotations a", PREFIXES.format("none"), "Service")],
+            [LimitViolation("spec.service.annotations a", PREFIXES.format("none"), "Service")],
         ),
         (
             {"maxRecipeCacheSize": "19Gi"},
             {},
             [
-                Excess(
+                LimitViolation(
                     "spec.recipeCache.size 20Gi",
                     "is above 19Gi (limits.maxRecipeCacheSize)",
                     "PersistentVolumeClaim",
@@ -64,24 +69,24 @@ def read(limits: Object) -> ClassLimits:
         (
             {},
             {"networkAccess": {"allowAllClients": True}},
-            [Excess("spec.networkAccess.allowAllClients true", OPENS, "NetworkPolicy")],
+            [LimitViolation("spec.networkAccess.allowAllClients true", OPENS, "NetworkPolicy")],
         ),
         (
             {},
             {"networkAccess": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/7"}}]}},
-            [Excess("spec.networkAccess.clients", OPENS, "NetworkPolicy")],
+            [LimitViolation("spec.networkAccess.clients", OPENS, "NetworkPolicy")],
         ),
         (
             {"maxSurge": 2},
             {"rollout": {"maxSurge": 3}},
-            [Excess("spec.rollout.maxSurge 3", "is above 2 (limits.maxSurge)", None)],
+            [LimitViolation("spec.rollout.maxSurge 3", "is above 2 (limits.maxSurge)", None)],
         ),
     ],
     ids=["nothing", "types", "annotations", "no annotation", "PVC", "clients", "addresses", "surge"],
 )
-def test_each_field_beyond_a_limit_names_its_child(limits: Object, spec: Object, found: list[Excess]) -> None:
+def test_each_field_beyond_a_limit_names_its_child(limits: Object, spec: Object, found: list[LimitViolation]) -> None:
     asked = inference(**{**SPEC, **spec}).spec
-    assert list(beyond_spec_limits(asked, read(limits))) == found
+    assert list(spec_limit_violations(asked, read(limits))) == found
 
 
 @pytest.mark.parametrize(
@@ -106,7 +111,7 @@ def test_each_field_beyond_a_limit_names_its_child(limits: Object, spec: Object,
 )
 def test_only_the_child_beyond_a_limit_is_changed(limits: Object, spec: Object, kind: str, changed: Object) -> None:
     asked = {**SPEC, **spec}
-    found, kinds = within_limits(inference(**asked), read(limits))
+    found, kinds = clamp_to_limits(inference(**asked), read(limits))
     assert kinds == {kind}
     service = {**asked["service"], **changed.pop("service", {})}
     assert found.spec == inference(**{**asked, "service": service, **changed}).spec
@@ -114,11 +119,11 @@ def test_only_the_child_beyond_a_limit_is_changed(limits: Object, spec: Object, 
 
 def test_spec_within_all_limits_stays_as_it_is() -> None:
     asked = inference(**SPEC)
-    assert within_limits(asked, read({"maxSurge": 1, "serviceTypes": ["LoadBalancer"]})) == (asked, frozenset())
+    assert clamp_to_limits(asked, read({"maxSurge": 1, "serviceTypes": ["LoadBalancer"]})) == (asked, frozenset())
 
 
 def refused(platform: Platform, **spec: Any) -> Problem | None:
-    return why_not_allowed(inference(**spec).spec, platform)
+    return first_limit_violation(inference(**spec).spec, platform)
 
 
 def test_sentence_names_the_class_that_forbids_a_field() -> None:

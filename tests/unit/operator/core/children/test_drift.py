@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.children.drift import has_drifted
+from gaudi_operator.core.children.drift import drifted_field
 
 
 def target(value: str) -> Any:
@@ -65,4 +65,4 @@ CASES: dict[str, tuple[Any, Any, str | None]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_drift(case: str) -> None:
     applied, live, path = CASES[case]
-    assert has_drifted(applied, live) == path
+    assert drifted_field(applied, live) == path

@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.core.actions import Delete
-from gaudi_operator.core.children.garbage import garbage, unread_config_maps
+from gaudi_operator.core.children.garbage import find_garbage, unread_config_maps
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rollout.revision import Revision
@@ -18,7 +18,7 @@ def replica_set(replicas: int = 0, **annotations: str) -> Object:
 
 
 def deletes(workload: Object, *pods: Object) -> list[Delete]:
-    return garbage(Observed(resource(), replica_sets=(workload,), pods=pods), "new", (), 5).deletes
+    return find_garbage(Observed(resource(), replica_sets=(workload,), pods=pods), "new", (), 5).deletes
 
 
 def deleted(workload: Object, *pods: Object) -> list[str]:
@@ -34,9 +34,9 @@ def test_workload_stays_until_its_workers_have_ended() -> None:
     worker = pod()
     worker["metadata"]["labels"][REVISION_LABEL] = "old"
     observed = Observed(resource(), replica_sets=(replica_set(),), workers=(worker,))
-    assert garbage(observed, "new", (), 5).deletes == []
+    assert find_garbage(observed, "new", (), 5).deletes == []
     worker["status"]["phase"] = "Succeeded"
-    assert [each.name for each in garbage(observed, "new", (), 5).deletes] == ["tiny-old"]
+    assert [each.name for each in find_garbage(observed, "new", (), 5).deletes] == ["tiny-old"]
 
 
 def test_workload_that_is_being_deleted_is_let_go() -> None:
@@ -81,5 +81,5 @@ def kept(number: int) -> Object:
 def test_stable_revision_is_kept_however_short_the_history_is() -> None:
     manifests = tuple(kept(number) for number in (4, 3, 2, 1))
     stored = [Revision(f"r{number}", number, {}, {}, "") for number in (4, 3, 2, 1)]
-    found = garbage(Observed(resource(), revisions=manifests), "r4", stored, 1, stable="r1").deletes
+    found = find_garbage(Observed(resource(), revisions=manifests), "r4", stored, 1, stable="r1").deletes
     assert found == [Delete("apps/v1", "ControllerRevision", "tiny-r2", "u2", "the history of revisions is full")]

@@ -10,7 +10,7 @@ from gaudi_operator.cli.plan.question import read_question
 from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, Foreseen, Verdict
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
 from gaudi_operator.core.admission.plugin import plugin_violation
-from gaudi_operator.core.admission.review import doubt, estimated_violation, hints
+from gaudi_operator.core.admission.review import estimated_shortfall, estimated_violation, plan_hints
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY
@@ -39,7 +39,7 @@ def test_example_is_accepted(path: Path) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
 def test_no_estimate_speaks_against_an_example(path: Path) -> None:
     assert estimated_violation(example(path)) is None
-    assert doubt(example(path)) is None
+    assert estimated_shortfall(example(path)) is None
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
@@ -158,4 +158,4 @@ def test_nothing_speaks_against_an_example_of_vllm(name: str) -> None:
     found = example(FOLDER / "vllm" / f"{name}.yaml")
     # Only a pod knows the sizes of images that it warms up.
     expected = ("Vision buckets are known",) if found.spec.model.items_per_prompt.image else ()
-    assert tuple(hint[:24] for hint in hints(found)) == expected
+    assert tuple(hint[:24] for hint in plan_hints(found)) == expected

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PodState
 from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods.terminations import Termination, ends, terminations
+from gaudi_operator.core.pods.terminations import Termination, pod_ends, terminations
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import pod, view
@@ -101,19 +101,19 @@ def test_facts_have_no_time_where_none_is_known() -> None:
 
 def test_end_of_a_failed_pod_is_told_with_its_phase() -> None:
     known = Termination(FACTS, "In phase Compiling: Evicted.")
-    (end,) = ends([view(evicted())], {"a": known})
+    (end,) = pod_ends([view(evicted())], {"a": known})
     assert end.sentence == known.sentence
 
 
 def test_pod_that_failed_nobody_knows_when_is_no_end() -> None:
-    assert ends([view(evicted(startTime=None))], {}) == []
+    assert pod_ends([view(evicted(startTime=None))], {}) == []
 
 
 @pytest.mark.parametrize(("terminating", "count"), [(False, 1), (True, 0)])
 def test_failed_pod_of_unknown_reason_ends_unless_deleted(terminating: bool, count: int) -> None:
     manifest = pod(phase="Failed", state=SEGFAULT, terminating=terminating)
     manifest["status"]["startTime"] = "2026-08-01T11:30:00Z"
-    assert len(ends([view(manifest)], {})) == count
+    assert len(pod_ends([view(manifest)], {})) == count
 
 
 def test_first_container_has_none() -> None:

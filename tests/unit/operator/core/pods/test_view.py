@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.core.names import CONTAINER, GROUP_INDEX_LABEL, GROUP_NAME_LABEL, GROUP_SIZE_ANNOTATION
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import Container, Exit, PodCondition, PodView, read_pods
+from gaudi_operator.core.pods.view import ContainerExit, ContainerState, PodCondition, PodView, read_pods
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
@@ -93,14 +93,14 @@ def test_what_kubernetes_leaves_out_is_read_as_empty() -> None:
     manifest["status"]["containerStatuses"] = [{"name": CONTAINER}]
     found = view(manifest)
     assert found.conditions == {"Ready": PodCondition(true=True, reason="", message="", since=None)}
-    assert found.container == Container(id="", running=False)
+    assert found.container == ContainerState(id="", running=False)
 
 
 def test_end_without_reason_and_code_is_an_error() -> None:
     at = NOW - timedelta(seconds=9)
     found = view(pod(state={"terminated": {"finishedAt": stamp(at)}}))
     assert found.container
-    assert found.container.last_exit == Exit("Error", 0, "", began=None, ended=at)
+    assert found.container.last_exit == ContainerExit("Error", 0, "", began=None, ended=at)
 
 
 @pytest.mark.parametrize(

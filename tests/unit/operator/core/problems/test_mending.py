@@ -8,8 +8,8 @@ import pytest
 
 from gaudi_operator.core.names import FAILURE_ANNOTATION
 from gaudi_operator.core.problems.criteria import Room
-from gaudi_operator.core.problems.mending import MENDED_BY_OTHERS, QUEUED, worst
-from gaudi_operator.core.problems.pod_problems import blames_the_revision
+from gaudi_operator.core.problems.mending import QUEUED, RESOLVED_BY_OTHERS, worst_problem
+from gaudi_operator.core.problems.pod_problems import is_caused_by_revision
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.errors import Problem
 from tests.support.conformance import kstatus, violations
@@ -64,16 +64,16 @@ def starting(reason: str = "ErrImagePull", **spec: object) -> Cluster:
 @pytest.mark.parametrize("reason", sorted(CLASSES))
 def test_page_says_of_each_reason_how_long_others_have(reason: str) -> None:
     lasting = "never" if reason in QUEUED else "after the deadline"
-    assert CLASSES[reason] == (lasting if reason in MENDED_BY_OTHERS else "at once")
+    assert CLASSES[reason] == (lasting if reason in RESOLVED_BY_OTHERS else "at once")
 
 
 def test_page_names_every_reason_that_others_may_mend() -> None:
-    assert set(CLASSES) >= MENDED_BY_OTHERS
+    assert set(CLASSES) >= RESOLVED_BY_OTHERS
 
 
-@pytest.mark.parametrize("reason", sorted(MENDED_BY_OTHERS))
+@pytest.mark.parametrize("reason", sorted(RESOLVED_BY_OTHERS))
 def test_what_others_may_mend_takes_no_revision_back(reason: str) -> None:
-    assert not blames_the_revision(Problem(reason, ""))
+    assert not is_caused_by_revision(Problem(reason, ""))
 
 
 @pytest.mark.parametrize("reason", sorted({"ErrImagePull", "CreateContainerConfigError", "RunContainerError"}))
@@ -326,4 +326,4 @@ def at(seconds: int) -> Problem:
     ],
 )
 def test_worst_needs_a_person_or_began_first(found: list[Problem], expected: Problem | None) -> None:
-    assert worst(found) == expected
+    assert worst_problem(found) == expected

@@ -11,7 +11,7 @@ from gaudi_operator.core.gate.recompiles import ADD_SIZES
 from gaudi_operator.core.gate.thresholds import explain_shortfall
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
-from gaudi_operator.core.problems.pod_problems import blames_the_revision
+from gaudi_operator.core.problems.pod_problems import is_caused_by_revision
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import (
@@ -333,7 +333,7 @@ def test_answers_that_fail_count_where_a_revision_is_observed(
     ],
 )
 def test_only_what_the_revision_is_made_of_is_blamed(reason: str, blamed: bool) -> None:
-    assert blames_the_revision(Problem(reason, "")) is blamed
+    assert is_caused_by_revision(Problem(reason, "")) is blamed
 
 
 def test_trouble_of_a_pod_comes_before_its_replica_sets() -> None:

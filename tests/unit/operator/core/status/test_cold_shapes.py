@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gaudi_operator.core.status.cold_shapes import NO_GRAPH, suggestion
+from gaudi_operator.core.status.cold_shapes import NO_GRAPH, suggest_bucket
 from gaudi_runtime.contract.report import BucketPhase, ColdShape, MemorySplit, PhaseProgress, Shape, WarmupReport
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference
@@ -28,7 +28,7 @@ def told(*shapes: ColdShape, **fields: Any) -> WarmupReport:
 
 def suggested(*reports: WarmupReport) -> str | None:
     pods = [serving(name, said=said) for name, said in zip("abc", reports, strict=False)]
-    return suggestion(state_of(pods, inference=TWO_PROMPTS))
+    return suggest_bucket(state_of(pods, inference=TWO_PROMPTS))
 
 
 def test_nothing_is_suggested_where_nothing_ran_cold() -> None:
@@ -85,4 +85,4 @@ def test_graphs_are_missing_where_every_bucket_is_planned() -> None:
 
 def test_pods_of_other_revisions_teach_nothing_about_this_plan() -> None:
     old = serving("a", revision="old", said=told(cold(PROMPT, (2, 128, 0))))
-    assert suggestion(state_of([old], inference=TWO_PROMPTS)) is None
+    assert suggest_bucket(state_of([old], inference=TWO_PROMPTS)) is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
-from gaudi_operator.core.admission.estimate import why_unknown
+from gaudi_operator.core.admission.estimate import why_not_estimated
 from gaudi_operator.core.admission.review import forecast_plan
 from gaudi_operator.core.gate.recompiles import ADD_SIZES
 from gaudi_operator.core.rollout.state import State
@@ -208,7 +208,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
             TRUE,
             "Accepted",
             "8 prompt and 24 decode buckets are planned for 64 KV blocks. What they take in memory and time is not "
-            f"known before the first pod has measured it: {why_unknown(inference().spec)}.",
+            f"known before the first pod has measured it: {why_not_estimated(inference().spec)}.",
         ),
     ),
     ("PlanAccepted", REFUSED, Verdict(FALSE, "PlanImpossible", "No bucket is left.")),

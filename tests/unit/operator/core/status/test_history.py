@@ -7,7 +7,7 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.status.status import revision_states, throttled
+from gaudi_operator.core.status.status import revision_states, throttle_status
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import serving, state_of
@@ -43,9 +43,9 @@ def test_moment_of_making_waits_for_the_next_write() -> None:
     row = revision_states(state_of(stored=(revision("new"),)))
     fresh = GaudiInferenceStatus(revisions=row)
     shown = GaudiInferenceStatus(revisions=(row[0].model_copy(update={"created": None}),))
-    assert throttled(shown, fresh, Observed({}, status_written=NOW), Deadlines(NOW)) == (shown, None)
+    assert throttle_status(shown, fresh, Observed({}, status_written=NOW), Deadlines(NOW)) == (shown, None)
     more = fresh.model_copy(update={"observed_generation": 2})
-    assert throttled(shown, more, Observed({}, status_written=NOW), Deadlines(NOW)) == (more, None)
+    assert throttle_status(shown, more, Observed({}, status_written=NOW), Deadlines(NOW)) == (more, None)
 
 
 def test_newest_comes_first_and_the_oldest_are_left_out() -> None:

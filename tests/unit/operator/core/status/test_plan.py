@@ -5,7 +5,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
 from gaudi_operator.core.admission.review import forecast_plan
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.plan import forecast_now, judge_plan_accepted, plan_sentence, plan_state
+from gaudi_operator.core.status.plan import current_forecast, judge_plan_accepted, plan_sentence, plan_state
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
@@ -60,7 +60,7 @@ def test_plan_that_cannot_be_estimated_says_why(spec: Object, why: str) -> None:
 
 
 def test_counted_plan_measures_nothing() -> None:
-    found = forecast_now(state_of([]))
+    found = current_forecast(state_of([]))
     assert found is not None
     assert found.kv_blocks == 64
 
@@ -71,7 +71,7 @@ def test_blocks_of_the_engine_are_told_and_forecast() -> None:
     other = said.model_copy(update={"memory": said.memory.model_copy(update={"block_size": 768})})
     found = state_of([serving("a", said=other)])
     assert state(found).block_size == 768
-    assert forecast_now(found) == forecast_plan(found.inference, 48, 768) != forecast_plan(found.inference, 48)
+    assert current_forecast(found) == forecast_plan(found.inference, 48, 768) != forecast_plan(found.inference, 48)
 
 
 def test_blocks_as_asked_are_not_told() -> None:

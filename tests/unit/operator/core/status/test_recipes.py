@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, RecipeCacheState, Revisions
 from gaudi_operator.core.status.plan import judge_settings_effective
-from gaudi_operator.core.status.recipes import recipe_cache
+from gaudi_operator.core.status.recipes import recipe_cache_state
 from gaudi_operator.core.status.verdict import FALSE, TRUE
 from gaudi_runtime.contract.report import PhaseProgress, RecipeOutcome, SharedRecipesReport, WarmupReport
 from tests.unit.operator.core.reports import report
@@ -26,11 +26,11 @@ def told(outcome: RecipeOutcome, reason: str | None = None, cached: int = 0, sav
 
 def state(*reports: WarmupReport, **fields: Any) -> RecipeCacheState | None:
     pods = [serving(f"pod-{number}", said=said) for number, said in enumerate(reports)]
-    return recipe_cache(state_of(pods, inference=SHARED, **fields))
+    return recipe_cache_state(state_of(pods, inference=SHARED, **fields))
 
 
 def test_where_recipes_are_not_shared_nothing_is_said() -> None:
-    assert recipe_cache(state_of([serving(said=told(HIT))])) is None
+    assert recipe_cache_state(state_of([serving(said=told(HIT))])) is None
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_part_of_the_plan_is_a_floored_percentage_of_it() -> None:
 def test_an_operator_that_has_just_started_keeps_what_is_written() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
-    assert recipe_cache(state_of([serving()], inference=SHARED, before=before)) == written
+    assert recipe_cache_state(state_of([serving()], inference=SHARED, before=before)) == written
 
 
 def test_what_another_revision_wrote_says_nothing_of_this_one() -> None:
@@ -69,7 +69,7 @@ def test_what_another_revision_wrote_says_nothing_of_this_one() -> None:
 def test_scaled_to_zero_keeps_what_is_written() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
-    assert recipe_cache(state_of([], inference=SHARED, before=before, desired=0)) == written
+    assert recipe_cache_state(state_of([], inference=SHARED, before=before, desired=0)) == written
 
 
 def test_a_cache_that_no_pod_can_use_has_no_effect() -> None:

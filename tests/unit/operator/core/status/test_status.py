@@ -27,11 +27,11 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.status import (
-    HEARD_SECONDS,
+    FIRST_REPORTS_SECONDS,
     MANY_PODS_SECONDS,
-    MOVES_SECONDS,
+    STATUS_DELAY_SECONDS,
     make_status,
-    throttled,
+    throttle_status,
 )
 from gaudi_runtime.contract.report import (
     BucketPhase,
@@ -293,19 +293,19 @@ FURTHER = GaudiInferenceStatus(warmup=WarmupProgress(percent=11, phase="Compilin
 
 def test_change_waits_for_what_follows_in_a_moment() -> None:
     deadlines = Deadlines(NOW)
-    assert throttled(EARLIER, FURTHER, held(), deadlines) == (EARLIER, NOW)
-    assert deadlines.requeue_after == pytest.approx(MOVES_SECONDS + 0.1)
-    since = NOW - timedelta(seconds=MOVES_SECONDS - 0.5)
-    assert throttled(EARLIER, FURTHER, held(MOVES_SECONDS - 0.5), Deadlines(NOW)) == (EARLIER, since)
-    assert throttled(EARLIER, FURTHER, held(MOVES_SECONDS), Deadlines(NOW)) == (FURTHER, None)
+    assert throttle_status(EARLIER, FURTHER, held(), deadlines) == (EARLIER, NOW)
+    assert deadlines.requeue_after == pytest.approx(STATUS_DELAY_SECONDS + 0.1)
+    since = NOW - timedelta(seconds=STATUS_DELAY_SECONDS - 0.5)
+    assert throttle_status(EARLIER, FURTHER, held(STATUS_DELAY_SECONDS - 0.5), Deadlines(NOW)) == (EARLIER, since)
+    assert throttle_status(EARLIER, FURTHER, held(STATUS_DELAY_SECONDS), Deadlines(NOW)) == (FURTHER, None)
 
 
 def test_operator_that_starts_waits_for_the_first_reports() -> None:
     deadlines, started = Deadlines(NOW), replace(held(), status_written=None)
-    assert throttled(EARLIER, FURTHER, started, deadlines, heard=False) == (EARLIER, NOW)
-    assert deadlines.requeue_after == pytest.approx(HEARD_SECONDS + 0.1)
-    silent = replace(held(HEARD_SECONDS), status_written=None)
-    assert throttled(EARLIER, FURTHER, silent, Deadlines(NOW), heard=False) == (FURTHER, None)
+    assert throttle_status(EARLIER, FURTHER, started, deadlines, reported=False) == (EARLIER, NOW)
+    assert deadlines.requeue_after == pytest.approx(FIRST_REPORTS_SECONDS + 0.1)
+    silent = replace(held(FIRST_REPORTS_SECONDS), status_written=None)
+    assert throttle_status(EARLIER, FURTHER, silent, Deadlines(NOW), reported=False) == (FURTHER, None)
 
 
 @pytest.mark.parametrize(
@@ -318,13 +318,13 @@ def test_operator_that_starts_waits_for_the_first_reports() -> None:
 )
 def test_what_later_reconciles_build_on_is_written_at_once(remembered: dict[str, Any]) -> None:
     answer = FURTHER.model_copy(update=remembered)
-    assert throttled(EARLIER, answer, held(), Deadlines(NOW)) == (answer, None)
+    assert throttle_status(EARLIER, answer, held(), Deadlines(NOW)) == (answer, None)
 
 
-@pytest.mark.parametrize(("pods", "seconds"), [(1, MOVES_SECONDS), (12, 3), (20, MANY_PODS_SECONDS), (1000, 5)])
+@pytest.mark.parametrize(("pods", "seconds"), [(1, STATUS_DELAY_SECONDS), (12, 3), (20, MANY_PODS_SECONDS), (1000, 5)])
 def test_status_of_many_pods_moves_less_often(pods: int, seconds: float) -> None:
     def shown(long: float) -> GaudiInferenceStatus:
-        return throttled(EARLIER, FURTHER, replace(held(long), pods=({},) * pods), Deadlines(NOW))[0]
+        return throttle_status(EARLIER, FURTHER, replace(held(long), pods=({},) * pods), Deadlines(NOW))[0]
 
     assert shown(seconds - 0.5) == EARLIER
     assert shown(seconds) == FURTHER
@@ -339,7 +339,7 @@ def test_whether_the_resource_is_ready_waits_for_nothing(ready: bool) -> None:
         )
         return GaudiInferenceStatus(conditions=(verdict,))
 
-    assert throttled(shown(not ready), shown(ready), held(), Deadlines(NOW)) == (shown(ready), None)
+    assert throttle_status(shown(not ready), shown(ready), held(), Deadlines(NOW)) == (shown(ready), None)
 
 
 def held(seconds: float | None = None) -> Observed:
@@ -350,7 +350,7 @@ def held(seconds: float | None = None) -> Observed:
 
 def test_unchanged_status_asks_for_no_other_look() -> None:
     deadlines = Deadlines(NOW)
-    assert throttled(EARLIER, EARLIER, held(60), deadlines) == (EARLIER, None)
+    assert throttle_status(EARLIER, EARLIER, held(60), deadlines) == (EARLIER, None)
     assert deadlines.requeue_after is None
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.plans import FiguresOf, PlanFigures
-from gaudi_operator.core.admission.review import ForecastOf, forecast_question
+from gaudi_operator.core.admission.plans import AdmissionFigures, AdmissionFiguresQuestion
+from gaudi_operator.core.admission.review import ForecastQuestion, forecast_question
 from gaudi_operator.core.answers import AnyPlanQuestion, PlanQuestion, PlanTooExpensive, Unanswered, compute_answer
 from gaudi_operator.core.status.cold_shapes import ColdShape, CoveredShapesQuestion
-from gaudi_operator.shell.plans.planning import Asked, Planner, Turns
+from gaudi_operator.shell.plans.planning import PendingQuestion, Planner, QuestionQueue
 from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
@@ -24,7 +24,7 @@ from tests.unit.operator.core.resources import inference
 MEMORY = 200 * 2**20
 POLICY = BucketPolicy()
 LIMITS = Limits(max_model_len=2048, max_num_seqs=16, max_num_prefill_seqs=4, max_num_batched_tokens=2048)
-FIGURES = FiguresOf(POLICY, LIMITS, 200, 100, 100, 1024, None)
+FIGURES = AdmissionFiguresQuestion(POLICY, LIMITS, 200, 100, 100, 1024, None)
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,13 @@ async def test_answers_are_those_that_this_process_would_give(planner: Planner) 
 
 async def test_no_forecast_is_an_answer(planner: Planner) -> None:
     impossible = BucketPolicy(strategy="file", file="nothing")
-    assert await asked(planner, ForecastOf(impossible, forecast_question(inference()).inputs, None, 9)) is None
+    assert await asked(planner, ForecastQuestion(impossible, forecast_question(inference()).inputs, None, 9)) is None
 
 
 async def test_impossible_plan_has_its_sentence(planner: Planner) -> None:
     policy = BucketPolicy(strategy="file", file="nothing")
     with pytest.raises(PlanImpossible, match="bucket file, line 1: not a tuple of three elements"):
-        await asked(planner, FiguresOf(policy, LIMITS, 200, 100, 100, 1024, None))
+        await asked(planner, AdmissionFiguresQuestion(policy, LIMITS, 200, 100, 100, 1024, None))
 
 
 @pytest.mark.parametrize(
@@ -143,13 +143,13 @@ async def test_question_that_cannot_be_answered_is_too_expensive(
 ) -> None:
     with pytest.raises(PlanTooExpensive, match=sentence):
         await asked(planner, question)
-    assert isinstance(await asked(planner, FIGURES), PlanFigures)
+    assert isinstance(await asked(planner, FIGURES), AdmissionFigures)
 
 
 async def test_question_is_known_while_others_wait(planner: Planner) -> None:
     await asked(planner, FIGURES)
     planner.ask(Key("others", "endless"), Endless(), lambda _: None)
-    assert isinstance(planner.answers.get(FIGURES), PlanFigures)
+    assert isinstance(planner.answers.get(FIGURES), AdmissionFigures)
     with pytest.raises(Unanswered):
         planner.answers.get(Endless())
 
@@ -165,9 +165,9 @@ async def test_planner_ends_whatever_is_in_work() -> None:
 
 def turns(*keys: str) -> list[str]:
     """The order in which `namespace/name` get their turn."""
-    queue = Turns()
+    queue = QuestionQueue()
     for number, key in enumerate(keys):
-        queue.add(Asked(Key(*key.split("/")), number, print))
+        queue.add(PendingQuestion(Key(*key.split("/")), number, print))
     found = []
     while asked := queue.next():
         found.append("/".join(asked.key))

@@ -11,8 +11,13 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.observed import PodReport
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.polling.reports import ANSWERS_PER_SECOND, ASK_SECONDS, STARTING_WAIT_SECONDS, Reports
-from gaudi_operator.shell.polling.status_port import Target, Unreachable, Unusable
+from gaudi_operator.shell.polling.reports import (
+    ANSWERS_PER_SECOND,
+    REQUEST_INTERVAL_SECONDS,
+    STARTING_WAIT_SECONDS,
+    Reports,
+)
+from gaudi_operator.shell.polling.status_port import PodUnreachable, StatusPort, UnusableReport
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.unit.operator.shell.memory import KEY
 from tests.unit.operator.shell.threads import BEFORE, counted_meanwhile
@@ -41,7 +46,7 @@ class Pods:
             gate_is_open=lambda *_: False,
         )
 
-    async def fetch(self, target: Target, after: int, wait: float) -> WarmupReport:
+    async def fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
         """A long-poll, which looks four times a second."""
         self.asked.append(self.loop.time())
         until = self.loop.time() + wait
@@ -133,14 +138,14 @@ def test_silent_pod_keeps_its_last_report(pods: Pods) -> None:
     pods.said["c1"] = report()
     pods.follow(pod())
     pods.pass_time(1)
-    pods.said["c1"] = Unreachable("no answer")
+    pods.said["c1"] = PodUnreachable("no answer")
     pods.pass_time(60)
     assert pods.reports.latest["u"].report == report()
     assert len(pods.woken) == 1
 
 
 def test_pod_that_was_never_heard_says_why(pods: Pods) -> None:
-    pods.said["c1"] = Unreachable("no answer")
+    pods.said["c1"] = PodUnreachable("no answer")
     pods.follow(pod())
     pods.pass_time(60)
     assert pods.reports.latest["u"].ignored == "no answer"
@@ -151,7 +156,7 @@ def test_unusable_answer_takes_the_place_of_a_report(pods: Pods) -> None:
     pods.said["c1"] = report()
     pods.follow(pod())
     pods.pass_time(1)
-    pods.said["c1"] = Unusable("too large")
+    pods.said["c1"] = UnusableReport("too large")
     pods.pass_time(1)
     assert pods.reports.latest["u"].report is None
     assert pods.reports.latest["u"].ignored == "too large"
@@ -176,7 +181,7 @@ def test_restarted_container_may_be_another_instance(pods: Pods) -> None:
 
 
 def test_restart_keeps_the_last_report_until_the_next(pods: Pods) -> None:
-    pods.said |= {"c1": report(), "c2": Unreachable("not yet")}
+    pods.said |= {"c1": report(), "c2": PodUnreachable("not yet")}
     pods.follow(pod("c1"))
     pods.pass_time(1)
     pods.follow({**pod("c2"), "status": {}})
@@ -270,7 +275,7 @@ def seconds_until_heard(pods: Pods, name: str) -> float:
 def test_warming_pods_beyond_the_connections_are_heard_within_seconds(pods: Pods) -> None:
     names = [f"c{number}" for number in range(6)]
     follow_many(pods, 2, **dict.fromkeys(names, Phase.COMPILING))
-    assert max(seconds_until_heard(pods, name) for name in names) <= ASK_SECONDS + 0.5
+    assert max(seconds_until_heard(pods, name) for name in names) <= REQUEST_INTERVAL_SECONDS + 0.5
 
 
 def test_serving_pods_leave_connections_to_one_that_warms(pods: Pods) -> None:
@@ -285,7 +290,7 @@ def test_serving_pod_beyond_the_connections_is_heard_within_a_poll(pods: Pods) -
 
 
 def test_silent_pod_is_asked_ever_more_seldom(pods: Pods) -> None:
-    pods.said["c1"] = Unreachable("no answer")
+    pods.said["c1"] = PodUnreachable("no answer")
     pods.follow(pod())
     pods.pass_time(300)
     assert pods.asked[-1] - pods.asked[-2] >= 5

@@ -9,8 +9,8 @@ import pytest
 from gaudi_operator.core.actions import Decision, SetGate
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.status.status import MOVES_SECONDS
-from gaudi_operator.shell.client import Answer
+from gaudi_operator.core.status.status import STATUS_DELAY_SECONDS
+from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.reconciling.slots import Rank
 from gaudi_operator.shell.reconciling.triggers import FOLLOW_SECONDS, PODS_SECONDS
@@ -49,7 +49,7 @@ def test_report_that_decides_is_looked_at_at_once(operator: Operator) -> None:
     operator.pass_time(0)
     assert len(operator.decided) == 2
     operator.loop.call_soon(operator.controller.reported, KEY, False)
-    operator.pass_time(MOVES_SECONDS - 0.1)
+    operator.pass_time(STATUS_DELAY_SECONDS - 0.1)
     assert len(operator.decided) == 2
     operator.pass_time(0.2)
     assert len(operator.decided) == 3
@@ -122,7 +122,7 @@ def test_rest_of_a_decision_on_another_spec_is_not_done(operator: Operator) -> N
         replicas.append(observed.resource["spec"].get("replicas"))
         return Decision((made("a"), made("b")) if len(replicas) == 1 else (made("c"),), operator.status)
 
-    async def changed_meanwhile(*request: Any) -> Answer:
+    async def changed_meanwhile(*request: Any) -> ApiResponse:
         if request[0] != "GET":
             written.append(request[1].partition("?")[0].rpartition("/")[2])
         if written == ["a"]:
@@ -184,7 +184,7 @@ def test_own_write_that_a_watch_shows_first_asks_for_nothing(operator: Operator)
     operator.wanted = (made(),)
     send = operator.memory.send
 
-    async def told_first(*request: Any) -> Answer:
+    async def told_first(*request: Any) -> ApiResponse:
         answer = await send(*request)
         operator.controller.seen(json.loads(answer.text))
         return answer
@@ -204,7 +204,7 @@ def test_pod_that_changed_before_its_gate_was_written_counts(operator: Operator)
     operator.sees(operator.resource, pod)
     decided, send = len(operator.decided), operator.memory.send
 
-    async def changed_before(*request: Any) -> Answer:
+    async def changed_before(*request: Any) -> ApiResponse:
         ready = {"type": "Ready", "status": "True"}
         operator.memory.api.put({**pod, "status": {**pod["status"], "conditions": [ready]}})
         operator.wanted = ()
@@ -264,7 +264,7 @@ def test_no_write_starts_after_the_stop(operator: Operator) -> None:
 def test_object_that_is_gone_makes_its_resource_doubtful(operator: Operator) -> None:
     child = operator.memory.exists(manifest(SERVICE, "a", operator.resource))
     operator.sees(operator.resource)
-    operator.memory.store.doubted.clear()
+    operator.memory.store.maybe_deleted.clear()
     operator.loop.call_soon(operator.controller.gone, child)
     operator.pass_time(0)
-    assert operator.memory.store.doubted == {KEY}
+    assert operator.memory.store.maybe_deleted == {KEY}

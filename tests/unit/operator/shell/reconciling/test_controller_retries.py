@@ -3,7 +3,7 @@
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, SERVICE
 from gaudi_operator.shell.reconciling.triggers import FOLLOW_SECONDS
 from tests.unit.operator.shell.memory import KEY, manifest
@@ -93,7 +93,7 @@ def test_gate_without_an_answer_ends_the_reconcile(operator: Operator) -> None:
 
 
 def test_news_do_not_shorten_the_wait_after_a_failure(operator: Operator) -> None:
-    operator.memory.answers = [Answer(429, b"{}", "20")]
+    operator.memory.answers = [ApiResponse(429, b"{}", "20")]
     operator.sees(operator.resource)
     operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
     operator.pass_time(19)

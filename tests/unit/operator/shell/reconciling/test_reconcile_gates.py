@@ -7,7 +7,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
 from gaudi_operator.core.gate.condition import gate_status
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import POD
 from tests.unit.operator.shell.memory import KEY, NAMESPACE, manifest
 from tests.unit.operator.shell.reconciled import AWAY, REFUSED, Operator, made
@@ -93,7 +93,7 @@ def hold(operator: Operator, part: str) -> asyncio.Event:
     """Requests with that in their path have no answer until the event is set."""
     answered, send = asyncio.Event(), operator.memory.send
 
-    async def hanging(method: str, path: str, *rest: Any) -> Answer:
+    async def hanging(method: str, path: str, *rest: Any) -> ApiResponse:
         if part in path:
             await answered.wait()
         return await send(method, path, *rest)

@@ -78,15 +78,15 @@ def test_what_is_in_motion_goes_before_the_rest(line: Line) -> None:
 def test_resource_whose_pod_has_news_overtakes(line: Line) -> None:
     for name in ("a", "b", "c"):
         line.wait(name)
-    line.slots.hurry(Key("blue", "c"))
+    line.slots.promote_to_gates(Key("blue", "c"))
     line.settle()
     assert line.began == ["a", "c"]
 
 
 def test_hurry_of_one_that_does_not_wait_changes_nothing(line: Line) -> None:
     line.wait("a")
-    line.slots.hurry(Key("blue", "a"))
-    line.slots.hurry(Key("green", "b"))
+    line.slots.promote_to_gates(Key("blue", "a"))
+    line.slots.promote_to_gates(Key("green", "b"))
     line.wait("b")
     assert line.began == ["a"]
 

@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_operator.core.names import CONTAINER, GATE
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.status.status import MANY_PODS_SECONDS, MOVES_SECONDS
+from gaudi_operator.core.status.status import MANY_PODS_SECONDS, STATUS_DELAY_SECONDS
 from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.reconciling.triggers import FOLLOW_SECONDS, PODS_SECONDS, after_change, after_report
 from tests.unit.operator.shell.memory import Memory, manifest
@@ -52,6 +52,6 @@ def test_report_that_decides_is_looked_at_at_once() -> None:
     assert after_report(True, resource(replicas=1)) == 0
 
 
-@pytest.mark.parametrize(("replicas", "seconds"), [(1, MOVES_SECONDS), (1000, MANY_PODS_SECONDS)])
+@pytest.mark.parametrize(("replicas", "seconds"), [(1, STATUS_DELAY_SECONDS), (1000, MANY_PODS_SECONDS)])
 def test_figures_are_looked_at_as_often_as_shown(replicas: int, seconds: float) -> None:
     assert after_report(False, resource(replicas=replicas)) == seconds

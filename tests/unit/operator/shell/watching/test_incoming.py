@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, PVC, REPLICA_SET, RESOURCE, Kind
-from gaudi_operator.shell.watching.incoming import ListReader, kept
-from gaudi_operator.shell.watching.shares import OBJECT_BYTES, weight
+from gaudi_operator.shell.watching.incoming import ListReader, reduce_foreign
+from gaudi_operator.shell.watching.shares import OBJECT_BYTES, memory_weight
 from tests.support.builders import Object
 
 
@@ -35,7 +35,7 @@ def some(kind: Kind, *owners: Object, **fields: Any) -> Object:
 
 def is_kept(kind: Kind, manifest: Object) -> bool:
     """Whether it is; otherwise nothing but its name must be left."""
-    found = kept(kind, manifest)
+    found = reduce_foreign(kind, manifest)
     if found is manifest:
         return True
     names = {"name": "a", "namespace": "models", "uid": "1", "resourceVersion": "7"}
@@ -79,7 +79,7 @@ def test_object_of_just_the_largest_weight_is_kept() -> None:
     def padded(size: int) -> Object:
         return some(CONTROLLER_REVISION, owner(), data={"a": "x" * size})
 
-    largest = OBJECT_BYTES - weight(padded(0))
+    largest = OBJECT_BYTES - memory_weight(padded(0))
     assert is_kept(CONTROLLER_REVISION, padded(largest))
     assert not is_kept(CONTROLLER_REVISION, padded(largest + 1))
 

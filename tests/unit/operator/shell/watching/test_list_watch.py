@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gaudi_operator.shell.kinds import POD, SERVICE, Kind
-from gaudi_operator.shell.watching.list_watch import Forever, ListWatch, lines
+from gaudi_operator.shell.watching.list_watch import ListWatch, RetryDelays, lines
 
 Object = Mapping[str, Any]
 Pieces = list[bytes | int]
@@ -126,7 +126,7 @@ async def test_pages_are_one_list() -> None:
 
 
 def test_attempts_become_rarer_and_never_end() -> None:
-    assert list(islice(Forever(), 6)) == [0.2, 0.5, 1.0, 2.0, 2.0, 2.0]
+    assert list(islice(RetryDelays(), 6)) == [0.2, 0.5, 1.0, 2.0, 2.0, 2.0]
 
 
 async def test_watches_that_end_at_once_are_taken_up_later() -> None:
@@ -149,7 +149,7 @@ async def test_delays_begin_again_after_a_watch_that_lasted() -> None:
     server = Server([page()], [ended, ended, ended, ended, [event("ADDED", "a", 10)]])
     async with following(server, clock=lambda: next(seconds), pause=pause):
         await server.until(lambda: ("seen", "a") in server.told)
-    first, second = islice(Forever(), 2)
+    first, second = islice(RetryDelays(), 2)
     assert delays == [first, second, first]
 
 

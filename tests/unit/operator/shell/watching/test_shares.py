@@ -7,8 +7,8 @@ import pytest
 
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, RESOURCE, SERVICE
-from gaudi_operator.shell.watching.incoming import kept
-from gaudi_operator.shell.watching.shares import OBJECT_BYTES, PODS_BYTES, SHARE_BYTES, Shares
+from gaudi_operator.shell.watching.incoming import reduce_foreign
+from gaudi_operator.shell.watching.shares import OBJECT_BYTES, PODS_BYTES, SHARE_BYTES, MemoryShares
 from gaudi_operator.shell.watching.store import Key, Store
 from tests.unit.operator.shell.watching.test_incoming import owner, some
 from tests.unit.operator.shell.watching.test_store import NOW, manifest, store_of
@@ -24,7 +24,7 @@ def ignored(share: str, kind: str) -> str:
 
 
 def test_full_share_is_logged_once_until_it_is_empty(caplog: pytest.LogCaptureFixture) -> None:
-    shares = Shares()
+    shares = MemoryShares()
     assert shares.take(KEY, SERVICE, "a", SHARE_BYTES)
     assert not shares.take(KEY, SERVICE, "b", 1)
     assert not shares.take(KEY, CONFIG_MAP, "c", 1)
@@ -36,7 +36,7 @@ def test_full_share_is_logged_once_until_it_is_empty(caplog: pytest.LogCaptureFi
 
 
 def test_pods_have_a_share_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
-    shares = Shares()
+    shares = MemoryShares()
     assert shares.take(KEY, POD, "a", PODS_BYTES)
     assert shares.take(KEY, SERVICE, "b", SHARE_BYTES)
     assert not shares.take(KEY, POD, "c", 1)
@@ -44,13 +44,13 @@ def test_pods_have_a_share_of_their_own(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_object_that_is_not_held_gives_nothing_back() -> None:
-    shares = Shares()
+    shares = MemoryShares()
     shares.give_back(SERVICE, "unknown")
     assert not shares.take(None, SERVICE, "a", SHARE_BYTES + 1)
 
 
 def test_object_that_is_too_large_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * OBJECT_BYTES}))
+    reduce_foreign(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * OBJECT_BYTES}))
     assert caplog.messages == [
         "ControllerRevision a is larger than any that the operator writes: its content is ignored."
     ]

@@ -218,7 +218,7 @@ def test_list_of_one_namespace_forgets_what_vanished_there() -> None:
 def test_pods_that_a_list_no_longer_holds_are_no_doubt() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "p", 1, "mine"))
     take_list(store, POD, None, [], version=10)
-    assert not store.doubted
+    assert not store.maybe_deleted
 
 
 def test_sweep_of_one_namespace_spares_the_others() -> None:
@@ -276,29 +276,29 @@ def test_resources_of_the_first_lists_may_be_gone() -> None:
     store.unlisted = {(RESOURCE, None), (SERVICE, None)}
     take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
     take_list(store, SERVICE, None, [], version=20)
-    assert store.doubted == {KEY}
+    assert store.maybe_deleted == {KEY}
 
 
 def test_resource_that_has_lost_an_object_may_be_gone() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
-    assert not store.doubted
+    assert not store.maybe_deleted
     take_list(store, SERVICE, None, [], version=10)
-    assert store.doubted == {KEY}
+    assert store.maybe_deleted == {KEY}
 
 
 def test_doubt_ends_with_its_resource() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
-    store.doubt(SERVICE, KEY)
+    store.mark_maybe_deleted(SERVICE, KEY)
     store.remove(manifest(RESOURCE, "r", 6))
-    assert not store.doubted
-    store.doubt(SERVICE, KEY)
-    assert not store.doubted
+    assert not store.maybe_deleted
+    store.mark_maybe_deleted(SERVICE, KEY)
+    assert not store.maybe_deleted
 
 
 def test_pods_that_go_are_no_doubt() -> None:
     store = store_of(manifest(RESOURCE, "r", 1))
-    store.doubt(POD, KEY)
-    assert not store.doubted
+    store.mark_maybe_deleted(POD, KEY)
+    assert not store.maybe_deleted
 
 
 def test_resources_are_counted_while_others_are_seen() -> None:

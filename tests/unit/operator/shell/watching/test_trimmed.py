@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.core.children.desired import as_observed
+from gaudi_operator.core.children.desired import with_hashed_texts
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION, PLAN_HASH_ANNOTATION
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
@@ -22,7 +22,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
-from gaudi_operator.shell.watching.trimmed import Parts, from_json, same_but_for_version, trimmed
+from gaudi_operator.shell.watching.trimmed import SharedParts, read_trimmed, same_but_for_version, trim_object
 from tests.unit.operator.core.children.test_children_as_written import EXAMPLES, children
 
 _PROBE = {"name": "runtime", "ports": [{"name": "status"}], "image": "registry.test/runtime:1"}
@@ -39,36 +39,38 @@ def read(kind: Kind, version: int = 1, **body: Any) -> dict[str, Any]:
 
 
 def test_pod_is_kept_with_its_status_and_where_it_answers() -> None:
-    kept = trimmed(POD, read(POD, spec={"containers": [_PROBE], "nodeName": "n"}, status={"phase": "Running"}))
+    kept = trim_object(POD, read(POD, spec={"containers": [_PROBE], "nodeName": "n"}, status={"phase": "Running"}))
     assert kept["spec"] == {"containers": [{"name": "runtime", "ports": [{"name": "status"}]}]}
     assert kept["status"] == {"phase": "Running"}
 
 
 def test_sidecars_of_pods_are_told_from_other_init_containers() -> None:
     started = [{"name": "proxy", "restartPolicy": "Always", "image": "i"}, {"name": "fetch"}]
-    kept = trimmed(POD, read(POD, spec={"initContainers": started}))
+    kept = trim_object(POD, read(POD, spec={"initContainers": started}))
     assert kept["spec"]["initContainers"] == [{"name": "proxy", "restartPolicy": "Always"}, {"name": "fetch"}]
 
 
 def test_refusals_of_replica_sets_are_kept_and_counts_not() -> None:
     refused = [{"type": "ReplicaFailure", "status": "True"}]
-    kept = trimmed(REPLICA_SET, read(REPLICA_SET, spec={"replicas": 1}, status={"replicas": 1, "conditions": refused}))
+    kept = trim_object(
+        REPLICA_SET, read(REPLICA_SET, spec={"replicas": 1}, status={"replicas": 1, "conditions": refused})
+    )
     assert kept["status"] == {"conditions": refused}
     assert kept["spec"] == {"replicas": 1}
 
 
 def test_what_an_autoscaler_asks_for_is_kept() -> None:
     said = {"desiredReplicas": 3, "conditions": [], "currentMetrics": [{}], "lastScaleTime": "now"}
-    assert trimmed(AUTOSCALER, read(AUTOSCALER, status=said))["status"] == {"desiredReplicas": 3, "conditions": []}
+    assert trim_object(AUTOSCALER, read(AUTOSCALER, status=said))["status"] == {"desiredReplicas": 3, "conditions": []}
 
 
 def test_status_of_a_resource_is_kept_whole() -> None:
     status = {"phase": "Serving", "other": 1, "texts": ["one", {"two": "three"}]}
-    assert trimmed(RESOURCE, read(RESOURCE, status=status))["status"] == status
+    assert trim_object(RESOURCE, read(RESOURCE, status=status))["status"] == status
 
 
 def test_equal_texts_are_kept_once() -> None:
-    one, other = (trimmed(POD, read(POD, status={"phase": "Run" + "ning", "podIP": "10.0.0.1"})) for _ in range(2))
+    one, other = (trim_object(POD, read(POD, status={"phase": "Run" + "ning", "podIP": "10.0.0.1"})) for _ in range(2))
     assert one["status"]["podIP"] is other["status"]["podIP"]
     assert next(iter(one["status"])) is next(iter(other["status"]))
 
@@ -76,7 +78,7 @@ def test_equal_texts_are_kept_once() -> None:
 def test_equal_parts_of_templates_are_kept_once() -> None:
     probe = {"containers": [{"livenessProbe": {"periodSeconds": 10, "httpGet": {"port": "status"}}}]}
     one, other = (
-        trimmed(kind, read(kind, **{field: {"template": {"name": field, **probe}}}))
+        trim_object(kind, read(kind, **{field: {"template": {"name": field, **probe}}}))
         for kind, field in ((REPLICA_SET, "spec"), (CONTROLLER_REVISION, "data"))
     )
     assert one["spec"]["template"]["containers"] is other["data"]["template"]["containers"]
@@ -87,12 +89,12 @@ def test_equal_parts_of_templates_are_kept_once() -> None:
 @given(JSON, JSON)
 def test_what_is_kept_of_a_template_is_what_came(one: Any, other: Any) -> None:
     for value in (one, other, one):
-        kept = trimmed(CONTROLLER_REVISION, read(CONTROLLER_REVISION, data=value))
+        kept = trim_object(CONTROLLER_REVISION, read(CONTROLLER_REVISION, data=value))
         assert json.dumps(kept["data"]) == json.dumps(value)
 
 
 def test_parts_are_kept_up_to_their_number() -> None:
-    parts = Parts(2, 2**20)
+    parts = SharedParts(2, 2**20)
     first, second = parts.once(["a"], 40), parts.once(["b"], 40)
     assert parts.once(["a"], 40) is first
     third = parts.once(["c"], 40)
@@ -109,7 +111,7 @@ def test_parts_are_kept_up_to_their_number() -> None:
     ],
 )
 def test_parts_are_kept_up_to_their_bytes(part: Callable[[str], Any], three_fit: int) -> None:
-    parts = Parts(100, three_fit)
+    parts = SharedParts(100, three_fit)
 
     def keep(names: str) -> list[Any]:
         return [parts.once(part(name), 40) for name in names]
@@ -128,12 +130,12 @@ def test_parts_are_kept_up_to_their_bytes(part: Callable[[str], Any], three_fit:
 
 
 def test_equal_parts_of_two_specs_are_kept_once() -> None:
-    one, other = (trimmed(RESOURCE, read(RESOURCE, spec={"limits": {"maxModelLen": 4096}})) for _ in range(2))
+    one, other = (trim_object(RESOURCE, read(RESOURCE, spec={"limits": {"maxModelLen": 4096}})) for _ in range(2))
     assert one["spec"]["limits"] is other["spec"]["limits"]
 
 
 def test_numbers_and_truths_are_different_parts() -> None:
-    parts = Parts(100, 2**20)
+    parts = SharedParts(100, 2**20)
     kept = [parts.once(value, 40) for value in ([1], [True], [0], [False], [None])]
     assert json.dumps(kept) == "[[1], [true], [0], [false], [null]]"
 
@@ -148,7 +150,7 @@ def nested(value: Any, levels: int, kind: type) -> Any:
 @pytest.mark.parametrize("field", ["spec", "status"])
 def test_what_is_nested_deeper_than_anything_of_ours_stays(field: str, kind: type) -> None:
     deep = nested("end", 800, kind)
-    assert trimmed(RESOURCE, {"kind": "", "metadata": {}, field: deep})[field] == deep
+    assert trim_object(RESOURCE, {"kind": "", "metadata": {}, field: deep})[field] == deep
 
 
 @pytest.mark.parametrize("kind", [list, dict])
@@ -156,7 +158,7 @@ def test_what_is_nested_deeper_than_anything_of_ours_stays(field: str, kind: typ
 def test_texts_in_many_levels_are_kept_once(field: str, kind: type) -> None:
     texts = []
     for _ in range(2):
-        value = trimmed(RESOURCE, read(RESOURCE, **{field: nested("the end", 30, kind)}))[field]
+        value = trim_object(RESOURCE, read(RESOURCE, **{field: nested("the end", 30, kind)}))[field]
         for _ in range(30):
             value = value[0] if kind is list else value["a"]
         texts.append(value)
@@ -164,9 +166,13 @@ def test_texts_in_many_levels_are_kept_once(field: str, kind: type) -> None:
 
 
 def test_another_version_of_the_same_is_known() -> None:
-    one = trimmed(DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 1, spec={"minAvailable": 0}, status={"expectedPods": 1}))
-    two = trimmed(DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 2, spec={"minAvailable": 0}, status={"expectedPods": 2}))
-    three = trimmed(DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 3, spec={"minAvailable": 1}))
+    one = trim_object(
+        DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 1, spec={"minAvailable": 0}, status={"expectedPods": 1})
+    )
+    two = trim_object(
+        DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 2, spec={"minAvailable": 0}, status={"expectedPods": 2})
+    )
+    three = trim_object(DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 3, spec={"minAvailable": 1}))
     assert same_but_for_version(one, two)
     assert not same_but_for_version(two, three)
 
@@ -174,13 +180,13 @@ def test_another_version_of_the_same_is_known() -> None:
 @pytest.mark.parametrize("field", ["status", "data", "immutable"])
 def test_change_of_any_field_is_a_difference(field: str) -> None:
     one, other = read(RESOURCE, 1, **{field: {"a": "b"}}), read(RESOURCE, 2, **{field: {"a": "c"}})
-    assert not same_but_for_version(trimmed(RESOURCE, one), trimmed(RESOURCE, other))
+    assert not same_but_for_version(trim_object(RESOURCE, one), trim_object(RESOURCE, other))
 
 
 def test_another_annotation_is_a_difference() -> None:
     one, two = read(RESOURCE, 1), read(RESOURCE, 2)
     two["metadata"]["annotations"] = {"a": "b"}
-    assert not same_but_for_version(trimmed(RESOURCE, one), trimmed(RESOURCE, two))
+    assert not same_but_for_version(trim_object(RESOURCE, one), trim_object(RESOURCE, two))
 
 
 def as_sent(manifest: dict[str, Any]) -> bytes:
@@ -190,28 +196,28 @@ def as_sent(manifest: dict[str, Any]) -> bytes:
 
 def test_what_is_read_of_json_is_what_is_kept() -> None:
     pod = read(POD, spec={"containers": [_PROBE], "nodeName": "n"}, status={"phase": "Running"})
-    assert from_json(POD, as_sent(pod)) == trimmed(POD, pod)
+    assert read_trimmed(POD, as_sent(pod)) == trim_object(POD, pod)
 
 
 def test_object_that_is_none_of_its_kind_stays() -> None:
     strange = read(POD, spec={"containers": "none"})
-    assert from_json(POD, as_sent(strange)) == trimmed(POD, strange) == strange
+    assert read_trimmed(POD, as_sent(strange)) == trim_object(POD, strange) == strange
 
 
 @pytest.mark.parametrize("text", [b"{", b"5", b"\xff"])
 def test_what_is_no_object_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"\S"):
-        from_json(POD, text)
+        read_trimmed(POD, text)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_whatever_we_write_of_a_child_is_kept(example: str) -> None:
     for child in children(example).values():
-        assert trimmed(kind_of(child), child) == as_observed(child)
+        assert trim_object(kind_of(child), child) == with_hashed_texts(child)
 
 
 def test_of_a_config_map_the_content_is_a_digest() -> None:
-    found = trimmed(CONFIG_MAP, read(CONFIG_MAP, data={"config.json": "{}", "other": "x" * 2**20}))
+    found = trim_object(CONFIG_MAP, read(CONFIG_MAP, data={"config.json": "{}", "other": "x" * 2**20}))
     assert found["data"]["config.json"] == sha256(b"{}").hexdigest()
     assert len(found["data"]["other"]) == 64
 
@@ -221,7 +227,7 @@ def test_resource_annotation_that_nothing_reads_shows_as_change() -> None:
     for value in ("now", "again"):
         resource = read(RESOURCE)
         resource["metadata"]["annotations"] = {"touched": value * 2**15}
-        kept.append(trimmed(RESOURCE, resource))
+        kept.append(trim_object(RESOURCE, resource))
     assert not same_but_for_version(*kept)
     assert len(str(kept)) < 2**12
 
@@ -229,11 +235,11 @@ def test_resource_annotation_that_nothing_reads_shows_as_change() -> None:
 def test_resource_annotations_that_are_read_are_kept_as_they_are() -> None:
     resource = read(RESOURCE)
     resource["metadata"]["annotations"] = {"inference.gaudi.dev/restarted": "now"}
-    assert trimmed(RESOURCE, resource)["metadata"]["annotations"] == {"inference.gaudi.dev/restarted": "now"}
+    assert trim_object(RESOURCE, resource)["metadata"]["annotations"] == {"inference.gaudi.dev/restarted": "now"}
 
 
 def test_of_a_pod_only_annotations_are_kept_that_are_read() -> None:
     ours = {PLAN_HASH_ANNOTATION: "a", DELETION_COST_ANNOTATION: "1", GROUP_SIZE_ANNOTATION: "2"}
     pod = read(POD)
     pod["metadata"]["annotations"] = {**ours, "example.com/x": "x" * 2**18}
-    assert trimmed(POD, pod)["metadata"]["annotations"] == ours
+    assert trim_object(POD, pod)["metadata"]["annotations"] == ours

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from gaudi_operator.shell.kinds import POD, RESOURCE
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.watching.watches import Answer, WatchSession, collection_of
+from gaudi_operator.shell.watching.watches import ListResponse, WatchSession, collection_of
 
 
 def session() -> WatchSession:
@@ -115,7 +115,7 @@ async def answered(
     app.router.add_get(path, answer)
     async with (
         TestServer(app) as server,
-        aiohttp.ClientSession(middlewares=(watching,), response_class=Answer) as session,
+        aiohttp.ClientSession(middlewares=(watching,), response_class=ListResponse) as session,
         session.get(server.make_url(path), params=query) as response,
     ):
         return await response.json()

@@ -10,7 +10,7 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
 from gaudi_operator.errors import Stalled, Transient, Waiting
-from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import POD, SERVICE
 from gaudi_operator.shell.writing.apply import DELETION_COST_MANAGER, GATE_MANAGER, GONE_SECONDS, Writer
 from tests.support.builders import merged
@@ -254,7 +254,7 @@ async def test_new_object_is_one_request(memory: Memory, writer: Writer) -> None
 
 async def test_name_that_is_free_again_is_tried_again(memory: Memory, writer: Writer) -> None:
     memory.resource()
-    memory.answers = [Answer(409, b'{"reason": "Conflict"}')]
+    memory.answers = [ApiResponse(409, b'{"reason": "Conflict"}')]
     with pytest.raises(Transient):
         await writer.perform(KEY, asking_for(1))
     assert memory.api.get("Service", "tiny") is None
@@ -262,7 +262,7 @@ async def test_name_that_is_free_again_is_tried_again(memory: Memory, writer: Wr
 
 async def test_other_failure_of_a_new_object_asks_for_no_owner(memory: Memory, writer: Writer) -> None:
     memory.resource()
-    memory.answers = [Answer(503, b"{}")]
+    memory.answers = [ApiResponse(503, b"{}")]
     with pytest.raises(Transient):
         await writer.perform(KEY, asking_for(1))
     assert [method for method, _ in memory.asked] == ["PATCH"]
@@ -271,13 +271,13 @@ async def test_other_failure_of_a_new_object_asks_for_no_owner(memory: Memory, w
 @pytest.mark.parametrize("successor", [False, True])
 async def test_nothing_is_made_for_a_resource_that_is_gone(memory: Memory, writer: Writer, successor: bool) -> None:
     resource = memory.resource()
-    memory.store.doubt(SERVICE, KEY)
+    memory.store.mark_maybe_deleted(SERVICE, KEY)
     if successor:
         memory.replace(resource)
     else:
         memory.api.remove(resource["kind"], "tiny")
     with pytest.raises(Waiting) as waiting:
-        await writer.recheck(KEY, [asking_for(1)])
+        await writer.check_still_exists(KEY, [asking_for(1)])
     assert waiting.value.reason == "ResourceGone"
     assert waiting.value.seconds == GONE_SECONDS
     assert str(waiting.value).endswith(" was deleted: nothing is made for it any more.")
@@ -286,26 +286,26 @@ async def test_nothing_is_made_for_a_resource_that_is_gone(memory: Memory, write
 async def test_nothing_is_made_for_a_resource_that_went_unseen(memory: Memory, writer: Writer) -> None:
     memory.store.remove(memory.resource())
     with pytest.raises(Waiting):
-        await writer.recheck(KEY, [asking_for(1)])
+        await writer.check_still_exists(KEY, [asking_for(1)])
 
 
 async def test_resource_that_has_lost_something_is_looked_at_once(memory: Memory, writer: Writer) -> None:
     memory.resource()
-    memory.store.doubt(SERVICE, KEY)
-    await writer.recheck(KEY, [asking_for(1)])
-    await writer.recheck(KEY, [asking_for(1)])
+    memory.store.mark_maybe_deleted(SERVICE, KEY)
+    await writer.check_still_exists(KEY, [asking_for(1)])
+    await writer.check_still_exists(KEY, [asking_for(1)])
     assert [method for method, _ in memory.asked] == ["GET"]
 
 
 async def test_new_resource_is_not_looked_at(memory: Memory, writer: Writer) -> None:
     memory.resource()
-    await writer.recheck(KEY, [asking_for(1)])
+    await writer.check_still_exists(KEY, [asking_for(1)])
     assert not memory.asked
 
 
 async def test_resource_is_not_looked_at_for_a_change(memory: Memory, writer: Writer, service: Object) -> None:
-    memory.store.doubt(SERVICE, KEY)
-    await writer.recheck(KEY, [asking_for(2), deletion(service)])
+    memory.store.mark_maybe_deleted(SERVICE, KEY)
+    await writer.check_still_exists(KEY, [asking_for(2), deletion(service)])
     assert not memory.asked
 
 
@@ -368,7 +368,7 @@ async def test_resource_that_is_gone_shows_nothing(memory: Memory, writer: Write
 
 async def test_refused_status_is_an_error(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
-    memory.answers = [Answer(422, b"{}")]
+    memory.answers = [ApiResponse(422, b"{}")]
     with pytest.raises(Stalled):
         await writer.show(resource, GaudiInferenceStatus(replicas=1))
 
@@ -382,7 +382,7 @@ async def test_time_of_the_last_status_is_kept_by_uid(memory: Memory, writer: Wr
 
 async def test_times_of_statuses_are_kept_for_the_latest_resources(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
-    memory.answers = [Answer(404, b"{}")] * 10_001
+    memory.answers = [ApiResponse(404, b"{}")] * 10_001
     for number in range(10_001):
         gone = {**resource, "metadata": {**resource["metadata"], "uid": str(number)}}
         await writer.show(gone, GaudiInferenceStatus(replicas=1))

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Event
-from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.writing.events import BURST, SERIES_SECONDS, Publisher
 from tests.support.kube_api import until
 from tests.unit.operator.shell.memory import Memory
@@ -95,7 +95,7 @@ async def test_long_note_is_cut_in_bytes(publishing: Publishing) -> None:
 
 
 async def test_event_that_is_refused_costs_no_other(publishing: Publishing) -> None:
-    publishing.memory.answers = [Answer(422, b"{}")]
+    publishing.memory.answers = [ApiResponse(422, b"{}")]
     [event] = await publishing.publish(Event("Normal", "Refused", "x"), STARTED)
     assert event["reason"] == "RolloutStarted"
 
