@@ -5,31 +5,31 @@ from typing import Any
 
 from rich.console import Console
 
-from gaudi_operator.cli.plan.diff import compare
+from gaudi_operator.cli.plan.diff import compare_plans
 from gaudi_operator.cli.plan.drawing import heat_table
 from gaudi_operator.cli.plan.heat import change_map, heat_maps
 from gaudi_operator.cli.plan.options import Heat
-from gaudi_operator.cli.plan.question import PlanQuestion, parse, read_question, read_text
+from gaudi_operator.cli.plan.question import PlanDocument, parse_document, read_question, read_text
 from gaudi_runtime.contract.report import BucketPhase
 
 
 def show_plan(manifest: Path, console: Console) -> None:
     """A heat map per phase: which shapes are prepared, and what requests waste in each. Raises ConfigError."""
-    question = read_question(parse(read_text(manifest)))
+    question = read_question(parse_document(read_text(manifest)))
     for heat_map in heat_maps(question, question.plan(), Heat.PADDING):
         console.print(heat_table(heat_map, console))
 
 
 def show_prompt_change(manifest: Path, spec: dict[str, Any], console: Console) -> None:
     """The prompt buckets that a merge of `spec` into the manifest adds and drops. Raises ConfigError."""
-    document = parse(read_text(manifest))
+    document = parse_document(read_text(manifest))
     old, new = read_question(document), _patched(document, spec)
-    prompt = compare(old, new, old.plan(), new.plan()).phases[BucketPhase.PROMPT]
+    prompt = compare_plans(old, new, old.plan(), new.plan()).phases[BucketPhase.PROMPT]
     drawn = change_map(BucketPhase.PROMPT, prompt.kept, prompt.added, prompt.dropped)
     console.print(heat_table(drawn, console))
 
 
-def _patched(document: dict[str, Any], spec: dict[str, Any]) -> PlanQuestion:
+def _patched(document: dict[str, Any], spec: dict[str, Any]) -> PlanDocument:
     return read_question(merge(document, {"spec": spec}))
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 
-from gaudi_operator.cli.plan.question import PlanQuestion, parse, read_question
+from gaudi_operator.cli.plan.question import PlanDocument, parse_document, read_question
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def _figures(model: str) -> Iterator[Figure]:
-    question = read_question(parse((EXAMPLES / MODELS[model]).read_text()))
+    question = read_question(parse_document((EXAMPLES / MODELS[model]).read_text()))
     loads = [_load(question, name, trace, rate) for name, trace in traces().items() for rate in RATES]
     known = {each.value: _plan(question, BucketPolicy(strategy=each)) for each in RIVALS}
     known[NOTHING_KNOWN] = _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL))
@@ -82,7 +82,7 @@ def _figures(model: str) -> Iterator[Figure]:
             yield from _against_grids(question, f"{model}, {load.name}", load)
 
 
-def _against_grids(question: PlanQuestion, name: str, load: Load) -> Iterator[Figure]:
+def _against_grids(question: PlanDocument, name: str, load: Load) -> Iterator[Figure]:
     """Compare each grid with the search for as many decode graphs."""
     for grid in GRIDS:
         buckets = decode_grid(grid, question.limits, question.blocks)
@@ -113,7 +113,7 @@ def _read(path: Path) -> list[Request]:
         return list(sort_by_arrival(read_trace(lines)))
 
 
-def _load(question: PlanQuestion, name: str, trace: list[Request], rate: int) -> Load:
+def _load(question: PlanDocument, name: str, trace: list[Request], rate: int) -> Load:
     # A trace does not say which prompts share a prefix, and its prompts are computed as a whole.
     limits = question.limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
     faster = [each._replace(arrival=each.arrival / rate) for each in trace]
@@ -126,7 +126,7 @@ def _learned(traffic: Traffic) -> BucketPolicy:
     return BucketPolicy(strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic=write_traffic(traffic)))
 
 
-def _hindsight(question: PlanQuestion, load: Load, learned: BucketPlan) -> BucketPlan:
+def _hindsight(question: PlanDocument, load: Load, learned: BucketPlan) -> BucketPlan:
     """Return the plan for exactly known traffic, with as many graphs as were learned."""
     settings = OptimalSettings(
         traffic=write_traffic(load.later), prompt_graphs=len(learned.prompt), decode_graphs=len(learned.decode)
@@ -134,7 +134,7 @@ def _hindsight(question: PlanQuestion, load: Load, learned: BucketPlan) -> Bucke
     return _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings))
 
 
-def _plan(question: PlanQuestion, policy: BucketPolicy) -> BucketPlan:
+def _plan(question: PlanDocument, policy: BucketPolicy) -> BucketPlan:
     """Make a plan that covers every admissible shape, whatever the traffic."""
     plan = make_plan(policy, question.limits, question.blocks)
     gaps = plan_coverage(plan, question.limits, question.blocks).sentence()

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from gaudi_operator.api.v1alpha1.scaling import Canary
-from gaudi_operator.cli.plan.question import PlanQuestion, parse, read_question
+from gaudi_operator.cli.plan.question import PlanDocument, parse_document, read_question
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase
@@ -29,7 +29,7 @@ MOST = 1 + Canary().max_padding_percent / 100
 
 def main() -> int:
     """Print the table; 1 if a canary of the learned service would be rolled back."""
-    question = read_question(parse((EXAMPLES / MODELS["8B"]).read_text()))
+    question = read_question(parse_document((EXAMPLES / MODELS["8B"]).read_text()))
     figures = [
         figure
         for name, requests in traces().items()
@@ -44,7 +44,7 @@ def _faster(requests: list[Request], rate: int) -> list[Request]:
     return [each._replace(arrival=each.arrival / rate) for each in requests]
 
 
-def _figures(question: PlanQuestion, name: str, requests: list[Request]) -> Iterator[Figure]:
+def _figures(question: PlanDocument, name: str, requests: list[Request]) -> Iterator[Figure]:
     middle = len(requests) // 2
     settings = OptimalSettings(traffic=write_traffic(_traffic(question, requests[:middle])))
     policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
@@ -58,13 +58,13 @@ def _figures(question: PlanQuestion, name: str, requests: list[Request]) -> Iter
             yield Figure(f"{name}, 1/{share} of the load, {len(canaries)} canaries, {phase}", worst, "", MOST)
 
 
-def _traffic(question: PlanQuestion, requests: list[Request]) -> Traffic:
+def _traffic(question: PlanDocument, requests: list[Request]) -> Traffic:
     # A trace does not say which prompts share a prefix, and its prompts are computed as a whole.
     limits = question.limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
     return read_traffic_of_trace(requests, limits, question.blocks)
 
 
-def _excess(question: PlanQuestion, policy: BucketPolicy, plan: BucketPlan, phase: BucketPhase, met: Traffic) -> float:
+def _excess(question: PlanDocument, policy: BucketPolicy, plan: BucketPlan, phase: BucketPhase, met: Traffic) -> float:
     """Observed padding over the forecast."""
     padding = learned_padding(policy, question.limits, plan)[phase]
     for shape, batches in met.shapes_of(phase).items():

@@ -12,7 +12,7 @@ Command = Callable[Concatenate[Question, Parameters], None]
 
 
 def questions(
-    ask: Callable[..., Question], one_sentence: Callable[[], AbstractContextManager[None]]
+    ask: Callable[..., Question], report_errors: Callable[[], AbstractContextManager[None]]
 ) -> Callable[[Command[Question, Parameters]], Callable[..., None]]:
     """Return a decorator that replaces a command's first parameter by those of `ask`, and runs it in `report_errors`.
 
@@ -25,7 +25,7 @@ def questions(
 
         @wraps(command)
         def asked(**options: Any) -> None:
-            with one_sentence():
+            with report_errors():
                 question = ask(**{name: options.pop(name) for name in source})
                 command(question, **options)  # type: ignore[call-arg]
 

@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class SelectedResource:
     """The resource and the cluster of a command."""
 
     name: str
@@ -51,25 +51,29 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class AskedAll:
+class SelectedCluster:
     """The cluster of a command that takes no resource."""
 
     cluster: "Cluster"
 
 
-def ask(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> Asked:
+def select_resource(
+    name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None
+) -> SelectedResource:
     """Return the resource of a command line. Raises Refused, or ConfigError if no cluster is configured."""
-    return Asked(plain_name(name), ask_all(namespace, context, kubeconfig).cluster)
+    return SelectedResource(plain_name(name), select_cluster(namespace, context, kubeconfig).cluster)
 
 
-def ask_all(namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> AskedAll:
+def select_cluster(
+    namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None
+) -> SelectedCluster:
     """Return the cluster of a command line without a resource. Raises the errors of select_resource()."""
     try:
         # Imported here: help and command line errors need no client.
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed; install the extra `cli`") from error
-    return AskedAll(Cluster(Connection(kubeconfig, context, namespace)))
+    return SelectedCluster(Cluster(Connection(kubeconfig, context, namespace)))
 
 
 def plain_name(name: str) -> str:
@@ -81,7 +85,7 @@ def plain_name(name: str) -> str:
 
 
 @contextmanager
-def one_sentence() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Print an error as one sentence and exit with code 1."""
     try:
         yield
@@ -90,7 +94,7 @@ def one_sentence() -> Iterator[None]:
         raise typer.Exit(1) from error
 
 
-asks = questions(ask, one_sentence)
+with_resource = questions(select_resource, report_errors)
 """A decorator that replaces the first parameter of a command by those of select_resource()."""
-asks_all = questions(ask_all, one_sentence)
+with_cluster = questions(select_cluster, report_errors)
 """A decorator that replaces the first parameter of a command by those of select_cluster()."""

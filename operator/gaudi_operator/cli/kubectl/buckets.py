@@ -8,7 +8,7 @@ import typer
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
+from gaudi_operator.cli.kubectl.asking import Refused, SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.why import Form, Output
 from gaudi_operator.cli.plan.heat import Cell, HeatMap, Place, count_text, heat_of, length_of
 from gaudi_operator.core.resource import read_status
@@ -30,8 +30,8 @@ CAPTION = (
 Pod = Annotated[str | None, typer.Option(help="Which pod; the one that is furthest when left out.")]
 
 
-@asks
-def buckets(asked: Asked, pod: Pod = None, output: Output = Form.TEXT) -> None:
+@with_resource
+def buckets(asked: SelectedResource, pod: Pod = None, output: Output = Form.TEXT) -> None:
     """Draw the buckets of a pod: the state and traffic of each, and cold batches."""
     name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
     if name is None:

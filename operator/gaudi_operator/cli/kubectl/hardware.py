@@ -14,7 +14,7 @@ import typer
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
-from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
+from gaudi_operator.cli.kubectl.asking import Refused, SelectedResource, with_resource
 from gaudi_operator.core.names import CONTAINER, GROUP_SIZE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_runtime.contract.ports import CACHE_PATH, CONFIG_PATH, WARMUP_PATH
@@ -49,8 +49,10 @@ Output = Annotated[Path, typer.Option("-o", "--output", help="File of the report
 Timeout = Annotated[int, typer.Option(min=1, help="End the trial after so many seconds.")]
 
 
-@asks
-def hardware_report(asked: Asked, output: Output = Path("hardware-report.json"), timeout: Timeout = 7200) -> None:
+@with_resource
+def hardware_report(
+    asked: SelectedResource, output: Output = Path("hardware-report.json"), timeout: Timeout = 7200
+) -> None:
     """Test image, model and configuration on free cards of the cluster, and write one report file.
 
     The resource and its pods are not changed. The exit code is 0 if all required proofs succeeded.
@@ -145,7 +147,7 @@ def waits_for(pod: Manifest) -> str:
     return ""
 
 
-def _until_ended(asked: Asked, name: str, seconds: int, console: "Console") -> Manifest:
+def _until_ended(asked: SelectedResource, name: str, seconds: int, console: "Console") -> Manifest:
     """Wait until the pod has ended, and return it. Raises Refused on timeout."""
     deadline, said = time.monotonic() + seconds, ""
     while time.monotonic() < deadline:
@@ -160,7 +162,7 @@ def _until_ended(asked: Asked, name: str, seconds: int, console: "Console") -> M
     raise Refused(f"pod {name} has not ended after {seconds} s ({said or 'it said nothing'}); it is deleted")
 
 
-def _progress(asked: Asked, name: str) -> str:
+def _progress(asked: SelectedResource, name: str) -> str:
     """Return the warm-up progress of the pod; empty if it does not answer."""
     try:
         report = WarmupReport.model_validate_json(asked.cluster.ask_pod(asked.name, name, WARMUP_PATH))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
+from gaudi_operator.cli.kubectl.asking import Refused, SelectedResource, with_resource
 from gaudi_operator.cli.plan.options import Form, FormOption
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_inference, read_status
@@ -22,8 +22,8 @@ UNOBSERVED = (
 Apply = Annotated[bool, typer.Option("--apply", help="Change the resource, which makes a revision.")]
 
 
-@asks
-def learn(asked: Asked, form: FormOption = Form.OPTIMAL, apply: Apply = False) -> None:
+@with_resource
+def learn(asked: SelectedResource, form: FormOption = Form.OPTIMAL, apply: Apply = False) -> None:
     """Choose buckets for the traffic that ready pods served, and print the change as a merge patch.
 
     Both plans, judged on that traffic, are printed on standard error.
@@ -72,9 +72,8 @@ def ready_pods(pods: Iterable[Manifest]) -> list[str]:
     ]
 
 
-def _traffic(asked: Asked) -> list[tuple[str, str]]:
-    """Return the traffic of each ready pod. Pods that stop answering cause a warning. Raises Refused if none answers.
-    """
+def _traffic(asked: SelectedResource) -> list[tuple[str, str]]:
+    """Return the traffic of each ready pod. Pods that do not answer cause a warning. Raises Refused if none does."""
     texts = []
     for pod in ready_pods(asked.cluster.pods(asked.name)):
         try:

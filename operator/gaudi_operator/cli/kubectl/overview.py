@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
-from gaudi_operator.cli.kubectl.asking import Asked, asks
+from gaudi_operator.cli.kubectl.asking import SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.status import LONGEST_WATCH_SECONDS
 from gaudi_operator.cli.kubectl.terminal import console, table
 from gaudi_operator.cli.kubectl.why import Form, Output, explain
@@ -80,8 +80,8 @@ def _percent(value: int | None) -> str:
     return "-" if value is None else f"{value} %"
 
 
-@asks
-def overview(asked: Asked, watch: Live = False, output: Output = Form.TEXT) -> None:
+@with_resource
+def overview(asked: SelectedResource, watch: Live = False, output: Output = Form.TEXT) -> None:
     """Show the resource and its pods: progress bars, phases, estimated end, and what they wait for."""
     from rich.live import Live as LiveDisplay
 
@@ -104,7 +104,7 @@ def overview(asked: Asked, watch: Live = False, output: Output = Form.TEXT) -> N
             screen.print(drawn(changed), "")
 
 
-def _changes(asked: Asked) -> Iterator[Manifest]:
+def _changes(asked: SelectedResource) -> Iterator[Manifest]:
     """Yield the resource now and after every change, forever. Raises ConfigError when it is deleted."""
     seen = ""
     while True:

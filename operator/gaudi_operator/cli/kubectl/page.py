@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
+from gaudi_operator.cli.kubectl.asking import Refused, SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.buckets import Pod, furthest
 from gaudi_operator.core.resource import read_status
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME
@@ -20,8 +20,8 @@ _FORWARDING = re.compile(r"^Forwarding from (127\.0\.0\.1|\[::1\]):(\d+) ")
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of this machine; 0 is one that is free.")]
 
 
-@asks
-def open_page(asked: Asked, pod: Pod = None, port: Port = 0) -> None:
+@with_resource
+def open_page(asked: SelectedResource, pod: Pod = None, port: Port = 0) -> None:
     """Forward a local port to a pod's warm-up page, and print the address. Ctrl-C ends it."""
     name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
     if name is None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
+from gaudi_operator.cli.kubectl.asking import Refused, SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import CONTAINER, FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
@@ -35,8 +35,8 @@ ToRevision = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Go back to a revision even if it failed before.")]
 
 
-@asks
-def history(asked: Asked, revision: RevisionOption = None) -> None:
+@with_resource
+def history(asked: SelectedResource, revision: RevisionOption = None) -> None:
     """Show the stored revisions, or the inputs of one of them."""
     resource, stored = asked.cluster.inference_with_texts(asked.name), _stored(asked)
     if revision in UNSAID:
@@ -46,16 +46,16 @@ def history(asked: Asked, revision: RevisionOption = None) -> None:
         return
     import yaml
 
-    shown = named(stored, str(revision))
+    shown = find_revision(stored, str(revision))
     typer.echo(f"{asked.full_name} with revision #{shown.number}")
     typer.echo(yaml.safe_dump(details(resource, shown), sort_keys=False, width=120), nl=False)
 
 
-@asks
-def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> None:
+@with_resource
+def undo(asked: SelectedResource, to_revision: ToRevision = None, force: Force = False) -> None:
     """Change the spec back to an earlier revision. Replicas, thresholds and rollout settings stay."""
     resource, stored = asked.cluster.inference_with_texts(asked.name), _stored(asked)
-    to = chosen(resource, stored, to_revision)
+    to = undo_target(resource, stored, to_revision)
     patch = guarded_undo_patch(resource, to)
     if failed := why_not_back(to):
         if not force:
@@ -72,29 +72,29 @@ def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> 
         typer.echo(f"{asked.full_name} skipped rollback (the spec already asks for revision {to.number}, {to.name})")
 
 
-@asks
-def pause(asked: Asked) -> None:
+@with_resource
+def pause(asked: SelectedResource) -> None:
     """Pause the rollout. Pods that serve keep serving."""
     asked.cluster.patch(asked.name, pause_patch(asked.cluster.inference(asked.name)))
     typer.echo(f"{asked.full_name} paused")
 
 
-@asks
-def resume(asked: Asked) -> None:
+@with_resource
+def resume(asked: SelectedResource) -> None:
     """Resume a paused rollout."""
     asked.cluster.patch(asked.name, resume_patch(asked.cluster.inference(asked.name)))
     typer.echo(f"{asked.full_name} resumed")
 
 
-@asks
-def restart(asked: Asked) -> None:
+@with_resource
+def restart(asked: SelectedResource) -> None:
     """Replace all pods within the limits of spec.rollout, or retry a failed revision."""
     now = datetime.now(UTC).isoformat()
     asked.cluster.patch(asked.name, restart_patch(asked.cluster.inference(asked.name), now))
     typer.echo(f"{asked.full_name} restarted")
 
 
-def _stored(asked: Asked) -> tuple[Revision, ...]:
+def _stored(asked: SelectedResource) -> tuple[Revision, ...]:
     return stored_revisions(asked.cluster.revisions(asked.name))
 
 
@@ -137,12 +137,12 @@ def _image(template: Mapping[str, Any]) -> str:
     return next((str(each["image"]) for each in containers if each["name"] == CONTAINER), NONE)
 
 
-def chosen(resource: Manifest, stored: Sequence[Revision], asked: str | None) -> Revision:
+def undo_target(resource: Manifest, stored: Sequence[Revision], asked: str | None) -> Revision:
     """Return the revision that undo restores. Raises the errors of find_revision() and previous_revision()."""
-    return earlier(resource, stored) if asked in UNSAID else named(stored, str(asked))
+    return previous_revision(resource, stored) if asked in UNSAID else find_revision(stored, str(asked))
 
 
-def named(stored: Sequence[Revision], asked: str) -> Revision:
+def find_revision(stored: Sequence[Revision], asked: str) -> Revision:
     """Return the revision with a name or a number. Raises Refused if it is not stored."""
     for key in (lambda each: each.name, lambda each: str(each.number)):
         for revision in stored:
@@ -152,7 +152,7 @@ def named(stored: Sequence[Revision], asked: str) -> Revision:
     raise Refused(f"revision {asked} is not kept: choose one of {kept}")
 
 
-def earlier(resource: Manifest, stored: Sequence[Revision]) -> Revision:
+def previous_revision(resource: Manifest, stored: Sequence[Revision]) -> Revision:
     """Return the last revision that ran, except the desired one and failed ones.
 
     `stored` is newest first. The undo of a rolled-back revision thus restores the one that runs instead of it.

@@ -14,7 +14,7 @@ import typer
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, RevisionPhase
-from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
+from gaudi_operator.cli.kubectl.asking import Refused, SelectedResource, with_resource
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_identity, read_status
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
@@ -49,7 +49,7 @@ class Verdict:
     ready: str
 
 
-def judge(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
+def judge_rollout(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
     """Judge a rollout. `stored` are the stored revisions, which show whether the operator has seen an annotation."""
     status = read_status(resource)
     outcome, sentence = _outcome(resource, status, stored)
@@ -118,8 +118,8 @@ Watch = Annotated[Truth, typer.Option("-w", "--watch", help="Wait until the roll
 Timeout = Annotated[str, typer.Option(help="Wait no longer than this, such as 90s or 5m; 0 waits without end.")]
 
 
-@asks
-def status(asked: Asked, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> None:
+@with_resource
+def status(asked: SelectedResource, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> None:
     """Show the progress of a rollout. Exit code 0: rolled out. 1: failed, rolled back or timed out.
 
     With --watch=false also 0 while it is in progress.
@@ -128,9 +128,9 @@ def status(asked: Asked, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> 
 
     limit = seconds(timeout)
     manifests = _followed(asked, limit) if watch is Truth.TRUE else iter([asked.cluster.inference(asked.name)])
-    with RolloutProgress(Console()) as progress:
+    with RolloutProgressBar(Console()) as progress:
         for manifest in manifests:
-            verdict = judge(manifest, stored_revisions(asked.cluster.revisions(asked.name)))
+            verdict = judge_rollout(manifest, stored_revisions(asked.cluster.revisions(asked.name)))
             if verdict.outcome is Outcome.FAILED:
                 raise Refused(verdict.sentence)
             progress.show(verdict)
@@ -140,7 +140,7 @@ def status(asked: Asked, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> 
         raise Refused(f"timed out after {timeout}: {verdict.sentence}")
 
 
-def _followed(asked: Asked, seconds: float) -> Iterator[Manifest]:
+def _followed(asked: SelectedResource, seconds: float) -> Iterator[Manifest]:
     """Yield the resource now and after every change, until `seconds` are over; 0 is unlimited."""
     deadline = time.monotonic() + (seconds or float("inf"))
     while True:
@@ -161,7 +161,7 @@ def seconds(text: str) -> float:
     return sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
 
 
-class RolloutProgress:
+class RolloutProgressBar:
     """A progress bar on a terminal, or a line for every change elsewhere. Use as a context manager."""
 
     def __init__(self, console: "Console") -> None:

@@ -15,7 +15,7 @@ import typer
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.cli.kubectl.asking import AskedAll, asks_all
+from gaudi_operator.cli.kubectl.asking import SelectedCluster, with_cluster
 from gaudi_operator.cli.kubectl.terminal import console, fitting, table
 from gaudi_operator.cli.kubectl.why import Form, Output
 from gaudi_operator.core.observed import Manifest
@@ -149,8 +149,10 @@ def _asked(ask: Ask, namespace: str, name: str, pod: str) -> WarmupReport | None
         return None
 
 
-@asks_all
-def top(asked: AskedAll, everywhere: Everywhere = False, seconds: Seconds = 5.0, output: Output = Form.TEXT) -> None:
+@with_cluster
+def top(
+    asked: SelectedCluster, everywhere: Everywhere = False, seconds: Seconds = 5.0, output: Output = Form.TEXT
+) -> None:
     """Show all models: warm-up, recompilations, padding, tokens per second, memory."""
 
     cluster = asked.cluster

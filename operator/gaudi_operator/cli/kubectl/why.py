@@ -14,7 +14,7 @@ import typer
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, PodState
-from gaudi_operator.cli.kubectl.asking import Asked, asks
+from gaudi_operator.cli.kubectl.asking import SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.terminal import console, paragraphs
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import Manifest
@@ -145,8 +145,8 @@ class Form(StrEnum):
 Output = Annotated[Form, typer.Option("-o", "--output", help="text for people, json for programs.")]
 
 
-@asks
-def why(asked: Asked, output: Output = Form.TEXT) -> None:
+@with_resource
+def why(asked: SelectedResource, output: Output = Form.TEXT) -> None:
     """Explain why the resource is not Ready: the first cause, its evidence, and the next command."""
     found = explain(asked.cluster.inference(asked.name))
     if output is Form.JSON:

@@ -22,12 +22,12 @@ from gaudi_operator.cli.plan.options import (
     Name,
     Namespace,
     SecondsOption,
-    ask,
-    asks,
-    one_sentence,
+    report_errors,
+    select_document,
+    with_document,
 )
 from gaudi_operator.cli.plan.output import Output, OutputOption, warn, write
-from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 
@@ -60,9 +60,9 @@ app = typer.Typer(
 
 
 @app.command()
-@asks
+@with_document
 def buckets(
-    question: PlanQuestion,
+    question: PlanDocument,
     heat: Annotated[
         Heat | None,
         typer.Option(help="Show a heat map of this in place of the table; an svg shows padding by itself."),
@@ -88,9 +88,9 @@ def buckets(
 
 
 @app.command()
-@asks
+@with_document
 def find(
-    question: PlanQuestion,
+    question: PlanDocument,
     batch_size: Annotated[int, typer.Argument(min=0, help="Sequences.")],
     query: Annotated[int, typer.Argument(min=0, help="New tokens per sequence; 1 for decode.")],
     blocks: Annotated[int, typer.Argument(min=0, help="Context blocks per sequence, or KV blocks of the batch.")],
@@ -109,9 +109,9 @@ def find(
 
 
 @app.command()
-@asks
+@with_document
 def forecast(
-    question: PlanQuestion,
+    question: PlanDocument,
     card: Annotated[str | None, typer.Option(help="Card to forecast for: gaudi2, gaudi3 or none (the CPU).")] = None,
     model: Annotated[
         str | None, typer.Option(help="Repository of a public model, or the path of a checkpoint's config.json.")
@@ -136,11 +136,11 @@ def forecast(
     gaudi-plan forecast -f limits.json --model Qwen/Qwen3-32B --card gaudi3
     gaudi-plan forecast -f model.yaml --model checkpoint/config.json -o json
     """
-    from gaudi_operator.cli.plan.forecast import foresee
-    from gaudi_operator.cli.plan.forecast_output import answer
+    from gaudi_operator.cli.plan.forecast import forecast_deployment
+    from gaudi_operator.cli.plan.forecast_output import diff_output
 
-    found = foresee(question, card, model)
-    write(answer(found, sources=sources), output)
+    found = forecast_deployment(question, card, model)
+    write(diff_output(found, sources=sources), output)
     raise typer.Exit(found.verdict.exit_code)
 
 
@@ -161,21 +161,21 @@ def diff(
     gaudi-plan diff old.yaml new.yaml
     gaudi-plan diff --from-cluster llama -n models new.yaml
     """
-    from gaudi_operator.cli.plan.diff import answer
+    from gaudi_operator.cli.plan.diff import diff_output
 
-    with one_sentence():
+    with report_errors():
         if len(files) != (1 if from_cluster else 2) or files == [Path("-"), Path("-")]:
             raise ConfigError("give two documents, OLD and NEW, or --from-cluster NAME and NEW")
         old_file = None if from_cluster else files[0]
-        old = ask(old_file, from_cluster, namespace, None if from_cluster else name, None, kv_blocks)
-        new = ask(files[-1], None, None, name, None, kv_blocks)
-        write(answer(old, new, card, model), output)
+        old = select_document(old_file, from_cluster, namespace, None if from_cluster else name, None, kv_blocks)
+        new = select_document(files[-1], None, None, name, None, kv_blocks)
+        write(diff_output(old, new, card, model), output)
 
 
 @app.command()
-@asks
+@with_document
 def compare(
-    question: PlanQuestion,
+    question: PlanDocument,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="CSV of requests that padding is judged on, as for trace.")
     ] = None,
@@ -202,9 +202,9 @@ def compare(
 
 
 @app.command()
-@asks
+@with_document
 def trace(
-    question: PlanQuestion,
+    question: PlanDocument,
     trace: Annotated[Path, typer.Option("--trace", help="CSV of requests: arrival time, context, generated tokens.")],
     learn: Annotated[
         Path | None,
@@ -253,9 +253,9 @@ def trace(
 
 
 @app.command()
-@asks
+@with_document
 def learn(
-    question: PlanQuestion,
+    question: PlanDocument,
     traffic: Annotated[
         list[Path], typer.Option("--traffic", help="What a pod answers at /v1/traffic; once for every pod.")
     ],

@@ -9,8 +9,8 @@ import typer
 
 from gaudi_operator.cli.plan.heat import heat_maps
 from gaudi_operator.cli.plan.options import Heat
-from gaudi_operator.cli.plan.output import Answer, stdout, table
-from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
+from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.report import BucketPhase
@@ -24,14 +24,13 @@ MOST_SHOWN = 5_000
 
 
 def bucket_list(
-    question: PlanQuestion,
+    question: PlanDocument,
     heat: Heat | None,
     card: str | None = None,
     model: str | None = None,
     trace: Path | None = None,
-) -> Answer:
-    """Return all buckets of a plan as a command's output, or a heat map of them. Raises ConfigError without data for it.
-    """
+) -> CommandOutput:
+    """Return all buckets of a plan as a command's output, or a heat map of them. Raises ConfigError."""
     if question.policy.strategy is Strategy.UNIFIED:
         if heat:
             raise ConfigError(
@@ -54,7 +53,7 @@ def bucket_list(
 
         print_maps(maps()) if heat else _print_plan(plan)
 
-    return Answer(
+    return CommandOutput(
         data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},
         rows=lambda: [
             ("phase", "batch_size", "query_len", "num_blocks"),
@@ -66,9 +65,9 @@ def bucket_list(
     )
 
 
-def _unified(question: PlanQuestion) -> Answer:
+def _unified(question: PlanDocument) -> CommandOutput:
     unified = plan_unified(question.limits, question.blocks)
-    return Answer(
+    return CommandOutput(
         data={"prompt": (), "decode": (), "unified": unified, "warnings": question.warnings},
         rows=lambda: [("query_len", "shared_blocks", "unique_blocks", "causal"), *unified],
         show=lambda: _print_unified(unified),
@@ -76,14 +75,14 @@ def _unified(question: PlanQuestion) -> Answer:
     )
 
 
-def bucket_of(question: PlanQuestion, phase: BucketPhase, wanted: Shape) -> Answer:
+def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> CommandOutput:
     """Return the bucket that a batch is padded to, and the shape that is compiled if there is none."""
     plan = question.plan()
     found = plan.find(phase, *wanted)
     fallback = plan.fallback(phase, question.limits, *wanted)
     outcome = tuple(found) if found else f"no bucket; it would be compiled as {tuple(fallback)} while serving"
     shapes = (("wanted", wanted), ("found", found), ("fallback", fallback))
-    return Answer(
+    return CommandOutput(
         data={"phase": phase, "wanted": wanted, "found": found, "fallback": fallback},
         rows=lambda: [
             ("phase", "what", "batch_size", "query_len", "num_blocks"),

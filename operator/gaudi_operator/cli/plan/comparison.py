@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_operator.cli.plan.figures import Expected, PlanFigures, expected_traffic, figures_of
-from gaudi_operator.cli.plan.output import Answer, stdout, table
-from gaudi_operator.cli.plan.plot import Point, plot
-from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
+from gaudi_operator.cli.plan.plot import PlotPoint, plot
+from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
@@ -49,7 +49,7 @@ def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal
         return str(error)
 
 
-def compare(question: PlanQuestion, seen: Expected | None = None) -> Answer:
+def compare(question: PlanDocument, seen: Expected | None = None) -> CommandOutput:
     """Return the cost and benefit of each strategy's plan, on the traffic that was `seen` if there is any.
 
     Plans are made from the policy, so Optimal does not learn from the traffic that it is judged on here.
@@ -65,7 +65,7 @@ def compare(question: PlanQuestion, seen: Expected | None = None) -> Answer:
         refused={as_in_spec(name): plan for name, plan in plans.items() if isinstance(plan, str)},
     )
     warnings = (*question.warnings, judge.judged_on.source, *_estimates(judge.bytes_unknown))
-    return Answer(
+    return CommandOutput(
         data={**comparison.data(), "warnings": warnings},
         rows=comparison.rows,
         show=comparison.show,
@@ -86,7 +86,7 @@ def _estimates(bytes_unknown: bool) -> tuple[str, ...]:
 UNMEASURED = "graph_bytes are unknown in TorchCompile until a pod has measured them: published are those of HPU graphs"
 
 
-def graphs_unmeasured(question: PlanQuestion) -> bool:
+def graphs_unmeasured(question: PlanDocument) -> bool:
     """Return True if the graph sizes of this document are unknown; bare limits name no execution mode."""
     # Imported here, so that bare limits do not load the models.
     from gaudi_runtime.forecast.inputs import inputs_of
@@ -98,7 +98,7 @@ def graphs_unmeasured(question: PlanQuestion) -> bool:
 class _Judge:
     """Judges plans of one question on the same traffic. `known` is what Optimal plans for."""
 
-    question: PlanQuestion
+    question: PlanDocument
     known: Traffic
     judged_on: Expected
     bytes_unknown: bool
@@ -240,5 +240,5 @@ def _picture(comparison: Comparison, judge: _Judge, optimal: PlanOrRefusal) -> s
     return plot(points, sorted(curve | chosen), name)
 
 
-def _point(figures: PlanFigures) -> Point | None:
-    return None if figures.padding is None else Point(figures.graphs, figures.padding)
+def _point(figures: PlanFigures) -> PlotPoint | None:
+    return None if figures.padding is None else PlotPoint(figures.graphs, figures.padding)

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gaudi_operator.cli.plan.forecast import foresee
+from gaudi_operator.cli.plan.forecast import forecast_deployment
 from gaudi_operator.cli.plan.forecast_output import amount
 from gaudi_operator.cli.plan.heat import change_map
-from gaudi_operator.cli.plan.output import Answer, stdout, table
-from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
+from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_operator.core.rollout.inputs import are_same_inputs, revision_inputs, stored_form
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.catalog.figure import Figure, weakest
@@ -77,8 +77,7 @@ class PhaseDiff:
 
 @dataclass(frozen=True)
 class PlanDiff:
-    """The differences between two documents and their plans. `restarts` is None if they do not show who would restart.
-    """
+    """The differences between two documents and their plans. `restarts` is None if that is unknown."""
 
     changes: tuple[Change, ...]
     restarts: bool | None
@@ -100,7 +99,7 @@ class PlanDiff:
         return sum(len(each.kept) + len(each.added) for each in self.phases.values())
 
 
-def compare(old: PlanQuestion, new: PlanQuestion, old_plan: BucketPlan, new_plan: BucketPlan) -> PlanDiff:
+def compare_plans(old: PlanDocument, new: PlanDocument, old_plan: BucketPlan, new_plan: BucketPlan) -> PlanDiff:
     """Compare two documents and their plans."""
     return PlanDiff(
         changes=tuple(_changes("", _settings(old), _settings(new))),
@@ -118,7 +117,7 @@ def _phase(old: tuple[Bucket, ...], new: tuple[Bucket, ...]) -> PhaseDiff:
     )
 
 
-def _settings(question: PlanQuestion) -> dict[str, Any]:
+def _settings(question: PlanDocument) -> dict[str, Any]:
     """Return all settings of the document with defaults, in the form of its kind."""
     source = question.inference.spec if question.inference else question.config
     if source:
@@ -136,7 +135,7 @@ def _changes(path: str, old: object, new: object) -> Iterator[Change]:
         yield Change(path, old, new)
 
 
-def _restarts(old: PlanQuestion, new: PlanQuestion) -> bool | None:
+def _restarts(old: PlanDocument, new: PlanDocument) -> bool | None:
     """Return True if pods are replaced (docs/how-to/revisions.md); None unless both are GaudiInferences."""
     if old.inference is None or new.inference is None:
         return None
@@ -156,7 +155,7 @@ class Cost:
 Costs = tuple[Cost, ...]
 
 
-def forecasts(old: PlanQuestion, new: PlanQuestion, card: str | None, model: str | None) -> Costs:
+def compare_forecasts(old: PlanDocument, new: PlanDocument, card: str | None, model: str | None) -> Costs:
     """Return the figures of both forecasts, in the order of the forecast. Raises ConfigError.
 
     Release 1.22 has no forecast, so the figures of its side are unknown.
@@ -166,17 +165,17 @@ def forecasts(old: PlanQuestion, new: PlanQuestion, card: str | None, model: str
     return tuple(Cost(*key, before.get(key), after.get(key)) for key in names)
 
 
-def _figures(question: PlanQuestion, card: str | None, model: str | None) -> dict[tuple[str, str], Figure]:
+def _figures(question: PlanDocument, card: str | None, model: str | None) -> dict[tuple[str, str], Figure]:
     if question.release != "current":
         return {}
-    return {(name, unit): figure for name, unit, figure in foresee(question, card, model).figures()}
+    return {(name, unit): figure for name, unit, figure in forecast_deployment(question, card, model).figures()}
 
 
-def answer(old: PlanQuestion, new: PlanQuestion, card: str | None, model: str | None) -> Answer:
+def diff_output(old: PlanDocument, new: PlanDocument, card: str | None, model: str | None) -> CommandOutput:
     """Return the differences of two documents and their cost on this card. Raises ConfigError."""
     old_plan, new_plan = old.plan(), new.plan()
-    found = compare(old, new, old_plan, new_plan)
-    costs = forecasts(old, new, card, model)
+    found = compare_plans(old, new, old_plan, new_plan)
+    costs = compare_forecasts(old, new, card, model)
     sides = {"old": old.warnings_about(old_plan), "new": new.warnings_about(new_plan)}
     warnings = tuple(f"{side}: {warning}" for side, said in sides.items() for warning in said)
 
@@ -185,7 +184,7 @@ def answer(old: PlanQuestion, new: PlanQuestion, card: str | None, model: str | 
 
         return svg([change_map(phase, each.kept, each.added, each.dropped) for phase, each in found.phases.items()])
 
-    return Answer(
+    return CommandOutput(
         data=_data(found, costs, warnings),
         rows=lambda: _rows(found),
         show=lambda: _print(found, costs),

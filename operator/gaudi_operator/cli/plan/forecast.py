@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.cli.plan.figures import PlanFigures, expected_traffic, figures_of
-from gaudi_operator.cli.plan.question import PlanQuestion, read_text
-from gaudi_operator.cli.plan.verdict import Foreseen
+from gaudi_operator.cli.plan.question import PlanDocument, read_text
+from gaudi_operator.cli.plan.verdict import DeploymentForecast
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.estimate import forecast_target
 from gaudi_operator.core.admission.plugin import plugin_violation
@@ -35,15 +35,15 @@ ANY_INSTALLATION = InstallationDefaults(
 """The installation defaults that allow everything, because the installation is unknown here."""
 
 
-def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Foreseen:
+def forecast_deployment(question: PlanDocument, card: str | None, model: str | None) -> DeploymentForecast:
     """Forecast a document. `card` and `model` override those of the document. Raises ConfigError."""
     if question.release != "current":
         raise ConfigError(f"release {question.release} is planned, not forecast: leave it out")
-    inputs, wanted = asked_inputs(question), _wanted(question)
-    shape, described = asked_shape(question, model), asked_card(question, card)
+    inputs, wanted = forecast_inputs_of(question), _wanted(question)
+    shape, described = model_shape_of(question, model), select_card(question, card)
     found = forecast(inputs, shape, described)
     serves_anyway = _serves_anyway(question)
-    return Foreseen(
+    return DeploymentForecast(
         forecast=found,
         shortfalls=shortfalls(found, wanted),
         certain=not fits(found, replace(wanted, at_best=True)),
@@ -67,7 +67,7 @@ def _plan_figures(found: Forecast, inputs: ForecastInputs) -> PlanFigures | None
     return figures_of(found.plan, inputs.limits, kv_blocks, expected_traffic(inputs.policy, inputs.limits, kv_blocks))
 
 
-def _serves_anyway(question: PlanQuestion) -> bool:
+def _serves_anyway(question: PlanDocument) -> bool:
     inference = question.inference
     return inference is not None and inference.spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN
 
@@ -76,7 +76,7 @@ def _refusal(inference: Inference) -> Problem | None:
     return first_violation(inference, ANY_INSTALLATION) or plugin_violation(inference) or plan_has_gaps(inference)
 
 
-def asked_inputs(question: PlanQuestion) -> ForecastInputs:
+def forecast_inputs_of(question: PlanDocument) -> ForecastInputs:
     """Return the forecast inputs of a document, without model and card."""
     if question.config is None:
         return ForecastInputs(question.policy, question.limits, kv_blocks=question.kv_blocks)
@@ -90,14 +90,14 @@ def asked_inputs(question: PlanQuestion) -> ForecastInputs:
     )
 
 
-def _wanted(question: PlanQuestion) -> Thresholds:
+def _wanted(question: PlanDocument) -> Thresholds:
     if question.inference is None:
         return Thresholds()
     readiness = question.inference.spec.readiness
     return Thresholds(readiness.min_captured_prompt_percent, readiness.min_captured_decode_percent)
 
 
-def asked_shape(question: PlanQuestion, model: str | None) -> ModelShape | None:
+def model_shape_of(question: PlanDocument, model: str | None) -> ModelShape | None:
     """Return the shape of the named model or of the document's model; None for an unknown one."""
     if model is not None:
         return _named_shape(model)
@@ -123,7 +123,7 @@ def _named_shape(model: str) -> ModelShape:
         raise ConfigError(f"{error}; without --model the buckets are planned, and the first pod measures") from error
 
 
-def asked_card(question: PlanQuestion, card: str | None) -> Card:
+def select_card(question: PlanDocument, card: str | None) -> Card:
     """Return the described card with this name, or the card of the document. Raises ConfigError for an unknown one."""
     if card is not None:
         return card_named(card)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_camel
 
-from gaudi_operator.cli.plan.output import Answer, stdout, table
-from gaudi_operator.cli.plan.verdict import Foreseen
+from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
+from gaudi_operator.cli.plan.verdict import DeploymentForecast
 from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.catalog.pairs import PAIRS, RELEASES
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 GIB, MIB = 2**30, 2**20
 
 
-def answer(foreseen: Foreseen, *, sources: bool = False) -> Answer:
+def answer(foreseen: DeploymentForecast, *, sources: bool = False) -> CommandOutput:
     """Return the output of a forecast command. Sources are shown only if requested."""
-    return Answer(data=_data(foreseen), rows=lambda: _rows(foreseen), show=lambda: _print(foreseen, sources))
+    return CommandOutput(data=_data(foreseen), rows=lambda: _rows(foreseen), show=lambda: _print(foreseen, sources))
 
 
-def _data(foreseen: Foreseen) -> dict[str, Any]:
+def _data(foreseen: DeploymentForecast) -> dict[str, Any]:
     found = foreseen.forecast
     started = render_engine_options(foreseen.config) if foreseen.config else None
     return {
@@ -57,14 +57,14 @@ def _data(foreseen: Foreseen) -> dict[str, Any]:
     }
 
 
-def _coverage(foreseen: Foreseen) -> dict[str, Any] | None:
+def _coverage(foreseen: DeploymentForecast) -> dict[str, Any] | None:
     if foreseen.plan_figures is None:
         return None
     found = foreseen.plan_figures.uncovered
     return {phase.phase.value: _missing(phase) for phase in (found.prompt, found.decode)}
 
 
-def _padding(foreseen: Foreseen) -> dict[str, Any] | None:
+def _padding(foreseen: DeploymentForecast) -> dict[str, Any] | None:
     """Return padded over real compute of each phase, and the increase without the last ten graphs."""
     found = foreseen.plan_figures
     if found is None:
@@ -100,13 +100,13 @@ def _figure(figure: Figure | None) -> dict[str, Any] | None:
     return {"value": figure.value, **bounds, "confidence": figure.confidence, "source": figure.source}
 
 
-def _rows(foreseen: Foreseen) -> Iterator[tuple[object, ...]]:
+def _rows(foreseen: DeploymentForecast) -> Iterator[tuple[object, ...]]:
     yield "figure", "unit", "value", "low", "high", "confidence", "source"
     for name, unit, figure in foreseen.figures():
         yield name, unit, figure.value, figure.low, figure.high, figure.confidence.value, figure.source
 
 
-def _print(foreseen: Foreseen, sources: bool) -> None:
+def _print(foreseen: DeploymentForecast, sources: bool) -> None:
     console, found = stdout(), foreseen.forecast
 
     def say(text: str, style: str | None = None) -> None:
@@ -138,7 +138,7 @@ _STYLES = {0: "bold green", 3: "bold red", 4: "bold red", 5: "bold yellow"}
 """The style of the first line by exit code."""
 
 
-def _print_figures(console: "Console", foreseen: Foreseen, sources: bool) -> list[str]:
+def _print_figures(console: "Console", foreseen: DeploymentForecast, sources: bool) -> list[str]:
     """Print the table. Returns the sources in the order of their numbers; none if not requested."""
     figures = list(foreseen.figures())
     cited = list(dict.fromkeys(figure.source for _, _, figure in figures)) if sources else []
@@ -181,7 +181,7 @@ def _graphs(phase: PhaseForecast, *, captures: bool) -> str:
     return f"{phase.phase}: {count} of {phase.planned} graphs captured ({phase.percent} %){more}"
 
 
-def _padding_sentence(foreseen: Foreseen) -> str | None:
+def _padding_sentence(foreseen: DeploymentForecast) -> str | None:
     """Describe the padding of the plan, if it is known."""
     scores = foreseen.plan_figures.scores if foreseen.plan_figures else {}
     said = [f"{phase} {each.padding:.3f}" for phase, each in scores.items() if each.padding is not None]

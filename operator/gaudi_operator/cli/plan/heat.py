@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gaudi_operator.cli.plan.options import Heat
-from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
@@ -52,8 +52,7 @@ class HeatMap:
     cell: Callable[[Place], Cell | None]
 
     def thinned(self, columns: int, rows: int) -> "HeatMap":
-        """Return a map with at most so many batch sizes and lengths, evenly chosen with the largest; noted in the title.
-        """
+        """Return a map with at most so many batch sizes and lengths, evenly chosen; noted in the title."""
         batches, lengths = _thin(self.batches, columns), _thin(self.lengths, rows)
         hidden = [
             f"{len(shown)} of {len(every)} {what}"
@@ -78,7 +77,7 @@ def _thin(values: Sequence[int], most: int) -> Sequence[int]:
 
 
 def heat_maps(
-    question: PlanQuestion,
+    question: PlanDocument,
     plan: BucketPlan,
     heat: Heat,
     card: str | None = None,
@@ -97,7 +96,7 @@ def heat_maps(
     return [padding_map(plan, phase, question.limits, question.blocks) for phase in BucketPhase]
 
 
-def _hits_maps(question: PlanQuestion, plan: BucketPlan, trace: Path | None) -> list[HeatMap]:
+def _hits_maps(question: PlanDocument, plan: BucketPlan, trace: Path | None) -> list[HeatMap]:
     """Return maps of the batches of a trace. Batches without a bucket are named in the caption."""
     if trace is None:
         raise ConfigError("a heat map of hits needs traffic; give the requests with --trace CSV")
@@ -121,14 +120,14 @@ def _hits_map(plan: BucketPlan, phase: BucketPhase, shapes: "Weights", trace: Pa
     return _map(phase, plan.buckets_of(phase), _hot(amounts, count_text).get, caption)
 
 
-def _bytes_maps(question: PlanQuestion, plan: BucketPlan, card: str | None, model: str | None) -> list[HeatMap]:
-    from gaudi_operator.cli.plan.forecast import foresee
+def _bytes_maps(question: PlanDocument, plan: BucketPlan, card: str | None, model: str | None) -> list[HeatMap]:
+    from gaudi_operator.cli.plan.forecast import forecast_deployment
 
-    found = foresee(question, card, model).forecast
+    found = forecast_deployment(question, card, model).forecast
     return [_bytes_map(question, plan, phase, found) for phase in BucketPhase]
 
 
-def _bytes_map(question: PlanQuestion, plan: BucketPlan, phase: BucketPhase, found: "Forecast") -> HeatMap:
+def _bytes_map(question: PlanDocument, plan: BucketPlan, phase: BucketPhase, found: "Forecast") -> HeatMap:
     """Return the map of the forecast's graph bytes, distributed by the weight of each bucket."""
     from gaudi_runtime.buckets.bucket import weight
 

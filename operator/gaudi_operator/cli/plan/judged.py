@@ -6,7 +6,7 @@ from typing import Any
 
 from gaudi_operator.cli.plan.comparison import candidate_plans, graphs_unmeasured
 from gaudi_operator.cli.plan.output import stdout, table
-from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
@@ -40,7 +40,7 @@ class Budget:
             raise ConfigError("give one kind of budget: graphs, --graph-bytes or --warmup-seconds")
 
 
-def budget_warnings(question: PlanQuestion, budget: Budget) -> tuple[str, ...]:
+def budget_warnings(question: PlanDocument, budget: Budget) -> tuple[str, ...]:
     """Return a warning about a budget of bytes in a mode whose graph sizes are unknown."""
     if budget.graph_bytes is None or not graphs_unmeasured(question):
         return ()
@@ -51,7 +51,7 @@ def budget_warnings(question: PlanQuestion, budget: Budget) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Judged:
+class StrategyScore:
     """The score of a strategy in one phase on the judged traffic.
 
     For Optimal also the padding that it expected from the learned traffic, and the gain of one more graph.
@@ -72,7 +72,7 @@ class Judged:
 class Comparison:
     """The scores of strategies by phase, and why a strategy has no plan."""
 
-    judged: dict[Strategy, dict[BucketPhase, Judged]] = field(default_factory=dict)
+    judged: dict[Strategy, dict[BucketPhase, StrategyScore]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Comparison:
 
 
 def compare_on_traffic(
-    question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
+    question: PlanDocument, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
 ) -> Comparison:
     """Judge all strategies on `seen`, with padding as a share of `cost`; Optimal learns from `learned` only.
 
@@ -124,20 +124,20 @@ def compare_on_traffic(
         if isinstance(plan, str):
             comparison.refused[as_in_spec(strategy)] = plan
         else:
-            comparison.judged[strategy] = {phase: Judged(score(plan, phase, seen, cost)) for phase in BOTH}
+            comparison.judged[strategy] = {phase: StrategyScore(score(plan, phase, seen, cost)) for phase in BOTH}
     return comparison
 
 
 def _optimal(
-    question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
-) -> dict[BucketPhase, Judged]:
+    question: PlanDocument, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
+) -> dict[BucketPhase, StrategyScore]:
     optimizer = Optimizer(learned, question.limits, question.blocks, cost)
     chosen = _choose(question, optimizer, budget, learned, cost)
     prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
     # One plan for both phases, which share a budget of bytes or seconds.
     plan = BucketPlan(prompt, decode)
     return {
-        phase: Judged(
+        phase: StrategyScore(
             verdict=score(plan, phase, seen, cost),
             expected=score(plan, phase, learned, cost).padding,
             next_graph=each.next_gain,
@@ -147,7 +147,7 @@ def _optimal(
 
 
 def _choose(
-    question: PlanQuestion, optimizer: Optimizer, budget: Budget, learned: Traffic, cost: Cost
+    question: PlanDocument, optimizer: Optimizer, budget: Budget, learned: Traffic, cost: Cost
 ) -> Mapping[BucketPhase, Chosen]:
     phases = tuple(phase for phase in BOTH if learned.shapes_of(phase))
     if budget.graph_bytes:

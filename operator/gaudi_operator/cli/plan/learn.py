@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_operator.cli.plan.judged import Budget, budget_warnings, verdict_cells
 from gaudi_operator.cli.plan.options import Form
-from gaudi_operator.cli.plan.output import Answer, stdout, table
-from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
+from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
@@ -50,9 +50,9 @@ class Learned:
                 verdict = verdicts[phase]
                 yield phase.value, plan, verdict.graphs, verdict.padding, verdict.coverage
 
-    def answer(self) -> Answer:
+    def answer(self) -> CommandOutput:
         """Return the output of the command."""
-        return Answer(data=self.patch, rows=self.rows, show=self._show, warnings=self.warnings)
+        return CommandOutput(data=self.patch, rows=self.rows, show=self._show, warnings=self.warnings)
 
     def _show(self) -> None:
         console = stdout()
@@ -61,7 +61,7 @@ class Learned:
 
 
 def learn(
-    question: PlanQuestion,
+    question: PlanDocument,
     traffic: Traffic,
     budget: Budget,
     form: Form = Form.OPTIMAL,

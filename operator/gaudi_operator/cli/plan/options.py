@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from gaudi_operator.cli.asking import questions
-from gaudi_operator.cli.plan.question import WANTED, Document, PlanQuestion, parse, read_question, read_text
+from gaudi_operator.cli.plan.question import WANTED, Document, PlanDocument, parse_document, read_question, read_text
 from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.errors import ConfigError, RuntimeStartError
 
@@ -70,14 +70,14 @@ BytesOption = Annotated[int | None, typer.Option(min=1, max=2**50, help="Budget 
 SecondsOption = Annotated[int | None, typer.Option(min=1, max=604_800, help="Budget in seconds of warm-up instead.")]
 
 
-def ask(
+def select_document(
     file: File = None,
     from_cluster: FromCluster = None,
     namespace: Namespace = None,
     name: Name = None,
     bucket_file: BucketFile = None,
     kv_blocks: KvBlocks = None,
-) -> PlanQuestion:
+) -> PlanDocument:
     """Return the document of a command line. Raises ConfigError with one sentence."""
     question = read_question(_document(file, from_cluster, namespace, name))
     if bucket_file:
@@ -86,7 +86,7 @@ def ask(
 
 
 @contextmanager
-def one_sentence() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Print a wrong document or an impossible plan as one sentence and exit with code 2."""
     try:
         yield
@@ -95,7 +95,7 @@ def one_sentence() -> Iterator[None]:
         raise typer.Exit(2) from error
 
 
-asks = questions(ask, one_sentence)
+with_document = questions(select_document, report_errors)
 """A decorator that replaces the first parameter of a command by the options of select_document()."""
 
 
@@ -103,7 +103,7 @@ def _document(file: Path | None, from_cluster: str | None, namespace: str | None
     if (file is None) == (from_cluster is None):
         raise ConfigError("say what to plan for: either -f FILE (- reads standard input) or --from-cluster NAME")
     if file is not None:
-        return parse(read_text(file), name)
+        return parse_document(read_text(file), name)
     try:
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:

@@ -33,7 +33,7 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How the an
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandOutput:
     """The output of a command in all its formats; only the requested one is computed.
 
     `data` is JSON with its warnings inside; `rows` gives CSV with the header first; `show` prints for people; `picture`
@@ -47,7 +47,7 @@ class Answer:
     warnings: Sequence[str] = ()
 
 
-def write(answer: Answer, output: Output) -> None:
+def write(answer: CommandOutput, output: Output) -> None:
     """Print an output on standard output, and its warnings on standard error unless they are included.
 
     Raises ConfigError for a picture that does not exist or would be printed on a terminal.

@@ -30,14 +30,14 @@ text { font: 12px sans-serif; } .title { font-size: 15px; font-weight: bold; }
 """
 
 
-class Point(NamedTuple):
+class PlotPoint(NamedTuple):
     """A plan on the plot: its graphs, and padded over real compute."""
 
     graphs: int
     padding: float
 
 
-class Box(NamedTuple):
+class PlotBox(NamedTuple):
     """A rectangle on the plot that a label or a marker covers, in pixels."""
 
     left: float
@@ -45,7 +45,7 @@ class Box(NamedTuple):
     right: float
     bottom: float
 
-    def overlaps(self, other: "Box") -> bool:
+    def overlaps(self, other: "PlotBox") -> bool:
         """Return True if both rectangles overlap."""
         return (
             self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
@@ -53,7 +53,7 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scale:
+class PlotScale:
     """The axes of the plot: pixel positions of values."""
 
     least_graphs: float
@@ -70,16 +70,16 @@ class Scale:
         share = (padding - 1) / (self.most_padding - 1)
         return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
-    def marker(self, point: Point) -> Box:
+    def marker(self, point: PlotPoint) -> PlotBox:
         """Return the rectangle of a point's marker."""
         x, y = self.x(point.graphs), self.y(point.padding)
-        return Box(x - MARKER, y - MARKER, x + MARKER, y + MARKER)
+        return PlotBox(x - MARKER, y - MARKER, x + MARKER, y + MARKER)
 
 
-def plot(points: Mapping[str, Point], curve: Sequence[Point], of: str) -> str:
+def plot(points: Mapping[str, PlotPoint], curve: Sequence[PlotPoint], of: str) -> str:
     """Return the text of an SVG: `points` by name, and the `curve` of strategy `of`, fewest graphs first."""
     everything = [*points.values(), *curve]
-    scale = Scale(
+    scale = PlotScale(
         least_graphs=0.8 * min((each.graphs for each in everything), default=1),
         most_graphs=1.3 * max((each.graphs for each in everything), default=10),
         most_padding=1 + 1.1 * max((each.padding - 1 for each in everything), default=0.1) + 0.01,
@@ -107,11 +107,11 @@ TITLE = "Graphs and padding of each strategy (estimates)"
 SUBTITLE = "The curve is {} with fewer and more graphs. Left is a shorter warm-up, down is less padding."
 
 
-def _figures(point: Point) -> str:
+def _figures(point: PlotPoint) -> str:
     return f"{point.graphs} graphs, {point.padding:.2f}"
 
 
-def _axes(scale: Scale) -> Iterator[str]:
+def _axes(scale: PlotScale) -> Iterator[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     for tick in TICKS:
         if scale.least_graphs <= tick <= scale.most_graphs:
@@ -136,11 +136,11 @@ HORIZONTAL = "graphs of prompts and decode steps together (logarithmic)"
 VERTICAL = "padded compute / real compute"
 
 
-def _dot(scale: Scale, point: Point, kind: str) -> str:
+def _dot(scale: PlotScale, point: PlotPoint, kind: str) -> str:
     return f'<circle class="{kind}" cx="{scale.x(point.graphs)}" cy="{scale.y(point.padding)}" r="{MARKER}"/>'
 
 
-def _labels(scale: Scale, labels: Mapping[str, Point], curve: Sequence[Point]) -> Iterator[str]:
+def _labels(scale: PlotScale, labels: Mapping[str, PlotPoint], curve: Sequence[PlotPoint]) -> Iterator[str]:
     """Yield the labels, long ones first, each at the first free place next to its point."""
     taken = [*map(scale.marker, {*labels.values(), *curve}), *_along(scale, curve)]
     for text, point in sorted(labels.items(), key=lambda label: -len(label[0])):
@@ -149,7 +149,7 @@ def _labels(scale: Scale, labels: Mapping[str, Point], curve: Sequence[Point]) -
         yield f'<text class="ink" x="{box.left:.1f}" y="{box.bottom - 3:.1f}">{escape(text)}</text>'
 
 
-def _along(scale: Scale, curve: Sequence[Point]) -> Iterator[Box]:
+def _along(scale: PlotScale, curve: Sequence[PlotPoint]) -> Iterator[PlotBox]:
     """Yield small boxes that cover the lines of the curve."""
     for start, end in pairwise(curve):
         ends = (scale.x(start.graphs), scale.y(start.padding), scale.x(end.graphs), scale.y(end.padding))
@@ -157,10 +157,10 @@ def _along(scale: Scale, curve: Sequence[Point]) -> Iterator[Box]:
         steps = max(1, round(max(abs(to_x - x), abs(to_y - y)) / MARKER))
         for step in range(steps + 1):
             at_x, at_y = x + (to_x - x) * step / steps, y + (to_y - y) * step / steps
-            yield Box(at_x - 2, at_y - 2, at_x + 2, at_y + 2)
+            yield PlotBox(at_x - 2, at_y - 2, at_x + 2, at_y + 2)
 
 
-def _places(marker: Box, width: float) -> Iterator[Box]:
+def _places(marker: PlotBox, width: float) -> Iterator[PlotBox]:
     """Yield the possible places of a label around its marker and above it."""
     middle = (marker.top + marker.bottom) / 2
     centre = (marker.left + marker.right) / 2
@@ -171,4 +171,4 @@ def _places(marker: Box, width: float) -> Iterator[Box]:
             # Within the axes.
             x = min(max(left, LEFT + 1), WIDTH - 2 - width)
             y = min(max(top, TOP - LINE), HEIGHT - BOTTOM - LINE)
-            yield Box(x, y, x + width, y + LINE)
+            yield PlotBox(x, y, x + width, y + LINE)

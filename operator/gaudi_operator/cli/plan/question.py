@@ -49,7 +49,7 @@ def read_text(file: Path, limit: int = MAX_DOCUMENT_BYTES) -> str:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def parse(text: str, name: str | None = None) -> Document:
+def parse_document(text: str, name: str | None = None) -> Document:
     """Parse the document to plan for: of several manifests the only GaudiInference, or the one called `name`.
 
     Raises ConfigError if there is none, more than one, or no structure at all.
@@ -173,7 +173,7 @@ class EstimatedBlocks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlanQuestion:
+class PlanDocument:
     """A bucket policy and limits to plan for, and everything else in the document.
 
     `kv_blocks` is None if no device was measured, `estimated` if blocks cannot be forecast, `config` for bare limits,
@@ -199,8 +199,7 @@ class PlanQuestion:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings about assumptions, settings that the engine ignores, and settings without effect in this release.
-        """
+        """The warnings about assumptions, settings that the engine ignores, and settings without effect."""
         unplanned = self.release == "1.22" or self.policy.strategy is Strategy.UNIFIED
         ignored = ignored_settings(self.policy, self.limits) if unplanned else ()
         unread: Iterable[str] = ()
@@ -243,13 +242,13 @@ class PlanQuestion:
             said = f"estimated from {self.estimated.source}"
         return f"{self.blocks} KV blocks are {said}: the device's number is known after its memory split (--kv-blocks)"
 
-    def with_bucket_file(self, text: str) -> "PlanQuestion":
+    def with_bucket_file(self, text: str) -> "PlanDocument":
         """Return the document with the buckets of a file."""
         policy = self.policy.model_copy(update={"strategy": Strategy.FILE, "file": text})
         return replace(self, policy=policy)
 
 
-def read_question(document: Document) -> PlanQuestion:
+def read_question(document: Document) -> PlanDocument:
     """Parse the content of a document. Raises ConfigError with one sentence."""
     try:
         if document.get("kind") == KIND:
@@ -261,7 +260,7 @@ def read_question(document: Document) -> PlanQuestion:
         raise ConfigError(_sentence(error, ("spec",) if document.get("kind") == KIND else ())) from error
 
 
-def _from_manifest(document: Document) -> PlanQuestion:
+def _from_manifest(document: Document) -> PlanDocument:
     from gaudi_operator.core.admission.checks import why_settings_are_wrong
     from gaudi_operator.core.admission.review import forecast_plan
     from gaudi_operator.core.rendering.runtime_config import runtime_config
@@ -279,10 +278,10 @@ def _from_manifest(document: Document) -> PlanQuestion:
     config, found = runtime_config(inference), forecast_plan(inference)
     estimate = found.estimate if found else None
     estimated = EstimatedBlocks(found.kv_blocks, estimate.source) if found and estimate else None
-    return PlanQuestion(config.bucketing, config.limits, estimated=estimated, config=config, inference=inference)
+    return PlanDocument(config.bucketing, config.limits, estimated=estimated, config=config, inference=inference)
 
 
-def _from_runtime_config(document: Document) -> PlanQuestion:
+def _from_runtime_config(document: Document) -> PlanDocument:
     from gaudi_runtime.contract.config import RuntimeConfig
     from gaudi_runtime.knobs.render import why_not_rendered
 
@@ -290,12 +289,12 @@ def _from_runtime_config(document: Document) -> PlanQuestion:
     wrong = why_not_rendered(config.engine)
     if wrong:
         raise ConfigError(wrong)
-    return PlanQuestion(config.bucketing, config.limits, config=config)
+    return PlanDocument(config.bucketing, config.limits, config=config)
 
 
-def _from_bare_limits(document: Document) -> PlanQuestion:
+def _from_bare_limits(document: Document) -> PlanDocument:
     bare = read_bare_limits(document)
-    return PlanQuestion(bare.policy, bare.limits, kv_blocks=bare.num_blocks, release=bare.release)
+    return PlanDocument(bare.policy, bare.limits, kv_blocks=bare.num_blocks, release=bare.release)
 
 
 def _sentence(error: ValidationError, above: tuple[str, ...]) -> str:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaudi_operator.cli.plan.figures import Expected
-from gaudi_operator.cli.plan.forecast import asked_card, asked_inputs, asked_shape
+from gaudi_operator.cli.plan.forecast import forecast_inputs_of, model_shape_of, select_card
 from gaudi_operator.cli.plan.judged import Budget, budget_warnings, compare_on_traffic
 from gaudi_operator.cli.plan.options import CostModel
-from gaudi_operator.cli.plan.output import Answer
-from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_operator.cli.plan.output import CommandOutput
+from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import ConfigError, PlanImpossible, TraceUnreadable
 from gaudi_runtime.forecast.inputs import spread_of
@@ -104,7 +104,7 @@ class Traces:
         )
 
 
-def seen_in(question: PlanQuestion, trace: TraceFile) -> Expected:
+def seen_in(question: PlanDocument, trace: TraceFile) -> Expected:
     """Return the traffic of a trace, to compare strategies on. Raises ConfigError for a file that cannot be read."""
     limits = _whole_prompts(question.limits)
     traffic = trace.traffic(Server(limits, question.blocks, Pace()))
@@ -121,8 +121,8 @@ def _whole_prompts(limits: Limits) -> Limits:
 
 
 def judge_traces(
-    question: PlanQuestion, traces: Traces, budget: Budget, cost: tuple[Cost, str], save_to: Path | None
-) -> Answer:
+    question: PlanDocument, traces: Traces, budget: Budget, cost: tuple[Cost, str], save_to: Path | None
+) -> CommandOutput:
     """Judge every strategy on the traffic of a trace. The learned traffic is also written to `save_to`.
 
     Raises ConfigError for a file that cannot be read or written, PlanImpossible for the budget.
@@ -140,10 +140,12 @@ def judge_traces(
         counted_in,
         *budget_warnings(question, budget),
     )
-    return Answer(data={**found.data(), "warnings": warnings}, rows=found.rows, show=found.show, warnings=warnings)
+    return CommandOutput(
+        data={**found.data(), "warnings": warnings}, rows=found.rows, show=found.show, warnings=warnings
+    )
 
 
-def _gaps(question: PlanQuestion) -> tuple[str, ...]:
+def _gaps(question: PlanDocument) -> tuple[str, ...]:
     """Return sentences on batches without a bucket in the plan of the document, contexts included."""
     try:
         return plan_coverage(question.plan(), question.limits, question.blocks).sentences()
@@ -159,7 +161,7 @@ def _save(path: Path, learned: Traffic) -> None:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def cost_of(question: PlanQuestion, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
+def cost_of(question: PlanDocument, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
     """Return the unit of padding, and a sentence about it (docs/how-to/buckets.md, Cost).
 
     Raises ConfigError for a roofline of an unknown card or model.
@@ -173,10 +175,10 @@ def cost_of(question: PlanQuestion, wanted: CostModel, card: str | None, model: 
         if wanted is CostModel.TOKENS:
             return token_cost(block), "padding is counted in tokens"
         return typical_cost(block), "padding is counted in the compute of a typical dense model"
-    shape, described = asked_shape(question, model), asked_card(question, card)
+    shape, described = model_shape_of(question, model), select_card(question, card)
     if shape is None:
         raise ConfigError("--cost roofline needs the model: name a public repository or a config.json with --model")
-    roofline = roofline_of(shape, spread_of(asked_inputs(question), shape), described, block)
+    roofline = roofline_of(shape, spread_of(forecast_inputs_of(question), shape), described, block)
     return roofline, (
         "padding is counted in estimated seconds: a roofline of "
         f"{shape.name or f'a {shape.family} model'} on card {described.name}, "

@@ -55,7 +55,7 @@ SERVES_ANYWAY = (
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class DeploymentForecast:
     """The forecast of a deployment, its problems, and the smallest changes that would help.
 
     `certain` is False if the missing graphs would fit with the lowest bytes of any source; `unjudged` are the

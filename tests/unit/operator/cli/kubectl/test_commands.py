@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from gaudi_operator.cli.kubectl.app import app, main
 from gaudi_operator.cli.kubectl.asking import Refused, plain_name
 from gaudi_operator.cli.kubectl.learn import UNOBSERVED, ready_pods, why_unobserved
-from gaudi_operator.cli.kubectl.status import Outcome, RolloutProgress, Verdict
+from gaudi_operator.cli.kubectl.status import Outcome, RolloutProgressBar, Verdict
 from gaudi_operator.cli.plan.options import Form
 from tests.support.builders import gaudi_inference
 
@@ -62,7 +62,7 @@ def test_another_kind_is_refused() -> None:
 
 def test_lines_of_a_pipe_are_whole_and_said_once() -> None:
     out, sentence = StringIO(), "Waiting for " + 40 * "long [words] "
-    with RolloutProgress(Console(file=out, width=80)) as progress:
+    with RolloutProgressBar(Console(file=out, width=80)) as progress:
         for percent in (1, 2):
             progress.show(Verdict(Outcome.WAITING, sentence, "WarmingUp", percent, "0/1"))
     assert out.getvalue() == sentence + "\n"
@@ -70,7 +70,7 @@ def test_lines_of_a_pipe_are_whole_and_said_once() -> None:
 
 def test_terminal_has_a_bar_of_the_warm_up() -> None:
     out = StringIO()
-    with RolloutProgress(Console(file=out, width=160, force_terminal=True)) as progress:
+    with RolloutProgressBar(Console(file=out, width=160, force_terminal=True)) as progress:
         progress.show(Verdict(Outcome.WAITING, "Waiting.", "WarmingUp", 45, "1/2"))
     assert "WarmingUp  ready 1/2" in out.getvalue()
     assert "45%" in out.getvalue()

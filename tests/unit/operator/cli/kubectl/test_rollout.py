@@ -6,15 +6,15 @@ from gaudi_operator.cli.kubectl.asking import Refused
 from gaudi_operator.cli.kubectl.rollout import (
     HEADER,
     aligned_lines,
-    chosen,
     details,
-    earlier,
+    find_revision,
     guarded_undo_patch,
-    named,
     pause_patch,
+    previous_revision,
     restart_patch,
     resume_patch,
     rows,
+    undo_target,
     why_not_back,
 )
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
@@ -27,51 +27,51 @@ SECOND = revision("b", 2, **NEWER)
 
 
 def test_revision_is_named_by_its_number() -> None:
-    assert named((SECOND, FIRST), "1") is FIRST
+    assert find_revision((SECOND, FIRST), "1") is FIRST
 
 
 def test_name_of_digits_goes_before_a_number() -> None:
     digits = revision("1", 7)
-    assert named((digits, SECOND, FIRST), "1") is digits
+    assert find_revision((digits, SECOND, FIRST), "1") is digits
 
 
 def test_revision_not_kept_is_refused_with_those_that_are() -> None:
     with pytest.raises(Refused, match=r"revision 9 is not kept: choose one of 1 \(a\), 2 \(b\)"):
-        named((SECOND, FIRST), "9")
+        find_revision((SECOND, FIRST), "9")
 
 
 def test_undo_goes_back_to_the_revision_before_the_desired_one() -> None:
-    assert earlier(resource(**NEWER), (SECOND, FIRST)) is FIRST
+    assert previous_revision(resource(**NEWER), (SECOND, FIRST)) is FIRST
 
 
 @pytest.mark.parametrize(("asked", "found"), [(None, FIRST), ("0", FIRST), ("2", SECOND)])
 def test_undo_to_0_is_undo_without_a_revision(asked: str | None, found: Revision) -> None:
-    assert chosen(resource(**NEWER), (SECOND, FIRST), asked) is found
+    assert undo_target(resource(**NEWER), (SECOND, FIRST), asked) is found
 
 
 def test_undo_of_an_undo_goes_forth_again() -> None:
     again = revision("a", 3)
-    assert earlier(resource(), (again, SECOND)) is SECOND
+    assert previous_revision(resource(), (again, SECOND)) is SECOND
 
 
 def test_undo_after_a_rollback_takes_what_runs_in_its_stead() -> None:
     runs, failed = revision("a", 3), revision("b", 2, FAILURE, **NEWER)
-    assert earlier(resource(**NEWER), (runs, failed)) is runs
+    assert previous_revision(resource(**NEWER), (runs, failed)) is runs
 
 
 def test_undo_of_a_pin_goes_back_to_the_one_before() -> None:
     pinned = resource(**NEWER, rollout={"revision": "0123456789"})
-    assert earlier(pinned, (revision("0123456789", 3), SECOND)) is SECOND
+    assert previous_revision(pinned, (revision("0123456789", 3), SECOND)) is SECOND
 
 
 def test_undo_passes_over_revisions_that_failed() -> None:
     failed = revision("b", 2, FAILURE, engine={"maxNumSeqs": 9})
-    assert earlier(resource(**NEWER), (revision("c", 3, **NEWER), failed, FIRST)) is FIRST
+    assert previous_revision(resource(**NEWER), (revision("c", 3, **NEWER), failed, FIRST)) is FIRST
 
 
 def test_undo_without_an_earlier_revision_is_refused() -> None:
     with pytest.raises(Refused, match="no earlier revision"):
-        earlier(resource(), (FIRST,))
+        previous_revision(resource(), (FIRST,))
 
 
 def test_failed_revision_is_warned_of() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.plan.app import app
-from gaudi_operator.cli.plan.diff import compare
-from gaudi_operator.cli.plan.question import PlanQuestion, read_question
+from gaudi_operator.cli.plan.diff import compare_plans
+from gaudi_operator.cli.plan.question import PlanDocument, read_question
 from gaudi_runtime.contract.report import BucketPhase
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence
 
@@ -147,7 +147,7 @@ def test_bad_document_is_refused_in_one_sentence(folder: Path) -> None:
     assert "max_num_seqs" in one_sentence(run(folder, LIMITS, LIMITS | {"max_num_seqs": 0}))
 
 
-def question(seqs: int, tokens: int) -> PlanQuestion:
+def question(seqs: int, tokens: int) -> PlanDocument:
     return read_question(LIMITS | {"strategy": "exponential", "max_num_seqs": seqs, "max_num_batched_tokens": tokens})
 
 
@@ -157,7 +157,7 @@ def test_old_plan_without_dropped_with_added_is_the_new_plan(
     old_seqs: int, old_tokens: int, new_seqs: int, new_tokens: int
 ) -> None:
     old, new = question(old_seqs, old_tokens), question(new_seqs, new_tokens)
-    found = compare(old, new, old.plan(), new.plan())
+    found = compare_plans(old, new, old.plan(), new.plan())
     for phase in BucketPhase:
         each = found.phases[phase]
         before, after = (set(scenario.plan().buckets_of(phase)) for scenario in (old, new))

@@ -5,26 +5,33 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from gaudi_operator.cli.plan.plot import HEIGHT, LETTER, LINE, WIDTH, Box, Point, plot
+from gaudi_operator.cli.plan.plot import HEIGHT, LETTER, LINE, WIDTH, PlotBox, PlotPoint, plot
 
 SVG = "{http://www.w3.org/2000/svg}"
 POINTS = {
-    "Exponential": Point(138, 1.16),
-    "Linear (97.1 % covered)": Point(281, 1.11),
-    "PaddingAware": Point(172, 1.12),
-    "Optimal": Point(45, 1.163),
+    "Exponential": PlotPoint(138, 1.16),
+    "Linear (97.1 % covered)": PlotPoint(281, 1.11),
+    "PaddingAware": PlotPoint(172, 1.12),
+    "Optimal": PlotPoint(45, 1.163),
 }
-CURVE = [Point(11, 1.6), Point(16, 1.45), Point(22, 1.31), Point(31, 1.22), POINTS["Optimal"], Point(90, 1.08)]
+CURVE = [
+    PlotPoint(11, 1.6),
+    PlotPoint(16, 1.45),
+    PlotPoint(22, 1.31),
+    PlotPoint(31, 1.22),
+    POINTS["Optimal"],
+    PlotPoint(90, 1.08),
+]
 
 
-def drawn(points: dict[str, Point], curve: list[Point]) -> Element:
+def drawn(points: dict[str, PlotPoint], curve: list[PlotPoint]) -> Element:
     return fromstring(plot(points, curve, "Optimal"))  # noqa: S314
 
 
-def labels(picture: Element) -> dict[str, Box]:
+def labels(picture: Element) -> dict[str, PlotBox]:
     """The places of the labels of points, as wide as their letters."""
     return {
-        text: Box(x, y - LINE + 3, x + LETTER * len(text), y + 3)
+        text: PlotBox(x, y - LINE + 3, x + LETTER * len(text), y + 3)
         for each in picture.iter(f"{SVG}text")
         if each.get("class") == "ink" and each.get("text-anchor") is None
         if (text := each.text or "")
@@ -36,12 +43,12 @@ def labels(picture: Element) -> dict[str, Box]:
     ("points", "curve"),
     [
         (POINTS, CURVE),
-        ({**POINTS, "File": Point(140, 1.161), "Exponential": Point(139, 1.163)}, CURVE),
-        ({"Optimal": Point(2, 1.0)}, [Point(2, 1.0)]),
-        ({"Linear": Point(20_000, 1.0), "Optimal": Point(3, 80.0)}, [Point(2, 90.0), Point(3, 80.0)]),
+        ({**POINTS, "File": PlotPoint(140, 1.161), "Exponential": PlotPoint(139, 1.163)}, CURVE),
+        ({"Optimal": PlotPoint(2, 1.0)}, [PlotPoint(2, 1.0)]),
+        ({"Linear": PlotPoint(20_000, 1.0), "Optimal": PlotPoint(3, 80.0)}, [PlotPoint(2, 90.0), PlotPoint(3, 80.0)]),
     ],
 )
-def test_labels_share_no_place_and_stay_on_the_picture(points: dict[str, Point], curve: list[Point]) -> None:
+def test_labels_share_no_place_and_stay_on_the_picture(points: dict[str, PlotPoint], curve: list[PlotPoint]) -> None:
     boxes = labels(drawn(points, curve))
     assert len(boxes) == len({*points.values(), *curve})
     assert not any(one.overlaps(other) for one, other in combinations(boxes.values(), 2))
@@ -58,7 +65,7 @@ def test_more_graphs_are_further_right_and_less_padding_lower() -> None:
 
 
 def test_doublings_of_graphs_are_equally_far_apart() -> None:
-    (curve,) = drawn({}, [Point(10, 2.0), Point(20, 1.5), Point(40, 1.2)]).iter(f"{SVG}polyline")
+    (curve,) = drawn({}, [PlotPoint(10, 2.0), PlotPoint(20, 1.5), PlotPoint(40, 1.2)]).iter(f"{SVG}polyline")
     first, second, third = (float(each.split(",")[0]) for each in curve.attrib["points"].split())
     assert second - first == pytest.approx(third - second, abs=0.2)
 
@@ -68,4 +75,4 @@ def test_picture_without_any_plan_is_still_a_picture() -> None:
 
 
 def test_names_are_text_and_never_markup() -> None:
-    assert any("<File>" in name for name in labels(drawn({"<File>": Point(9, 1.2)}, [])))
+    assert any("<File>" in name for name in labels(drawn({"<File>": PlotPoint(9, 1.2)}, [])))

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gaudi_operator.cli.plan.forecast import foresee
+from gaudi_operator.cli.plan.forecast import forecast_deployment
 from gaudi_operator.cli.plan.question import read_question
-from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, Foreseen, Verdict
+from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, DeploymentForecast, Verdict
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.review import estimated_shortfall, estimated_violation, plan_hints
@@ -53,8 +53,8 @@ ALL = [pytest.param(found, id=place) for place, found in {**MANIFESTS, **SHOWN}.
 ANSWERS = {Verdict.FITS, Verdict.WARNINGS, Verdict.UNKNOWN}
 
 
-def forecast_of(manifest: Manifest) -> Foreseen:
-    return foresee(read_question(manifest), card=None, model=None)
+def forecast_of(manifest: Manifest) -> DeploymentForecast:
+    return forecast_deployment(read_question(manifest), card=None, model=None)
 
 
 def test_manual_and_chart_show_manifests() -> None:
