@@ -137,10 +137,10 @@ def forecast(
     gaudi-plan forecast -f model.yaml --model checkpoint/config.json -o json
     """
     from gaudi_operator.cli.plan.forecast import forecast_deployment
-    from gaudi_operator.cli.plan.forecast_output import diff_output
+    from gaudi_operator.cli.plan.forecast_output import answer
 
     found = forecast_deployment(question, card, model)
-    write(diff_output(found, sources=sources), output)
+    write(answer(found, sources=sources), output)
     raise typer.Exit(found.verdict.exit_code)
 
 
