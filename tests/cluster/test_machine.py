@@ -13,7 +13,7 @@ from tests.cluster.conftest import NewOperator
 from tests.cluster.real_world import STORY_STEPS, RealWorld
 from tests.laws.history import History
 from tests.laws.laws import ALWAYS, IN_THE_END, broken
-from tests.laws.showing import others_have_their_time
+from tests.laws.showing import stalled_for_room_only_after_the_deadline
 from tests.support.api_proxy import ApiProxy
 from tests.support.kube_api import KubeApi
 from tests.support.kubelet import Kubelet
@@ -46,7 +46,7 @@ def operators(
 
 
 # The kubelet here dates back since when a pod has had no node, so that nobody has to wait for it.
-LAWS = tuple(law for law in ALWAYS + IN_THE_END if law is not others_have_their_time)
+LAWS = tuple(law for law in ALWAYS + IN_THE_END if law is not stalled_for_room_only_after_the_deadline)
 
 
 @pytest.mark.timeout(120 + STEPS * SECONDS_PER_STEP)

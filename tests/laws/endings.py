@@ -1,4 +1,4 @@
-"""Laws of the end: once faults stop, a rollout ends, nothing is left over, and the operator rests."""
+"""Laws of a finished history: once faults stop, the rollout ends, nothing is left over and the operator is idle."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,10 @@ from tests.laws.showing import NO_ROOM
 
 
 def every_rollout_ends(history: History) -> Iterator[str]:
-    """Done, or held or given up with a reason; read it of a history that ends long after the last fault."""
+    """The rollout is complete, held, or given up with a reason.
+
+    Judged on a history that ends long after the last fault.
+    """
     last = history.last
     ready, stalled = last.condition("Ready"), last.condition("Stalled")
     if ready.get("status") == "True" or stalled.get("status") == "True" or ready.get("reason") == "RolloutPaused":
@@ -16,8 +19,8 @@ def every_rollout_ends(history: History) -> Iterator[str]:
     yield f"the rollout has not ended: {ready.get('reason')}, {ready.get('message')}"
 
 
-def what_works_serves(history: History) -> Iterator[str]:
-    """With room for all, the revision that is run serves wholly, unless a person holds it or is asked."""
+def working_revision_serves(history: History) -> Iterator[str]:
+    """If all pods have room, the current revision serves with all pods, unless it is held or needs a person."""
     last = history.last
     current, stalled = last.status.get("revision", {}).get("current"), last.condition("Stalled")
     held = stalled.get("status") == "True" and stalled["reason"] != "RolledBack"
@@ -25,11 +28,11 @@ def what_works_serves(history: History) -> Iterator[str]:
         return
     desired, serving = last.spec.get("replicas", 1), len(last.endpoints)
     if serving != desired:
-        yield f"{serving} of {desired} pods of {current} serve, and nothing keeps the others from it"
+        yield f"{serving} of {desired} pods of {current} serve, although nothing blocks the others"
 
 
-def what_fails_is_given_up(history: History) -> Iterator[str]:
-    """A revision that cannot work is not run while there is one that works, unless a person asks for that."""
+def failed_revision_is_given_up(history: History) -> Iterator[str]:
+    """A revision that cannot work does not run while another revision works, unless a user requests it."""
     last = history.last
     revision, rollout = last.status.get("revision", {}), last.spec.get("rollout", {})
     current, stable = revision.get("current"), revision.get("stable")
@@ -40,26 +43,26 @@ def what_fails_is_given_up(history: History) -> Iterator[str]:
     if current not in history.fails or stable not in history.works:
         return
     if last.replica_sets.get(current) and (current not in last.failed or rollout.get("onFailure") != "Pause"):
-        yield f"{current} fails and is still run, although {stable} works"
+        yield f"{current} fails and still runs, although {stable} works"
 
 
 def _finds_no_room(last: Moment, revision: str | None) -> bool:
-    """Whether the status says that its pods have no place, and none of them runs: then nobody knows that it fails."""
+    """Return whether the status reports no room and no pod of the revision runs, so its failure cannot be known."""
     running = [pod for pod in last.pods.values() if pod.revision == revision and pod.uid in last.runtimes]
     return not running and last.condition("Ready").get("reason") in NO_ROOM
 
 
-def an_upgrade_is_blocked_only_by_its_promise(history: History) -> Iterator[str]:
-    """Where pods may be replaced in place, the next pod finds room in the place of an old one."""
+def upgrade_is_blocked_only_by_its_minimum(history: History) -> Iterator[str]:
+    """If pods may be replaced in place, the next pod finds room in the place of an old one."""
     last = history.last
     blocked = last.condition("Ready").get("reason") == "UpgradeBlocked"
     promised = promise(last.spec).without_room
     if blocked and promised is not None:
-        yield f"the upgrade is blocked, although only {promised} pods are promised without room"
+        yield f"the upgrade is blocked, although only {promised} pods are guaranteed without room"
 
 
-def the_operator_rests(history: History) -> Iterator[str]:
-    """No write at the end, unless somebody else has changed something."""
+def operator_is_idle_at_the_end(history: History) -> Iterator[str]:
+    """The operator writes nothing at the end, unless another actor changed something."""
     still, late = history.end - history.rest, history.end - history.rest / 2
     writes = [at for at in history.writes if at > late]
     if writes and not any(at > still for at in history.others):
@@ -67,13 +70,13 @@ def the_operator_rests(history: History) -> Iterator[str]:
 
 
 def only_the_holder_of_the_lease_writes(history: History) -> Iterator[str]:
-    """At no time a second replica writes."""
+    """A replica of the operator that does not hold the Lease never writes."""
     for at, who in history.trespasses:
-        yield f"{at:.0f} s: {who} writes, and does not hold the Lease"
+        yield f"{at:.0f} s: {who} writes without holding the Lease"
 
 
 def every_child_is_owned(history: History) -> Iterator[str]:
-    """No child without the resource as its owner, at any time."""
+    """Every child has the resource as its owner at all times."""
     for _, before, now in history.steps():
         if now.children == before.children:
             continue
@@ -84,11 +87,11 @@ def every_child_is_owned(history: History) -> Iterator[str]:
 
 
 def nothing_is_left_over(history: History) -> Iterator[str]:
-    """In the end: ReplicaSets only where pods are desired, run or may run, and a bounded history."""
+    """At the end, ReplicaSets exist only for pods that are desired, run or may run, and the history is bounded."""
     last, spec = history.last, history.last.spec
     current = last.status.get("revision", {}).get("current")
     if current is None:
-        return  # a refused spec, and nothing that is kept: nobody knows what is needed
+        return  # a refused spec and nothing kept: what is needed cannot be known
     needed = {current} | {pod.revision for pod in last.pods.values() if not pod.failed}
     for revision, desired in last.replica_sets.items():
         if not desired and revision not in needed:

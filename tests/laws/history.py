@@ -1,6 +1,6 @@
-"""What happened, as pure data: the objects as a watcher saw them, and the truth about the containers behind them.
+"""The recorded history that laws judge: the objects as a watcher saw them, and the actual state of the containers.
 
-Laws are judged on it alone, so the same laws hold for a model of the world and for a real API server.
+Laws use only this data, so the same laws hold for a world in memory and for a real API server.
 """
 
 from bisect import bisect_right
@@ -15,8 +15,8 @@ T = TypeVar("T")
 class Pod:
     """A pod as the API server shows it.
 
-    `judged` is the instance that its gate was opened for; with `removed_first` it bears the cost of the next to go. One
-    that has `failed` ended as a whole.
+    `judged` is the container instance that its gate was opened for. A pod with `removed_first` has the lowest deletion
+    cost. A pod with `failed` ended as a whole.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Pod:
 
     @property
     def serves(self) -> bool:
-        """Whether a Service sends requests to it, as far as the pod says."""
+        """Whether a Service sends requests to the pod, by its conditions."""
         return self.counts and self.ready and self.gate
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """What truly runs in a pod: its instance, whether that answers requests, and whether its node can be reached."""
+    """The actual state of a pod's container: its instance, whether it serves, and whether its node is reachable."""
 
     instance: str
     serving: bool
@@ -46,7 +46,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Child:
-    """Another object that carries the resource's label; `owner` is the UID of its controller."""
+    """Another object with the resource's label. `owner` is the UID of its controller."""
 
     kind: str
     name: str
@@ -55,11 +55,11 @@ class Child:
 
 @dataclass(frozen=True)
 class Moment:
-    """The world from `at` (seconds) until the next moment.
+    """The state of the world from `at` (seconds) until the next moment.
 
     `pods` and `runtimes` are by pod UID, `endpoints` are pod UIDs, `replica_sets` gives desired pods by revision, and
-    `failed` names the revisions that are marked as given up. `warm` are the instances that serve with enough captured,
-    `hot` those whose requests wait for more compiles than any limit of a story.
+    `failed` names the revisions that are marked as failed. `warm` are the instances that serve with enough captured
+    graphs. `hot` are the instances whose requests wait for more compiles than any limit that a story sets.
     """
 
     at: float
@@ -80,31 +80,31 @@ class Moment:
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """The written status; empty before the first."""
+        """The written status, empty before the first write."""
         return self.resource.get("status") or {}
 
     @property
     def counted(self) -> list[Pod]:
-        """Pods that count as replicas."""
+        """The pods that count as replicas."""
         return [pod for pod in self.pods.values() if pod.counts]
 
     def condition(self, kind: str) -> Mapping[str, Any]:
-        """The condition of that type; empty where there is none."""
+        """Return the condition of that type, or an empty mapping if there is none."""
         found = (each for each in self.status.get("conditions", ()) if each["type"] == kind)
         return next(found, {})
 
 
 @dataclass
 class History:
-    """`lag` is how old, in seconds, the picture may be that an undisturbed operator acts on.
+    """The record of a run. All times are in seconds.
 
-    `taken` are (time, pod UID) of faults that end or cut off a pod, `blind` spells in which the operator saw
-    nothing new or could not write, and `waits` those in which it knew all and did nothing, for it was yet to lead or a
-    write had failed. `writes` are the times at which it wrote, and `others` those at which anything else changed.
-    `trespasses` are (time, who) of writes by a replica that did not hold the Lease.
-    `kubelet` is how long a kubelet needs to see that a container is gone, in seconds. `works` and `fails` name the
-    revisions whose pods warm up once they have a card, and those whose pods never do. Without any change for `rest`
-    seconds nothing is left to react to.
+    `lag` is the maximum age of the snapshot that an undisturbed operator acts on. `taken` are (time, pod UID) of faults
+    that end or cut off a pod. `blind` are intervals in which the operator received no events or could not write.
+    `waits` are intervals in which it was up to date and did nothing, because it did not lead yet or a write had failed.
+    `writes` are the times at which the operator wrote, and `others` the times of all other changes. `trespasses` are
+    (time, who) of writes by a replica that did not hold the Lease. `kubelet` is the time a kubelet needs to notice that
+    a container is gone. `works` and `fails` name the revisions whose pods warm up once they have a card, and those
+    whose pods never do. After `rest` seconds without a change, no reaction is pending.
     """
 
     lag: float
@@ -122,31 +122,31 @@ class History:
     end: float = 0.0
 
     def steps(self) -> Iterator[tuple[int, Moment, Moment]]:
-        """Each moment's number, the moment before it, and itself."""
+        """Yield each moment's index, the moment before it, and the moment itself."""
         return ((at, self.moments[at - 1], self.moments[at]) for at in range(1, len(self.moments)))
 
     def seen_from(self, at: float) -> float:
-        """From when on pictures may be that the operator still acts on at `at`."""
+        """Return the time of the oldest snapshot that the operator may act on at `at`."""
         oldest = at - self.lag
         while late := [start for start, stop in self.blind if start - self.lag < oldest <= stop + self.lag]:
             oldest = min(late) - self.lag
         return oldest
 
     def between(self, first: float, last: float) -> Sequence[Moment]:
-        """The world from `first` to `last`; nothing where that is not before."""
+        """Return the moments from `first` to `last`, or nothing if `last` is not later."""
         if first >= last:
             return ()
         begin, end = (bisect_right(self.moments, at, key=lambda moment: moment.at) for at in (first, last))
         return self.moments[max(0, begin - 1) : end]
 
     def pictures(self, number: int) -> Sequence[Moment]:
-        """The moments on which the operator may have acted when it made that of `number`, itself among them."""
+        """Return the moments that the operator may have acted on when it produced moment `number`, itself included."""
         oldest = self.seen_from(self.moments[number].at)
         first = bisect_right(self.moments, oldest, key=lambda moment: moment.at) - 1
         return self.moments[max(0, first) : number + 1]
 
     def reacted_by(self, since: float) -> float:
-        """When at the latest the operator has done what it could see to be due at `since`."""
+        """Return the latest time at which the operator must have reacted to what was due at `since`."""
         latest = since + self.lag
         for start, stop in sorted((*self.blind, *self.waits)):
             if start <= latest and stop > since:
@@ -154,7 +154,7 @@ class History:
         return latest
 
     def spells(self, found: Callable[[Moment], Iterable[T]]) -> Iterator[tuple[T, float, float]]:
-        """What is found in moments that follow each other, each with the time from and the time until it is so."""
+        """Yield each item that `found` returns for consecutive moments, with the start and end of that interval."""
         since: dict[T, float] = {}
         for moment in self.moments:
             now = set(found(moment))
@@ -164,5 +164,5 @@ class History:
 
     @property
     def last(self) -> Moment:
-        """How it ended."""
+        """The final moment."""
         return self.moments[-1]

@@ -1,4 +1,4 @@
-"""All laws, in the order in which they are told: each yields a sentence per violation of a history."""
+"""All laws, in the order of reporting. Each law yields a sentence per violation of a history."""
 
 from collections.abc import Callable, Iterator
 
@@ -15,29 +15,29 @@ ALWAYS: tuple[Law, ...] = (
     readiness.no_cold_pod_in_endpoints,
     rollout.never_fewer_available_than_promised,
     rollout.never_more_pods_than_allowed,
-    rollout.the_canary_is_alone,
+    rollout.canary_is_alone,
     rollout.no_failed_revision_is_tried_again,
-    rollout.no_pod_is_named_to_go_for_nothing,
-    rollout.no_pods_are_made_in_a_hot_loop,
+    rollout.no_pod_keeps_a_deletion_cost_without_need,
+    rollout.no_pods_are_created_in_a_hot_loop,
     showing.status_tells_the_truth_about_pods,
     showing.status_has_its_form,
-    showing.others_have_their_time,
+    showing.stalled_for_room_only_after_the_deadline,
     endings.every_child_is_owned,
     endings.only_the_holder_of_the_lease_writes,
 )
-"""Laws of every moment."""
+"""Laws that hold at every moment."""
 
 IN_THE_END: tuple[Law, ...] = (
     endings.every_rollout_ends,
-    endings.what_works_serves,
-    endings.what_fails_is_given_up,
-    endings.an_upgrade_is_blocked_only_by_its_promise,
-    endings.the_operator_rests,
+    endings.working_revision_serves,
+    endings.failed_revision_is_given_up,
+    endings.upgrade_is_blocked_only_by_its_minimum,
+    endings.operator_is_idle_at_the_end,
     endings.nothing_is_left_over,
 )
 """Laws of a history that ends long after the last fault."""
 
 
 def broken(history: History, laws: tuple[Law, ...] = ALWAYS + IN_THE_END) -> list[str]:
-    """Every violation, as "law: what happened"."""
+    """Return every violation, as "law: what happened"."""
     return [f"{law.__name__}: {found}" for law in laws for found in law(history)]

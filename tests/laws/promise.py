@@ -1,8 +1,8 @@
-"""What spec.replicas and spec.rollout promise, in numbers of pods.
+"""The numbers of pods that spec.replicas and spec.rollout guarantee.
 
 See docs/how-to/revisions.md, From one revision to the next.
 
-Worked out here once more, not imported: laws that used the operator's own arithmetic could not contradict it.
+The arithmetic is written again here and not imported: laws that used the operator's own code could not contradict it.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Promise:
-    """At least `floor` pods serve and at most `ceiling` are desired; with `in_place`, ending ones count too.
+    """At least `floor` pods serve and at most `ceiling` are desired. With `in_place`, terminating pods count as well.
 
-    `without_room` is the floor once a new pod has found no room; None where the rollout waits for room.
+    `without_room` is the floor after a new pod has found no room, or None if the rollout waits for room.
     """
 
     floor: int
@@ -25,15 +25,17 @@ class Promise:
 
 
 def promise(spec: Mapping[str, Any]) -> Promise:
-    """Of a spec in wire form."""
+    """Return the guarantee of a spec in wire form."""
     replicas, rollout = spec.get("replicas", 1), spec.get("rollout", {})
     surge = ceil(_pods(rollout.get("maxSurge", 1), replicas))
     missing = int(_pods(rollout.get("maxUnavailable", 0), replicas))
     in_place = max(0, replicas - max(1, missing))
     if surge == 0:
         return Promise(in_place, replicas, True, in_place)
-    asked = rollout.get("whenNoRoom") or ("ReplaceInPlace" if replicas > 1 or missing else "Wait")
-    return Promise(max(0, replicas - missing), replicas + surge, False, in_place if asked == "ReplaceInPlace" else None)
+    policy = rollout.get("whenNoRoom") or ("ReplaceInPlace" if replicas > 1 or missing else "Wait")
+    return Promise(
+        max(0, replicas - missing), replicas + surge, False, in_place if policy == "ReplaceInPlace" else None
+    )
 
 
 def _pods(amount: int | str, replicas: int) -> float:

@@ -1,4 +1,4 @@
-"""Laws of readiness: what takes traffic is captured, and what is said to be ready is."""
+"""Laws of readiness: pods in endpoints are captured, and the condition Ready is true."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from tests.laws.history import History, Moment
 
 
 def no_gate_opens_before_capture(history: History) -> Iterator[str]:
-    """A gate names the instance that it was opened for, and that one had enough captured by then."""
+    """A gate names the instance that it was opened for, and that instance had captured enough by then."""
     warm: set[str] = set()
     for _, before, now in history.steps():
         warm |= before.warm | now.warm
@@ -18,7 +18,7 @@ def no_gate_opens_before_capture(history: History) -> Iterator[str]:
 
 
 def no_gate_closes_without_evidence(history: History) -> Iterator[str]:
-    """A gate stays open while the instance that it was opened for serves, and compiles no more than is asked."""
+    """A gate stays open while the instance that it was opened for serves and compiles no more than the limit."""
     for number, before, now in history.steps():
         for uid, pod in now.pods.items():
             known = before.pods.get(uid)
@@ -29,33 +29,34 @@ def no_gate_closes_without_evidence(history: History) -> Iterator[str]:
 
 
 def never_ready_before_captured(history: History) -> Iterator[str]:
-    """Ready is True only when all desired replicas answer from warm instances, as far as anybody can know."""
+    """Ready is True only if all desired replicas answer from warm instances, as far as the operator can know."""
     for number, before, now in history.steps():
         if now.status == before.status or now.condition("Ready").get("status") != "True":
             continue
-        # Watches of resource and pods are not in step: the newest spec may have met an older picture of the pods.
+        # Watches of resource and pods are not synchronized: the newest spec may be seen with an older state of the
+        # pods.
         pictures = history.pictures(number)
         desired = min(_desired(each) for each in pictures if _generation(each) >= now.status["observedGeneration"])
         if max(_answering(each) for each in pictures) < desired:
-            yield f"{now.at:.0f} s: Ready is True, and never lately were {desired} replicas warm"
+            yield f"{now.at:.0f} s: Ready is True, although {desired} replicas were not warm recently"
 
 
 def no_gate_outlives_its_container(history: History) -> Iterator[str]:
-    """A gate does not stay open for an instance that is gone, once its kubelet and then the operator could see that."""
+    """A gate does not stay open for an instance that is gone, after its kubelet and then the operator could notice."""
     for (name, instance, _), since, until in history.spells(_outlived):
         if until > history.reacted_by(since + history.kubelet):
             yield f"{until:.0f} s: the gate of {name} is open for {instance}, which is gone since {since:.0f} s"
 
 
 def no_cold_pod_in_endpoints(history: History) -> Iterator[str]:
-    """A pod whose container answers nobody leaves the endpoints as soon as its kubelet can see it."""
+    """A pod whose container does not answer leaves the endpoints as soon as its kubelet can notice it."""
     for (name, _), since, until in history.spells(_cold):
         if until - since > history.kubelet:
             yield f"{until:.0f} s: {name} is cold and in the endpoints since {since:.0f} s"
 
 
 def _outlived(moment: Moment) -> Iterator[tuple[str, str | None, str]]:
-    """Name, judged instance and UID of the pods whose gates are open for what no longer runs."""
+    """Yield name, judged instance and UID of the pods whose gates are open for an instance that no longer runs."""
     for uid, pod in moment.pods.items():
         runtime = moment.runtimes.get(uid)
         seen = runtime is None or runtime.reachable
@@ -64,7 +65,7 @@ def _outlived(moment: Moment) -> Iterator[tuple[str, str | None, str]]:
 
 
 def _cold(moment: Moment) -> Iterator[tuple[str, str]]:
-    """Name and UID of the pods in the endpoints that answer nobody."""
+    """Yield name and UID of the pods in the endpoints that do not answer."""
     for uid in moment.endpoints:
         runtime = moment.runtimes.get(uid)
         if runtime is None or (runtime.reachable and not runtime.serving):
@@ -79,7 +80,7 @@ def _runs(uid: str, instance: str | None, moment: Moment) -> bool:
 
 def _answering(moment: Moment) -> int:
     found = [moment.runtimes[uid] for uid in moment.endpoints if uid in moment.runtimes]
-    # A node that is lost takes the end of a container with it: nobody hears of that before the node counts as lost.
+    # The end of a container on a lost node cannot be observed until the node counts as lost.
     return sum(each.instance in moment.warm or not each.reachable for each in found)
 
 

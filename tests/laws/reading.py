@@ -1,4 +1,4 @@
-"""From objects as an API server holds them to a moment of a history."""
+"""Convert objects from an API server to a moment of a history."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ def moment(
     warm: Iterable[str],
     hot: Iterable[str] = (),
 ) -> Moment:
-    """The moment in which `objects` are the resource's children and pods."""
+    """Return the moment in which `objects` are the children and pods of the resource."""
     alive = [each for each in objects if each["kind"] == "Pod" or "deletionTimestamp" not in each["metadata"]]
     pods = (_pod(each) for each in alive if each["kind"] == "Pod")
     revisions = (each for each in alive if each["kind"] == "ControllerRevision")

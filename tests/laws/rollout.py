@@ -1,4 +1,4 @@
-"""Laws of a rollout: what is promised stands, what is allowed is not exceeded, what has failed rests."""
+"""Laws of a rollout: it keeps the minimum, respects the maximum, and does not run failed revisions again."""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -8,17 +8,18 @@ from tests.laws.history import History, Moment, Runtime
 from tests.laws.promise import promise
 
 HOT_SECONDS, MOST_TRIES = 30, 8
-"""Three tries fit into this time, each with the pods that the ReplicaSet makes at once in the stead of those that end;
-a loop without a pause makes one each second.
+"""Seconds that fit three tries, each with the replacement pods that the ReplicaSet creates at once.
+
+A loop without a back-off creates one pod each second.
 """
 
 
 def never_fewer_available_than_promised(history: History) -> Iterator[str]:
-    """No pod that serves goes below the promise, beyond what faults took since the picture that decided it.
+    """No serving pod is removed below the minimum, apart from pods that faults took since the decision's snapshot.
 
-    The promise is lower once a new pod has found no room for surgeTimeoutSeconds: but never a second pod goes while one
-    is missing. Nor does it count that a pod had just begun to serve: the picture may be one in which it was none to
-    wait for.
+    The minimum is lower once a new pod has found no room for surgeTimeoutSeconds, but a second pod is never removed
+    while one is missing. A pod that had just begun to serve does not count: the snapshot of the decision may be one in
+    which that pod was not a reason to wait.
     """
     for number, before, now in history.steps():
         lost, left = before.endpoints - now.endpoints, len(now.endpoints)
@@ -32,24 +33,24 @@ def never_fewer_available_than_promised(history: History) -> Iterator[str]:
         wanted = (lost & known) - taken
         if wanted and left + len(taken & _served(pictures)) < floor:
             names = ", ".join(before.pods[uid].name for uid in sorted(wanted))
-            yield f"{now.at:.0f} s: {names} went, and {left} of {floor} promised pods serve"
+            yield f"{now.at:.0f} s: {names} were removed, and {left} of {floor} guaranteed pods serve"
 
 
 def _floor(history: History, moment: Moment) -> int:
     promised = promise(moment.spec)
-    # In whole seconds, as times in the cluster are; the timeout may have been longer or shorter a moment before.
+    # Times in the cluster are whole seconds, and the timeout may have had another value a moment before.
     if promised.without_room is None or not _found_no_room(history, moment):
         return promised.floor
     return min(promised.floor, promised.without_room)
 
 
 def _found_no_room(history: History, last: Moment) -> bool:
-    """Whether a desired pod has had no place for as long as the spec asks since the last rollout ended."""
+    """Return whether a desired pod has had no node for the timeout of the spec since the last rollout ended."""
     seconds = last.spec.get("rollout", {}).get("surgeTimeoutSeconds", 300) - history.lag - 2
     until = last.at
     for moment in reversed(history.moments[: bisect_right(history.moments, last.at, key=lambda each: each.at)]):
-        asked = [desired for desired in moment.replica_sets.values() if desired]
-        if sum(pod.uid in moment.runtimes for pod in moment.counted) < sum(asked):
+        desired_pods = [desired for desired in moment.replica_sets.values() if desired]
+        if sum(pod.uid in moment.runtimes for pod in moment.counted) < sum(desired_pods):
             if until - moment.at >= seconds:
                 return True
             continue
@@ -61,7 +62,10 @@ def _found_no_room(history: History, last: Moment) -> bool:
 
 
 def never_more_pods_than_allowed(history: History) -> Iterator[str]:
-    """Whoever asks for one more pod keeps to replicas + maxSurge; in place, pods that still end hold their cards."""
+    """At most replicas + maxSurge pods are desired.
+
+    With in-place replacement, terminating pods hold their cards too.
+    """
     for number, before, now in history.steps():
         desired = sum(now.replica_sets.values())
         if desired <= sum(before.replica_sets.values()):
@@ -69,11 +73,11 @@ def never_more_pods_than_allowed(history: History) -> Iterator[str]:
         pictures, taken = history.pictures(number), {uid for _, uid in history.taken}
         if not any(desired + _ending(each, taken) <= promise(each.spec).ceiling for each in pictures):
             most = max(promise(each.spec).ceiling for each in pictures)
-            yield f"{now.at:.0f} s: {desired} pods are desired, {_ending(now, taken)} still end, {most} are allowed"
+            yield f"{now.at:.0f} s: {desired} pods desired, {_ending(now, taken)} terminating, {most} allowed"
 
 
 def no_failed_revision_is_tried_again(history: History) -> Iterator[str]:
-    """A revision that bears the mark of its failure gets no more pods while there is a good one to run."""
+    """A revision that is marked as failed gets no more pods while a good revision exists."""
     for number, before, now in history.steps():
         known = frozenset.intersection(*(each.failed for each in history.pictures(number)))
         stable = now.status.get("revision", {}).get("stable")
@@ -84,12 +88,12 @@ def no_failed_revision_is_tried_again(history: History) -> Iterator[str]:
 
 
 def _kept(revision: str, moment: Moment) -> bool:
-    """Whether its ControllerRevision is there: one that somebody has deleted cannot be run again."""
+    """Return whether its ControllerRevision exists: a revision without one cannot be run again."""
     return any(each.kind == "ControllerRevision" and each.name.endswith(f"-{revision}") for each in moment.children)
 
 
-def the_canary_is_alone(history: History) -> Iterator[str]:
-    """While others serve, a revision that was never rolled out gets a second pod only after its first one serves."""
+def canary_is_alone(history: History) -> Iterator[str]:
+    """While other revisions serve, a new revision gets a second pod only after its first pod serves."""
     for number, before, now in history.steps():
         pictures = history.pictures(number)
         for revision, desired in now.replica_sets.items():
@@ -99,23 +103,23 @@ def the_canary_is_alone(history: History) -> Iterator[str]:
                 yield f"{now.at:.0f} s: {desired} pods of {revision} are desired before its canary serves"
 
 
-def no_pod_is_named_to_go_for_nothing(history: History) -> Iterator[str]:
-    """The cost of the next to go is taken back, or used, soon: no pod bears it while none of its revision has to go."""
-    for (name, _), since, until in history.spells(_named_for_nothing):
+def no_pod_keeps_a_deletion_cost_without_need(history: History) -> Iterator[str]:
+    """A lowered deletion cost is used or taken back soon: no pod has it while its revision needs all of its pods."""
+    for (name, _), since, until in history.spells(_marked_without_need):
         if until > history.reacted_by(since):
-            yield f"{until:.0f} s: {name} is the next to go since {since:.0f} s, and none of its revision has to"
+            yield f"{until:.0f} s: {name} has the lowest cost since {since:.0f} s, and its revision needs all pods"
 
 
-def _named_for_nothing(moment: Moment) -> Iterator[tuple[str, str]]:
-    """Name and UID of the pods that are to go first although all of their revision are desired."""
+def _marked_without_need(moment: Moment) -> Iterator[tuple[str, str]]:
+    """Yield name and UID of the pods with a lowered deletion cost although all pods of their revision are desired."""
     there = Counter(pod.revision for pod in moment.counted)
     for pod in moment.counted:
         if pod.removed_first and moment.replica_sets.get(pod.revision, 0) >= there[pod.revision]:
             yield pod.name, pod.uid
 
 
-def no_pods_are_made_in_a_hot_loop(history: History) -> Iterator[str]:
-    """Pods that fail before they serve are made again ever more seldom, as long as the operator sees and writes."""
+def no_pods_are_created_in_a_hot_loop(history: History) -> Iterator[str]:
+    """Pods that fail before they serve are replaced after growing delays, while the operator can observe and write."""
     for revision, ends in _failed_tries(history).items():
         for number, since in enumerate(ends):
             until = since + HOT_SECONDS
@@ -129,7 +133,7 @@ def no_pods_are_made_in_a_hot_loop(history: History) -> Iterator[str]:
 
 
 def _failed_tries(history: History) -> dict[str, list[float]]:
-    """By revision, when its pods failed that never served; not those that a fault took."""
+    """Return, by revision, the times at which pods failed that never served. Pods that a fault took are left out."""
     known, found = {uid for _, uid in history.taken}, defaultdict[str, list[float]](list)
     for moment in history.moments:
         for uid, pod in moment.pods.items():
@@ -145,14 +149,14 @@ def _away(history: History) -> Sequence[tuple[float, float]]:
 
 
 def _between(history: History, since: float, until: float) -> Sequence[Moment]:
-    """The moments of a spell, that in which it began among them."""
+    """Return the moments of an interval, including the one in which it began."""
     first = bisect_right(history.moments, since, key=lambda moment: moment.at) - 1
     return history.moments[max(0, first) : bisect_right(history.moments, until, key=lambda moment: moment.at)]
 
 
 def _on_trial(revision: str, moment: Moment) -> bool:
     proven = moment.status.get("revision", {}).get("stable") == revision
-    # Pods of a ReplicaSet that somebody has deleted are the garbage collector's: there is nothing to protect.
+    # The garbage collector removes the pods of a deleted ReplicaSet, so there is nothing to protect.
     serving = {moment.pods[uid].revision for uid in moment.endpoints} & set(moment.replica_sets)
     held = moment.spec.get("rollout", {}).get("paused", False)
     return not proven and not held and bool(serving) and revision not in serving
@@ -163,7 +167,7 @@ def _served(pictures: Sequence[Moment]) -> set[str]:
 
 
 def _ending(moment: Moment, taken: set[str]) -> int:
-    """Pods that end and hold places which a rollout in place must wait for; those that faults took aside."""
+    """Return the number of terminating pods that an in-place rollout waits for, except those that faults took."""
     if not promise(moment.spec).in_place:
         return 0
     holding = (uid for uid, pod in moment.pods.items() if not pod.counts and _holds_a_card(moment.runtimes.get(uid)))

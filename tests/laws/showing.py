@@ -1,4 +1,4 @@
-"""Laws of the status: it tells the truth about pods, in the form that tools expect."""
+"""Laws of the status: its rows match the pods, and its form is the one that tools expect."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -7,11 +7,11 @@ from tests.laws.history import History, Moment
 from tests.support.conformance import violations
 
 NO_ROOM = ("Unschedulable", "UpgradeBlocked", "PodsRefused")
-"""Reasons of pods that find no place."""
+"""Reasons of pods that cannot be scheduled."""
 
 
 def status_tells_the_truth_about_pods(history: History) -> Iterator[str]:
-    """Every row was so in a picture that the operator could have; at rest, rows and pods are the same."""
+    """Every row matches the pod in a snapshot that the operator could have. At rest, rows and pods are equal."""
     for number, before, now in history.steps():
         if now.status == before.status:
             continue
@@ -19,8 +19,8 @@ def status_tells_the_truth_about_pods(history: History) -> Iterator[str]:
         for row in now.status.get("pods", ()):
             if not any(_row_holds(row, each) for each in pictures) and not _left_meanwhile(row, pictures):
                 yield (
-                    f"{now.at:.0f} s: status.pods says {_told(row)} of {row['name']}, which never was so lately, but "
-                    f"{_was(row, pictures)}"
+                    f"{now.at:.0f} s: status.pods reports {_row_state(row)} for {row['name']}, but recent states are "
+                    f"{_pod_states(row, pictures)}"
                 )
         yield from (f"{now.at:.0f} s: {each}" for each in _sums(now.status))
     if history.end - history.last.at > history.lag:
@@ -28,49 +28,51 @@ def status_tells_the_truth_about_pods(history: History) -> Iterator[str]:
 
 
 def status_has_its_form(history: History) -> Iterator[str]:
-    """The checks of tests/support/conformance.py, for every status."""
+    """Every status passes the checks of tests/support/conformance.py."""
     for _, before, now in history.steps():
         if now.status and now.status != before.status:
             yield from (f"{now.at:.0f} s: {each}" for each in violations(dict(now.resource)))
 
 
-def others_have_their_time(history: History) -> Iterator[str]:
-    """Stalled for want of room only where somebody has found none for as long as progressDeadlineSeconds."""
+def stalled_for_room_only_after_the_deadline(history: History) -> Iterator[str]:
+    """Stalled for lack of room is set only if a pod has found none for progressDeadlineSeconds."""
     for _, before, now in history.steps():
-        told, deadline = now.condition("Stalled"), now.spec.get("rollout", {}).get("progressDeadlineSeconds", 600)
-        turned = told.get("status") == "True" and before.condition("Stalled").get("status") != "True"
-        if not turned or told["reason"] not in NO_ROOM:
+        stalled, deadline = now.condition("Stalled"), now.spec.get("rollout", {}).get("progressDeadlineSeconds", 600)
+        turned = stalled.get("status") == "True" and before.condition("Stalled").get("status") != "True"
+        if not turned or stalled["reason"] not in NO_ROOM:
             continue
         # Times in the cluster are whole seconds.
         for each in history.between(now.at - deadline + 1, history.seen_from(now.at)):
-            # One more of the old, for a moment after a change of replicas, is no room for the new one that waits.
+            # For a moment after a change of replicas, an additional old pod is no room for the new pod that waits.
             running = [pod.uid in each.runtimes for pod in each.counted]
             if all(running) and len(running) >= sum(each.replica_sets.values()):
-                yield f"{now.at:.0f} s: {told['reason']} is Stalled, although all pods ran at {each.at:.0f} s"
+                yield f"{now.at:.0f} s: {stalled['reason']} is Stalled, although all pods ran at {each.at:.0f} s"
 
 
 def _row_holds(row: Mapping[str, Any], moment: Moment) -> bool:
     found = (pod for pod in moment.pods.values() if pod.name == row["name"] and pod.counts)
     pod = next(found, None)
-    return pod is not None and _told(row) == (pod.revision, pod.gate, pod.serves)
+    return pod is not None and _row_state(row) == (pod.revision, pod.gate, pod.serves)
 
 
 def _left_meanwhile(row: Mapping[str, Any], pictures: Sequence[Moment]) -> bool:
-    """A row shows the gate as it was decided; the pod may leave before that is written. Never as taking traffic."""
+    """Return whether the pod left after the decision that the row shows. Such a row must not be ready."""
     lives = [{pod.name for pod in each.pods.values() if pod.counts} for each in pictures]
     return not row["ready"] and row["name"] not in lives[-1] and any(row["name"] in names for names in lives)
 
 
-def _was(row: Mapping[str, Any], pictures: Iterable[Moment]) -> list[str]:
-    """What the pod of a row was in each picture, changes only."""
+def _pod_states(row: Mapping[str, Any], pictures: Iterable[Moment]) -> list[str]:
+    """Return the states of the row's pod in each snapshot, without repetitions."""
     pods = ((each.at, pod) for each in pictures for pod in each.pods.values() if pod.name == row["name"])
-    told = [(f"{pod.revision} gate={pod.gate} serves={pod.serves} counts={pod.counts}", at) for at, pod in pods]
+    states = [(f"{pod.revision} gate={pod.gate} serves={pod.serves} counts={pod.counts}", at) for at, pod in pods]
     return [
-        f"{at:.2f} s: {said}" for (said, at), before in zip(told, [("", 0.0), *told], strict=False) if said != before[0]
+        f"{at:.2f} s: {state}"
+        for (state, at), before in zip(states, [("", 0.0), *states], strict=False)
+        if state != before[0]
     ]
 
 
-def _told(row: Mapping[str, Any]) -> tuple[str, bool, bool]:
+def _row_state(row: Mapping[str, Any]) -> tuple[str, bool, bool]:
     return row["revision"], row["gate"], row["ready"]
 
 
@@ -79,11 +81,11 @@ def _sums(status: Mapping[str, Any]) -> Iterator[str]:
     if status.get("replicas", 0) != len(rows):
         yield f"status.replicas is {status.get('replicas')}, and {len(rows)} pods are listed"
     if status.get("readyReplicas", 0) != sum(row["ready"] for row in rows):
-        yield f"status.readyReplicas is {status.get('readyReplicas')}, and another number of rows is ready"
+        yield f"status.readyReplicas is {status.get('readyReplicas')}, which is not the number of ready rows"
 
 
 def _at_rest(moment: Moment) -> Iterator[str]:
-    told = {row["name"]: _told(row) for row in moment.status.get("pods", ())}
-    true = {pod.name: (pod.revision, pod.gate, pod.serves) for pod in moment.counted}
-    if told != true:
-        yield f"{moment.at:.0f} s: at rest the status says {told}, and pods are {true}"
+    reported = {row["name"]: _row_state(row) for row in moment.status.get("pods", ())}
+    actual = {pod.name: (pod.revision, pod.gate, pod.serves) for pod in moment.counted}
+    if reported != actual:
+        yield f"{moment.at:.0f} s: at rest the status reports {reported}, but the pods are {actual}"

@@ -106,21 +106,21 @@ def any_contents(first: int, contents: int) -> list[str]:
 
 def in_memory(first: int, steps: int) -> Failure | None:
     """So many steps in the world in memory; the first failure ends it, with the story that hypothesis has shrunk."""
-    started, told = time.monotonic(), Machine.told
+    started, totals = time.monotonic(), Machine.totals
     failure, number = None, first
     with _progress() as progress:
         task = progress.add_task("world in memory", total=steps)
-        while told["steps"] < steps and failure is None:
+        while totals["steps"] < steps and failure is None:
             failure = _batch(number)
             number += 1
             # Each operator freezes what is there once it has started, and this process sees tens of thousands of them.
             gc.unfreeze()
             gc.collect()
-            progress.update(task, completed=min(steps, told["steps"]))
+            progress.update(task, completed=min(steps, totals["steps"]))
     seconds = time.monotonic() - started
     console.print(
-        f"world in memory: {told['steps']} steps in {told['stories']} stories, {told['seconds'] / 3600:.0f} hours "
-        f"of its time, {told['moments']} moments, {told['violations']} violations, in {seconds:.0f} s",
+        f"world in memory: {totals['steps']} steps in {totals['stories']} stories, {totals['seconds'] / 3600:.0f} h "
+        f"of its time, {totals['moments']} moments, {totals['violations']} violations, in {seconds:.0f} s",
         highlight=False,
     )
     if failure:
@@ -142,7 +142,7 @@ def _batch(number: int) -> Failure | None:
         run_state_machine_as_test(seed(number)(Machine), settings=chosen)
     except Exception as error:
         return Failure(number, "\n".join([*getattr(error, "__notes__", ()), f"{type(error).__name__}: {error}"]))
-    return Failure(number, Machine.broke[-1]) if Machine.broke else None
+    return Failure(number, Machine.violations[-1]) if Machine.violations else None
 
 
 def on_api_server(first: int, steps: int) -> int:

@@ -1,4 +1,4 @@
-"""Which commands make sense in a world as it is; whoever drives it chooses among them."""
+"""Which commands are possible in the current state of a world. The caller chooses among them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -16,11 +16,11 @@ class Choose(Protocol):
     """Picks one of several options."""
 
     def __call__(self, options: Sequence[T]) -> T:
-        """One of `options`, which are not empty."""
+        """Return one of `options`, which is not empty."""
 
 
 class Picture(Protocol):
-    """What can be named in a command."""
+    """The names that a command can refer to."""
 
     resource: dict[str, Any]
     pods: list[str]
@@ -32,22 +32,22 @@ Action = Callable[[Picture, Choose], commands.Command | None]
 
 
 def pass_time(_: Picture, choose: Choose) -> commands.Command:
-    """Some seconds."""
+    """Let some seconds pass."""
     return commands.PassTime(choose((1, 2, 5, 12, 35)))
 
 
 def upgrade(_: Picture, choose: Choose) -> commands.Command:
-    """To a revision that works, or to one with a fault."""
+    """Upgrade to a revision that works, or to one with a fault."""
     return commands.ChangeSpec(runs(choose((*GOOD, *GOOD, *map(str, Behaviour)))))
 
 
 def scale(_: Picture, choose: Choose) -> commands.Command:
-    """To another number of replicas."""
+    """Change the number of replicas."""
     return commands.ChangeSpec({"replicas": choose((2, 3, 1, 4, 0))})
 
 
 def change_rollout(_: Picture, choose: Choose) -> commands.Command:
-    """Other numbers, and what is done without room, among those that the API allows."""
+    """Change maxSurge, maxUnavailable and the behaviour without room, within what the API allows."""
     room, surge = choose((None, "Wait", "ReplaceInPlace")), choose((1, 2, 0, "25%", "100%"))
     unavailable = choose((0, 1, 2, "50%"))
     if surge == 0 and unavailable == 0:
@@ -56,7 +56,7 @@ def change_rollout(_: Picture, choose: Choose) -> commands.Command:
 
 
 def change_failure(_: Picture, choose: Choose) -> commands.Command:
-    """What a failure leads to, and how long a canary is observed."""
+    """Change the reaction to a failed revision, and how long a canary is observed."""
     return _rollout(
         onFailure=choose(("Rollback", "Pause")),
         canary={"observeSeconds": choose((0, 30)), "maxRecompiles": 10},
@@ -64,19 +64,19 @@ def change_failure(_: Picture, choose: Choose) -> commands.Command:
 
 
 def change_recompiles(_: Picture, choose: Choose) -> commands.Command:
-    """What becomes of pods whose requests wait for compiles."""
+    """Change the reaction to pods whose requests wait for compiles."""
     return commands.ChangeSpec(
         {"readiness": {"onRecompiles": choose(("CloseGate", "Warn")), "maxRecentRecompiles": 10}}
     )
 
 
 def pause(picture: Picture, _: Choose) -> commands.Command:
-    """Hold the rollout, or let it go on."""
+    """Pause the rollout, or resume it."""
     return _rollout(paused=not picture.resource["spec"].get("rollout", {}).get("paused", False))
 
 
 def pin(picture: Picture, choose: Choose) -> commands.Command | None:
-    """Run a kept revision whatever the spec says, or no longer."""
+    """Pin a kept revision, or remove the pin."""
     return _rollout(revision=choose((None, *picture.revisions)))
 
 
@@ -86,17 +86,17 @@ def restart(_: Picture, choose: Choose) -> commands.Command:
 
 
 def undo(picture: Picture, choose: Choose) -> commands.Command | None:
-    """Let the spec ask for a kept revision again."""
+    """Change the spec back to that of a kept revision."""
     return commands.Undo(choose(picture.revisions)) if picture.revisions else None
 
 
 def refuse(_: Picture, choose: Choose) -> commands.Command:
-    """A setting that the operator refuses, or none."""
+    """Add a setting that the operator refuses, or remove it."""
     return commands.ChangeSpec({"engine": {"settings": choose(({"VLLM_USE_V1": "1"}, None))}})
 
 
 def forgive(picture: Picture, choose: Choose) -> commands.Command | None:
-    """Let a failed revision be tried once more."""
+    """Remove the failure mark of a revision, so that it is tried once more."""
     return commands.Forgive(choose(picture.revisions)) if picture.revisions else None
 
 
@@ -111,22 +111,22 @@ def end_container(picture: Picture, choose: Choose) -> commands.Command | None:
 
 
 def fail_pod(picture: Picture, choose: Choose) -> commands.Command | None:
-    """Let a pod be thrown out by its node."""
+    """Let a node evict a pod."""
     return commands.FailPod(choose(picture.pods)) if picture.pods else None
 
 
 def refuse_pods(_: Picture, choose: Choose) -> commands.Command:
-    """Let a node fail all pods that are sent to it, as where its device plugin has lost its cards."""
+    """Let a node fail all pods that are sent to it, as if its device plugin had lost its cards."""
     return commands.RefusePods(choose(NODES), choose((5, 20, 90)))
 
 
 def load(picture: Picture, choose: Choose) -> commands.Command | None:
-    """Give a pod requests to answer."""
+    """Send requests to a pod."""
     return commands.Load(choose(picture.pods), choose((0, 1, 7))) if picture.pods else None
 
 
 def lose_node(_: Picture, choose: Choose) -> commands.Command:
-    """Cut a node off."""
+    """Cut off a node."""
     return commands.LoseNode(choose(NODES))
 
 
@@ -136,17 +136,17 @@ def return_node(_: Picture, choose: Choose) -> commands.Command:
 
 
 def take_cards(_: Picture, choose: Choose) -> commands.Command:
-    """Others take or free cards."""
+    """Let other workloads take or free cards."""
     return commands.TakeCards(choose(NODES), choose((0, 2, 3, 4)))
 
 
 def limit_pods(_: Picture, choose: Choose) -> commands.Command:
-    """Set or lift a quota."""
+    """Set or remove a quota."""
     return commands.LimitPods(choose((None, 2, 3)))
 
 
 def delete_child(picture: Picture, choose: Choose) -> commands.Command | None:
-    """Delete an object of the operator."""
+    """Delete a child of the resource."""
     return commands.DeleteChild(*choose(picture.children)) if picture.children else None
 
 
@@ -157,22 +157,22 @@ def break_writes(_: Picture, choose: Choose) -> commands.Command:
 
 
 def blind_watch(_: Picture, choose: Choose) -> commands.Command:
-    """Let a watch be stuck."""
+    """Delay the events of a watch."""
     return commands.BlindWatch(choose(WATCHED), choose((5, 20, 60)))
 
 
 def cut_off(_: Picture, choose: Choose) -> commands.Command:
-    """Let no request of the leader through."""
+    """Block all requests of the leader."""
     return commands.CutOff(choose((2, 8, 20)), lease_only=choose((False, True)))
 
 
 def kill_operator(_: Picture, __: Choose) -> commands.Command:
-    """End the operator."""
+    """Kill the leader."""
     return commands.KillOperator()
 
 
 def runs(behaviour: str) -> dict[str, Any]:
-    """The spec of a revision with that behaviour; the API takes lists whole."""
+    """Return the spec of a revision with that behaviour. The API replaces lists as a whole."""
     return {"engine": {"env": [{"name": BEHAVIOUR, "value": behaviour}]}}
 
 
@@ -181,7 +181,7 @@ def _rollout(**fields: Any) -> commands.ChangeSpec:
 
 
 GOOD = ("good", "good-b", "good-c", "slow-b")
-"""Revisions that work."""
+"""The behaviours of revisions that work."""
 
 ACTIONS: tuple[Action, ...] = (
     pass_time,

@@ -1,6 +1,6 @@
-"""Objects with resource versions and a log of their changes, as an API server keeps them; in memory, for one namespace.
+"""Objects in memory with resource versions and a log of changes, as an API server keeps them, for one namespace.
 
-Objects are never changed in place: every version stays what it was, so that a stale view is just an older version.
+Objects are never changed in place: every version remains as it was, so a stale view is an older version.
 """
 
 from collections import defaultdict
@@ -13,34 +13,34 @@ from tests.world.server_side_apply import Object, Owned, applied
 Name = tuple[str, str]
 
 
-def _nobody() -> None:
-    """Nobody hears of changes."""
+def _ignore() -> None:
+    """Ignore changes."""
 
 
 class Invalid(Exception):
-    """The API server does not take this object."""
+    """The API server rejects this object."""
 
 
 @dataclass
 class Api:
-    """`log` tells by kind of every change: (whether the object is gone, its version); `changed` hears of it."""
+    """`log` has every change by kind, as (whether the object is gone, its version). `changed` is called after each."""
 
     objects: dict[Name, Object] = field(default_factory=dict)
     log: dict[str, list[tuple[bool, Object]]] = field(default_factory=lambda: defaultdict(list))
     version: int = 0
-    changed: Callable[[], None] = _nobody
+    changed: Callable[[], None] = _ignore
     _owned: dict[str, Owned] = field(default_factory=dict)
 
     def kind(self, kind: str) -> list[Object]:
-        """All objects of a kind, by name."""
+        """Return all objects of a kind, sorted by name."""
         return [each for (its, _), each in sorted(self.objects.items()) if its == kind]
 
     def get(self, kind: str, name: str) -> Object | None:
-        """One object, None where there is none."""
+        """Return an object, or None if it does not exist."""
         return self.objects.get((kind, name))
 
     def put(self, manifest: Mapping[str, Any], **metadata: Any) -> Object:
-        """Create or replace an object, with further `metadata`; returns the new version, the known one without news."""
+        """Create or replace an object with additional `metadata`. Return the new version, the old one if unchanged."""
         known = self.objects.get((manifest["kind"], manifest["metadata"]["name"]))
         uid = known["metadata"]["uid"] if known else f"uid-{self.version + 1}"
         fresh = {**manifest, "metadata": {"uid": uid, **manifest["metadata"], **metadata}}
@@ -50,10 +50,10 @@ class Api:
                 return known
         self.version += 1
         fresh["metadata"]["resourceVersion"] = str(self.version)
-        return self._tell(False, fresh)
+        return self._record_change(False, fresh)
 
     def apply(self, manifest: Mapping[str, Any], manager: str, **metadata: Any) -> Object:
-        """Server-side apply, by force: what others own stays. `metadata` is that of a new object."""
+        """Apply server-side with force: fields of other managers stay. `metadata` is added to a new object."""
         live = self.get(manifest["kind"], manifest["metadata"]["name"])
         owned = self._owned.get(live["metadata"]["uid"], {}) if live else {}
         fresh, owners = applied(live or {"metadata": metadata}, manifest, owned, manager)
@@ -71,13 +71,13 @@ class Api:
         return self.put({**live, "status": {**live.get("status", {}), **status}})
 
     def remove(self, kind: str, name: str) -> None:
-        """An object is gone."""
+        """Remove an object."""
         gone = self.objects.pop((kind, name))
         self._owned.pop(gone["metadata"]["uid"], None)
         self.version += 1
-        self._tell(True, {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(self.version)}})
+        self._record_change(True, {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(self.version)}})
 
-    def _tell(self, gone: bool, manifest: Object) -> Object:
+    def _record_change(self, gone: bool, manifest: Object) -> Object:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         if not gone:
             self.objects[kind, name] = manifest
@@ -89,7 +89,7 @@ class Api:
 def with_condition(
     conditions: list[Object], kind: str, true: bool, now: str, reason: str = "", message: str = ""
 ) -> list[Object]:
-    """The conditions of a status with one set; its transition time moves only when its status does."""
+    """Return the conditions with one of them set. The transition time changes only if its status changes."""
     known = next((each for each in conditions if each["type"] == kind), {})
     status = "True" if true else "False"
     since = known["lastTransitionTime"] if known.get("status") == status else now
@@ -100,21 +100,21 @@ def with_condition(
 
 
 def condition(manifest: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """A condition of an object's status; empty where there is none."""
+    """Return a condition of an object's status, or an empty mapping if there is none."""
     conditions = (manifest.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if each["type"] == kind), {})
 
 
 def owner(manifest: Mapping[str, Any]) -> str | None:
-    """UID of an object's controller."""
+    """Return the UID of an object's controller."""
     return next((str(each["uid"]) for each in manifest["metadata"].get("ownerReferences") or ()), None)
 
 
 def ending(manifest: Mapping[str, Any]) -> bool:
-    """Whether an object is being deleted."""
+    """Return whether an object is being deleted."""
     return "deletionTimestamp" in manifest["metadata"]
 
 
 def counts(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is one of its ReplicaSet's: neither ending nor ended."""
+    """Return whether a pod counts for its ReplicaSet: it is neither terminating nor finished."""
     return not ending(pod) and (pod.get("status") or {}).get("phase") != "Failed"

@@ -1,4 +1,4 @@
-"""Answers requests of the operator's client as an API server does, over the objects in memory."""
+"""Answer requests of the operator's client as an API server does, from objects in memory."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -21,14 +21,14 @@ class Refused(Exception):
     """A request that is answered with an error."""
 
     def __init__(self, code: int, reason: str, message: str = "") -> None:
-        """As in a Status."""
+        """Set the fields of a Status."""
         super().__init__(reason)
         self.answer = {"kind": "Status", "code": code, "reason": reason, "message": message or reason}
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request, read."""
+    """A parsed request."""
 
     method: str
     kind: Kind
@@ -42,20 +42,20 @@ class Request:
 
 @dataclass
 class ApiServer:
-    """`apis` has objects by (namespace, kind), and with an empty kind all others; `now` is in seconds of the world."""
+    """`apis` has objects by (namespace, kind), and all others under an empty kind. `now` is in seconds of the world."""
 
     apis: Mapping[tuple[str, str], Api]
     now: Callable[[], float]
 
     def answer(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str) -> ApiResponse:
-        """What the API server says; nothing of `body` is kept."""
+        """Return the answer of the API server. `body` is not kept."""
         try:
-            found = self._found(method, path, body and json.loads(json.dumps(body)), content_type)
+            found = self._respond(method, path, body and json.loads(json.dumps(body)), content_type)
         except Refused as refused:
             return ApiResponse(refused.answer["code"], json.dumps(refused.answer).encode())
         return ApiResponse(200, json.dumps(found).encode())
 
-    def _found(self, method: str, path: str, body: Any, content_type: str) -> Object:
+    def _respond(self, method: str, path: str, body: Any, content_type: str) -> Object:
         parts = urlsplit(path)
         _, root, *names = parts.path.split("/")
         version, rest = ("/".join(names[:2]), names[2:]) if root == "apis" else (names[0], names[1:])
@@ -65,38 +65,38 @@ class ApiServer:
         query = parse_qs(parts.query)
         manager = query.get("fieldManager", [""])[0]
         kind = _KINDS[version, plural]
-        return self._do(Request(method, kind, namespace, name, subresource, manager, content_type, body))
+        return self._execute(Request(method, kind, namespace, name, subresource, manager, content_type, body))
 
-    def _do(self, asked: Request) -> Object:
-        kinds = (asked.kind.kind, "")
-        api = next(self.apis[asked.namespace, each] for each in kinds if (asked.namespace, each) in self.apis)
-        live = api.get(asked.kind.kind, asked.name)
-        match asked.method, asked.content_type:
+    def _execute(self, request: Request) -> Object:
+        kinds = (request.kind.kind, "")
+        api = next(self.apis[request.namespace, each] for each in kinds if (request.namespace, each) in self.apis)
+        live = api.get(request.kind.kind, request.name)
+        match request.method, request.content_type:
             case "POST", _:
-                return self._create(api, asked)
+                return self._create(api, request)
             case "PATCH", content_type if content_type == SERVER_APPLY:
-                return self._apply(api, asked, live)
+                return self._apply(api, request, live)
         if live is None:
             raise Refused(404, "NotFound")
-        match asked.method, asked.content_type:
+        match request.method, request.content_type:
             case "GET", _:
                 return live
             case "PUT", _:
-                return _replace(api, asked, live)
+                return _replace(api, request, live)
             case "DELETE", _:
-                return _delete(api, asked, live, self.now())
+                return _delete(api, request, live, self.now())
             case "PATCH", content_type if content_type == MERGE_PATCH:
-                return api.put(merged(live, asked.body))
+                return api.put(merged(live, request.body))
         raise Refused(415, "UnsupportedMediaType")
 
-    def _create(self, api: Api, asked: Request) -> Object:
-        if api.get(asked.kind.kind, asked.body["metadata"]["name"]):
+    def _create(self, api: Api, request: Request) -> Object:
+        if api.get(request.kind.kind, request.body["metadata"]["name"]):
             raise Refused(409, "AlreadyExists")
-        return api.put(asked.body, creationTimestamp=stamp(self.now()))
+        return api.put(request.body, creationTimestamp=stamp(self.now()))
 
-    def _apply(self, api: Api, asked: Request, live: Object | None) -> Object:
-        body, uid = asked.body, asked.body["metadata"].get("uid")
-        if live is None and asked.subresource:
+    def _apply(self, api: Api, request: Request, live: Object | None) -> Object:
+        body, uid = request.body, request.body["metadata"].get("uid")
+        if live is None and request.subresource:
             raise Refused(404, "NotFound")
         if uid is not None and (live is None or live["metadata"]["uid"] != uid):
             raise Refused(409, "Conflict", "uid mismatch")
@@ -104,34 +104,34 @@ class ApiServer:
         if live is not None and version not in (None, live["metadata"]["resourceVersion"]):
             raise Refused(409, "Conflict", "the object has been modified")
         taken = {
-            name: each for name, each in body.items() if (name in _STATUS if asked.subresource else name != "status")
+            name: each for name, each in body.items() if (name in _STATUS if request.subresource else name != "status")
         }
         fields: Object = {"creationTimestamp": stamp(self.now())}
-        if asked.kind.kind in _WITH_GENERATION:
+        if request.kind.kind in _WITH_GENERATION:
             fields["generation"] = 1
         try:
-            return api.apply(taken, asked.manager, **fields)
+            return api.apply(taken, request.manager, **fields)
         except Invalid as error:
             raise Refused(422, "Invalid", str(error)) from error
 
 
 def _discovery(version: str) -> Object:
-    """As in a cluster where nobody has installed more."""
+    """Return the resources of a cluster without additional API groups."""
     found = [kind.plural for known, kind in _KINDS.items() if known[0] == version and kind is not LEADER_WORKER_SET]
     if not found:
         raise Refused(404, "NotFound")
     return {"kind": "APIResourceList", "resources": [{"name": each} for each in found]}
 
 
-def _replace(api: Api, asked: Request, live: Object) -> Object:
-    version = asked.body["metadata"].get("resourceVersion")
+def _replace(api: Api, request: Request, live: Object) -> Object:
+    version = request.body["metadata"].get("resourceVersion")
     if version not in (None, live["metadata"]["resourceVersion"]):
         raise Refused(409, "Conflict")
-    return api.put(asked.body)
+    return api.put(request.body)
 
 
-def _delete(api: Api, asked: Request, live: Object, now: float) -> Object:
-    wanted = ((asked.body or {}).get("preconditions") or {}).get("uid")
+def _delete(api: Api, request: Request, live: Object, now: float) -> Object:
+    wanted = ((request.body or {}).get("preconditions") or {}).get("uid")
     if wanted not in (None, live["metadata"]["uid"]):
         raise Refused(409, "Conflict", "the UID in the precondition is another one")
     grace = live.get("spec", {}).get("terminationGracePeriodSeconds", 0) if live["kind"] == "Pod" else 0

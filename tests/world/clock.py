@@ -1,4 +1,4 @@
-"""The injected clock: whole seconds, as Kubernetes writes them."""
+"""The injected clock, in whole seconds as Kubernetes writes times."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -7,11 +7,11 @@ START = datetime(2026, 8, 1, 12, 0, 0, tzinfo=UTC)
 
 
 def moment(seconds: float) -> datetime:
-    """So many seconds after the start."""
+    """Return the time `seconds` after the start."""
     return START + timedelta(seconds=seconds)
 
 
-@lru_cache(64)  # all who look at the clock in a second want the same
+@lru_cache(64)  # many callers need the same time
 def stamp(seconds: float) -> str:
-    """The same as text."""
+    """Return that time as text."""
     return moment(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""What may happen to a resource and to the world around it, as values: the same for a model and for a real cluster."""
+"""Events that may happen to a resource and its world, as values: the same for a world in memory and a real cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Fault(StrEnum):
-    """What may happen to a write of the operator."""
+    """The faults of a write by the operator."""
 
     NONE = "none"
     REFUSED = "refused"
@@ -18,63 +18,63 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True)
 class PassTime:
-    """Nothing happens for so long."""
+    """Time passes without other events."""
 
     seconds: int
 
 
 @dataclass(frozen=True)
 class ChangeSpec:
-    """A user changes fields of the spec, by a JSON merge patch."""
+    """A user changes fields of the spec with a JSON merge patch."""
 
     patch: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Restart:
-    """A user asks for a restart of all pods."""
+    """A user requests a restart of all pods."""
 
     value: str
 
 
 @dataclass(frozen=True)
 class Undo:
-    """A user goes back to a kept revision by the spec."""
+    """A user changes the spec back to that of a kept revision."""
 
     revision: str
 
 
 @dataclass(frozen=True)
 class Forgive:
-    """A user takes the mark of its failure from a revision."""
+    """A user removes the failure mark of a revision."""
 
     revision: str
 
 
 @dataclass(frozen=True)
 class KillPod:
-    """A pod is deleted, as by a person or by an eviction."""
+    """A pod is deleted by a user or by an eviction."""
 
     pod: str
 
 
 @dataclass(frozen=True)
 class EndContainer:
-    """The container of a pod dies and is started again."""
+    """The container of a pod dies and is restarted."""
 
     pod: str
 
 
 @dataclass(frozen=True)
 class FailPod:
-    """A node throws a pod out: it has failed as a whole, and stays so."""
+    """A node evicts a pod, which stays in the phase Failed."""
 
     pod: str
 
 
 @dataclass(frozen=True)
 class RefusePods:
-    """A node takes no new pod for so long, and each that is sent there fails at once."""
+    """A node fails each new pod at once, for some time."""
 
     node: str
     seconds: int
@@ -82,7 +82,7 @@ class RefusePods:
 
 @dataclass(frozen=True)
 class Load:
-    """A pod answers so many requests."""
+    """A pod answers requests."""
 
     pod: str
     requests: int
@@ -90,14 +90,14 @@ class Load:
 
 @dataclass(frozen=True)
 class LoseNode:
-    """Nobody hears of a node any more; its pods may go on."""
+    """A node becomes unreachable. Its pods may go on."""
 
     node: str
 
 
 @dataclass(frozen=True)
 class ReturnNode:
-    """It is heard of again; with `rebooted`, its containers are new ones."""
+    """The node is reachable again. With `rebooted`, its containers are new."""
 
     node: str
     rebooted: bool
@@ -105,7 +105,7 @@ class ReturnNode:
 
 @dataclass(frozen=True)
 class TakeCards:
-    """Others hold so many cards of a node."""
+    """Other workloads hold cards of a node."""
 
     node: str
     cards: int
@@ -113,14 +113,14 @@ class TakeCards:
 
 @dataclass(frozen=True)
 class LimitPods:
-    """A quota bounds the pods of the namespace; None lifts it."""
+    """A quota limits the pods of the namespace. None removes it."""
 
     pods: int | None
 
 
 @dataclass(frozen=True)
 class DeleteChild:
-    """Somebody deletes an object of the operator."""
+    """A child is deleted by another actor."""
 
     kind: str
     name: str
@@ -128,14 +128,14 @@ class DeleteChild:
 
 @dataclass(frozen=True)
 class BreakWrites:
-    """The next writes of the operator meet these faults."""
+    """The next writes of the operator have these faults."""
 
     faults: tuple[Fault, ...]
 
 
 @dataclass(frozen=True)
 class BlindWatch:
-    """The operator's watch of a kind tells nothing new for so long."""
+    """The operator's watch of a kind delivers no events for some time."""
 
     kind: str
     seconds: int
@@ -143,7 +143,7 @@ class BlindWatch:
 
 @dataclass(frozen=True)
 class CutOff:
-    """No request of the replica that leads reaches the API server for so long, or none for the Lease alone."""
+    """Requests of the leading replica do not reach the API server for some time: all, or only those for the Lease."""
 
     seconds: int
     lease_only: bool = False
@@ -151,7 +151,7 @@ class CutOff:
 
 @dataclass(frozen=True)
 class KillOperator:
-    """The replica of the operator that leads ends without a word, and the other one takes over."""
+    """The leading replica of the operator is killed, and the other one takes over."""
 
 
 Command = (

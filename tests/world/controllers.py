@@ -1,4 +1,4 @@
-"""The controllers of Kubernetes that the operator leans on: ReplicaSets, and the garbage collector."""
+"""The Kubernetes controllers that the operator relies on: the ReplicaSet controller and the garbage collector."""
 
 from collections.abc import Collection
 
@@ -8,10 +8,10 @@ from tests.world.nodes import delete_pod
 from tests.world.pods import placed
 
 
-def turn(api: Api, quota: int | None, now: float, elsewhere: Collection[str] = ()) -> None:
-    """One second of both; `quota` bounds pods that are not ending, None is enough for all.
+def advance(api: Api, quota: int | None, now: float, elsewhere: Collection[str] = ()) -> None:
+    """Run both controllers for one second. `quota` limits pods that are not terminating, None sets no limit.
 
-    `elsewhere` are UIDs of owners that exist and are not in `api`.
+    `elsewhere` are UIDs of owners that exist outside `api`.
     """
     uids = {*elsewhere, *(each["metadata"]["uid"] for each in api.objects.values())}
     for (kind, name), each in list(api.objects.items()):
@@ -22,25 +22,25 @@ def turn(api: Api, quota: int | None, now: float, elsewhere: Collection[str] = (
         else:
             api.remove(kind, name)
     for replica_set in api.kind("ReplicaSet"):
-        _follow(api, replica_set, quota, now)
+        _reconcile(api, replica_set, quota, now)
 
 
-def _follow(api: Api, replica_set: Object, quota: int | None, now: float) -> None:
+def _reconcile(api: Api, replica_set: Object, quota: int | None, now: float) -> None:
     uid, desired = replica_set["metadata"]["uid"], replica_set["spec"].get("replicas", 1)
     mine = [pod for pod in api.kind("Pod") if owner(pod) == uid and counts(pod)]
-    for pod in sorted(mine, key=_worth)[: max(0, len(mine) - desired)]:
+    for pod in sorted(mine, key=_deletion_order)[: max(0, len(mine) - desired)]:
         delete_pod(api, pod, now)
     refused = False
     for _ in range(desired - len(mine)):
         if quota is not None and sum(counts(pod) for pod in api.kind("Pod")) >= quota:
             refused = True
             break
-        _make(api, replica_set, now)
-    _tell(api, replica_set, refused, now)
+        _create_pod(api, replica_set, now)
+    _write_status(api, replica_set, refused, now)
 
 
-def _worth(pod: Object) -> tuple[bool, bool, int, str, str, str]:
-    """Which pod the controller deletes first: without a node, then not ready, then the cheapest, then the newest."""
+def _deletion_order(pod: Object) -> tuple[bool, bool, int, str, str, str]:
+    """Return the sort key by which pods are deleted first: without a node, not ready, the lowest cost, the newest."""
     cost = int((pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", 0))
     ready = condition(pod, "Ready")
     since = ready["lastTransitionTime"] if ready.get("status") == "True" else ""
@@ -49,11 +49,11 @@ def _worth(pod: Object) -> tuple[bool, bool, int, str, str, str]:
 
 
 def _reversed(text: str) -> str:
-    """Sorts the other way round."""
+    """Return a text that sorts in reverse order."""
     return "".join(chr(255 - ord(each)) for each in text)
 
 
-def _make(api: Api, replica_set: Object, now: float) -> None:
+def _create_pod(api: Api, replica_set: Object, now: float) -> None:
     template, metadata = replica_set["spec"]["template"], replica_set["metadata"]
     reference = {"kind": "ReplicaSet", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
     fresh = {
@@ -67,12 +67,12 @@ def _make(api: Api, replica_set: Object, now: float) -> None:
     api.put({**body, "metadata": fresh})
 
 
-def _tell(api: Api, replica_set: Object, refused: bool, now: float) -> None:
-    """What the controller has seen of the spec, and what it could not do."""
+def _write_status(api: Api, replica_set: Object, refused: bool, now: float) -> None:
+    """Write what the controller has observed of the spec, and whether it failed."""
     known = (replica_set.get("status") or {}).get("conditions", [])
     others = [each for each in known if each["type"] != "ReplicaFailure"]
-    said = 'pods "x" is forbidden: exceeded quota: cards'
-    failure = with_condition(known, "ReplicaFailure", True, stamp(now), "FailedCreate", said)
+    message = 'pods "x" is forbidden: exceeded quota: cards'
+    failure = with_condition(known, "ReplicaFailure", True, stamp(now), "FailedCreate", message)
     fresh = {"replicas": replica_set["spec"].get("replicas", 1), "conditions": failure if refused else others}
     if fresh != replica_set.get("status"):
         api.status(replica_set, **fresh)

@@ -1,4 +1,4 @@
-"""An event loop on the seconds of the world: nothing waits in it, and time goes on only as far as the world says."""
+"""An event loop on the clock of the world: it never blocks, and time advances only when the world advances it."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from typing import Any
 
 
 class Loop(asyncio.BaseEventLoop):
-    """asyncio.sleep, timeouts and call_later count in the world's seconds; threads run at once, in their caller's turn.
+    """asyncio.sleep, timeouts and call_later count seconds of the world. Threads run at once, within the caller.
 
-    `defects` are exceptions that nobody has taken.
+    `defects` are exceptions that no task has handled.
     """
 
     def __init__(self) -> None:
-        """At second 0."""
+        """Start at second 0."""
         self._now, self._until = 0.0, float("inf")
         self.defects: list[str] = []
         super().__init__()
@@ -20,18 +20,18 @@ class Loop(asyncio.BaseEventLoop):
         self.set_exception_handler(lambda _, context: self.defects.append(repr(context)))
 
     def time(self) -> float:
-        """Seconds of the world."""
+        """Return the seconds of the world."""
         return self._now
 
     def run_until(self, moment: float) -> None:
-        """Run all that is ready, and all timers up to `moment`."""
+        """Run all ready callbacks, and all timers up to `moment`."""
         self._until = moment
         self.run_forever()
 
     def select(self, timeout: float | None) -> list[Any]:
-        """What asyncio asks when nothing is ready: go on to the next timer, or end this turn."""
+        """Advance to the next timer if nothing is ready, or end this turn."""
         if timeout is None or self._now + timeout > self._until:
-            assert self._until < float("inf"), "everybody waits, and nothing will happen"
+            assert self._until < float("inf"), "deadlock: all tasks wait, and no timer is set"
             self._now = self._until
             self.stop()
         else:
@@ -39,7 +39,7 @@ class Loop(asyncio.BaseEventLoop):
         return []
 
     def run_in_executor(self, _: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """No thread: a decision takes no time of the world."""
+        """Run `func` at once: a decision takes no time of the world."""
         done = self.create_future()
         try:
             done.set_result(func(*args))
@@ -48,7 +48,7 @@ class Loop(asyncio.BaseEventLoop):
         return done
 
     def _process_events(self, _: list[Any]) -> None:
-        """There are none."""
+        """Do nothing: there are no events."""
 
     def _write_to_self(self) -> None:
-        """Nobody has to be woken."""
+        """Do nothing: the loop never blocks."""

@@ -1,4 +1,4 @@
-"""Nodes, their cards and the containers on them: scheduler, kubelets, and the controller that watches nodes."""
+"""Nodes, their cards and containers: the scheduler, the kubelets, and the controller that monitors nodes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,14 +15,14 @@ LOST_SECONDS = 40
 EVICTED_SECONDS = 100
 LIVENESS_SECONDS = 60
 POLLED_SECONDS = 1
-"""Between two looks of a poll at its container: what changes in the second in which its node is lost, it may miss."""
+"""Seconds between two polls of a container. A change in the second in which its node is lost may be missed."""
 _MOST_BACKOFF = 300
 _NETWORK = "10.0.0."
 
 
 @dataclass(frozen=True)
 class Ended:
-    """An instance that began and ended, in seconds of the world."""
+    """An instance that has ended, with its start and end in seconds of the world."""
 
     how: Exit
     began: int
@@ -31,7 +31,7 @@ class Ended:
 
 @dataclass
 class Container:
-    """The container of a pod that has a node: the instance that runs in it, or how and until when it rests."""
+    """The container of a pod that has a node: its running instance, or how it ended and when it restarts."""
 
     pod: str
     node: str
@@ -46,20 +46,20 @@ class Container:
 
     @property
     def running(self) -> str:
-        """The instance that runs now; empty while none does."""
+        """The name of the running instance, empty if none runs."""
         return "" if self.ended else self.instance.name
 
     @property
     def serving(self) -> bool:
-        """Whether it answers requests."""
+        """Whether the container answers requests."""
         return self.ended is None and self.instance.serving
 
 
 @dataclass
 class Node:
-    """`taken` cards are held by others; a node that is not `up` is heard of by nobody since `lost_at`.
+    """`taken` cards are held by other workloads. A node that is not `up` is unreachable since `lost_at`.
 
-    Until `refuses_until` it fails all pods that are sent to it.
+    Until `refuses_until` the node fails all pods that are sent to it.
     """
 
     cards: int
@@ -71,7 +71,7 @@ class Node:
 
 @dataclass
 class Nodes:
-    """All nodes; one pod needs one card. Containers are by pod UID; `cut_off` hears of pods that a lost node takes."""
+    """All nodes. A pod needs one card. Containers are by pod UID. `cut_off` is called for each pod of a lost node."""
 
     api: Api
     nodes: dict[str, Node]
@@ -80,41 +80,41 @@ class Nodes:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def at(self, address: str) -> Container | None:
-        """The container of the pod with that address, whether it runs or rests."""
+        """Return the container of the pod with that address, even if it does not run."""
         return self.containers.get(address.removeprefix(_NETWORK))
 
     def reachable(self, container: Container) -> bool:
-        """Whether anybody hears of a container's node."""
+        """Return whether the node of a container is reachable."""
         return self.nodes[container.node].up
 
-    def heard_at(self, container: Container, now: int) -> int:
-        """When a container was last asked for sure; what has changed there since then, nobody can know."""
+    def last_contact(self, container: Container, now: int) -> int:
+        """Return the time of the last certain poll of a container. Later changes cannot be known."""
         return now if self.reachable(container) else self.nodes[container.node].lost_at - POLLED_SECONDS
 
-    def turn(self, now: int) -> None:
-        """One second of scheduler, kubelets and node controller."""
+    def advance(self, now: int) -> None:
+        """Run the scheduler, the kubelets and the node controller for one second."""
         for pod in self.api.kind("Pod"):
             container = self.containers.get(pod["metadata"]["uid"])
             if container is None:
                 self._place(pod, now)
             elif self.reachable(container):
-                self._keep(pod, container, now)
+                self._sync(pod, container, now)
             else:
-                self._miss(pod, self.nodes[container.node], now)
+                self._handle_lost_node(pod, self.nodes[container.node], now)
 
     def end(self, container: Container, how: Exit, now: int) -> None:
-        """A container ends; its kubelet starts it again, later from time to time."""
+        """End a container. Its kubelet restarts it after a growing delay."""
         container.ended = Ended(how, container.instance.born, now)
         delay = min(_MOST_BACKOFF, 10 * 2 ** (container.restarts - 1)) if container.restarts else 0
         container.resting_until = now + 1 + delay
 
     def fail(self, pod: Object, container: Container, now: int) -> None:
-        """A pod ends as a whole; its card is free, and it stays there to be read."""
+        """Evict a pod. Its card is free, and the pod object stays."""
         del self.containers[container.pod]
         conditions = with_condition(pod["status"]["conditions"], "Ready", False, stamp(now))
         conditions = with_condition(conditions, "DisruptionTarget", True, stamp(now), "TerminationByKubelet")
-        said = {"reason": "Evicted", "message": "The node was low on resource: memory."}
-        self.api.status(pod, phase="Failed", conditions=conditions, containerStatuses=[], **said)
+        fields = {"reason": "Evicted", "message": "The node was low on resource: memory."}
+        self.api.status(pod, phase="Failed", conditions=conditions, containerStatuses=[], **fields)
 
     def _place(self, pod: Object, now: int) -> None:
         if ending(pod):
@@ -133,7 +133,7 @@ class Nodes:
         instance = Instance(self._name("i"), behaviour(pod), annotations[PLAN_HASH_ANNOTATION], now)
         stall = _stall_seconds(self.api)
         self.containers[uid] = Container(uid, best, instance, self._name("c"), stall)
-        self._show(pod, self.containers[uid], now)
+        self._write_status(pod, self.containers[uid], now)
 
     def _free(self, name: str) -> int:
         node = self.nodes[name]
@@ -144,20 +144,20 @@ class Nodes:
             return
         self.api.status(pod, **pods.unschedulable(pod, stamp(now), "0/2 nodes are available: insufficient cards."))
 
-    def _keep(self, pod: Object, container: Container, now: int) -> None:
+    def _sync(self, pod: Object, container: Container, now: int) -> None:
         if ending(pod):
             container.gone_at = container.gone_at or now + DRAIN_SECONDS
             if now >= container.gone_at:
                 del self.containers[container.pod]
                 self.api.remove("Pod", pod["metadata"]["name"])
             return
-        # What has happened is shown a second later than it happens, as a kubelet does.
-        self._show(pod, container, now)
-        self._live(container, now)
+        # A kubelet shows a change one second later.
+        self._write_status(pod, container, now)
+        self._run(container, now)
 
-    def _live(self, container: Container, now: int) -> None:
+    def _run(self, container: Container, now: int) -> None:
         if container.ended is None:
-            how = container.instance.live(now)
+            how = container.instance.advance(now)
             stuck = now - container.instance.moved_at > container.stall_seconds + LIVENESS_SECONDS
             if how is None and stuck and not container.instance.serving:
                 how = Exit("Error", 137)
@@ -169,13 +169,13 @@ class Nodes:
             container.name, container.restarts = self._name("c"), container.restarts + 1
             container.last, container.ended = container.ended, None
 
-    def _show(self, pod: Object, container: Container, now: int) -> None:
+    def _write_status(self, pod: Object, container: Container, now: int) -> None:
         fresh = pods.running(pod, f"{_NETWORK}{container.pod}", _shown(container, now), stamp(now))
         if fresh != pod.get("status"):
             self.api.status(pod, **fresh)
 
-    def _miss(self, pod: Object, node: Node, now: int) -> None:
-        """What the control plane does about a pod whose node is silent."""
+    def _handle_lost_node(self, pod: Object, node: Node, now: int) -> None:
+        """Do what the control plane does about a pod on an unreachable node."""
         if now - node.lost_at >= LOST_SECONDS and condition(pod, "Ready").get("status") == "True":
             conditions = with_condition(pod["status"]["conditions"], "Ready", False, stamp(now))
             self.cut_off(pod["metadata"]["uid"])
@@ -189,7 +189,7 @@ class Nodes:
 
 
 def delete_pod(api: Api, pod: Object, now: int) -> None:
-    """Ask for a pod's end: it has its grace period for it."""
+    """Delete a pod, which terminates within its grace period."""
     if not ending(pod):
         api.put(pod, deletionTimestamp=stamp(now + pod["spec"]["terminationGracePeriodSeconds"]))
 

@@ -1,4 +1,4 @@
-"""What a scheduler and a kubelet write into the status of a pod: pure, whoever plays them."""
+"""The pod statuses that a scheduler and a kubelet write. All functions are pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,16 +9,16 @@ from tests.world.server_side_apply import Object
 
 
 def placed(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod has a node, and so a container."""
+    """Return whether a pod has a node, and so a container."""
     return bool((pod.get("status") or {}).get("containerStatuses"))
 
 
 def unschedulable(pod: Mapping[str, Any], since: str, message: str) -> Object:
-    """The status of a pod that no node has room for."""
+    """Return the status of a pod that fits on no node."""
     status = pod.get("status") or {}
     known = status.get("conditions") or []
-    told = with_condition(known, "PodScheduled", False, since, "Unschedulable", message)
-    return {**status, "phase": "Pending", "conditions": told}
+    conditions = with_condition(known, "PodScheduled", False, since, "Unschedulable", message)
+    return {**status, "phase": "Pending", "conditions": conditions}
 
 
 GATE = "kueue.x-k8s.io/admission"
@@ -26,7 +26,7 @@ GATE = "kueue.x-k8s.io/admission"
 
 
 def gated(pod: Mapping[str, Any], since: str) -> Object:
-    """The status of a pod that a scheduling gate holds, as the API server writes it."""
+    """Return the status of a pod with a scheduling gate, as the API server writes it."""
     status, message = pod.get("status") or {}, "Scheduling is blocked due to non-empty scheduling gates"
     known = status.get("conditions") or []
     conditions = with_condition(known, "PodScheduled", False, since, "SchedulingGated", message)
@@ -34,15 +34,15 @@ def gated(pod: Mapping[str, Any], since: str) -> Object:
 
 
 def refused(since: str) -> Object:
-    """What a status says of a pod that its node has refused, as where the device plugin has no card for it."""
-    said = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed.", "startTime": since}
-    return {"phase": "Failed", **said}
+    """Return the status of a pod that its node has rejected, as when the device plugin has no card for it."""
+    fields = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed.", "startTime": since}
+    return {"phase": "Failed", **fields}
 
 
 def container_status(
     container: str, ready: bool, restarts: int, state: Mapping[str, Any], last: Mapping[str, Any] | None = None
 ) -> Object:
-    """The row of the runtime's container: `last` is how the instance before it ended."""
+    """Return the status of the runtime's container. `last` is the termination of the previous instance."""
     return {
         "name": CONTAINER,
         "containerID": container,
@@ -54,17 +54,17 @@ def container_status(
 
 
 def running(pod: Mapping[str, Any], address: str, container: Mapping[str, Any], now: str) -> Object:
-    """The status of a pod with a node; it is Ready once its container is and all its gates are open."""
+    """Return the status of a pod with a node. It is Ready if its container is ready and all its gates are open."""
     status = pod.get("status") or {}
     gates = (gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ())
     is_open = all(condition(pod, gate).get("status") == "True" for gate in gates)
-    told = status.get("conditions") or []
+    conditions = status.get("conditions") or []
     for name, true in (
         ("PodScheduled", True),
         ("Initialized", True),
         ("ContainersReady", container["ready"]),
         ("Ready", container["ready"] and is_open),
     ):
-        told = with_condition(told, name, true, now)
+        conditions = with_condition(conditions, name, true, now)
     addresses = {"podIP": address, "podIPs": [{"ip": address}]}
-    return {**status, "phase": "Running", **addresses, "conditions": told, "containerStatuses": [dict(container)]}
+    return {**status, "phase": "Running", **addresses, "conditions": conditions, "containerStatuses": [dict(container)]}

@@ -1,6 +1,6 @@
-"""A replica of the operator in a world in memory: only its transport, its watches and its clock are the world's.
+"""A replica of the operator in a world in memory. Only its transport, its watches and its clock belong to the world.
 
-Faults happen where its requests leave it.
+Faults are injected into its requests.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from tests.world.nodes import POLLED_SECONDS, Nodes
 
 LATE_SECONDS = 1.0
 RELISTED_SECONDS = 30
-"""A watch that was stuck for so long finds its version forgotten, and lists anew."""
+"""Age in seconds after which a stuck watch finds its version expired and lists again."""
 
 _running: ContextVar["Replica | None"] = ContextVar("replica", default=None)
 
 
 @dataclass
 class Outside:
-    """What all replicas meet. `blind` says by kind until when watches are stuck.
+    """The environment that all replicas share. `blind` gives, by kind, the time until which watches are stuck.
 
-    `faults` meet the next writes; `trespasses` are the times of writes by a replica that did not hold the Lease.
+    `faults` apply to the next writes. `trespasses` are the times of writes by a replica that did not hold the Lease.
     """
 
     api: Api
@@ -53,19 +53,19 @@ class Outside:
     trespasses: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Tasks are told apart by the replica that has started them."""
+        """Install the task factory, which attributes each task to the replica that created it."""
         self.loop.set_task_factory(_task_of_replica)
 
     def holder(self) -> str:
-        """Identity of the replica in the Lease."""
+        """The identity of the replica in the Lease."""
         return str(next((each["spec"]["holderIdentity"] for each in self.leases.kind("Lease")), ""))
 
 
 class Replica:
-    """One process: a follower, then perhaps the leader. Until `cut_until`, in seconds, it reaches no API server."""
+    """One process, which follows and may lead. Until `cut_until` (seconds) its requests do not reach the API server."""
 
     def __init__(self, outside: Outside, settings: Settings) -> None:
-        """It runs as soon as the loop does."""
+        """Create the process. It runs as soon as the loop does."""
         self._outside, self._settings = outside, settings
         self._watching = self._failing = self._killed = False
         self.cut_until, self.cut_lease_only = 0.0, False
@@ -79,27 +79,27 @@ class Replica:
         self._life = loop.create_task(operator.run(asyncio.Event()), context=context)
 
     @property
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the process has not ended."""
         return not self._life.done() and not self._killed
 
     @property
-    def works(self) -> bool:
-        """Whether it leads, sees all kinds, and its last write has not failed."""
-        return self.lives and self._watching and not self._failing
+    def is_operational(self) -> bool:
+        """Whether it leads, has listed all kinds, and its last write succeeded."""
+        return self.is_running and self._watching and not self._failing
 
     @property
-    def leads(self) -> bool:
-        """Whether it is the one in the Lease."""
-        return self.lives and self._outside.holder() == self._settings.identity
+    def is_leader(self) -> bool:
+        """Whether the Lease names this replica."""
+        return self.is_running and self._outside.holder() == self._settings.identity
 
     @property
     def defects(self) -> float:
-        """Reconciles that ended by a defect of the operator."""
+        """The number of reconciles that failed because of a defect in the operator."""
         return self.metrics.registry.get_sample_value("gaudi_operator_reconciles_total", {"outcome": "bug"}) or 0
 
     def kill(self) -> None:
-        """End at once and without a word."""
+        """End at once, without a clean shutdown."""
         self._killed = True
         for task in self.tasks:
             task.cancel()
@@ -107,7 +107,7 @@ class Replica:
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float
     ) -> ApiResponse:
-        """A request of this replica and what comes of it."""
+        """Send a request of this replica and return the response."""
         outside = self._outside
         ours = not ("/leases" in path or "/events" in path)
         self._failing = self._failing and not ours
@@ -133,11 +133,11 @@ class Replica:
         return answer
 
     async def _watch(self, session: WatchSession, kinds: Collection[Kind], seen: Seen, gone: Seen) -> None:
-        """Lists, then every second what has changed, but of a kind whose watch is stuck."""
+        """List, then report changes every second, except those of a kind whose watch is stuck."""
         api = self._outside.api
-        told, stuck = dict[Kind, int](), dict[Kind, float]()
+        sent, stuck = dict[Kind, int](), dict[Kind, float]()
         for kind in kinds:
-            told[kind] = self._list(session, kind)
+            sent[kind] = self._list(session, kind)
         self._watching = True
         while True:
             await asyncio.sleep(1)
@@ -147,9 +147,9 @@ class Replica:
                 if now < self._outside.blind.get(kind.kind, 0):
                     stuck.setdefault(kind, now)
                 elif now - stuck.pop(kind, now) > RELISTED_SECONDS:
-                    told[kind] = self._list(session, kind)
-                elif told[kind] < len(log):
-                    news, told[kind] = log[told[kind] :], len(log)
+                    sent[kind] = self._list(session, kind)
+                elif sent[kind] < len(log):
+                    news, sent[kind] = log[sent[kind] :], len(log)
                     for is_gone, manifest in news:
                         (gone if is_gone else seen)(manifest)
 
@@ -161,7 +161,7 @@ class Replica:
         return len(api.log[kind.kind])
 
     async def _fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
-        """The long-poll of a status port; one that cannot be reached is silent until the poll is given up."""
+        """Long-poll a status port. A port that is unreachable does not answer until the poll times out."""
         loop, nodes = self._outside.loop, self._outside.nodes
         until = loop.time() + wait
         container = nodes.at(target.address)

@@ -9,9 +9,9 @@ from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests, Runtim
 
 PLANNED = 8
 HOT_SECONDS = 60
-"""So long requests of a revision that is COLD wait for compiles."""
+"""Seconds for which requests of a COLD revision wait for compiles."""
 BEHAVIOUR = "BEHAVIOUR"
-"""Variable of the container that says how its runtime behaves, such as "good-b"."""
+"""The environment variable of the container that sets its runtime's behaviour, such as "good-b"."""
 _STORY = (
     (3, Phase.LOADING, 0, 0),
     (8, Phase.COMPILING, 0, 0),
@@ -23,7 +23,7 @@ _STORY = (
 
 
 class Behaviour(StrEnum):
-    """What a revision's pods do; a model or plan with this fault."""
+    """The behaviour of a revision's pods: good, or with a fault in the model or plan."""
 
     GOOD = "good"
     SLOW = "slow"
@@ -37,18 +37,18 @@ class Behaviour(StrEnum):
 
 WORKS = frozenset({Behaviour.GOOD, Behaviour.SLOW})
 FAILS = frozenset(Behaviour) - WORKS - {Behaviour.COLD}
-"""What no pod recovers from by itself. COLD serves, and is only noticed while a canary is observed."""
+"""Behaviours from which no pod recovers. COLD serves, and its fault shows only while a canary is observed."""
 
 
 def behaviour(template: Mapping[str, Any]) -> Behaviour:
-    """How pods of a template behave, by the variable of their container."""
+    """Return the behaviour of a template's pods, from the variable of their container."""
     variables = {each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]}
     return Behaviour(str(variables.get(BEHAVIOUR, "good")).split("-")[0])
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a container ended."""
+    """The termination of a container."""
 
     reason: str
     code: int
@@ -62,7 +62,7 @@ _ENDS = {
 
 @dataclass
 class Instance:
-    """One process; `born` is in seconds of the world, `load` the number of requests that it answers."""
+    """One process. `born` is in seconds of the world, `load` is the number of requests that it answers."""
 
     name: str
     behaviour: Behaviour
@@ -71,11 +71,11 @@ class Instance:
     load: int = 0
 
     def __post_init__(self) -> None:
-        """At its first second."""
+        """Begin in the state of the first second."""
         self.stage, self.moved_at = -1, self.born
 
-    def live(self, now: int) -> Exit | None:
-        """Go on until `now`; how it ended, None while it lives."""
+    def advance(self, now: int) -> Exit | None:
+        """Run until `now`. Return how the process ended, or None if it still runs."""
         age = now - self.born
         if self.behaviour in _ENDS and age >= _ENDS[self.behaviour][0]:
             return _ENDS[self.behaviour][1]
@@ -88,7 +88,7 @@ class Instance:
 
     @property
     def phase(self) -> Phase:
-        """Where it stands."""
+        """The current phase."""
         if self.behaviour is Behaviour.BROKEN and self.stage >= 1:
             return Phase.FAILED
         return _STORY[self.stage][1] if self.stage >= 0 else Phase.STARTING
@@ -104,15 +104,15 @@ class Instance:
         return self.serving and self.behaviour is not Behaviour.SHORT
 
     def hot(self, now: int) -> bool:
-        """Whether its requests wait for compiles."""
+        """Return whether its requests wait for compiles."""
         return self.behaviour is Behaviour.COLD and self.serving and now < self.moved_at + HOT_SECONDS
 
     def sequence(self, now: int) -> int:
-        """The number of its report at `now`: grows with every news."""
+        """Return the sequence number of its report at `now`, which grows with every change."""
         return self.stage + 2 + (self.serving and not self.hot(now))
 
     def report(self, now: int) -> WarmupReport:
-        """Its report at `now`."""
+        """Return its report at `now`."""
         warmed, captured = _STORY[self.stage][2:] if self.stage >= 0 else (0, 0)
         if self.behaviour is Behaviour.SHORT:
             captured //= 2

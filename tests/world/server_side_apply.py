@@ -1,4 +1,4 @@
-"""Server-side apply: a manager owns the fields that it has applied, and gives up those that it applies no more."""
+"""Server-side apply: a manager owns the fields that it applied, and gives up those that it no longer applies."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,12 +9,12 @@ Owned = Mapping[str, frozenset[Path]]
 """The fields that each manager owns."""
 
 _KEYS = {"conditions": "type", "ownerReferences": "uid"}
-"""Lists whose items are told apart by a field, which several managers may write; all others are taken whole."""
+"""Lists whose items have a key, so that several managers may write them. All other lists are replaced as a whole."""
 _IDENTITY = frozenset({("apiVersion",), ("kind",), *(("metadata", name) for name in ("name", "namespace", "uid"))})
 
 
 def applied(live: Object, manifest: Mapping[str, Any], owned: Owned, manager: str) -> tuple[Object, Owned]:
-    """The object after a forced apply of `manager`, and who owns what by then; nothing is changed in place."""
+    """Return the object after a forced apply by `manager`, and the new owners. The arguments are not modified."""
     fields = frozenset(_fields(manifest)) - _IDENTITY
     others = frozenset[Path]().union(*(theirs for name, theirs in owned.items() if name != manager))
     fresh = live
@@ -45,7 +45,7 @@ def _merged(live: Any, manifest: Any, name: str = "") -> Any:
 
 
 def _without(value: Object, path: Path) -> Object:
-    """`value` without a field; a map or list that has lost its last field goes, too."""
+    """Return `value` without a field. A map or list that loses its last field is removed as well."""
     name, *rest = path
     if name not in value:
         return value

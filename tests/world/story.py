@@ -1,4 +1,4 @@
-"""Random stories of the world: hypothesis chooses what happens, and the laws are judged on the whole record."""
+"""Random stories of the world: hypothesis chooses the commands, and the laws judge the whole record."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,33 +15,34 @@ from tests.world.world import World
 
 T = TypeVar("T")
 PAUSES = (0, 1, 4, 15, 40)
-"""Seconds between two happenings: within a pass, a warm-up, or a whole rollout."""
+"""Seconds between two commands: within a reconcile, a warm-up, or a whole rollout."""
 
 
 class Story(RuleBasedStateMachine):
-    """Two replicas are on their way. `told` counts over all stories, for whoever runs many, and `broke` has what
-    happened in those that broke a law: hypothesis says nothing of one that it has given up, for it was too long.
+    """A story with two replicas. `totals` counts over all stories, for callers that run many.
+
+    `violations` has the stories that broke a law: hypothesis does not report a story that it abandoned as too long.
     """
 
-    told: ClassVar[Counter[str]] = Counter()
-    broke: ClassVar[list[str]] = []
+    totals: ClassVar[Counter[str]] = Counter()
+    violations: ClassVar[list[str]] = []
     world: World
 
     def __init__(self) -> None:
-        """Nothing has happened yet."""
+        """Start with an empty story."""
         super().__init__()
         self._happened: list[str] = []
 
     @initialize(first=st.sampled_from(("good", "cold")))
     def begin(self, first: str) -> None:
-        """A resource that was just created; gates of pods close while their requests wait for compiles."""
+        """Create the resource. The gates of its pods close while their requests wait for compiles."""
         self._happened.append(first)
         readiness, warmup = {"onRecompiles": "CloseGate"}, {"stallTimeoutSeconds": 60}
         rollout = {"surgeTimeoutSeconds": 30, "progressDeadlineSeconds": 60}
         self.world = World(replicas=2, readiness=readiness, warmup=warmup, rollout=rollout, **runs(first))
 
     def happen(self, action: Action, data: st.DataObject) -> None:
-        """One command, and some time after it."""
+        """Run one command, and let some time pass."""
 
         def choose(options: Sequence[T]) -> T:
             return data.draw(st.sampled_from(options))
@@ -52,19 +53,19 @@ class Story(RuleBasedStateMachine):
             note(self._happened[-1])
             self.world.do(command)
         self.world.do(PassTime(choose(PAUSES)))
-        self.told["steps"] += 1
+        self.totals["steps"] += 1
 
     def teardown(self) -> None:
-        """Faults stop; then every law must hold for the whole of it."""
+        """Stop all faults and check every law on the whole record."""
         with self.world:
             self.world.calm()
         found = [*broken(self.world.history), *self.world.defects]
-        self.told["stories"] += 1
-        self.told["seconds"] += self.world.now
-        self.told["moments"] += len(self.world.history.moments)
-        self.told["violations"] += len(found)
+        self.totals["stories"] += 1
+        self.totals["seconds"] += self.world.now
+        self.totals["moments"] += len(self.world.history.moments)
+        self.totals["violations"] += len(found)
         if found:
-            self.broke.append("\n".join((*self._happened, *found)))
+            self.violations.append("\n".join((*self._happened, *found)))
         assert not found, "\n".join(found)
 
 

@@ -1,4 +1,4 @@
-"""The world in memory: an API server, controllers, nodes and two replicas of the operator, all of it on record."""
+"""The world in memory: an API server, controllers, nodes and two replicas of the operator, with a full record."""
 
 from datetime import datetime
 from itertools import count
@@ -34,18 +34,18 @@ SETTINGS = Settings(
     retry_period_seconds=2,
     report_wait_seconds=10,
 )
-"""A leader that ends is replaced within seconds: there is more to see of one that works."""
+"""Settings with short Lease times: a leader that ends is replaced within seconds, so stories show more."""
 
 
 class World:
-    """One resource and all around it; use as a context manager. `history` is the record that laws are judged on."""
+    """One resource and its environment, as a context manager. `history` is the record that laws judge."""
 
     def __init__(self, **spec: object) -> None:
-        """The resource was just created, and two replicas of the operator start."""
+        """Create the resource, and start two replicas of the operator."""
         self.now, self.api = 0, Api()
         self.quota: int | None = None
         self.history = History(lag=LAG_SECONDS, kubelet=KUBELET_SECONDS)
-        self.nodes = Nodes(self.api, {name: Node(cards=4) for name in NODES}, self._taken)
+        self.nodes = Nodes(self.api, {name: Node(cards=4) for name in NODES}, self._record_taken)
         self.api.put(gaudi_inference(NAME, NAMESPACE, **spec), generation=1)
         leases, events = Api(), Api(changed=lambda: self.history.writes.append(self._time))
         apis = {(NAMESPACE, ""): self.api, (NAMESPACE, "Event"): events, (SETTINGS.namespace, "Lease"): leases}
@@ -53,19 +53,19 @@ class World:
         self.outside = Outside(self.api, leases, self.nodes, server, trespasses=self.history.trespasses)
         self.defects: list[str] = self.outside.loop.defects
         self._names = (f"operator-{number}" for number in count(1))
-        self.replicas = [self._started(), self._started()]
+        self.replicas = [self._start_replica(), self._start_replica()]
         self._acting: list[float] = self.history.others
         self.api.changed = self._changed
         self._record()
 
     def __enter__(self) -> Self:
-        """Nothing more is needed."""
+        """Return the world, which already runs."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The operator ends."""
+        """Stop the operator."""
         for replica in self.replicas:
-            self._bury(replica)
+            self._collect_defects(replica)
         self.outside.loop.run_until(self.now)
         self.outside.loop.close()
 
@@ -75,26 +75,26 @@ class World:
 
     @property
     def resource(self) -> Object:
-        """The resource as it stands."""
+        """The current resource."""
         return self.api.objects["GaudiInference", NAME]
 
     @property
     def pods(self) -> list[str]:
-        """Names of the pods that count as replicas."""
+        """The names of the pods that count as replicas."""
         return [each["metadata"]["name"] for each in self.api.kind("Pod") if counts(each)]
 
     @property
     def children(self) -> list[tuple[str, str]]:
-        """Kind and name of all that the operator has made."""
+        """Kind and name of all objects that the operator created."""
         return [name for name in sorted(self.api.objects) if name[0] not in ("Pod", "GaudiInference")]
 
     @property
     def revisions(self) -> list[str]:
-        """Names of the kept revisions."""
+        """The names of the kept revisions."""
         return [each["metadata"]["labels"][REVISION_LABEL] for each in self.api.kind("ControllerRevision")]
 
     def do(self, command: commands.Command) -> None:
-        """Let something happen."""
+        """Execute a command."""
         match command:
             case commands.PassTime():
                 self._pass(command.seconds)
@@ -135,14 +135,14 @@ class World:
                 self._cut_off(command)
             case commands.KillOperator():
                 for replica in self.replicas:
-                    if replica.leads:
+                    if replica.is_leader:
                         replica.kill()
         self._record()
 
     def calm(self) -> None:
-        """Faults stop, what was broken is fixed, and time passes until nothing has moved for long.
+        """Stop all faults, repair what was broken, and let time pass until nothing has changed for long.
 
-        Cards and quota stay as scarce as they are where all replicas have room: a rollout ends without more, too.
+        Cards and quota stay scarce if all replicas have room: the rollout must end without additional room.
         """
         self.outside.faults.clear()
         self.outside.blind.clear()
@@ -157,14 +157,14 @@ class World:
             self._return(node, commands.ReturnNode(name, rebooted=False))
         start = self.now
         while self.now < start + MOST_SECONDS and (
-            self.now - max(start, self._last_move(), self._next_try()) < QUIET_SECONDS or self._backs_off_untold()
+            self.now - max(start, self._last_move(), self._next_try()) < QUIET_SECONDS or self._backs_off_unlisted()
         ):
             self._second()
         self.history.end = self.now
-        self.history.works, self.history.fails = self._of(WORKS), self._of(FAILS)
+        self.history.works, self.history.fails = self._revisions_that(WORKS), self._revisions_that(FAILS)
 
-    def _of(self, behaviours: frozenset[Behaviour]) -> frozenset[str]:
-        """The kept revisions that behave so."""
+    def _revisions_that(self, behaviours: frozenset[Behaviour]) -> frozenset[str]:
+        """Return the kept revisions with one of these behaviours."""
         kept = self.api.kind("ControllerRevision")
         found = (each for each in kept if behaviour(each["data"]["template"]) in behaviours)
         return frozenset(each["metadata"]["labels"][REVISION_LABEL] for each in found)
@@ -174,33 +174,33 @@ class World:
             self._second()
 
     def _second(self) -> None:
-        """Everybody's turn, once."""
+        """Advance every component by one second."""
         self.now += 1
         self._acting = self.history.writes
         self.outside.loop.run_until(self.now)
         self._acting = self.history.others
-        self._wait()
+        self._record_wait()
         for replica in self.replicas:
-            if not replica.lives:
-                self._bury(replica)
-        self.replicas = [each if each.lives else self._started() for each in self.replicas]
-        controllers.turn(self.api, self.quota, self.now)
-        self.nodes.turn(self.now)
+            if not replica.is_running:
+                self._collect_defects(replica)
+        self.replicas = [each if each.is_running else self._start_replica() for each in self.replicas]
+        controllers.advance(self.api, self.quota, self.now)
+        self.nodes.advance(self.now)
         self._record()
 
-    def _wait(self) -> None:
-        """Put on record that the operator did nothing in this second: its last write failed, or nobody leads yet."""
+    def _record_wait(self) -> None:
+        """Record that the operator did nothing in this second: its last write failed, or no replica leads yet."""
         waits = self.history.waits
-        if any(replica.works for replica in self.replicas):
+        if any(replica.is_operational for replica in self.replicas):
             return
         began = waits.pop()[0] if waits and waits[-1][1] == self.now - 1 else self.now - 1.0
         waits.append((began, float(self.now)))
 
-    def _started(self) -> Replica:
-        """A fresh process."""
+    def _start_replica(self) -> Replica:
+        """Return a new process."""
         return Replica(self.outside, SETTINGS.model_copy(update={"identity": next(self._names)}))
 
-    def _bury(self, replica: Replica) -> None:
+    def _collect_defects(self, replica: Replica) -> None:
         replica.kill()
         self.defects += ["a reconcile ended by a defect"] * int(replica.defects)
 
@@ -217,19 +217,19 @@ class World:
         self.api.put(live, annotations=annotations)
 
     def _kill(self, pod: Object) -> None:
-        self._taken(pod["metadata"]["uid"])
+        self._record_taken(pod["metadata"]["uid"])
         delete_pod(self.api, pod, self.now)
 
     def _end(self, uid: str) -> None:
         container = self.nodes.containers.get(uid)
         if container and container.ended is None and self.nodes.reachable(container):
-            self._taken(uid)
+            self._record_taken(uid)
             self.nodes.end(container, Exit("Error", 1), self.now)
 
     def _fail(self, pod: Object) -> None:
         container = self.nodes.containers.get(pod["metadata"]["uid"])
         if container and self.nodes.reachable(container):
-            self._taken(container.pod)
+            self._record_taken(container.pod)
             self.nodes.fail(pod, container, self.now)
 
     def _load(self, command: commands.Load) -> None:
@@ -240,17 +240,17 @@ class World:
     def _lose(self, node: Node, name: str) -> None:
         if node.up:
             node.up, node.lost_at = False, self.now
-            self._taken(*self._pods_on(name))
+            self._record_taken(*self._pods_on(name))
 
     def _return(self, node: Node, command: commands.ReturnNode) -> None:
         if node.up:
             return
         node.up = True
-        self._taken(*self._pods_on(command.node))
+        self._record_taken(*self._pods_on(command.node))
         for uid in self._pods_on(command.node) if command.rebooted else ():
             self._end(uid)
 
-    def _taken(self, *pods: str) -> None:
+    def _record_taken(self, *pods: str) -> None:
         self.history.taken += [(self.now, uid) for uid in pods]
 
     def _pods_on(self, node: str) -> list[str]:
@@ -259,7 +259,7 @@ class World:
     def _delete(self, command: commands.DeleteChild) -> None:
         gone = self.api.objects[command.kind, command.name]
         mine = [pod for pod in self.api.kind("Pod") if owner(pod) == gone["metadata"]["uid"]]
-        self._taken(*(pod["metadata"]["uid"] for pod in mine))
+        self._record_taken(*(pod["metadata"]["uid"] for pod in mine))
         self.api.remove(command.kind, command.name)
 
     def _blind(self, command: commands.BlindWatch) -> None:
@@ -269,23 +269,23 @@ class World:
     def _cut_off(self, command: commands.CutOff) -> None:
         self.history.blind.append((self.now, self.now + command.seconds))
         for replica in self.replicas:
-            if replica.leads:
+            if replica.is_leader:
                 replica.cut_until, replica.cut_lease_only = float(self.now + command.seconds), command.lease_only
 
     def _last_move(self) -> float:
         return max([self.history.moments[-1].at, *self.history.writes[-1:], *self.history.others[-1:]])
 
     def _next_try(self) -> float:
-        """When the last back-off that the status tells of ends: until then nothing has to move."""
+        """Return the end of the last back-off in the status. Until then no change is required."""
         rows = self.resource.get("status", {}).get("revisions", ())
         ends = (datetime.fromisoformat(row["backOff"]["until"]) for row in rows if "backOff" in row)
         return max(((end - START).total_seconds() for end in ends), default=0)
 
-    def _backs_off_untold(self) -> bool:
-        """Whether a revision is to have pods again of which the status has no row: its ControllerRevision is gone."""
-        told = {row["name"] for row in self.resource.get("status", {}).get("revisions", ())}
+    def _backs_off_unlisted(self) -> bool:
+        """Return whether a revision without a row in the status will get pods: its ControllerRevision is gone."""
+        listed = {row["name"] for row in self.resource.get("status", {}).get("revisions", ())}
         held = [each for each in self.api.kind("ReplicaSet") if DESIRED_ANNOTATION in _annotations(each)]
-        return any(each["metadata"]["labels"].get(REVISION_LABEL) not in told for each in held)
+        return any(each["metadata"]["labels"].get(REVISION_LABEL) not in listed for each in held)
 
     def _changed(self) -> None:
         if not self._acting or self._acting[-1] != self._time:
@@ -293,11 +293,13 @@ class World:
         self._record()
 
     def _record(self) -> None:
-        """The world as it is, where it is not as it was."""
+        """Record the state of the world if it has changed."""
         containers = self.nodes.containers.items()
         runtimes = {uid: Runtime(each.running, each.serving, self.nodes.reachable(each)) for uid, each in containers}
-        heard = {uid: self.nodes.heard_at(each, self.now) for uid, each in containers}
-        hot = {each.instance.name for uid, each in containers if each.ended is None and each.instance.hot(heard[uid])}
+        contacts = {uid: self.nodes.last_contact(each, self.now) for uid, each in containers}
+        hot = {
+            each.instance.name for uid, each in containers if each.ended is None and each.instance.hot(contacts[uid])
+        }
         last = self.history.moments[-1] if self.history.moments else None
         if last and self.api.version == self._recorded and (runtimes, hot) == (last.runtimes, last.hot):
             return

@@ -55,7 +55,7 @@ def test_gate_may_close_when_its_instance_is_gone() -> None:
 def test_ready_while_only_one_of_two_is_warm() -> None:
     waiting = moment(0, A, status={"conditions": [UNREADY]})
     assert list(readiness.never_ready_before_captured(history(waiting, moment(5, A)))) == [
-        "5 s: Ready is True, and never lately were 2 replicas warm"
+        "5 s: Ready is True, although 2 replicas were not warm recently"
     ]
 
 
@@ -105,7 +105,9 @@ def test_cold_pod_that_stays_in_the_endpoints() -> None:
 
 def test_promised_pod_that_is_taken_by_nobody_s_fault() -> None:
     bad = history(moment(0, A, B), moment(9, A))
-    assert list(rollout.never_fewer_available_than_promised(bad)) == ["9 s: b went, and 1 of 2 promised pods serve"]
+    assert list(rollout.never_fewer_available_than_promised(bad)) == [
+        "9 s: b were removed, and 1 of 2 guaranteed pods serve"
+    ]
 
 
 def test_pod_that_a_fault_took_breaks_no_promise() -> None:
@@ -160,7 +162,7 @@ def test_answer_without_room_counts_for_its_rollout_alone(kept: dict[str, int], 
 
 def test_more_pods_than_replicas_and_surge() -> None:
     bad = history(moment(0), moment(9, replica_sets={OLD: 2, NEW: 2}))
-    assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 4 pods are desired, 0 still end, 3 are allowed"]
+    assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 4 pods desired, 0 terminating, 3 allowed"]
 
 
 def test_new_pod_in_place_of_one_that_still_ends() -> None:
@@ -168,17 +170,17 @@ def test_new_pod_in_place_of_one_that_still_ends() -> None:
     ending = replace(B, counts=False)
     before = moment(0, A, ending, spec=spec, replica_sets={OLD: 1})
     bad = history(before, moment(9, A, ending, spec=spec, replica_sets={OLD: 1, NEW: 1}))
-    assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 2 pods are desired, 1 still end, 2 are allowed"]
+    assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 2 pods desired, 1 terminating, 2 allowed"]
 
 
 def test_second_pod_before_the_canary_serves() -> None:
     bad = history(moment(0, A, B, replica_sets={OLD: 2, NEW: 1}), moment(9, A, B, replica_sets={OLD: 1, NEW: 2}))
-    assert list(rollout.the_canary_is_alone(bad)) == ["9 s: 2 pods of new are desired before its canary serves"]
+    assert list(rollout.canary_is_alone(bad)) == ["9 s: 2 pods of new are desired before its canary serves"]
 
 
 def test_second_pod_after_the_canary_serves() -> None:
     good = history(moment(0, A, B, C, replica_sets={OLD: 2, NEW: 1}), moment(9, A, C, replica_sets={OLD: 1, NEW: 2}))
-    assert not list(rollout.the_canary_is_alone(good))
+    assert not list(rollout.canary_is_alone(good))
 
 
 def test_failed_revision_that_gets_pods_again() -> None:
@@ -195,8 +197,8 @@ def test_failed_revision_that_gets_pods_again() -> None:
 def test_pod_that_is_named_to_go_although_all_are_desired() -> None:
     named = replace(A, removed_first=True)
     bad = history(moment(0, A, B), moment(5, named, B), moment(7.5, A, B))
-    assert list(rollout.no_pod_is_named_to_go_for_nothing(bad)) == [
-        "8 s: a is the next to go since 5 s, and none of its revision has to"
+    assert list(rollout.no_pod_keeps_a_deletion_cost_without_need(bad)) == [
+        "8 s: a has the lowest cost since 5 s, and its revision needs all pods"
     ]
 
 
@@ -211,7 +213,7 @@ def test_pod_that_is_named_to_go_although_all_are_desired() -> None:
 )
 def test_pod_may_be_named_to_go_until_the_next_pass(after: Moment) -> None:
     named = moment(5, replace(A, removed_first=True), B)
-    assert not list(rollout.no_pod_is_named_to_go_for_nothing(history(moment(0, A, B), named, after)))
+    assert not list(rollout.no_pod_keeps_a_deletion_cost_without_need(history(moment(0, A, B), named, after)))
 
 
 def test_row_of_a_pod_that_never_was_so() -> None:
@@ -219,7 +221,7 @@ def test_row_of_a_pod_that_never_was_so() -> None:
     told = {"pods": [row], "replicas": 1, "readyReplicas": 0}
     bad = history(moment(0, A), moment(9, A, status=told), end=10)
     (found,) = showing.status_tells_the_truth_about_pods(bad)
-    assert found.startswith("9 s: status.pods says ('old', True, False) of a, which never was so lately, but ")
+    assert found.startswith("9 s: status.pods reports ('old', True, False) for a, but recent states are ")
 
 
 @pytest.mark.parametrize(("ready", "lies"), [(False, 0), (True, 1)])
@@ -247,7 +249,7 @@ def test_stalled_for_want_of_room_before_the_deadline(since: int, lies: int) -> 
     waiting: dict[str, Any] = {"runtimes": {"a": Runtime("a-1", serving=True)}, "spec": spec}
     told = moment(100, A, B, status={"conditions": [UNREADY, stalled]}, **waiting)
     record = history(moment(0, A, B), moment(since, A, B, **waiting), told)
-    assert len(list(showing.others_have_their_time(record))) == lies
+    assert len(list(showing.stalled_for_room_only_after_the_deadline(record))) == lies
 
 
 def test_one_more_old_pod_is_no_room_for_another() -> None:
@@ -257,7 +259,7 @@ def test_one_more_old_pod_is_no_room_for_another() -> None:
     lowered = moment(90, A, B, C, replica_sets={OLD: 1, NEW: 1}, **fields)
     told = moment(100, A, C, status={"conditions": [UNREADY, stalled]}, **fields)
     record = history(moment(0, A, B, C, replica_sets={OLD: 2, NEW: 1}, **fields), lowered, told)
-    assert not list(showing.others_have_their_time(record))
+    assert not list(showing.stalled_for_room_only_after_the_deadline(record))
 
 
 def test_status_without_its_form() -> None:
@@ -273,7 +275,7 @@ def test_child_of_another_owner() -> None:
 def test_write_of_a_replica_that_does_not_hold_the_lease() -> None:
     bad = history(moment(0), trespasses=[(5.0, "second")])
     found = list(endings.only_the_holder_of_the_lease_writes(bad))
-    assert found == ["5 s: second writes, and does not hold the Lease"]
+    assert found == ["5 s: second writes without holding the Lease"]
 
 
 def test_rollout_without_an_end() -> None:
@@ -292,7 +294,9 @@ def test_rollout_with_an_end(condition: dict[str, str]) -> None:
 
 def test_revision_that_works_and_does_not_serve() -> None:
     bad = history(moment(0, A, status={"revision": {"current": OLD}}), works=frozenset({OLD}))
-    assert list(endings.what_works_serves(bad)) == ["1 of 2 pods of old serve, and nothing keeps the others from it"]
+    assert list(endings.working_revision_serves(bad)) == [
+        "1 of 2 pods of old serve, although nothing blocks the others"
+    ]
 
 
 def test_revision_that_fails_and_is_still_run() -> None:
@@ -300,7 +304,7 @@ def test_revision_that_fails_and_is_still_run() -> None:
     status = {"revision": {"current": NEW, "stable": OLD}, "conditions": [UNREADY, accepted]}
     tried = moment(0, A, status=status, replica_sets={OLD: 2, NEW: 1})
     bad = history(tried, works=frozenset({OLD}), fails=frozenset({NEW}))
-    assert list(endings.what_fails_is_given_up(bad)) == ["new fails and is still run, although old works"]
+    assert list(endings.failed_revision_is_given_up(bad)) == ["new fails and still runs, although old works"]
 
 
 def test_revision_that_would_fail_and_finds_no_room() -> None:
@@ -311,8 +315,8 @@ def test_revision_that_would_fail_and_finds_no_room() -> None:
     known: dict[str, Any] = {"works": frozenset({OLD}), "fails": frozenset({NEW})}
     waiting = history(moment(0, A, B, runtimes={}, **fields), **known)
     running = history(moment(0, A, C, runtimes={"c": Runtime("c-1", serving=False)}, **fields), **known)
-    assert not list(endings.what_fails_is_given_up(waiting))
-    assert list(endings.what_fails_is_given_up(running))
+    assert not list(endings.failed_revision_is_given_up(waiting))
+    assert list(endings.failed_revision_is_given_up(running))
 
 
 @pytest.mark.parametrize(("asked", "lies"), [("Wait", 0), ("ReplaceInPlace", 1), (None, 1)])
@@ -320,15 +324,15 @@ def test_upgrade_that_is_blocked_although_a_pod_may_be_missing(asked: str | None
     blocked = {**UNREADY, "reason": "UpgradeBlocked"}
     spec = {"rollout": {"whenNoRoom": asked}}
     record = history(moment(0, A, B, status={"conditions": [blocked]}, spec=spec))
-    assert len(list(endings.an_upgrade_is_blocked_only_by_its_promise(record))) == lies
+    assert len(list(endings.upgrade_is_blocked_only_by_its_minimum(record))) == lies
 
 
 def test_writes_although_nothing_changes() -> None:
-    assert list(endings.the_operator_rests(history(moment(0), writes=[980.0, 990.0], end=1000)))
+    assert list(endings.operator_is_idle_at_the_end(history(moment(0), writes=[980.0, 990.0], end=1000)))
 
 
 def test_writes_while_others_change_something() -> None:
-    assert not list(endings.the_operator_rests(history(moment(0), writes=[990.0], others=[985.0], end=1000)))
+    assert not list(endings.operator_is_idle_at_the_end(history(moment(0), writes=[990.0], others=[985.0], end=1000)))
 
 
 @pytest.mark.parametrize(
@@ -367,15 +371,15 @@ def failing(seconds: float) -> History:
 
 
 def test_pods_that_fail_each_second_are_a_hot_loop() -> None:
-    assert list(rollout.no_pods_are_made_in_a_hot_loop(failing(1))) == [
+    assert list(rollout.no_pods_are_created_in_a_hot_loop(failing(1))) == [
         "30 s: 31 pods of old failed within 30 s, 2 are desired"
     ]
 
 
 def test_pods_that_fail_ever_so_often_are_none() -> None:
-    assert not list(rollout.no_pods_are_made_in_a_hot_loop(failing(2)))
+    assert not list(rollout.no_pods_are_created_in_a_hot_loop(failing(2)))
 
 
 def test_nobody_can_hold_pods_back_unseen() -> None:
     record = replace(failing(1), blind=[(0.0, 40.0)])
-    assert not list(rollout.no_pods_are_made_in_a_hot_loop(record))
+    assert not list(rollout.no_pods_are_created_in_a_hot_loop(record))

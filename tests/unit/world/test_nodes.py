@@ -12,11 +12,11 @@ def test_nothing_is_heard_from_a_lost_node_after_its_loss() -> None:
     with World(replicas=1) as world:
         world.do(commands.PassTime(20))
         (container,) = world.nodes.containers.values()
-        assert world.nodes.heard_at(container, world.now) == world.now
+        assert world.nodes.last_contact(container, world.now) == world.now
         lost = world.now
         world.do(commands.LoseNode(container.node))
         world.do(commands.PassTime(10))
-        assert world.nodes.heard_at(container, world.now) == lost - POLLED_SECONDS
+        assert world.nodes.last_contact(container, world.now) == lost - POLLED_SECONDS
 
 
 def test_nobody_hears_what_changes_as_the_node_is_lost() -> None:

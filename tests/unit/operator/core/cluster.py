@@ -168,7 +168,7 @@ class Cluster:
             if ending(pod):
                 self.api.remove("Pod", pod["metadata"]["name"])
                 self.reports.pop(pod["metadata"]["uid"], None)
-        controllers.turn(self.api, None, self.seconds, {self.resource["metadata"]["uid"]})
+        controllers.advance(self.api, None, self.seconds, {self.resource["metadata"]["uid"]})
         self._schedule()
 
     def warm(self, name: str) -> None:
