@@ -1,4 +1,4 @@
-"""Autoscalers that the API server must refuse with the resource, since it would refuse the HorizontalPodAutoscaler."""
+"""Specs whose HorizontalPodAutoscaler the API server would refuse, so it must refuse the resource."""
 
 from typing import Any
 
@@ -7,38 +7,38 @@ from tests.support.metrics import running_requests
 
 
 def scaled(**fields: Any) -> dict[str, Any]:
-    """A spec with these fields of spec.autoscaling."""
+    """Return a spec with these fields of spec.autoscaling."""
     return {"autoscaling": {"maxReplicas": 2, **fields}}
 
 
-def by(kind: str, **source: Any) -> dict[str, Any]:
-    """One metric of this type."""
+def by_metric(kind: str, **source: Any) -> dict[str, Any]:
+    """Return a spec with one metric of this type."""
     return scaled(metrics=[{"type": kind, **source}])
 
 
 def by_cpu(**target: Any) -> dict[str, Any]:
-    """The CPU of the pods with this target."""
-    return by("Resource", resource={"name": "cpu", "target": target})
+    """Return a spec that scales on the CPU of the pods with this target."""
+    return by_metric("Resource", resource={"name": "cpu", "target": target})
 
 
-def by_queue(**target: Any) -> dict[str, Any]:
-    """A queue outside of the cluster with this target."""
-    return by("External", external={"metric": {"name": "queue"}, "target": target})
+def by_external(**target: Any) -> dict[str, Any]:
+    """Return a spec that scales on an external metric with this target."""
+    return by_metric("External", external={"metric": {"name": "queue"}, "target": target})
 
 
 def by_pods(name: str, target: dict[str, Any]) -> dict[str, Any]:
-    """A metric of the pods."""
-    return by("Pods", pods={"metric": {"name": name}, "target": target})
+    """Return a spec that scales on a metric of the pods."""
+    return by_metric("Pods", pods={"metric": {"name": name}, "target": target})
 
 
 def by_object(**described: Any) -> dict[str, Any]:
-    """A metric of another object."""
+    """Return a spec that scales on a metric of another object."""
     target = {"type": "Value", "value": 1}
-    return by("Object", object={"describedObject": described, "metric": {"name": "a"}, "target": target})
+    return by_metric("Object", object={"describedObject": described, "metric": {"name": "a"}, "target": target})
 
 
-def down(**rules: Any) -> dict[str, Any]:
-    """Rules of scale-down."""
+def scale_down(**rules: Any) -> dict[str, Any]:
+    """Return a spec with these rules of scale-down."""
     return scaled(behavior={"scaleDown": rules})
 
 
@@ -57,12 +57,12 @@ AUTOSCALERS = (
     Bad("autoscaling_from_zero", "minReplicas in body should be greater than or equal to 1", scaled(minReplicas=0)),
     Bad("metrics_too_many", "must have at most 8 items", scaled(metrics=[running_requests(1)] * 9)),
     Bad("metric_of_no_type", "metrics[0].type: Required value", scaled(metrics=[{}])),
-    Bad("metric_of_an_unknown_type", 'Unsupported value: "Node"', by("Node")),
-    Bad("metric_without_source", ONE_SOURCE, by("Pods")),
+    Bad("metric_of_an_unknown_type", 'Unsupported value: "Node"', by_metric("Node")),
+    Bad("metric_without_source", ONE_SOURCE, by_metric("Pods")),
     Bad(
         "metric_with_the_source_of_another_type",
         ONE_SOURCE,
-        by("Pods", resource={"name": "cpu", "target": UTILIZATION}),
+        by_metric("Pods", resource={"name": "cpu", "target": UTILIZATION}),
     ),
     Bad(
         "metric_with_two_sources",
@@ -71,41 +71,43 @@ AUTOSCALERS = (
     ),
     Bad("target_without_value", ONE_TARGET, by_cpu(type="Utilization")),
     Bad("target_with_the_value_of_another_type", ONE_TARGET, by_cpu(type="Utilization", averageValue=1)),
-    Bad("target_with_two_values", ONE_TARGET, by_queue(**AVERAGE, value=1)),
-    Bad("target_of_zero", "should be greater than or equal to 1", by_queue(type="Value", value=0)),
-    Bad("target_of_zero_as_text", "should match", by_queue(type="Value", value="0.00")),
-    Bad("target_below_zero", "should match", by_queue(type="Value", value="-1")),
+    Bad("target_with_two_values", ONE_TARGET, by_external(**AVERAGE, value=1)),
+    Bad("target_of_zero", "should be greater than or equal to 1", by_external(type="Value", value=0)),
+    Bad("target_of_zero_as_text", "should match", by_external(type="Value", value="0.00")),
+    Bad("target_below_zero", "should match", by_external(type="Value", value="-1")),
     Bad(
         "target_of_no_percent", "should be greater than or equal to 1", by_cpu(type="Utilization", averageUtilization=0)
     ),
     Bad("value_of_a_resource", "target.type must be Utilization or AverageValue", by_cpu(type="Value", value=1)),
-    Bad("utilization_of_a_queue", "target.type must be Value or AverageValue", by_queue(**UTILIZATION)),
+    Bad("utilization_of_a_queue", "target.type must be Value or AverageValue", by_external(**UTILIZATION)),
     Bad("utilization_of_pods", "target.type must be AverageValue", by_pods("a", UTILIZATION)),
     Bad("metric_name_with_a_slash", "metric.name in body should match", by_pods("a/b", AVERAGE)),
     Bad("metric_name_with_percent", "metric.name in body should match", by_pods("a%b", AVERAGE)),
     Bad("metric_name_of_two_dots", "metric.name in body should match", by_pods("..", AVERAGE)),
     Bad(
-        "resource_unknown", 'Unsupported value: "gpu"', by("Resource", resource={"name": "gpu", "target": UTILIZATION})
+        "resource_unknown",
+        'Unsupported value: "gpu"',
+        by_metric("Resource", resource={"name": "gpu", "target": UTILIZATION}),
     ),
     Bad(
         "container_without_name",
         "containerResource.container: Required value",
-        by("ContainerResource", containerResource={"name": "cpu", "target": UTILIZATION}),
+        by_metric("ContainerResource", containerResource={"name": "cpu", "target": UTILIZATION}),
     ),
     Bad("object_without_name", "describedObject.name: Required value", by_object(kind="Ingress")),
     Bad("object_of_no_version", "apiVersion in body should match", by_object(apiVersion="a/b/v1", kind="A", name="a")),
     Bad("kind_with_a_slash", "describedObject.kind in body should match", by_object(kind="a/b", name="a")),
-    Bad("window_too_long", "should be less than or equal to 3600", down(stabilizationWindowSeconds=3601)),
-    Bad("policy_unknown", 'Unsupported value: "Some"', down(selectPolicy="Some")),
+    Bad("window_too_long", "should be less than or equal to 3600", scale_down(stabilizationWindowSeconds=3601)),
+    Bad("policy_unknown", 'Unsupported value: "Some"', scale_down(selectPolicy="Some")),
     Bad(
         "policy_of_none",
         "value in body should be greater",
-        down(policies=[{"type": "Pods", "value": 0, "periodSeconds": 1}]),
+        scale_down(policies=[{"type": "Pods", "value": 0, "periodSeconds": 1}]),
     ),
     Bad(
         "policy_over_half_an_hour",
         "should be less than or equal to 1800",
-        down(policies=[{"type": "Percent", "value": 1, "periodSeconds": 1801}]),
+        scale_down(policies=[{"type": "Percent", "value": 1, "periodSeconds": 1801}]),
     ),
     Bad("target_of_before", 'unknown field "spec.autoscaling.targetRunningRequests"', scaled(targetRunningRequests=8)),
 )

@@ -1,8 +1,8 @@
-"""One object that the API server must refuse, with what tells the refusal: the field, and words of its rule.
+"""An object that the API server must refuse, with the field and part of the message that identify the refusal.
 
-What a rule of ours says, the models in operator/gaudi_operator/api and the generated crds/ hold; a test that quoted it
-would have to change with it.
-An entry lays `spec` over a valid object (tests/support/builders.py): None removes a field.
+Only part of each message is quoted. The whole messages are in operator/gaudi_operator/api and the generated crds/, and
+a test that quoted them would change with each edit. An entry merges `spec` into a valid object
+(tests/support/builders.py), and None removes a field.
 """
 
 from dataclasses import dataclass, field
@@ -13,15 +13,15 @@ from tests.support.builders import Object, gaudi_inference
 
 @dataclass(frozen=True)
 class Bad:
-    """One bad object: `case` names the test, `words` are part of the refusal."""
+    """One bad object: `case` names the test, `message` is part of the refusal."""
 
     case: str
-    words: str
+    message: str
     spec: dict[str, Any] = field(default_factory=dict)
     name: str = "bad"
 
     def manifest(self) -> Object:
-        """The object."""
+        """Return the object."""
         return gaudi_inference(self.name, **self.spec)
 
 

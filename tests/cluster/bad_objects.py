@@ -169,7 +169,7 @@ ROLLOUTS = (
 
 
 def clients(*entries: Object) -> Object:
-    """Only these may reach the model port."""
+    """Return a spec that lets only these clients reach the model port."""
     return {"networkAccess": {"clients": list(entries)}}
 
 
@@ -186,7 +186,7 @@ NETWORKS = (
         "spec.service.type other than ClusterIP needs networkAccess.clients",
         {"service": {"type": "NodePort", "insecure": True}},
     ),
-    Bad("client_that_names_nobody", "every entry needs podSelector", clients({})),
+    Bad("client_without_selector", "every entry needs podSelector", clients({})),
     Bad("addresses_with_selector", "ipBlock stands alone", clients({"podSelector": {}, "ipBlock": {"cidr": "::/0"}})),
     Bad("addresses_that_are_no_range", "must be a range", clients({"ipBlock": {"cidr": "10.0.0.1"}})),
     Bad(

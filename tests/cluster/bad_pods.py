@@ -1,4 +1,4 @@
-"""Pods that the API server must refuse: what a platform asks of them, said wrongly."""
+"""Pod customizations that the API server must refuse."""
 
 from typing import Any
 
@@ -9,63 +9,63 @@ SIDE = {"name": "log", "image": "log:1"}
 
 
 def pod(**fields: Any) -> dict[str, Any]:
-    """A spec with these fields of spec.pod."""
+    """Return a spec with these fields of spec.pod."""
     return {"pod": fields}
 
 
 def mounted(path: str) -> dict[str, Any]:
-    """A declared volume, mounted at that path."""
+    """Return a spec with a declared volume that is mounted at that path."""
     return pod(volumes=[FOLDER], volumeMounts=[{"name": "shared", "mountPath": path}])
 
 
 def volume(**fields: Any) -> dict[str, Any]:
-    """One volume."""
+    """Return a spec with one volume."""
     return pod(volumes=[{"name": "a", **fields}])
 
 
-def beside(**fields: Any) -> dict[str, Any]:
-    """One sidecar."""
+def with_sidecar(**fields: Any) -> dict[str, Any]:
+    """Return a spec with one sidecar."""
     return pod(volumes=[FOLDER], sidecars=[{**SIDE, **fields}])
 
 
-def near(**term: Any) -> dict[str, Any]:
-    """A required term of podAntiAffinity."""
+def anti_affinity(**term: Any) -> dict[str, Any]:
+    """Return a spec with a required term of podAntiAffinity."""
     return pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
 
 
-def on_nodes(**term: Any) -> dict[str, Any]:
-    """A required term of nodeAffinity."""
+def node_affinity(**term: Any) -> dict[str, Any]:
+    """Return a spec with a required term of nodeAffinity."""
     terms = {"nodeSelectorTerms": [term]}
     return pod(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
 
 
-def spread(**fields: Any) -> dict[str, Any]:
-    """One constraint."""
+def topology_spread(**fields: Any) -> dict[str, Any]:
+    """Return a spec with one topology spread constraint."""
     zone = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
     return pod(topologySpreadConstraints=[{**zone, **fields}])
 
 
-def variable(**source: Any) -> dict[str, Any]:
-    """A variable of the runtime from somewhere."""
+def env_from(**source: Any) -> dict[str, Any]:
+    """Return a spec with an environment variable that has this source."""
     return {"engine": {"env": [{"name": "A", "valueFrom": source}]}}
 
 
 def over_limit(name: str, request: str | int, limit: str) -> tuple[Bad, ...]:
-    """Containers of each kind that request more of a resource than their limit."""
+    """Return, for each kind of container, a spec that requests more of a resource than its limit."""
     resources = {"requests": {name: request}, "limits": {name: limit}}
     containers = {
         "the_runtime": pod(resources=resources),
         "a_sidecar": pod(sidecars=[{**SIDE, "resources": resources}]),
         "an_init_container": pod(initContainers=[{**SIDE, "resources": resources}]),
     }
-    words = f"requests.{name} must be at most limits.{name}"
-    return tuple(Bad(f"{name}_request_over_limit_of_{each}", words, spec) for each, spec in containers.items())
+    message = f"requests.{name} must be at most limits.{name}"
+    return tuple(Bad(f"{name}_request_over_limit_of_{each}", message, spec) for each, spec in containers.items())
 
 
 SECRET, CONFIG_MAP = {"name": "s", "key": "k"}, {"name": "c", "key": "k"}
 
 PLATFORM_PODS = (
-    Bad("user_beside_that_of_the_cluster", "userFromCluster is true", pod(userFromCluster=True, runAsUser=1000)),
+    Bad("user_with_user_from_cluster", "userFromCluster is true", pod(userFromCluster=True, runAsUser=1000)),
     Bad("group_of_root", "spec.pod.supplementalGroups[0] in body should be greater", pod(supplementalGroups=[0])),
     Bad("capability_of_root", 'Unsupported value: "SYS_ADMIN"', pod(capabilities=["SYS_ADMIN"])),
     *over_limit("cpu", 4, "3500m"),
@@ -119,7 +119,7 @@ PLATFORM_PODS = (
         "Duplicate value",
         pod(volumes=[FOLDER], volumeMounts=[{"name": "shared", "mountPath": "/a"}] * 2),
     ),
-    Bad("sidecar_named_as_the_runtime", "must not be runtime", beside(name="runtime")),
+    Bad("sidecar_named_as_the_runtime", "must not be runtime", with_sidecar(name="runtime")),
     Bad(
         "sidecar_named_as_an_init_container", "spec.pod.sidecars must not", pod(initContainers=[SIDE], sidecars=[SIDE])
     ),
@@ -128,12 +128,12 @@ PLATFORM_PODS = (
     Bad(
         "sidecar_with_rights",
         'unknown field "spec.pod.sidecars[0].securityContext"',
-        beside(securityContext={"privileged": True}),
+        with_sidecar(securityContext={"privileged": True}),
     ),
     Bad(
         "sidecar_that_mounts_no_volume",
         "spec.pod.sidecars: every name in volumeMounts",
-        beside(volumeMounts=[{"name": "other", "mountPath": "/a"}]),
+        with_sidecar(volumeMounts=[{"name": "other", "mountPath": "/a"}]),
     ),
     Bad(
         "init_container_that_mounts_no_volume",
@@ -143,26 +143,26 @@ PLATFORM_PODS = (
     Bad(
         "sidecars_too_many", "must have at most 4 items", pod(sidecars=[{**SIDE, "name": f"l{at}"} for at in range(5)])
     ),
-    Bad("pod_term_without_place", "topologyKey: Required value", near(labelSelector={})),
+    Bad("pod_term_without_place", "topologyKey: Required value", anti_affinity(labelSelector={})),
     Bad(
         "comparison_without_values",
         "values is needed when operator is In",
-        near(topologyKey="zone", labelSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
+        anti_affinity(topologyKey="zone", labelSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
     ),
     Bad(
         "existence_with_values",
         "values must be left out when operator is Exists",
-        on_nodes(matchExpressions=[{"key": "a", "operator": "Exists", "values": ["b"]}]),
+        node_affinity(matchExpressions=[{"key": "a", "operator": "Exists", "values": ["b"]}]),
     ),
     Bad(
         "node_greater_than_a_word",
         "one whole number when operator is Gt",
-        on_nodes(matchExpressions=[{"key": "a", "operator": "Gt", "values": ["many"]}]),
+        node_affinity(matchExpressions=[{"key": "a", "operator": "Gt", "values": ["many"]}]),
     ),
     Bad(
         "field_of_a_node_but_its_name",
         "must compare metadata.name",
-        on_nodes(matchFields=[{"key": "zone", "operator": "In", "values": ["a"]}]),
+        node_affinity(matchFields=[{"key": "zone", "operator": "In", "values": ["a"]}]),
     ),
     Bad(
         "preferred_nodes_too_heavy",
@@ -175,17 +175,17 @@ PLATFORM_PODS = (
             }
         ),
     ),
-    Bad("skew_of_none", "maxSkew in body should be greater than or equal to 1", spread(maxSkew=0)),
-    Bad("fewest_places_when_only_preferred", "minDomains is only for", spread(minDomains=2)),
+    Bad("skew_of_none", "maxSkew in body should be greater than or equal to 1", topology_spread(maxSkew=0)),
+    Bad("fewest_places_when_only_preferred", "minDomains is only for", topology_spread(minDomains=2)),
     Bad(
         "spread_by_a_label_twice",
         "matchLabelKeys must not name",
-        spread(labelSelector={"matchLabels": {"app": "a"}}, matchLabelKeys=["app"]),
+        topology_spread(labelSelector={"matchLabels": {"app": "a"}}, matchLabelKeys=["app"]),
     ),
     Bad(
         "spread_by_the_name_of_the_resource",
         "matchLabelKeys must not name",
-        spread(matchLabelKeys=["inference.gaudi.dev/name"]),
+        topology_spread(matchLabelKeys=["inference.gaudi.dev/name"]),
     ),
     Bad(
         "spread_twice_over_a_place",
@@ -197,13 +197,13 @@ PLATFORM_PODS = (
     Bad(
         "variable_from_two_places",
         "exactly one of secretKeyRef",
-        variable(secretKeyRef=SECRET, configMapKeyRef=CONFIG_MAP),
+        env_from(secretKeyRef=SECRET, configMapKeyRef=CONFIG_MAP),
     ),
-    Bad("variable_from_nowhere", "exactly one of secretKeyRef", variable()),
-    Bad("variable_from_a_foreign_field", "fieldPath in body should match", variable(fieldRef={"fieldPath": "spec.x"})),
+    Bad("variable_from_nowhere", "exactly one of secretKeyRef", env_from()),
+    Bad("variable_from_a_foreign_field", "fieldPath in body should match", env_from(fieldRef={"fieldPath": "spec.x"})),
     Bad(
         "variable_from_a_foreign_resource",
         'Unsupported value: "limits.gpu"',
-        variable(resourceFieldRef={"resource": "limits.gpu"}),
+        env_from(resourceFieldRef={"resource": "limits.gpu"}),
     ),
 )

@@ -1,4 +1,4 @@
-"""A real API server with controllers, in a network of its own; a fresh namespace for every test."""
+"""A real API server with controllers in a network namespace, and a new Kubernetes namespace for every test."""
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -21,13 +21,13 @@ from tests.support.permissions import grants
 from tests.unit.chart.rendering import render
 
 LONGEST_FIRST = (
-    "test_start_beside_a_thousand_resources",
-    "test_no_law_is_broken_whatever_happens",
-    "test_rollout_is_held_released_failed_and_retried_by_force_alone",
-    "test_operator_killed_again_and_again_ends_the_rollout",
-    "test_pods_are_replaced_in_place_where_quotas_lack_room",
+    "test_operator_starts_with_a_thousand_existing_resources",
+    "test_random_commands_break_no_law",
+    "test_rollout_commands_pause_resume_fail_and_retry_with_force",
+    "test_rollout_ends_although_the_operator_is_killed_repeatedly",
+    "test_pods_are_replaced_in_place_when_quotas_lack_room",
 )
-"""They would otherwise be what all other processes wait for at the end."""
+"""They run first, so that the other processes do not wait for one of them at the end."""
 
 Kubectl = Callable[..., str]
 NewOperator = Callable[..., OperatorProcess]
@@ -35,14 +35,14 @@ NewClass = Callable[..., str]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests begin."""
+    """Run the longest tests first."""
     items.sort(key=lambda item: LONGEST_FIRST.index(item.name) if item.name in LONGEST_FIRST else len(LONGEST_FIRST))
 
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """etcd, API server and controllers for the whole run; pods are never started."""
-    tools()  # builds, where that was not done yet: nothing can be fetched from inside the namespace
+    """etcd, API server and controllers for the whole run. No kubelet runs, so pods are never started."""
+    tools()  # builds the tools if needed: inside the namespace nothing can be downloaded
     enter_network_namespace()
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
@@ -50,11 +50,11 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 @pytest.fixture(scope="session")
 def crd(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The name of our CustomResourceDefinition, installed and established."""
+    """The name of the CustomResourceDefinition, which is installed and established."""
     manifest = Path(tmp_path_factory.mktemp("crd")) / "crd.yaml"
     manifest.write_text(definitions_yaml())
     control_plane.kubectl("apply", "--server-side", "-f", str(manifest))
-    # Not `kubectl wait`: it gives up on the null conditions that a new definition has for a moment.
+    # `kubectl wait` fails on the null conditions that a new definition has at first.
     served = ("api-resources", f"--api-group={GROUP}", "--output=name")
     control_plane.wait(
         lambda: {NAME, CLASS_NAME} <= set(control_plane.kubectl(*served).split()), f"{NAME} to be served"
@@ -66,7 +66,7 @@ def crd(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def objects(control_plane: ControlPlane, crd: str) -> Iterator[Objects]:
-    """Writes objects as administrator."""
+    """A client that writes objects as administrator."""
     objects = Objects(control_plane)
     yield objects
     objects.close()
@@ -74,7 +74,7 @@ def objects(control_plane: ControlPlane, crd: str) -> Iterator[Objects]:
 
 @pytest.fixture
 def namespace(objects: Objects) -> str:
-    """A namespace of this test alone."""
+    """A namespace for this test only."""
     name = f"test-{uuid4().hex[:8]}"
     objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return name
@@ -82,23 +82,26 @@ def namespace(objects: Objects) -> str:
 
 @pytest.fixture
 def new_class(objects: Objects, namespace: str) -> Iterator[NewClass]:
-    """Makes a class of this test, or changes it; it has no namespace, so it is removed at the end. Returns its name."""
-    made: dict[str, Object] = {}
+    """Create or update a class for this test and return its name.
+
+    Classes have no namespace and are deleted at the end.
+    """
+    classes: dict[str, Object] = {}
 
     def make(suffix: str = "class", **spec: Any) -> str:
         name = f"{namespace}-{suffix}"
-        made[name] = {"apiVersion": API_VERSION, "kind": CLASS, "metadata": {"name": name}, "spec": spec}
-        objects.put(made[name])
+        classes[name] = {"apiVersion": API_VERSION, "kind": CLASS, "metadata": {"name": name}, "spec": spec}
+        objects.put(classes[name])
         return name
 
     yield make
-    for manifest in made.values():
+    for manifest in classes.values():
         objects.delete(manifest)
 
 
 @pytest.fixture
 def kubectl(control_plane: ControlPlane, namespace: str) -> Kubectl:
-    """kubectl as administrator in the test's namespace; raises LocalClusterError with kubectl's own words."""
+    """Run kubectl as administrator in the test's namespace. LocalClusterError has kubectl's output."""
 
     def run(*arguments: str, stdin: str | None = None) -> str:
         return control_plane.kubectl("--namespace", namespace, *arguments, stdin=stdin)
@@ -111,7 +114,7 @@ USER = "system:serviceaccount:gaudi-system:gaudi-operator"
 
 @pytest.fixture(scope="session")
 def operator_kubeconfig(control_plane: ControlPlane) -> Path:
-    """Kubeconfig of the operator's account, which has no rights by itself."""
+    """The kubeconfig of the operator's account, which has no permissions of its own."""
     path = control_plane.run_dir / "operator.kubeconfig"
     control_plane.authority.issue("operator", USER)
     control_plane.kubeconfig_for("operator", path)
@@ -120,7 +123,7 @@ def operator_kubeconfig(control_plane: ControlPlane) -> Path:
 
 @pytest.fixture
 async def api(control_plane: ControlPlane, namespace: str) -> AsyncIterator[KubeApi]:
-    """The API server as administrator, in the test's namespace."""
+    """A client of the API server as administrator, in the test's namespace."""
     client = KubeApi(control_plane.addresses.server, control_plane.run_dir / "pki", namespace)
     yield client
     await client.close()
@@ -128,14 +131,14 @@ async def api(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Kube
 
 @pytest.fixture
 async def kubelet(api: KubeApi) -> AsyncIterator[Kubelet]:
-    """Scheduler and kubelet of the test's namespace."""
+    """The scheduler and kubelet of the test's namespace."""
     async with Kubelet(api) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def operator_policy(objects: Objects) -> None:
-    """Apply the chart's policy on the operator's account, with the folders of nodes that examples name."""
+    """Apply the chart's policy for the operator's account, with the host folders that the examples use."""
     for manifest in render(allowHostPath=[{"prefix": "/models", "groups": [3000]}]):
         if manifest["kind"].startswith("ValidatingAdmission") and manifest["metadata"]["name"].endswith("-account"):
             objects.put(manifest)
@@ -145,7 +148,7 @@ def operator_policy(objects: Objects) -> None:
 def new_operator(
     operator_kubeconfig: Path, objects: Objects, namespace: str, tmp_path: Path, operator_policy: None
 ) -> NewOperator:
-    """Makes operators that serve the test's namespace, with the rights of docs/reference/rbac.md and no others."""
+    """Create operators that watch the test's namespace, with only the permissions of docs/reference/rbac.md."""
     for manifest in grants(USER, namespace):
         objects.put(manifest, namespace)
     numbers = itertools.count()
@@ -160,7 +163,7 @@ def new_operator(
 
 @pytest.fixture
 async def other_api(control_plane: ControlPlane, objects: Objects, namespace: str) -> AsyncIterator[KubeApi]:
-    """The API server in a second namespace, which the operator's account may serve too."""
+    """A client for a second namespace, which the operator's account may watch too."""
     other = f"{namespace}-other"
     objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
     for manifest in grants(USER, other):

@@ -1,4 +1,4 @@
-"""Writes objects as administrator in milliseconds; kubectl is for the tests whose fact is what kubectl does."""
+"""Writes objects as administrator within milliseconds. kubectl is only for tests about kubectl itself."""
 
 import ssl
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ _STRICT = {"fieldValidation": "Strict"}
 
 
 class Refused(Exception):
-    """What the API server says against an object."""
+    """The API server's refusal of an object."""
 
 
 def admin_client(plane: ControlPlane) -> httpx.Client:
-    """A client of the API server with the rights of an administrator."""
+    """Return a client of the API server with the rights of an administrator."""
     pki = plane.run_dir / "pki"
     context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
     context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
@@ -35,18 +35,21 @@ def admin_client(plane: ControlPlane) -> httpx.Client:
 
 
 class Objects:
-    """The API server of `plane`, by one kept connection."""
+    """A client of the API server of `plane`, over one persistent connection."""
 
     def __init__(self, plane: ControlPlane) -> None:
-        """Nothing is sent yet."""
+        """Create the client without sending anything."""
         self._client = admin_client(plane)
 
     def create(self, manifest: Mapping[str, Any], namespace: str = "default", *, dry_run: bool = False) -> Object:
-        """Create an object, or only have it judged; returns it as it is stored. Raises Refused."""
+        """Create an object, or only validate it with `dry_run`, and return it as stored.
+
+        Raise Refused if it is refused.
+        """
         return self._send("POST", _path(manifest, namespace), manifest, {"dryRun": "All"} if dry_run else {})
 
     def put(self, manifest: Mapping[str, Any], namespace: str = "default") -> Object:
-        """Create an object or replace it as a whole; returns it as it is stored. Raises Refused."""
+        """Create or replace an object and return it as stored. Raise Refused if it is refused."""
         path = f"{_path(manifest, namespace)}/{manifest['metadata']['name']}"
         found = self._client.get(path)
         if found.status_code == httpx.codes.NOT_FOUND:
@@ -71,10 +74,10 @@ class Objects:
 
 
 def _path(manifest: Mapping[str, Any], namespace: str) -> str:
-    """Path of the collection that an object belongs to."""
+    """Return the path of the object's collection."""
     version, kind = manifest["apiVersion"], manifest["kind"]
     root = f"/{'apis' if '/' in version else 'api'}/{version}"
     scope = "" if kind in _CLUSTER_WIDE else f"/namespaces/{manifest['metadata'].get('namespace', namespace)}"
     plural = f"{kind.lower()}{'es' if kind.endswith('s') else 's'}"
-    # As English has it.
+    # The English plural of the kind.
     return f"{root}{scope}/{plural.removesuffix('ys') + 'ies' if plural.endswith('ys') else plural}"

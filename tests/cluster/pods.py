@@ -1,4 +1,4 @@
-"""What tests ask the API server about a resource and its pods."""
+"""Predicates and waits on a resource, its children and its pods, for tests that poll the API server."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,32 +11,32 @@ from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
 
 
-async def only(api: KubeApi, kind: str) -> Object | None:
-    """The one child of a kind, None while there is not exactly one."""
+async def only_child(api: KubeApi, kind: str) -> Object | None:
+    """Return the only child of a kind, or None unless there is exactly one."""
     found = await api.list(kind, NAME_LABEL)
     return found[0] if len(found) == 1 else None
 
 
 async def ready(api: KubeApi, name: str = "tiny") -> bool:
-    """Whether the resource is Ready for its current generation."""
+    """Return whether the resource is Ready for its current generation."""
     resource = await api.get("GaudiInference", name) or {}
     observed = (resource.get("status") or {}).get("observedGeneration")
     return condition_of(resource, "Ready").get("status") == "True" and observed == resource["metadata"]["generation"]
 
 
 async def stalled(api: KubeApi, reason: str, name: str = "tiny") -> Object | None:
-    """The condition Stalled once it is True for `reason`: on a cluster that is seconds old another may come first."""
+    """Return the condition Stalled if it is True for `reason`. A new cluster may report another reason first."""
     condition = condition_of(await api.get("GaudiInference", name), "Stalled")
     return condition if condition.get("status") == "True" and condition["reason"] == reason else None
 
 
 async def nothing_left(api: KubeApi) -> bool:
-    """Whether no object carries a resource's label any more."""
+    """Return whether no object has a resource's label any more."""
     return not [each for kind in (*CHILDREN, "Pod") for each in await api.list(kind, NAME_LABEL)]
 
 
 async def running(api: KubeApi, kubelet: Kubelet) -> str:
-    """The name of the one pod, once its container runs."""
+    """Wait until the container of the only pod runs, and return the pod's name."""
 
     async def one() -> list[str] | None:
         return await all_running(api, kubelet, 1)
@@ -46,20 +46,20 @@ async def running(api: KubeApi, kubelet: Kubelet) -> str:
 
 
 async def all_running(api: KubeApi, kubelet: Kubelet, count: int) -> list[str] | None:
-    """Names of the resource's pods once `count` of them run."""
+    """Return the names of the resource's pods if exactly `count` of them run."""
     names = [each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)]
     return names if len(names) == count and all(name in kubelet.runtimes for name in names) else None
 
 
 async def gate(api: KubeApi, pod: str, status: str) -> Object | None:
-    """The gate's condition once it has that status."""
+    """Return the gate's condition if it has that status."""
     condition = condition_of(await api.get("Pod", pod), GATE)
     return condition if condition.get("status") == status else None
 
 
 @asynccontextmanager
 async def gate_watched(api: KubeApi, pod: str) -> AsyncIterator[list[str]]:
-    """Each status that the gate has from now on, in order: of one that is soon over a look now and then may miss it."""
+    """Collect each status of the gate from now on, in order. Polling could miss one that is soon replaced."""
     seen: list[str] = []
 
     async def watch() -> None:
@@ -73,50 +73,50 @@ async def gate_watched(api: KubeApi, pod: str) -> AsyncIterator[list[str]]:
 
     background = Background()
     background.spawn(watch())
-    await until(known, "the watch to know the gate")
+    await until(known, "the first gate status of the watch")
     yield seen
     await background.stop()
     background.check()
 
 
 def is_open(pod: Object | None) -> bool:
-    """Whether the pod's gate is open."""
+    """Return whether the pod's gate is open."""
     return condition_of(pod, GATE).get("status") == "True"
 
 
 async def pod_ready(api: KubeApi, pod: str) -> bool:
-    """Whether the kubelet calls the pod ready."""
+    """Return whether the pod is Ready by its condition."""
     return condition_of(await api.get("Pod", pod), "Ready").get("status") == "True"
 
 
 async def container_ready(api: KubeApi, pod: str) -> bool:
-    """Whether the pod's container passes its own probe."""
+    """Return whether the pod's container passes its readiness probe."""
     return condition_of(await api.get("Pod", pod), "ContainersReady").get("status") == "True"
 
 
 async def pod_message(api: KubeApi, text: str) -> bool:
-    """Whether the status says this about a pod."""
+    """Return whether a pod's message in the status contains `text`."""
     status: dict[str, Any] = (await api.get("GaudiInference", "tiny") or {}).get("status") or {}
     return any(text in (pod.get("message") or "") for pod in status.get("pods") or ())
 
 
-async def shown(api: KubeApi, prompt: int, decode: int) -> bool:
-    """Whether the status shows these captured graphs, of ten planned ones."""
-    return await shown_percent(api) == {"prompt": prompt * 10, "decode": decode * 10}
+async def shows_captured(api: KubeApi, prompt: int, decode: int) -> bool:
+    """Return whether the status shows this number of captured graphs, of ten planned ones per phase."""
+    return await captured_percent(api) == {"prompt": prompt * 10, "decode": decode * 10}
 
 
 async def recent_recompiles(api: KubeApi, count: int) -> bool:
-    """Whether the status of `tiny` counts so many recent recompiles."""
+    """Return whether the status of `tiny` has this number of recent recompiles."""
     found = await api.get("GaudiInference", "tiny") or {}
     return bool(found.get("status", {}).get("recompiles", {}).get("recent") == count)
 
 
 async def leads(operator: OperatorProcess) -> bool:
-    """Whether this process says that it leads."""
+    """Return whether this process is the leader, by its metric."""
     return await operator.value("gaudi_operator_leader") == 1
 
 
-async def shown_percent(api: KubeApi) -> Object | None:
-    """The captured percentages in the status."""
+async def captured_percent(api: KubeApi) -> Object | None:
+    """Return the captured percentages in the status."""
     status: Object = (await api.get("GaudiInference", "tiny") or {}).get("status") or {}
     return status.get("capturedPercent")

@@ -1,4 +1,4 @@
-"""The commands of the state machine against a real API server and real operators, with the kubelet of the tests."""
+"""The commands of the state machine against a real API server, real operators and the kubelet of the tests."""
 
 import asyncio
 import contextlib
@@ -31,15 +31,15 @@ QUIET_SECONDS = 12.0
 MOST_SECONDS = 180.0
 CARDS = 8
 SCALE = 0.1
-"""Seconds here per second of a command: pods warm up in half a second."""
+"""Real seconds per second of a command: pods warm up in half a second."""
 STORY_STEPS = 10
-"""So many until all is let go that may hold a rollout for ever: no cards, no replicas, a pause, a pin, a refusal."""
+"""Steps per story. After them everything is lifted that may block a rollout: no cards, no replicas, a pause, a pin."""
 HELD_SECONDS, CUT_SECONDS = 4.0, 1.0
 CRASHES = 3
 ELECTION_SECONDS = 5.0
 
 ELSEWHERE = (actions.lose_node, actions.return_node, actions.fail_pod, actions.refuse_pods, actions.limit_pods)
-"""Actions that only the model plays: the kubelet of the tests has one node, and quotas are retried after minutes."""
+"""Actions that only the world in memory supports: this kubelet has one node, and quotas are retried after minutes."""
 RARE = (
     actions.kill_operator,
     actions.blind_watch,
@@ -50,13 +50,13 @@ RARE = (
     actions.pin,
     actions.refuse,
 )
-"""Actions after which no rollout goes on for a while."""
+"""Actions that may block a rollout for a while."""
 _COMMON = tuple(action for action in actions.ACTIONS if action not in (*ELSEWHERE, *RARE))
 ACTIONS = (*RARE, *2 * _COMMON, *4 * (actions.upgrade,), *6 * (actions.pass_time,))
 
 
 class RealWorld:
-    """One resource, two operators behind a proxy, and the record of it all; use as an async context manager."""
+    """One resource, two operators behind a proxy, and the record of the run, as an async context manager."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class RealWorld:
         operators: Sequence[OperatorProcess],
         choices: random.Random,
     ) -> None:
-        """Nothing runs yet. The operators' kubeconfig leads to the proxy."""
+        """Prepare the world. The operators' kubeconfig points to the proxy."""
         self.api, self.kubelet, self.proxy, self.choices = api, kubelet, proxy, choices
         self.operators = list(operators)
         self.recorder = Recorder(api, NAME)
@@ -83,15 +83,15 @@ class RealWorld:
         await self.recorder.__aenter__()
         for operator in self.operators:
             await operator.start()
-            self._background.spawn(self._keep(operator))
-        self._background.spawn(self._schedule())
+            self._background.spawn(self._restart_when_ended(operator))
+        self._background.spawn(self._reschedule())
         rollout = {"surgeTimeoutSeconds": 30, "progressDeadlineSeconds": 60}
         await self.api.create(gaudi_inference(NAME, replicas=2, rollout=rollout))
         await until(self._known, "the resource to be watched")
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        """Stop all that runs; raises what went wrong in the background."""
+        """Stop everything. Raise the first error of a background task."""
         await self._background.stop()
         for operator in self.operators:
             if operator.running:
@@ -102,33 +102,33 @@ class RealWorld:
 
     @property
     def resource(self) -> Object:
-        """The resource as the watch has shown it last."""
+        """The resource in its last observed version."""
         return self.recorder.objects["GaudiInference", NAME]
 
     @property
     def pods(self) -> list[str]:
-        """Names of the pods that count as replicas."""
+        """The names of the pods that count as replicas."""
         return sorted(name for (kind, name), each in self.recorder.objects.items() if kind == "Pod" and counts(each))
 
     @property
     def children(self) -> list[tuple[str, str]]:
-        """Kind and name of all that the operator has made."""
+        """Kind and name of all objects that the operator created."""
         ours = (key for key, each in self.recorder.objects.items() if NAME_LABEL in each["metadata"].get("labels", {}))
         return sorted(key for key in ours if key[0] != "Pod")
 
     @property
     def revisions(self) -> list[str]:
-        """Names of the kept revisions."""
+        """The names of the kept revisions."""
         return [each["metadata"]["labels"][REVISION_LABEL] for each in self._kept()]
 
     def _kept(self) -> list[Object]:
         return [each for (kind, _), each in sorted(self.recorder.objects.items()) if kind == "ControllerRevision"]
 
     async def step(self) -> commands.Command | None:
-        """Choose a command and carry it out, and let some time pass."""
+        """Choose and execute a command, and let some time pass."""
         if self.counts["steps"] % STORY_STEPS == 0:
-            await until(self._led, "an operator to lead", seconds=MOST_SECONDS)
-            await self._let_go()
+            await until(self._has_leader, "an operator to lead", seconds=MOST_SECONDS)
+            await self._lift_blocks()
         self.counts["steps"] += 1
         command = self.choices.choice(ACTIONS)(self, self.choices.choice)
         if command is not None:
@@ -137,7 +137,7 @@ class RealWorld:
         return command
 
     async def do(self, command: commands.Command) -> None:
-        """Let something happen."""
+        """Execute a command."""
         match command:
             case commands.PassTime():
                 await asyncio.sleep(command.seconds * SCALE)
@@ -152,13 +152,13 @@ class RealWorld:
                 forgiven = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}
                 await self._merge("ControllerRevision", f"{NAME}-{command.revision}", forgiven)
             case commands.KillPod():
-                self._taken(command.pod)
+                self._record_taken(command.pod)
                 await self.api.delete("Pod", command.pod)
             case commands.EndContainer():
                 await self._end(command.pod)
             case commands.Load():
                 if runtime := self.kubelet.runtimes.get(command.pod):
-                    runtime.tell(requests=Requests(running=command.requests))  # type: ignore[attr-defined]
+                    runtime.update(requests=Requests(running=command.requests))  # type: ignore[attr-defined]
             case commands.TakeCards():
                 self.cards = CARDS - 2 * command.cards
             case commands.DeleteChild():
@@ -173,28 +173,28 @@ class RealWorld:
                 await self._kill()
 
     async def calm(self) -> None:
-        """Faults stop, and nothing moves any more; then the record is made."""
+        """Stop all faults, wait until nothing changes any more, and complete the record."""
         self.cards = CARDS
         last = self.recorder.now()
 
         async def still() -> bool:
             nonlocal last
-            # Where nobody leads, nothing moves either: on a busy machine an operator takes long to start.
-            if not await self._led():
+            # Without a leader nothing changes either, and on a busy machine an operator takes long to start.
+            if not await self._has_leader():
                 last = self.recorder.now()
             return self.recorder.now() - max(last, self.recorder.last_event()) > QUIET_SECONDS
 
-        with contextlib.suppress(AssertionError):  # the law of rest says it better
-            await until(still, "nothing to move any more", seconds=MOST_SECONDS, every=0.5)
+        with contextlib.suppress(AssertionError):  # the law of the idle operator reports it better
+            await until(still, "the world to be idle", seconds=MOST_SECONDS, every=0.5)
         self.recorder.fill(self.history)
         self.history.writes = [self.recorder.last_event()]
-        self.history.works, self.history.fails = self._of(WORKS), self._of(FAILS)
+        self.history.works, self.history.fails = self._revisions_that(WORKS), self._revisions_that(FAILS)
 
-    def _of(self, behaviours: frozenset[Behaviour]) -> frozenset[str]:
+    def _revisions_that(self, behaviours: frozenset[Behaviour]) -> frozenset[str]:
         found = (each for each in self._kept() if behaviour(each["data"]["template"]) in behaviours)
         return frozenset(each["metadata"]["labels"][REVISION_LABEL] for each in found)
 
-    async def _let_go(self) -> None:
+    async def _lift_blocks(self) -> None:
         self.cards = CARDS
         engine = {**actions.runs(self.choices.choice(actions.GOOD))["engine"], "settings": None}
         rollout = {"paused": False, "revision": None}
@@ -204,36 +204,36 @@ class RealWorld:
         return ("GaudiInference", NAME) in self.recorder.objects
 
     async def _merge(self, kind: str, name: str, patch: Object) -> None:
-        with _unless_gone():
+        with _ignore_missing():
             await self.api.merge(kind, name, patch)
 
     async def _undo(self, revision: str) -> None:
-        """As `kubectl gaudi rollout undo` does."""
+        """Change the spec back to that of the revision, as `kubectl gaudi rollout undo` does."""
         kept = self.recorder.objects["ControllerRevision", f"{NAME}-{revision}"]
         resource = await self.api.get("GaudiInference", NAME)
         assert resource
         await self.api.change("GaudiInference", NAME, undo_patch(resource, kept["data"]["inputs"]))
 
     async def _end(self, pod: str) -> None:
-        """A container that does not run cannot end."""
-        self._taken(pod)
-        with contextlib.suppress(KeyError), _unless_gone():
+        """End the pod's container if it runs."""
+        self._record_taken(pod)
+        with contextlib.suppress(KeyError), _ignore_missing():
             await self.kubelet.restart(pod)
 
     async def _delete(self, command: commands.DeleteChild) -> None:
         uid = self.recorder.objects[command.kind, command.name]["metadata"]["uid"]
         for (kind, name), each in self.recorder.objects.items():
             if kind == "Pod" and any(owner["uid"] == uid for owner in each["metadata"].get("ownerReferences", ())):
-                self._taken(name)
+                self._record_taken(name)
         await self.api.delete(command.kind, command.name)
 
     def _disturb(self, how: Callable[[float], Coroutine[Any, Any, None]], seconds: float) -> None:
-        """A leader that cannot renew its lease meanwhile ends, and is started again."""
+        """Run a disturbance in the background. A leader that cannot renew its lease exits, and is started again."""
         self._blind(seconds)
         self._background.spawn(how(seconds))
 
     async def _kill(self) -> None:
-        """The one that leads or, where none does, any."""
+        """Kill the leader, or any operator if none leads."""
         running = [each for each in self.operators if each.running]
         leading = [each for each in running if await self._leads(each)]
         if running:
@@ -241,8 +241,8 @@ class RealWorld:
             self._blind(0.0)
             await (leading or running)[0].kill()
 
-    async def _led(self) -> bool:
-        """Whether an operator leads."""
+    async def _has_leader(self) -> bool:
+        """Return whether an operator leads."""
         return any([await self._leads(each) for each in self.operators if each.running])
 
     async def _leads(self, operator: OperatorProcess) -> bool:
@@ -250,16 +250,16 @@ class RealWorld:
             return await operator.value("gaudi_operator_leader") == 1
         return False
 
-    async def _keep(self, operator: OperatorProcess) -> None:
-        """Start it again whenever it has ended, as a kubelet does."""
+    async def _restart_when_ended(self, operator: OperatorProcess) -> None:
+        """Start the operator again whenever it has ended, as a kubelet does."""
         while True:
             await operator.wait(1e9)
             self.counts["restarts of operators"] += 1
-            with contextlib.suppress(AssertionError):  # killed again while it started
+            with contextlib.suppress(AssertionError):  # it was killed again while it started
                 await operator.start()
 
-    async def _schedule(self) -> None:
-        """A scheduler looks again when cards are freed."""
+    async def _reschedule(self) -> None:
+        """Schedule pending pods again when cards are freed."""
         while True:
             await asyncio.sleep(0.2)
             await self.kubelet.reschedule()
@@ -267,38 +267,41 @@ class RealWorld:
     def _blind(self, seconds: float) -> None:
         self.history.blind.append((self.recorder.now(), self.recorder.now() + seconds + ELECTION_SECONDS))
 
-    def _taken(self, pod: str) -> None:
+    def _record_taken(self, pod: str) -> None:
         manifest = self.recorder.objects.get(("Pod", pod))
         if manifest:
             self.history.taken.append((self.recorder.now(), manifest["metadata"]["uid"]))
 
     async def _runtime(self, address: str, pod: Object) -> SimulatedRuntime:
-        return SimulatedRuntime(address, pod, self._tell, self._dies)
+        return SimulatedRuntime(address, pod, self._record_runtimes, self._end_container)
 
-    def _tell(self) -> None:
-        """What runs now, for the record."""
+    def _record_runtimes(self) -> None:
+        """Record which runtimes run now."""
         running = {name: each for name, each in self.kubelet.runtimes.items() if isinstance(each, SimulatedRuntime)}
         runtimes = {name: Runtime(each.report.instance, each.serving) for name, each in running.items()}
         warm = frozenset(each.report.instance for each in running.values() if each.is_warm)
         hot = frozenset(each.report.instance for each in running.values() if each.report.recent_recompiles)
-        self.recorder.tell(runtimes, warm, hot)
+        self.recorder.record(runtimes, warm, hot)
 
-    def _dies(self, pod: str) -> None:
-        """Backed off for ever after a few times: the test does not wait for the tenth."""
+    def _end_container(self, pod: str) -> None:
+        """End the container that wants to end.
+
+        After a few restarts it stays down, so the test does not wait for the tenth.
+        """
         self._crashes[pod] = self._crashes.get(pod, 0) + 1
         if self._crashes[pod] <= CRASHES:
             self._background.spawn(self._end(pod))
 
 
 def _quick(patch: Mapping[str, Any]) -> Object:
-    """The same with a canary that is observed for two seconds."""
+    """Return the patch with a canary that is observed for two seconds."""
     canary = patch.get("rollout", {}).get("canary")
     return merged(patch, {"rollout": {"canary": {"observeSeconds": 2}}} if canary and canary["observeSeconds"] else {})
 
 
 @contextlib.contextmanager
-def _unless_gone() -> Iterator[None]:
-    """What is gone can neither be changed nor ended."""
+def _ignore_missing() -> Iterator[None]:
+    """Ignore errors for objects that no longer exist."""
     try:
         yield
     except httpx.HTTPStatusError as error:

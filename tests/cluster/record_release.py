@@ -1,4 +1,4 @@
-"""Writes down what this release leaves in a cluster, for the tests of the releases after it.
+"""Records the objects that this release leaves in a cluster, for the tests of later releases.
 
 GAUDI_RELEASE=0.1.0 .venv/bin/python -m pytest tests/cluster/record_release.py
 """
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "releases"
 KINDS = ("GaudiInference", *CHILDREN, "HorizontalPodAutoscaler", "PersistentVolumeClaim")
 NAMESPACE = "namespace-of-the-record"
 _FLEETING = ("managedFields", "resourceVersion", "uid", "selfLink", "namespace", "creationTimestamp")
-"""Given anew by the API server that the objects are put into."""
+"""Fields that the API server sets again when the objects are restored."""
 
 
 async def test_record_this_release(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
@@ -60,6 +60,6 @@ def _plain(manifest: Object, kind: str) -> Object:
     kept = {key: each for key, each in manifest.items() if kind == "GaudiInference" or key != "status"}
     if owners:
         metadata["ownerReferences"] = owners
-    if kind == "Service":  # its address may be another's in the cluster that it is put into
+    if kind == "Service":  # its address may be taken in the cluster where it is restored
         kept = {**kept, "spec": {key: each for key, each in kept["spec"].items() if not key.startswith("clusterIP")}}
     return {**kept, "apiVersion": api_version(kind), "kind": kind, "metadata": metadata}

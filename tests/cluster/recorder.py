@@ -1,4 +1,4 @@
-"""The watch record of a namespace: every version of every object by a watcher of its own, and the truth beside it."""
+"""A record of all object versions in a namespace, from one watch per kind, and of the containers' actual state."""
 
 import asyncio
 import contextlib
@@ -19,8 +19,8 @@ KINDS = ("GaudiInference", "Pod", *CHILDREN)
 
 
 @dataclass(frozen=True)
-class _Truth:
-    """What ran at that time: runtimes by pod name, the instances that serve with enough captured, and the hot ones."""
+class _ActualState:
+    """The containers at a time: runtimes by pod name, the instances that are warm, and the hot ones."""
 
     at: float
     runtimes: dict[str, Runtime]
@@ -30,58 +30,58 @@ class _Truth:
 
 @dataclass
 class Recorder:
-    """Watches until it is left; use as an async context manager. `name` is the resource's.
+    """Watches a namespace until it is left, as an async context manager. `name` is the name of the resource.
 
-    Watches of several kinds are not in step, but versions are of one etcd: they tell the order in which things were.
+    Watches of several kinds are not synchronized, but all versions come from one etcd, so they give the global order.
     """
 
     api: KubeApi
     name: str
     objects: dict[tuple[str, str], Object] = field(default_factory=dict)
     _events: dict[int, tuple[float, bool, Object]] = field(default_factory=dict)
-    _truths: list[_Truth] = field(default_factory=list)
+    _truths: list[_ActualState] = field(default_factory=list)
     _watches: Background = field(default_factory=Background)
 
     async def __aenter__(self) -> Self:
-        """Begin to watch."""
+        """Start the watches."""
         self._started = time.monotonic()
         for kind in KINDS:
             self._watches.spawn(self._watch(kind))
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        """Watch no more; raises what ended a watch."""
+        """Stop the watches. Raise the error that ended a watch."""
         await self._watches.stop()
         if error is None:
             self._watches.check()
 
     def now(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the start."""
         return time.monotonic() - self._started
 
     def last_event(self) -> float:
-        """When the last object changed."""
+        """Return the time of the last change of an object."""
         return max((at for at, _, _ in self._events.values()), default=0.0)
 
-    def tell(self, runtimes: dict[str, Runtime], warm: frozenset[str], hot: frozenset[str]) -> None:
-        """The truth has changed."""
-        self._truths.append(_Truth(self.now(), runtimes, warm, hot))
+    def record(self, runtimes: dict[str, Runtime], warm: frozenset[str], hot: frozenset[str]) -> None:
+        """Record the actual state of the containers."""
+        self._truths.append(_ActualState(self.now(), runtimes, warm, hot))
 
     def fill(self, history: History) -> None:
-        """Put all moments so far into a history."""
+        """Append all moments so far to a history."""
         history.moments = list(self._moments())
         history.end = self.now()
 
     async def _watch(self, kind: str) -> None:
-        """Every change of a kind; a watch that ends is begun again, and repeats nothing that is known."""
+        """Record every change of a kind. A watch that ends is started again without repeating known versions."""
         while True:
             with contextlib.suppress(httpx.HTTPError):
                 async for event in self.api.watch(kind):
                     if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
-                        self._see(event["type"] == "DELETED", {"kind": kind, **event["object"]})
+                        self._record_version(event["type"] == "DELETED", {"kind": kind, **event["object"]})
             await asyncio.sleep(0.1)
 
-    def _see(self, gone: bool, manifest: Object) -> None:
+    def _record_version(self, gone: bool, manifest: Object) -> None:
         key = manifest["kind"], manifest["metadata"]["name"]
         self._events.setdefault(int(manifest["metadata"]["resourceVersion"]), (self.now(), gone, manifest))
         if gone:
@@ -91,15 +91,15 @@ class Recorder:
 
     def _moments(self) -> Iterator[Moment]:
         objects: dict[tuple[str, str], Object] = {}
-        truth = _Truth(0.0, {}, frozenset(), frozenset())
+        truth = _ActualState(0.0, {}, frozenset(), frozenset())
         for at, change in self._in_order():
             truth = change(objects) or truth
             resource = objects.get(("GaudiInference", self.name))
             if resource:
                 yield _moment(at, resource, objects, truth)
 
-    def _in_order(self) -> Iterator[tuple[float, Callable[[dict[tuple[str, str], Object]], _Truth | None]]]:
-        """Changes of objects in the order of their versions, and the truth by the clock between them."""
+    def _in_order(self) -> Iterator[tuple[float, Callable[[dict[tuple[str, str], Object]], _ActualState | None]]]:
+        """Yield changes of objects in the order of their versions, with the actual states between them by time."""
         events = []
         latest = 0.0
         for _, (at, gone, manifest) in sorted(self._events.items()):
@@ -121,7 +121,7 @@ def _change(gone: bool, manifest: Object) -> Callable[[dict[tuple[str, str], Obj
     return change
 
 
-def _moment(at: float, resource: Object, objects: dict[tuple[str, str], Object], truth: _Truth) -> Moment:
+def _moment(at: float, resource: Object, objects: dict[tuple[str, str], Object], truth: _ActualState) -> Moment:
     pods = {name: pod for (kind, name), pod in objects.items() if kind == "Pod"}
     taking = [pod["metadata"]["uid"] for pod in pods.values() if _takes_traffic(pod)]
     runtimes = {pods[name]["metadata"]["uid"]: each for name, each in truth.runtimes.items() if name in pods}
@@ -130,7 +130,7 @@ def _moment(at: float, resource: Object, objects: dict[tuple[str, str], Object],
 
 
 def _takes_traffic(pod: Object) -> bool:
-    """What an endpoint slice would hold."""
+    """Return whether an endpoint slice would contain the pod."""
     return condition(pod, "Ready").get("status") == "True" and not ending(pod)
 
 

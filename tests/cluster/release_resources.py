@@ -1,14 +1,14 @@
-"""Resources whose objects each release leaves behind (tests/data/releases): together they say every kind of field."""
+"""The resources whose objects each release records (tests/data/releases). Together they set every kind of field."""
 
 from tests.support.builders import Object, gaudi_inference, minimal_gaudi_inference
 from tests.support.metrics import BEHAVIOR, METRICS
 
 CHANGED = {"engine": {"maxNumSeqs": 8}}
-"""What makes a second revision of some of them."""
+"""Patches that create a second revision of some of them."""
 
 
 def resources() -> list[Object]:
-    """By name: what is left to defaults; what has figures of its own; everything else that a pod can be told."""
+    """Return resources by name: one with defaults, one with its own figures, one with every other field of a pod."""
     return [
         minimal_gaudi_inference("defaults"),
         gaudi_inference(

@@ -1,4 +1,4 @@
-"""Containers of the scripted kubelet that warm up, stand still or die as the variable of their pod says."""
+"""Containers of the scripted kubelet that warm up, stall or die, depending on a variable of their pod."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,10 +15,10 @@ HOT_SECONDS = 3.0
 
 
 class SimulatedRuntime(FakeRuntime):
-    """One container instance; `changed` hears when it begins, moves or ends, `dies` when it wants to end by itself."""
+    """One container instance. `changed` is called on each change, `dies` when the container ends by itself."""
 
     def __init__(self, address: str, pod: Object, changed: Callable[[], None], dies: Callable[[str], None]) -> None:
-        """Nothing listens yet."""
+        """Create the instance without listening."""
         super().__init__(address, pod["metadata"]["annotations"][PLAN_HASH_ANNOTATION])
         self.pod, self.behaviour = pod["metadata"]["name"], behaviour(pod)
         self._changed, self._dies = changed, dies
@@ -26,13 +26,13 @@ class SimulatedRuntime(FakeRuntime):
 
     @property
     def is_warm(self) -> bool:
-        """Whether it serves with enough captured graphs."""
+        """Return whether it serves with enough captured graphs."""
         return self.serving and self.behaviour is not Behaviour.SHORT
 
     async def start(self) -> None:
         """Listen, and begin to warm up."""
         await super().start()
-        self._life = asyncio.create_task(self._live())
+        self._life = asyncio.create_task(self._run())
         self._changed()
 
     async def stop(self) -> None:
@@ -42,16 +42,16 @@ class SimulatedRuntime(FakeRuntime):
         await super().stop()
         self._changed()
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         for phase in (Phase.LOADING, Phase.COMPILING):
             await self._step(phase, 0)
         if self.behaviour in (Behaviour.CRASH, Behaviour.OUT_OF_MEMORY):
             self._dies(self.pod)
         elif self.behaviour is Behaviour.STALL:
-            self.tell(since_progress_seconds=STALLED_SECONDS)
+            self.update(since_progress_seconds=STALLED_SECONDS)
         elif self.behaviour is Behaviour.BROKEN:
             failure = RuntimeFailure(reason="ModelUnreadable", message="The model's weights cannot be read.")
-            self.tell(phase=Phase.FAILED, failure=failure)
+            self.update(phase=Phase.FAILED, failure=failure)
         else:
             await self._finish()
 
@@ -61,20 +61,20 @@ class SimulatedRuntime(FakeRuntime):
         await self._step(Phase.CAPTURING, PLANNED // 2)
         captured = PLANNED // 2 if self.behaviour is Behaviour.SHORT else PLANNED
         cold = 50 if self.behaviour is Behaviour.COLD else 0
-        self._show(Phase.SERVING, captured, recompiles_since_ready=cold, recent_recompiles=cold)
+        self._report(Phase.SERVING, captured, recompiles_since_ready=cold, recent_recompiles=cold)
         if cold:
             await asyncio.sleep(HOT_SECONDS)
-            self.tell(recent_recompiles=0)
+            self.update(recent_recompiles=0)
 
     async def _step(self, phase: Phase, captured: int) -> None:
         await asyncio.sleep(STEP_SECONDS)
-        self._show(phase, captured)
+        self._report(phase, captured)
 
-    def _show(self, phase: Phase, captured: int, **fields: object) -> None:
+    def _report(self, phase: Phase, captured: int, **fields: object) -> None:
         progress = PhaseProgress(planned=PLANNED, warmed=PLANNED, captured=captured)
-        self.tell(phase=phase, prompt=progress, decode=progress, **fields)
+        self.update(phase=phase, prompt=progress, decode=progress, **fields)
 
-    def tell(self, **changes: object) -> None:
-        """Change the report."""
-        super().tell(**changes)
+    def update(self, **changes: object) -> None:
+        """Change fields of the report."""
+        super().update(**changes)
         self._changed()

@@ -1,4 +1,4 @@
-"""What the API server itself refuses by the policies of the chart: resources beyond the limits of their class."""
+"""Resources that the chart's admission policies refuse: those beyond the limits of their class."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -25,39 +25,39 @@ pytestmark = pytest.mark.usefixtures("policies")
 
 @pytest.fixture(scope="module")
 def policies(objects: Objects) -> Iterator[None]:
-    """Those of the installation."""
-    made = [each for each in policy_manifests() if not each["metadata"]["name"].endswith("-account")]
-    for manifest in made:
+    """The admission policies of the installation."""
+    manifests = [each for each in policy_manifests() if not each["metadata"]["name"].endswith("-account")]
+    for manifest in manifests:
         objects.put(manifest)
     yield
-    for manifest in made:
+    for manifest in manifests:
         objects.delete(manifest)
 
 
-class Door:
-    """Asks the API server whether it would take a resource, as often as it may take it to learn of a class."""
+class Admission:
+    """Dry-run requests for a resource, repeated until the API server knows a new class."""
 
     def __init__(self, control_plane: ControlPlane, objects: Objects, namespace: str) -> None:
-        """Nothing is asked yet."""
+        """Prepare the requests without sending one."""
         self._plane, self._objects, self._namespace = control_plane, objects, namespace
 
-    def refuses(self, **spec: Any) -> str:
-        """The sentence, once it refuses it."""
-        said = list[str]()
+    def wait_refused(self, **spec: Any) -> str:
+        """Wait until the resource is refused, and return the message."""
+        messages: list[str] = []
 
         def refused() -> bool:
-            said.extend(filter(None, [self.sentence(**spec)]))
-            return bool(said)
+            messages.extend(filter(None, [self.refusal(**spec)]))
+            return bool(messages)
 
-        self._plane.wait(refused, "the API server to refuse it")
-        return said[0]
+        self._plane.wait(refused, "the API server to refuse the resource")
+        return messages[0]
 
-    def takes(self, **spec: Any) -> None:
-        """Until it takes it."""
-        self._plane.wait(lambda: self.sentence(**spec) is None, "the API server to take it")
+    def wait_accepted(self, **spec: Any) -> None:
+        """Wait until the resource is accepted."""
+        self._plane.wait(lambda: self.refusal(**spec) is None, "the API server to accept the resource")
 
-    def sentence(self, **spec: Any) -> str | None:
-        """What it says against it now; None where it would take it."""
+    def refusal(self, **spec: Any) -> str | None:
+        """Return the message of a refusal, or None if the resource is accepted."""
         try:
             self._objects.create(gaudi_inference("tiny", **spec), self._namespace, dry_run=True)
         except Refused as refused:
@@ -66,9 +66,9 @@ class Door:
 
 
 @pytest.fixture
-def door(control_plane: ControlPlane, objects: Objects, namespace: str) -> Door:
-    """The API server."""
-    return Door(control_plane, objects, namespace)
+def admission(control_plane: ControlPlane, objects: Objects, namespace: str) -> Admission:
+    """The admission of the API server."""
+    return Admission(control_plane, objects, namespace)
 
 
 def _case(limits: Object, spec: Object) -> str:
@@ -76,61 +76,65 @@ def _case(limits: Object, spec: Object) -> str:
 
 
 @pytest.mark.parametrize(("limits", "spec"), [each[:2] for each in BEYOND], ids=[_case(*each[:2]) for each in BEYOND])
-def test_what_the_operator_would_refuse_is_refused(
-    new_class: NewClass, door: Door, limits: Object, spec: Object
+def test_spec_that_the_operator_refuses_is_refused_by_admission(
+    new_class: NewClass, admission: Admission, limits: Object, spec: Object
 ) -> None:
     name = new_class(limits=limits)
-    sentence = door.refuses(**spec, className=name)
+    sentence = admission.wait_refused(**spec, className=name)
     assert f"limits.{next(iter(limits))}" in sentence
     assert f"as class {name} says: change it, or use another class." in sentence
 
 
 @pytest.mark.parametrize(("limits", "spec"), WITHIN, ids=[_case(*each) for each in WITHIN])
-def test_what_the_operator_would_run_is_taken(new_class: NewClass, door: Door, limits: Object, spec: Object) -> None:
+def test_spec_that_the_operator_runs_is_accepted_by_admission(
+    new_class: NewClass, admission: Admission, limits: Object, spec: Object
+) -> None:
     name = new_class(limits={**limits, "runtimeClasses": []})
-    # Once this is refused, the class is known.
-    door.refuses(className=name, pod={"runtimeClassName": "kata"})
-    assert door.sentence(**spec, className=name) is None
+    # When this is refused, the API server knows the class.
+    admission.wait_refused(className=name, pod={"runtimeClassName": "kata"})
+    assert admission.refusal(**spec, className=name) is None
 
 
-def test_every_limit_is_judged_at_the_door() -> None:
+def test_admission_checks_every_limit() -> None:
     assert {each.limit for each in RULES} == {each.alias for each in ClassLimits.model_fields.values()}
 
 
-def test_class_counts_where_it_is_named_or_is_the_default(new_class: NewClass, door: Door) -> None:
+def test_class_applies_when_named_or_default(new_class: NewClass, admission: Admission) -> None:
     name = new_class(limits={"maxReplicas": 1})
-    assert "spec.replicas 2 is above 1 (limits.maxReplicas)" in door.refuses(className=name, replicas=2)
-    assert door.sentence(replicas=2) is None
+    assert "spec.replicas 2 is above 1 (limits.maxReplicas)" in admission.wait_refused(className=name, replicas=2)
+    assert admission.refusal(replicas=2) is None
     new_class(default=True, limits={"maxReplicas": 1})
-    assert f"as class {name} says" in door.refuses(replicas=2)
-    assert door.sentence(className="of-nobody", replicas=2) is None
+    assert f"as class {name} says" in admission.wait_refused(replicas=2)
+    assert admission.refusal(className="missing", replicas=2) is None
     new_class(default=True, controller="example.com/another", limits={"maxReplicas": 1})
-    door.takes(replicas=2)
+    admission.wait_accepted(replicas=2)
 
 
-def test_class_is_only_for_the_namespaces_that_it_selects(new_class: NewClass, door: Door, namespace: str) -> None:
+def test_class_applies_only_in_selected_namespaces(new_class: NewClass, admission: Admission, namespace: str) -> None:
     key = "kubernetes.io/metadata.name"
     for number, (operator, values) in enumerate({"In": ["others"], "NotIn": [namespace], "DoesNotExist": []}.items()):
         requirement = {"key": key, "operator": operator, **({"values": values} if values else {})}
         name = new_class(str(number), namespaces={"matchExpressions": [requirement]})
-        sentence = door.refuses(className=name)
+        sentence = admission.wait_refused(className=name)
         assert (
             f"spec.className {name} is not for namespace {namespace}: its spec.namespaces does not select" in sentence
         )
     name = new_class("labels", namespaces={"matchLabels": {key: "others"}})
-    door.refuses(className=name)
+    admission.wait_refused(className=name)
     new_class(
         "labels", namespaces={"matchLabels": {key: namespace}, "matchExpressions": [{"key": key, "operator": "Exists"}]}
     )
-    door.takes(className=name)
+    admission.wait_accepted(className=name)
 
 
-async def test_tighter_class_refuses_only_what_an_edit_changes(api: KubeApi, new_class: NewClass, door: Door) -> None:
+async def test_tighter_class_refuses_only_the_fields_of_an_edit(
+    api: KubeApi, new_class: NewClass, admission: Admission
+) -> None:
     name = new_class(limits={"maxReplicas": 3})
     env = [{"name": "A", "value": "b"}]
     await api.create(gaudi_inference("tiny", className=name, replicas=3, engine={"env": env}))
     new_class(limits={"maxReplicas": 2, "environmentVariables": [], "apiKeyRequired": True})
-    door.refuses(className=name, replicas=3)
+    admission.wait_refused(className=name, replicas=3)
     await api.merge("GaudiInference", "tiny", {"metadata": {"labels": {"a": "b"}}})
     await api.merge("GaudiInference", "tiny", {"spec": {"readiness": {"onShortfall": "ServeAndWarn"}}})
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}})
@@ -143,13 +147,15 @@ async def test_tighter_class_refuses_only_what_an_edit_changes(api: KubeApi, new
         await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"env": more}}})
 
 
-async def test_edit_within_a_tighter_class_warns_of_the_rest(api: KubeApi, new_class: NewClass, door: Door) -> None:
+async def test_edit_within_a_tighter_class_warns_of_other_violations(
+    api: KubeApi, new_class: NewClass, admission: Admission
+) -> None:
     name = new_class(limits={"runtimeClasses": ["kata"], "priorityClasses": ["high"]})
     pod = {"runtimeClassName": "kata", "priorityClassName": "high"}
     await api.create(gaudi_inference("tiny", className=name, pod=pod))
     assert not api.warnings
     new_class(limits={"runtimeClasses": []}, namespaces={"matchLabels": {"team": "other"}})
-    door.refuses(className=name, pod={"runtimeClassName": "kata"})
+    admission.wait_refused(className=name, pod={"runtimeClassName": "kata"})
     await api.merge("GaudiInference", "tiny", {"metadata": {"labels": {"a": "b"}}})
     assert not api.warnings
     await api.merge("GaudiInference", "tiny", {"spec": {"readiness": {"onShortfall": "ServeAndWarn"}}})
@@ -162,7 +168,7 @@ async def test_edit_within_a_tighter_class_warns_of_the_rest(api: KubeApi, new_c
     assert "is not for namespace" in namespace
 
 
-async def test_scale_is_held_to_the_class(
+async def test_scale_is_limited_by_the_class(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -179,10 +185,10 @@ async def test_scale_is_held_to_the_class(
         await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}}, "scale")
         return None
 
-    sentence = await until(refused, "the API server to know what is allowed")
+    sentence = await until(refused, "the API server to know the limit")
     assert "replicas 3 is above 2, the most that the class of tiny allows (status.mostReplicas)" in sentence
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
     await api.merge("GaudiInference", "other", {"spec": {"replicas": 3}}, "scale")
-    # Down is always allowed, also where it is not far enough.
+    # Scaling down is always allowed, even if it stays above the limit.
     new_class(limits={"maxReplicas": 0})
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}}, "scale")

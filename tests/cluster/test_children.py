@@ -1,9 +1,9 @@
-"""From one GaudiInference to its children: they appear, heal, leave foreign things alone, and go with it."""
+"""The children of a GaudiInference: creation, repair, foreign fields and objects, and deletion."""
 
 from functools import partial
 
 from gaudi_operator.core.names import FIELD_MANAGER, NAME_LABEL
-from tests.cluster.pods import nothing_left, only, ready, stalled
+from tests.cluster.pods import nothing_left, only_child, ready, stalled
 from tests.support.builders import gaudi_inference
 from tests.support.kube_api import CHILDREN, KubeApi, Object, until
 from tests.support.kubelet import Kubelet
@@ -11,7 +11,7 @@ from tests.support.operator_process import OperatorProcess
 
 EDITS: dict[str, Object] = {
     "ReplicaSet": {"spec": {"replicas": 7}},
-    "Service": {"spec": {"selector": {"app": "somebody-else"}}},
+    "Service": {"spec": {"selector": {"app": "another-app"}}},
     "PodDisruptionBudget": {"spec": {"minAvailable": 9}},
     "NetworkPolicy": {"spec": {"ingress": None}},
     "ServiceAccount": {"automountServiceAccountToken": True},
@@ -21,14 +21,12 @@ EDITS: dict[str, Object] = {
 async def test_resource_gets_every_child_with_itself_as_controller(api: KubeApi, operator: OperatorProcess) -> None:
     resource = await api.create(gaudi_inference("tiny"))
     for kind in CHILDREN:
-        child = await until(partial(only, api, kind), f"a {kind}")
+        child = await until(partial(only_child, api, kind), f"a {kind}")
         owner = child["metadata"]["ownerReferences"][0]
         assert (owner["uid"], owner["controller"]) == (resource["metadata"]["uid"], True)
 
 
-async def test_nothing_of_kopf_is_written_on_any_object(
-    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
-) -> None:
+async def test_kopf_writes_no_metadata_on_any_object(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny"))
     kubelet.on_start = lambda runtime: runtime.warm()
     await until(partial(ready, api), "the resource to be Ready")
@@ -38,47 +36,47 @@ async def test_nothing_of_kopf_is_written_on_any_object(
             assert "kopf" not in str(each), kind
 
 
-async def test_deleted_child_is_made_anew(api: KubeApi, operator: OperatorProcess) -> None:
+async def test_deleted_child_is_recreated(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny"))
     for kind in CHILDREN:
-        child = await until(partial(only, api, kind), f"a {kind}")
+        child = await until(partial(only_child, api, kind), f"a {kind}")
         await api.delete(kind, child["metadata"]["name"])
         await until(partial(_another, api, kind, child["metadata"]["uid"]), f"another {kind}")
 
 
-async def test_edited_child_is_healed(api: KubeApi, operator: OperatorProcess) -> None:
+async def test_edited_child_is_repaired(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny"))
     for kind, edit in EDITS.items():
-        child = await until(partial(only, api, kind), f"a {kind}")
+        child = await until(partial(only_child, api, kind), f"a {kind}")
         edited = await api.merge(kind, child["metadata"]["name"], edit)
         assert _desired(edited) != _desired(child)
-        await until(partial(_is_as, api, kind, child), f"the {kind} to be as before")
+        await until(partial(_matches, api, kind, child), f"the {kind} to be as before")
 
 
-async def test_children_belong_to_applies_alone(api: KubeApi, operator: OperatorProcess) -> None:
+async def test_children_have_only_apply_as_field_manager(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny"))
     for kind in CHILDREN:
-        child = await until(partial(only, api, kind), f"a {kind}")
+        child = await until(partial(only_child, api, kind), f"a {kind}")
         ours = [each for each in child["metadata"]["managedFields"] if each["manager"] == FIELD_MANAGER]
         assert [each["operation"] for each in ours] == ["Apply"], kind
 
 
-async def test_field_that_is_wanted_no_more_leaves_its_child(api: KubeApi, operator: OperatorProcess) -> None:
+async def test_removed_field_is_removed_from_its_child(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny", service={"annotations": {"example.com/tier": "gold"}}))
-    service = await until(partial(only, api, "Service"), "a Service")
+    service = await until(partial(only_child, api, "Service"), "a Service")
     assert service["metadata"]["annotations"]["example.com/tier"] == "gold"
     await api.merge("GaudiInference", "tiny", {"spec": {"service": {"annotations": None}}})
     await until(partial(_without_annotation, api, "example.com/tier"), "the annotation to go")
 
 
 async def _without_annotation(api: KubeApi, name: str) -> bool:
-    service = await only(api, "Service")
+    service = await only_child(api, "Service")
     return bool(service) and name not in service["metadata"].get("annotations", {})
 
 
 async def test_foreign_labels_and_fields_of_children_stay(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny"))
-    await until(partial(only, api, "Service"), "a Service")
+    await until(partial(only_child, api, "Service"), "a Service")
     foreign = {"metadata": {"labels": {"team": "blue"}}, "spec": {"sessionAffinity": "ClientIP"}}
     await api.merge("Service", "tiny", foreign)
     await api.merge("Service", "tiny", EDITS["Service"])
@@ -103,7 +101,7 @@ async def test_foreign_service_of_the_same_name_is_not_taken_over(api: KubeApi, 
     assert await api.get("Service", "tiny") == before
 
 
-async def test_deleting_the_resource_deletes_all_children(
+async def test_deleted_resource_takes_all_children_with_it(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = lambda runtime: runtime.warm()
@@ -113,7 +111,7 @@ async def test_deleting_the_resource_deletes_all_children(
     await until(partial(nothing_left, api), "all children to be gone", seconds=60)
 
 
-async def test_deleting_the_resource_completes_without_operator(
+async def test_deleted_resource_is_collected_without_an_operator(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = lambda runtime: runtime.warm()
@@ -126,14 +124,14 @@ async def test_deleting_the_resource_completes_without_operator(
 
 
 async def _another(api: KubeApi, kind: str, uid: str) -> bool:
-    found = await only(api, kind)
+    found = await only_child(api, kind)
     return found is not None and found["metadata"]["uid"] != uid
 
 
-async def _is_as(api: KubeApi, kind: str, child: Object) -> bool:
-    return _desired(await only(api, kind) or {}) == _desired(child)
+async def _matches(api: KubeApi, kind: str, child: Object) -> bool:
+    return _desired(await only_child(api, kind) or {}) == _desired(child)
 
 
 def _desired(child: Object) -> object:
-    """What the operator decides about a child."""
+    """Return the part of a child that the operator sets."""
     return child.get("spec") or {key: value for key, value in child.items() if key not in ("metadata", "secrets")}

@@ -1,4 +1,4 @@
-"""GaudiInferenceClasses against a real API server: kept by it, watched by the operator, and enforced."""
+"""GaudiInferenceClasses on a real API server: stored, watched and enforced."""
 
 import re
 from functools import partial
@@ -24,13 +24,13 @@ EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PA
 
 
 async def class_applied(api: KubeApi, reason: str) -> Object | None:
-    """The condition ClassApplied once it has that reason."""
+    """Return the condition ClassApplied if it has that reason."""
     condition = condition_of(await api.get("GaudiInference", "tiny"), "ClassApplied")
     return condition if condition.get("reason") == reason else None
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: str(each["metadata"]["name"]))
-def test_example_of_the_page_is_kept_as_it_is(objects: Objects, namespace: str, example: Object) -> None:
+def test_example_of_the_page_is_stored_unchanged(objects: Objects, namespace: str, example: Object) -> None:
     manifest = {**example, "metadata": {"name": f"{namespace}-{example['metadata']['name']}"}}
     kept = objects.create(manifest)
     objects.delete(manifest)
@@ -44,7 +44,7 @@ def test_class_with_a_wrong_limit_is_refused(objects: Objects, namespace: str) -
         objects.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": namespace}, "spec": spec})
 
 
-async def test_class_fills_in_and_a_change_of_it_restarts_nothing(
+async def test_class_fills_in_defaults_and_its_change_restarts_nothing(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -56,8 +56,8 @@ async def test_class_fills_in_and_a_change_of_it_restarts_nothing(
     assert (container["image"], container["resources"]["limits"]) == ("registry.test/cpu:1", {"memory": "2Gi"})
 
     new_class(defaults={"images": {"none": "registry.test/cpu:2"}, "resources": {"limits": {"memory": "2Gi"}}})
-    told = await until(partial(class_applied, api, "ClassChanged"), "the change to be told")
-    assert f"kubectl gaudi rollout restart tiny -n {api.namespace}" in told["message"]
+    condition = await until(partial(class_applied, api, "ClassChanged"), "the condition to report the change")
+    assert f"kubectl gaudi rollout restart tiny -n {api.namespace}" in condition["message"]
     assert [each["metadata"]["uid"] for each in await api.list("Pod", NAME_LABEL)] == [pod["metadata"]["uid"]]
 
 
@@ -70,16 +70,16 @@ async def test_scale_up_beyond_the_class_waits_for_the_class(
     await until(partial(ready, api), "the resource to be Ready")
     before = await all_running(api, kubelet, 1)
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
-    told = await until(partial(stalled, api, "ForbiddenByClass"), "the resource to be Stalled")
-    assert told["message"].startswith("Revision ")
-    assert f"spec.replicas 2 is above 1 (limits.maxReplicas), as class {name} says" in told["message"]
+    condition = await until(partial(stalled, api, "ForbiddenByClass"), "the resource to be Stalled")
+    assert condition["message"].startswith("Revision ")
+    assert f"spec.replicas 2 is above 1 (limits.maxReplicas), as class {name} says" in condition["message"]
     assert await all_running(api, kubelet, 1) == before
 
     new_class(limits={"maxReplicas": 2})
     await until(partial(all_running, api, kubelet, 2), "a second pod")
 
 
-async def test_class_is_for_the_namespaces_that_it_selects(
+async def test_class_applies_only_in_selected_namespaces(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

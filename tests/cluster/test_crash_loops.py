@@ -1,4 +1,4 @@
-"""Pods that end again and again are made ever more seldom, and a warm-up that stands still is found out in time."""
+"""Back-off of pods that fail repeatedly, and detection of a stalled warm-up."""
 
 from functools import partial
 
@@ -12,39 +12,39 @@ from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
 
 
-async def test_pods_a_node_refuses_serve_later_without_a_hot_loop(
+async def test_rejected_pods_are_retried_with_back_off_until_they_serve(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start, kubelet.refuses = FakeRuntime.warm, lambda _: True
     await api.create(gaudi_inference("tiny", replicas=2, rollout={"progressDeadlineSeconds": 1}))
-    row = await until(partial(told_pause, api), "a pause after two tries that users are told of", seconds=60)
+    row = await until(partial(reported_back_off, api), "a back-off after two tries in the status", seconds=60)
     kubelet.refuses = lambda _: False
     await until(partial(ready, api), "the next try to serve", seconds=60)
     pods = await api.list("Pod", NAME_LABEL)
     failed = [each for each in pods if each["status"]["phase"] == "Failed"]
-    # How many the ReplicaSet made before that depends on how soon we were heard: their times are whole seconds.
+    # The number of earlier pods depends on how soon the operator reacted, and their times are whole seconds.
     assert min(each["metadata"]["creationTimestamp"] for each in pods if each not in failed) >= row["until"]
     (served,) = (await api.get("GaudiInference", "tiny"))["status"]["revisions"]
     assert "backOff" not in served
     assert served["lastError"]["message"] == "UnexpectedAdmissionError: Allocate failed."
 
 
-async def test_standstill_is_seen_although_the_pod_has_no_news(
+async def test_stalled_warm_up_is_reported_without_a_new_report(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
-    kubelet.on_start = lambda runtime: runtime.tell(phase=Phase.COMPILING)
+    kubelet.on_start = lambda runtime: runtime.update(phase=Phase.COMPILING)
     await api.create(gaudi_inference("tiny", warmup={"stallTimeoutSeconds": 3}))
     runtime = kubelet.runtime(await running(api, kubelet))
-    # It grows older without news: only the end of a long-poll shows it.
+    # Only the age grows, which is no new report: the end of a long-poll shows it.
     runtime.report = runtime.report.model_copy(update={"since_progress_seconds": 4.0})
-    await until(partial(stalled, api, "WarmupStalled"), "the standstill to be seen", seconds=30)
+    await until(partial(stalled, api, "WarmupStalled"), "the stall to be reported", seconds=30)
 
 
-async def told_pause(api: KubeApi) -> Object | None:
-    """The back-off of the only revision after two tries or more, when its pods are gone and users read why."""
+async def reported_back_off(api: KubeApi) -> Object | None:
+    """Return the row of the only revision if it backs off after two or more tries and its pods are gone."""
     sets = await api.list("ReplicaSet", NAME_LABEL)
     if any(each["status"].get("observedGeneration") != each["metadata"]["generation"] for each in sets):
-        return None  # its controller may still make a pod
+        return None  # its controller may still create a pod
     if any(each["status"]["phase"] != "Failed" for each in await api.list("Pod", NAME_LABEL)):
         return None
     resource = await api.get("GaudiInference", "tiny")
@@ -52,6 +52,6 @@ async def told_pause(api: KubeApi) -> Object | None:
     stalled = condition_of(resource, "Stalled")
     if row["failures"] < 2 or stalled.get("reason") != "PodsFail":
         return None
-    said: str = stalled["message"]
+    message: str = stalled["message"]
     facts = ("UnexpectedAdmissionError: Allocate failed.", f"{row['failures']} tries", f"before {row['until']}.")
-    return row if all(each in said for each in facts) else None
+    return row if all(each in message for each in facts) else None

@@ -1,4 +1,4 @@
-"""The gate of a pod: it opens when the report meets the thresholds, and never otherwise."""
+"""The readiness gate of a pod opens only if the report meets the thresholds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ from tests.cluster.pods import (
     ready,
     recent_recompiles,
     running,
-    shown,
+    shows_captured,
 )
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
@@ -32,7 +32,7 @@ from tests.support.operator_process import OperatorProcess
 THRESHOLDS = {"minCapturedPromptPercent": 50, "minCapturedDecodePercent": 100}
 
 
-async def test_gate_opens_at_the_thresholds_and_not_before(
+async def test_gate_opens_only_when_the_thresholds_are_reached(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     await api.create(gaudi_inference("tiny", readiness=THRESHOLDS))
@@ -40,14 +40,14 @@ async def test_gate_opens_at_the_thresholds_and_not_before(
     runtime = kubelet.runtime(pod)
     for prompt, decode, phase in ((5, 10, Phase.CAPTURING), (4, 10, Phase.SERVING), (5, 9, Phase.SERVING)):
         runtime.captured(prompt, decode, phase)
-        await until(partial(shown, api, prompt, decode), f"{prompt}0 % and {decode}0 % in the status")
+        await until(partial(shows_captured, api, prompt, decode), f"{prompt}0 % and {decode}0 % in the status")
         assert not is_open(await api.get("Pod", pod))
     runtime.captured(5, 10, Phase.SERVING)
     await until(partial(gate, api, pod, "True"), "the gate to open")
     await until(partial(ready, api), "the resource to be Ready")
 
 
-async def test_open_gate_says_which_container_and_plan_were_judged(
+async def test_open_gate_names_the_judged_container_and_plan(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -59,7 +59,7 @@ async def test_open_gate_says_which_container_and_plan_were_judged(
     assert runtime.report.plan_hash in condition["message"]
 
 
-async def test_gates_open_of_more_pods_than_polls_are_held(
+async def test_gates_open_when_pods_outnumber_poll_slots(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -68,7 +68,7 @@ async def test_gates_open_of_more_pods_than_polls_are_held(
         await until(partial(ready, api), "all eight replicas to be Ready")
 
 
-async def test_gate_write_leaves_the_conditions_of_the_kubelet(
+async def test_gate_write_keeps_the_conditions_of_the_kubelet(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -79,7 +79,7 @@ async def test_gate_write_leaves_the_conditions_of_the_kubelet(
     assert {"PodScheduled", "Initialized", "ContainersReady", "Ready", GATE} <= types
 
 
-async def test_restarted_container_closes_the_gate_until_it_is_warm_again(
+async def test_restarted_container_closes_the_gate_until_it_is_warm(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -96,7 +96,9 @@ async def test_restarted_container_closes_the_gate_until_it_is_warm_again(
     await until(partial(pod_ready, api, pod), "the pod to be Ready again")
 
 
-async def test_lost_threshold_closes_the_gate(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+async def test_gate_closes_when_captured_graphs_fall_below_the_threshold(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny"))
     pod = await running(api, kubelet)
@@ -106,13 +108,13 @@ async def test_lost_threshold_closes_the_gate(api: KubeApi, kubelet: Kubelet, op
     assert "3 of 10 prompt graphs" in closed["message"]
 
 
-async def test_raised_threshold_is_judged_without_a_restart(
+async def test_lowered_threshold_opens_the_gate_without_a_restart(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = lambda runtime: runtime.captured(5, 10, Phase.SERVING)
     await api.create(gaudi_inference("tiny"))
     pod = await running(api, kubelet)
-    await until(partial(shown, api, 5, 10), "50 % in the status")
+    await until(partial(shows_captured, api, 5, 10), "50 % in the status")
     assert not is_open(await api.get("Pod", pod))
     await api.merge("GaudiInference", "tiny", {"spec": {"readiness": THRESHOLDS}})
     await until(partial(gate, api, pod, "True"), "the gate to open")
@@ -120,7 +122,7 @@ async def test_raised_threshold_is_judged_without_a_restart(
     assert len(await api.list("ControllerRevision")) == 1
 
 
-async def test_pod_that_recompiles_leaves_traffic_and_comes_back_after(
+async def test_recompiling_pod_leaves_traffic_until_it_recovers(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -129,17 +131,17 @@ async def test_pod_that_recompiles_leaves_traffic_and_comes_back_after(
     hot, calm = await until(partial(all_running, api, kubelet, 2), "two pods")
     for pod in (calm, hot):
         await until(partial(pod_ready, api, pod), f"pod {pod} to be Ready")
-    kubelet.runtime(hot).tell(recent_recompiles=4)
+    kubelet.runtime(hot).update(recent_recompiles=4)
     closed = await until(partial(gate, api, hot, "False"), "the pod's gate to close")
     assert (closed["reason"], closed["message"][:30]) == ("Recompiling", "Requests waited for 4 compiles")
-    kubelet.runtime(calm).tell(recent_recompiles=3)
+    kubelet.runtime(calm).update(recent_recompiles=3)
     await until(partial(recent_recompiles, api, 3), "the other pod's recompiles in the status")
     assert is_open(await api.get("Pod", calm))
-    kubelet.runtime(hot).tell(recent_recompiles=0)
+    kubelet.runtime(hot).update(recent_recompiles=0)
     await until(partial(pod_ready, api, hot), "the first pod to be Ready again")
 
 
-async def test_without_operator_nothing_becomes_ready_and_nothing_ready_is_lost(
+async def test_gates_keep_their_state_without_an_operator(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     await api.create(gaudi_inference("tiny", replicas=2))
@@ -166,7 +168,7 @@ async def test_unreachable_pod_keeps_its_gate(api: KubeApi, kubelet: Kubelet, op
     async def tried() -> bool:
         return (await operator.samples("gaudi_operator_reports_total")).get((("outcome", "unreachable"),), 0) >= 3
 
-    await until(tried, "three polls in vain")
+    await until(tried, "three failed polls")
     assert is_open(await api.get("Pod", pod))
 
 
@@ -230,7 +232,7 @@ async def _drip(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def test_slow_report_is_ignored_and_holds_nobody_up(
+async def test_slow_report_is_ignored_and_delays_no_other_pod(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     slow: list[FakeRuntime] = []
@@ -255,7 +257,7 @@ async def test_report_of_another_plan_is_ignored_with_a_reason(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     def start(runtime: FakeRuntime) -> None:
-        runtime.tell(plan_hash="f" * 64)
+        runtime.update(plan_hash="f" * 64)
         runtime.warm()
 
     kubelet.on_start = start

@@ -1,4 +1,4 @@
-"""Resources whose plans take more than an operator may give, and objects of strangers, beside one that serves."""
+"""Plans that exceed the operator's CPU and memory limits, and malformed objects of others, while a resource serves."""
 
 import asyncio
 import json
@@ -17,22 +17,22 @@ from tests.unit.operator.hostile.specs import ACCEPTED, STAIRCASES
 LEVELS = 5_000
 
 SEARCH = ACCEPTED["optimal for 512 prompts at a time"]
-"""Seconds of processor time; nothing but the limit ends it."""
+"""Seconds of processor time. Only the limit ends this search."""
 
 
 async def refused(api: KubeApi, name: str) -> Object | None:
-    """The condition PlanAccepted once it is False."""
+    """Return the condition PlanAccepted if it is False."""
     condition = condition_of(await api.get("GaudiInference", name), "PlanAccepted")
     return condition if condition.get("status") == "False" else None
 
 
-def peak(pid: int) -> int:
-    """MiB of memory that a process has had at most."""
+def peak_memory(pid: int) -> int:
+    """Return the peak memory of a process in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
 
 
-async def test_hostile_plans_are_refused_while_others_serve(
+async def test_oversized_plans_are_refused_while_others_serve(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -42,21 +42,21 @@ async def test_hostile_plans_are_refused_while_others_serve(
             await api.create(gaudi_inference(f"search-{number}", **SEARCH, replicas=number))
         await api.create(gaudi_inference("staircases", **STAIRCASES))
         await api.create(gaudi_inference("tiny", replicas=2))
-        await until(partial(ready, api), "the resource beside them to be Ready", seconds=60)
+        await until(partial(ready, api), "the other resource to be Ready", seconds=60)
         for number in range(3):
-            condition = await until(partial(refused, api, f"search-{number}"), "its refusal", seconds=60)
+            condition = await until(partial(refused, api, f"search-{number}"), "the refusal", seconds=60)
             assert condition["reason"] == "PlanTooExpensive"
             assert "took more than 1 s of processor time" in condition["message"]
-        condition = await until(partial(refused, api, "staircases"), "its refusal", seconds=60)
+        condition = await until(partial(refused, api, "staircases"), "the refusal", seconds=60)
         assert condition["reason"] == "PlanImpossible"
         assert condition["message"].startswith("spec.bucketing.file: ")
-        assert peak(pid) < 256
+        assert peak_memory(pid) < 256
         assert operator.running
         assert operator.pid == pid
         assert not [line for line in operator.lines() if "exception" in line], "the operator logged a defect"
 
 
-async def test_deep_object_of_a_stranger_ends_no_watch(
+async def test_deeply_nested_foreign_object_ends_no_watch(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator, kubectl: Kubectl
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -65,9 +65,9 @@ async def test_deep_object_of_a_stranger_ends_no_watch(
         "kind": "ControllerRevision",
         "metadata": {"name": "deep", "labels": {NAME_LABEL: "tiny"}},
         "revision": 1,
-        "data": "stands for data",
+        "data": "placeholder",
     }
-    text = json.dumps(deep).replace('"stands for data"', '{"a":' * LEVELS + "1" + "}" * LEVELS)
+    text = json.dumps(deep).replace('"placeholder"', '{"a":' * LEVELS + "1" + "}" * LEVELS)
     async with new_operator() as operator:
         await api.create(gaudi_inference("tiny"))
         await until(partial(ready, api), "the resource to be Ready")
@@ -76,7 +76,7 @@ async def test_deep_object_of_a_stranger_ends_no_watch(
         await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
         await until(partial(ready, api), "the watches to go on")
         assert operator.pid == pid
-        # A new leader finds it in its first list.
+        # A new leader reads the object in its first list.
         await operator.terminate()
         await operator.start()
         await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}})

@@ -1,4 +1,4 @@
-"""A pod whose word changes with every question costs its own resource little, and other resources nothing."""
+"""A pod whose report changes with every poll costs its own resource little and other resources nothing."""
 
 import itertools
 import time
@@ -15,64 +15,66 @@ from tests.support.kube_api import KubeApi, until
 from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
 
-QUESTIONS = 120
-"""Six seconds of them, where a pod is asked twenty times a second."""
+POLLS = 120
+"""The number of polls in six seconds, at twenty polls a second."""
 
 
-def waver(runtime: FakeRuntime) -> None:
-    """Answer at once, with the other word, and with orders to a terminal."""
+def alternate(runtime: FakeRuntime) -> None:
+    """Answer each poll at once, with alternating reports that contain terminal escapes."""
     runtime.warm()
     numbers, warm = itertools.count(), runtime.report
 
     async def answer(_: web.Request) -> web.Response:
         number = next(numbers)
-        said: dict[str, object] = {"sequence": warm.sequence + 1 + number}
+        changes: dict[str, object] = {"sequence": warm.sequence + 1 + number}
         if number % 2:
             failure = RuntimeFailure.model_construct(reason="Wavers", message=f"\x1b]52;c;{number}\x07")
-            said |= {"phase": Phase.FAILED, "failure": failure}
-        body = warm.model_copy(update=said).model_dump_json(by_alias=True)
+            changes |= {"phase": Phase.FAILED, "failure": failure}
+        body = warm.model_copy(update=changes).model_dump_json(by_alias=True)
         return web.Response(text=body, content_type="application/json")
 
     runtime.answer = answer
 
 
-async def test_pod_that_wavers_costs_others_nothing(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+async def test_alternating_report_costs_other_resources_nothing(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
     hostile: list[FakeRuntime] = []
 
     def start(runtime: FakeRuntime) -> None:
-        waver(runtime)
+        alternate(runtime)
         hostile.append(runtime)
 
     kubelet.on_start = start
     await api.create(gaudi_inference("hostile"))
-    await until(lambda: asked(hostile, 1), "the hostile pod to be asked")
-    before, since = await written(operator), time.monotonic()
+    await until(lambda: polled(hostile, 1), "a poll of the hostile pod")
+    before, since = await writes(operator), time.monotonic()
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("good"))
     await until(partial(ready, api, "good"), "the other resource to be Ready")
-    others = await written(operator)
-    await until(lambda: asked(hostile, QUESTIONS), f"{QUESTIONS} questions")
-    after, seconds = await written(operator), time.monotonic() - since
+    writes_so_far = await writes(operator)
+    await until(lambda: polled(hostile, POLLS), f"{POLLS} polls")
+    after, seconds = await writes(operator), time.monotonic() - since
 
-    def since_then(what: str) -> float:
-        return after[what] - before[what]
+    def new_writes(kind: str) -> float:
+        return after[kind] - before[kind]
 
-    # The other resource has written some of it: how much, does not depend on the seconds.
-    assert since_then("pods/status") <= 2 * seconds + 6
-    assert since_then("gaudiinferences/status") <= seconds + 12
-    assert since_then("events") <= seconds + BURST + 10
-    assert others["events"] >= 1
+    # The other resource writes some of these too, but that does not depend on the seconds.
+    assert new_writes("pods/status") <= 2 * seconds + 6
+    assert new_writes("gaudiinferences/status") <= seconds + 12
+    assert new_writes("events") <= seconds + BURST + 10
+    assert writes_so_far["events"] >= 1
     for each in await api.list("Event"):
         assert each["note"].isprintable()
 
 
-async def asked(runtimes: list[FakeRuntime], times: int) -> bool:
-    """Whether the hostile pod was asked so often."""
+async def polled(runtimes: list[FakeRuntime], times: int) -> bool:
+    """Return whether the hostile pod was polled at least `times` times."""
     return bool(runtimes) and runtimes[0].polls >= times
 
 
-async def written(operator: OperatorProcess) -> dict[str, float]:
-    """Writes by what was written."""
+async def writes(operator: OperatorProcess) -> dict[str, float]:
+    """Return the writes by kind of object."""
     samples = await operator.samples("gaudi_operator_api_requests_total")
     found: dict[str, float] = {"pods/status": 0, "gaudiinferences/status": 0, "events": 0}
     for labels, value in samples.items():

@@ -1,4 +1,4 @@
-"""Specs of any size and shape through a real API server and a real operator, beside a resource that serves."""
+"""Random specs through a real API server and a real operator, while another resource serves."""
 
 import os
 from functools import partial
@@ -9,7 +9,7 @@ import httpx
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.conftest import NewOperator
 from tests.cluster.pods import ready
-from tests.cluster.test_hostile_plans import peak
+from tests.cluster.test_hostile_plans import peak_memory
 from tests.support.builders import gaudi_inference
 from tests.support.conformance import violations
 from tests.support.fake_runtime import FakeRuntime
@@ -21,13 +21,13 @@ from tests.unit.operator.hostile.any_spec import Generator
 SPECS = int(os.environ.get("GAUDI_SOAK_API_SPECS", "30"))
 SEED = int(os.environ.get("GAUDI_SOAK_SEED", "1"))
 MOST_PASSES = 40
-"""Of one resource: each write of its children is news for it. Who goes round in a circle has hundreds."""
+"""Maximum reconciles of one resource: each write of a child triggers one. An endless loop has hundreds."""
 
 REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE}
 
 
 async def admitted(api: KubeApi) -> list[str]:
-    """The names of those that the API server took; it says of each other what is wrong with it."""
+    """Return the names of the accepted specs. The API server reports the fault of each other one."""
     generator, names = Generator(SEED), list[str]()
     for number in range(SPECS):
         manifest = {**gaudi_inference(f"any-{number}"), "spec": generator.spec()}
@@ -41,44 +41,44 @@ async def admitted(api: KubeApi) -> list[str]:
     return names
 
 
-async def untold(api: KubeApi) -> list[str]:
-    """The names of those whose spec the operator has not judged yet."""
+async def unjudged(api: KubeApi) -> list[str]:
+    """Return the names of the resources whose spec the operator has not judged yet."""
     found = await api.list("GaudiInference")
     return [each["metadata"]["name"] for each in found if condition_of(each, "PlanAccepted").get("status") is None]
 
 
-async def test_any_spec_ends_in_a_status_while_others_serve(
+async def test_any_spec_gets_a_status_while_others_serve(
     api: KubeApi, other_api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
-    async def all_told() -> bool:
-        return not await untold(other_api)
+    async def all_judged() -> bool:
+        return not await unjudged(other_api)
 
     kubelet.on_start = FakeRuntime.warm
     watched = f"{api.namespace},{other_api.namespace}"
-    # As the chart has it: the lease of other tests is lost where a busy machine stands still for two seconds.
+    # The values of the chart: with the short Lease of other tests a busy machine loses it after two seconds.
     election = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": 2}
     async with new_operator(watch_namespaces=watched, plan_cpu_seconds=1, **election) as operator:
         pid = operator.pid
         names = await admitted(other_api)
         assert len(names) > SPECS / 5
         await api.create(gaudi_inference("tiny", replicas=1))
-        await until(partial(ready, api), "the resource beside them to be Ready", seconds=60)
-        await until(all_told, "every spec to be judged", seconds=60 + 4 * SPECS)
+        await until(partial(ready, api), "the other resource to be Ready", seconds=60)
+        await until(all_judged, "every spec to be judged", seconds=60 + 4 * SPECS)
         await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
-        await until(partial(ready, api), "the resource beside them to have two", seconds=60)
+        await until(partial(ready, api), "the other resource to have two replicas", seconds=60)
         for each in await other_api.list("GaudiInference"):
             assert violations(each) == [], each["metadata"]["name"]
         assert operator.pid == pid
         assert operator.running
         assert not [line for line in operator.lines() if "exception" in line], "the operator logged a defect"
         assert await operator.value("gaudi_operator_reconciles_total") < MOST_PASSES * (len(names) + 1)
-        assert peak(pid) < 256
+        assert peak_memory(pid) < 256
 
 
 async def test_any_character_of_a_spec_reaches_the_pod(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
-    """An emoji was refused as a pair of escapes, which YAML does not know."""
+    """An emoji must not be written as two escapes, which YAML does not support."""
     kubelet.on_start = FakeRuntime.warm
     text = "\U0001f600 \x7f\x85\u2028\ufeff\uffff\\u0041\t"
     await api.create(gaudi_inference("tiny", engine={"env": [{"name": "ANY", "value": text}]}))

@@ -1,4 +1,4 @@
-"""Installing, upgrading and removing the operator on an empty API server, by Helm and by kubectl."""
+"""Install, upgrade and remove the operator with Helm and kubectl on an empty API server."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from localcluster.errors import LocalClusterError
 from scripts.chart_docs import CHART, MANIFEST, NAMESPACE
 from tests.support.builders import gaudi_inference
 
-pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gaudi-operator"
 RELEASE = ("gaudi-operator", str(CHART), "--namespace", NAMESPACE, "--set", "image.prefix=registry.test/")
@@ -28,14 +28,14 @@ Helm = Callable[..., str]
 
 @pytest.fixture
 def empty(control_plane: ControlPlane, tmp_path: Path) -> Iterator[ControlPlane]:
-    """An API server beside the session's: these tests install and remove what all others rely on."""
+    """An additional API server: these tests install and remove objects that other tests rely on."""
     with ControlPlane(tmp_path / "empty", ip="10.201.0.1") as plane:
         yield plane
 
 
 @pytest.fixture
 def helm(empty: ControlPlane, tmp_path: Path) -> Helm:
-    """Helm as administrator; an AssertionError has its own words."""
+    """Run Helm as administrator. An AssertionError has Helm's output."""
     homes = {f"HELM_{name}_HOME": str(tmp_path / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
     environment = {**os.environ, **homes, "KUBECONFIG": str(empty.kubeconfig)}
 
@@ -50,7 +50,7 @@ def helm(empty: ControlPlane, tmp_path: Path) -> Helm:
 
 def create_model(plane: ControlPlane) -> None:
     """Create a GaudiInference in the new namespace `team`."""
-    # Established comes first: what kubectl looks kinds up in learns of a new one a moment later.
+    # The definition is established first. Discovery, which kubectl uses, follows a moment later.
     served = ("api-resources", f"--api-group={GROUP}", "--output=name")
     plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
     plane.kubectl("create", "namespace", "team")
@@ -65,18 +65,18 @@ def create_model(plane: ControlPlane) -> None:
             return False
         return True
 
-    # So does what judges it: a policy that does not know the kind of its parameters yet lets nothing in. Asked by
-    # the creation itself: a dry run may come before the policy, and the creation after it.
+    # A policy that does not know the kind of its parameters yet refuses everything. The creation itself is retried:
+    # a dry run may come before the policy, and the creation after it.
     plane.wait(let_in, "the admission policies to know GaudiInferenceClass")
 
 
 def uid_of_model(plane: ControlPlane) -> str:
-    """UID of what create_model() created."""
+    """Return the UID of the object that create_model() created."""
     return plane.kubectl("get", "gi", "model", "-n", "team", "-o", "jsonpath={.metadata.uid}")
 
 
 def allowed(plane: ControlPlane, user: str, verb: str, resource: str, namespace: str = "team") -> bool:
-    """Whether the API server's own judgement lets a user do it. It learns of new roles a moment after they are made."""
+    """Return whether the API server allows a user an action. New roles take effect after a moment."""
     name, _, subresource = resource.partition("/")
     group = "inference.gaudi.dev" if name == "gaudiinferences" else ""
     access = {"namespace": namespace, "verb": verb, "group": group, "resource": name, "subresource": subresource}
@@ -90,23 +90,23 @@ def allowed(plane: ControlPlane, user: str, verb: str, resource: str, namespace:
 
 
 def operator_pods(plane: ControlPlane) -> list[str]:
-    """Names of the operator's pods; no kubelet starts them, but admission has judged them."""
+    """Return the names of the operator's pods. No kubelet starts them, but admission has accepted them."""
     return plane.kubectl("get", "pods", "-n", NAMESPACE, "-o", "name").split()
 
 
-def test_manifest_for_kubectl_installs_and_pods_pass_the_restricted_standard(empty: ControlPlane) -> None:
+def test_kubectl_manifest_installs_pods_of_the_restricted_standard(empty: ControlPlane) -> None:
     empty.kubectl("apply", "-f", str(MANIFEST))
     empty.wait(lambda: len(operator_pods(empty)) == 2, "the controllers to create both operator pods")
 
 
-def test_kustomization_is_the_manifest(control_plane: ControlPlane) -> None:
+def test_kustomization_renders_the_manifest(control_plane: ControlPlane) -> None:
     def objects(text: str) -> list[str]:
         return sorted(json.dumps(each, sort_keys=True) for each in yaml.safe_load_all(text) if each)
 
     assert objects(control_plane.kubectl("kustomize", str(MANIFEST.parent))) == objects(MANIFEST.read_text())
 
 
-def test_helm_upgrades_and_uninstalls_around_the_resources(empty: ControlPlane, helm: Helm) -> None:
+def test_helm_upgrade_and_uninstall_keep_the_resources(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace")
     create_model(empty)
     created = uid_of_model(empty)
@@ -125,11 +125,11 @@ def test_helm_upgrades_and_uninstalls_around_the_resources(empty: ControlPlane, 
 
 
 def deployment(plane: ControlPlane, path: str, name: str = "gaudi-operator") -> str:
-    """What stands at a JSONPath of the operator's Deployment."""
+    """Return the value at a JSONPath of the operator's Deployment."""
     return plane.kubectl("get", "deployment", name, "-n", NAMESPACE, "-o", f"jsonpath={{{path}}}")
 
 
-def test_rollback_brings_release_and_definition_back(empty: ControlPlane, helm: Helm, tmp_path: Path) -> None:
+def test_rollback_restores_release_and_definition(empty: ControlPlane, helm: Helm, tmp_path: Path) -> None:
     helm("install", *RELEASE, "--create-namespace")
     create_model(empty)
     created = uid_of_model(empty)
@@ -148,15 +148,15 @@ def test_rollback_brings_release_and_definition_back(empty: ControlPlane, helm: 
     assert uid_of_model(empty) == created
 
 
-def test_helm_adopts_what_kubectl_applied(empty: ControlPlane, helm: Helm) -> None:
-    """As docs/start/install.md says it; afterwards the release is like any other."""
+def test_helm_adopts_objects_that_kubectl_applied(empty: ControlPlane, helm: Helm) -> None:
+    """Follow the steps of docs/start/install.md, and upgrade as usual afterwards."""
     empty.kubectl("apply", "-f", str(MANIFEST))
     create_model(empty)
     created, running = uid_of_model(empty), deployment(empty, ".metadata.uid")
     with pytest.raises(AssertionError, match="ownership metadata"):
         helm("install", *RELEASE)
 
-    # kubectl would stay an owner of each field beside Helm, and the next upgrade that changes one would be a conflict.
+    # kubectl would stay a co-owner of each field, and the next upgrade that changes one would be a conflict.
     empty.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=helm", "-f", str(MANIFEST))
     helm("install", *RELEASE, "--take-ownership")
     assert (uid_of_model(empty), deployment(empty, ".metadata.uid")) == (created, running)
@@ -166,7 +166,7 @@ def test_helm_adopts_what_kubectl_applied(empty: ControlPlane, helm: Helm) -> No
     assert deployment(empty, ".spec.replicas") == "3"
 
 
-def test_another_release_takes_over_what_the_first_left(empty: ControlPlane, helm: Helm) -> None:
+def test_another_release_adopts_the_kept_definition(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace")
     create_model(empty)
     created = uid_of_model(empty)
@@ -182,14 +182,14 @@ def test_another_release_takes_over_what_the_first_left(empty: ControlPlane, hel
     assert deployment(empty, ".spec.replicas", "inference-gaudi-operator") == "3"
 
 
-def test_helm_takes_the_definition_along_where_it_is_not_kept(empty: ControlPlane, helm: Helm) -> None:
+def test_helm_uninstall_deletes_the_definition_unless_it_is_kept(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace", "--set", "crds.keep=false")
     # Helm's own --wait can end while the definition is still Terminating (helm/helm#31766).
     helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE)
     empty.wait(lambda: NAME not in empty.kubectl("get", "crd", "-o", "name"), "the definition to be deleted")
 
 
-def test_operator_may_do_its_work_and_no_more(empty: ControlPlane, helm: Helm) -> None:
+def test_operator_account_has_only_its_permissions(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace")
     empty.kubectl("create", "namespace", "team")
     for resource in ("pods/status", "gaudiinferences/status"):
@@ -198,7 +198,7 @@ def test_operator_may_do_its_work_and_no_more(empty: ControlPlane, helm: Helm) -
     assert [each for each in refused if allowed(empty, ACCOUNT, *each)] == []
 
 
-def test_watched_namespaces_are_the_only_ones_with_rights(empty: ControlPlane, helm: Helm) -> None:
+def test_operator_has_permissions_only_in_watched_namespaces(empty: ControlPlane, helm: Helm) -> None:
     empty.kubectl("create", "namespace", "team")
     empty.kubectl("create", "namespace", "other")
     helm("install", *RELEASE, "--create-namespace", "--set", "watchNamespaces={other}")
@@ -234,7 +234,7 @@ OF_PLATFORMS = {
 def pods_with(
     empty: ControlPlane, helm: Helm, values: dict[str, Any], folder: Path, level: str
 ) -> list[dict[str, Any]]:
-    """The operator's pods as admission lets them in, in a namespace of a Pod Security Standard."""
+    """Return the operator's pods as admitted in a namespace with a Pod Security Standard."""
     empty.kubectl("create", "namespace", NAMESPACE)
     empty.kubectl("label", "namespace", NAMESPACE, f"pod-security.kubernetes.io/enforce={level}")
     file = folder / "values.yaml"
@@ -245,28 +245,28 @@ def pods_with(
     return pods
 
 
-def test_restricted_namespace_takes_what_platforms_add(empty: ControlPlane, helm: Helm, tmp_path: Path) -> None:
+def test_restricted_namespace_accepts_custom_pod_fields(empty: ControlPlane, helm: Helm, tmp_path: Path) -> None:
     pod = pods_with(empty, helm, OF_PLATFORMS, tmp_path, "restricted")[0]["spec"]
     assert [each["name"] for each in pod["initContainers"] + pod["containers"]] == ["agent", "operator", "signer"]
     assert (pod["hostUsers"], pod["runtimeClassName"]) == (False, "gaudi-operator")
     assert pod["dnsConfig"] == OF_PLATFORMS["dnsConfig"]
 
 
-def test_pods_of_the_host_network_claim_their_port(empty: ControlPlane, helm: Helm, tmp_path: Path) -> None:
+def test_host_network_pods_request_their_port(empty: ControlPlane, helm: Helm, tmp_path: Path) -> None:
     nodes = {"from": [{"ipBlock": {"cidr": "10.0.0.0/16"}}]}
     values = {"hostNetwork": True, "httpPort": 18080, "monitoring": nodes}
     for pod in pods_with(empty, helm, values, tmp_path, "privileged"):
-        # What the scheduler goes by: no node gets two of them.
+        # The scheduler places at most one such pod on a node.
         assert [port["hostPort"] for port in pod["spec"]["containers"][0]["ports"]] == [18080]
 
 
-def test_built_in_roles_learn_about_the_resource(empty: ControlPlane, helm: Helm) -> None:
+def test_built_in_roles_include_the_resource(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace")
     empty.kubectl("create", "namespace", "team")
     for role in ("view", "edit", "admin"):
         binding = ("rolebinding", role, "--namespace", "team", f"--clusterrole={role}", f"--user={role}")
         empty.kubectl("create", *binding)
     rights = (("view", "get"), ("edit", "create"), ("admin", "create"))
-    for role, verb in rights:  # one by one: of what edit has, the part of view may come first
+    for role, verb in rights:  # each is awaited: the part of view may be aggregated before that of edit
         empty.wait(partial(allowed, empty, role, verb, "gaudiinferences"), f"the role {role} to be aggregated")
     assert not allowed(empty, "view", "create", "gaudiinferences")

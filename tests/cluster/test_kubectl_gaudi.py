@@ -1,4 +1,4 @@
-"""`kubectl gaudi` as a user has it: kubectl finds the plugin on the PATH, which steers the real operator."""
+"""`kubectl gaudi` as a user runs it: kubectl finds the plugin on the PATH, and the real operator reacts."""
 
 import asyncio
 import json
@@ -43,24 +43,24 @@ COLD = BucketRow(phase=BucketPhase.PROMPT, bucket=(1, 128, 0), state=BucketState
 
 
 @dataclass
-class Said:
-    """How a call ended."""
+class Result:
+    """The result of a call."""
 
     code: int | None
     out: str
     error: str
 
 
-Gaudi = Callable[..., Awaitable[Said]]
+Gaudi = Callable[..., Awaitable[Result]]
 
 
 @pytest.fixture
 def gaudi(control_plane: ControlPlane, namespace: str) -> Gaudi:
-    """`kubectl gaudi ...` in the test's namespace."""
+    """Run `kubectl gaudi ...` in the test's namespace."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "KUBECONFIG": str(control_plane.kubeconfig)}
 
-    async def call(*arguments: str) -> Said:
+    async def call(*arguments: str) -> Result:
         process = await asyncio.create_subprocess_exec(
             *(str(build.kubernetes() / "kubectl"), "gaudi", *arguments, "-n", namespace),
             env=environment,
@@ -68,12 +68,12 @@ def gaudi(control_plane: ControlPlane, namespace: str) -> Gaudi:
             stderr=asyncio.subprocess.PIPE,
         )
         out, error = await process.communicate()
-        return Said(process.returncode, out.decode(), error.decode())
+        return Result(process.returncode, out.decode(), error.decode())
 
     return call
 
 
-async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
+async def test_rollout_commands_pause_resume_fail_and_retry_with_force(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
 ) -> None:
     kubelet.on_start = warm_with_traffic
@@ -89,10 +89,10 @@ async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
     learned = await gaudi("plan", "learn", "tiny")
     optimal = yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]
     assert "prompt 1 107 0 7" in optimal["traffic"]
-    # Without a budget of its own the plan has the fewest graphs that pad no more than Exponential.
+    # Without a budget the plan has the fewest graphs that pad no more than Exponential.
     assert {name for name, value in optimal.items() if value is not None} == {"traffic"}
 
-    kubelet.on_start = lambda runtime: runtime.tell(phase=Phase.COMPILING, since_progress_seconds=1801)
+    kubelet.on_start = lambda runtime: runtime.update(phase=Phase.COMPILING, since_progress_seconds=1801)
     assert (await gaudi("rollout", "pause", "tiny")).out == "gaudiinference.inference.gaudi.dev/tiny paused\n"
     await api.merge("GaudiInference", "tiny", CHANGED)
     held = await gaudi("rollout", "status", "tiny", "--timeout=1s")
@@ -115,7 +115,7 @@ async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
     followed = await gaudi("rollout", "status", "gi/tiny", "--timeout=60s")
     assert (followed.code, followed.error) == (0, "")
     assert followed.out.endswith('gaudiinference "tiny" successfully rolled out\n')
-    await until(partial(rolled_out, api, good), "the last pod of before to have ended: a rollout is over sooner")
+    await until(partial(rolled_out, api, good), "the last old pod to end, which is after the end of the rollout")
     managers = (await api.get("GaudiInference", "tiny") or {})["metadata"]["managedFields"]
     assert FIELD_MANAGER in {each["manager"] for each in managers}
 
@@ -133,7 +133,7 @@ def warm_with_traffic(runtime: FakeRuntime) -> None:
     runtime.warm()
 
 
-async def test_what_a_learned_plan_saves_is_in_status_and_top(
+async def test_savings_of_a_learned_plan_are_in_status_and_top(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi, namespace: str
 ) -> None:
     kubelet.on_start = warm_with_traffic
@@ -141,15 +141,15 @@ async def test_what_a_learned_plan_saves_is_in_status_and_top(
     await until(partial(ready, api), "the resource to be Ready")
     (pod,) = await until(partial(all_running, api, kubelet, 1), "the pod")
     now, learned = PlanCost(graphs=84, warmup_seconds=780), PlanCost(graphs=24, warmup_seconds=240)
-    kubelet.runtime(pod).tell(advice=PlanAdvice(now=now, learned=learned))
+    kubelet.runtime(pod).update(advice=PlanAdvice(now=now, learned=learned))
     found = await until(partial(advice, api), "the advice")
     assert (found["pod"], found["graphs"], found["graphsNow"]) == (pod, 24, 84)
-    said = "24 graphs instead of 84 and warms up in about 4 instead of 13 minutes, at no more padding."
+    savings = "24 graphs instead of 84 and warms up in about 4 instead of 13 minutes, at no more padding."
     command = f"Run: kubectl gaudi plan learn tiny -n {namespace} --apply"
     for arguments in (("status", "tiny"), ("top", "--seconds=1")):
-        assert f"{said} {command}" in " ".join((await gaudi(*arguments)).out.split())
-    kubelet.runtime(pod).tell(advice=None)
-    await until(partial(advises_nothing, api), "the advice to be gone")
+        assert f"{savings} {command}" in " ".join((await gaudi(*arguments)).out.split())
+    kubelet.runtime(pod).update(advice=None)
+    await until(partial(has_no_advice, api), "the advice to be gone")
 
 
 async def advice(api: KubeApi) -> Any:
@@ -157,7 +157,7 @@ async def advice(api: KubeApi) -> Any:
     return status["plan"].get("advice")
 
 
-async def advises_nothing(api: KubeApi) -> bool:
+async def has_no_advice(api: KubeApi) -> bool:
     return await advice(api) is None
 
 
@@ -173,9 +173,9 @@ async def test_plan_learned_from_other_traffic_is_rolled_back(
         assert (await gaudi("plan", "learn", "tiny", "--apply")).code == 0
         (canary,) = set(await until(partial(all_running, api, kubelet, 3), "the canary")) - old
         await until(partial(gate, api, canary, "True"), "the canary to take traffic")
-        served = await met_by(api, canary, Bucket(1, 165, 0))
-        kubelet.runtime(canary).tell(served=served)
-        stopped = await until(partial(stalled, api, "RolledBack"), "the way back to be over", seconds=60)
+        served = await served_prompts(api, canary, Bucket(1, 165, 0))
+        kubelet.runtime(canary).update(served=served)
+        stopped = await until(partial(stalled, api, "RolledBack"), "the rollback to end", seconds=60)
     assert f"computed {served.prompt.padding:.3f} times what their requests need" in stopped["message"]
     assert f"{served.prompt.forecast_padding:.3f} was forecast" in stopped["message"]
     assert min(seen.available) >= 2
@@ -183,8 +183,8 @@ async def test_plan_learned_from_other_traffic_is_rolled_back(
     assert old == {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)}
 
 
-async def met_by(api: KubeApi, pod: str, prompt: Bucket) -> Served:
-    """What the runtime of this pod reports after enough prompts of one shape, by its configuration."""
+async def served_prompts(api: KubeApi, pod: str, prompt: Bucket) -> Served:
+    """Return the report of this pod's runtime after enough prompts of one shape, for its configuration."""
     manifest = await api.get("Pod", pod) or {}
     (name,) = (volume["configMap"]["name"] for volume in manifest["spec"]["volumes"] if "configMap" in volume)
     found = await api.get("ConfigMap", name) or {}
@@ -203,13 +203,13 @@ async def test_tab_completes_commands_and_names_through_kubectl(
     await api.create(gaudi_inference("tiny"))
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
-    async def tab(*words: str) -> list[str]:
-        asked = await asyncio.create_subprocess_exec(
-            *(str(build.kubernetes() / "kubectl"), "__complete", "gaudi", *words),
+    async def tab(*arguments: str) -> list[str]:
+        process = await asyncio.create_subprocess_exec(
+            *(str(build.kubernetes() / "kubectl"), "__complete", "gaudi", *arguments),
             env={**os.environ, "PATH": path, "KUBECONFIG": str(control_plane.kubeconfig)},
             stdout=asyncio.subprocess.PIPE,
         )
-        return (await asked.communicate())[0].decode().splitlines()
+        return (await process.communicate())[0].decode().splitlines()
 
     assert [line.partition("\t")[0] for line in await tab("ro")] == ["rollout", ":4"]
     assert await tab("status", "-n", namespace, "") == ["tiny", ":4"]

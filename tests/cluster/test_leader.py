@@ -1,11 +1,11 @@
-"""One leader at a time, and a quick change when it goes."""
+"""There is one leader at a time, and it is replaced quickly."""
 
 import time
 from functools import partial
 
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.conftest import NewOperator
-from tests.cluster.pods import leads, only, ready
+from tests.cluster.pods import leads, only_child, ready
 from tests.support.builders import gaudi_inference
 from tests.support.kube_api import KubeApi, until
 from tests.support.kubelet import Kubelet
@@ -18,7 +18,7 @@ async def test_two_operators_have_one_leader(api: KubeApi, new_operator: NewOper
         await until(partial(leads, first), "the first to lead")
         async with new_operator(identity="second") as second:
             await api.create(gaudi_inference("tiny"))
-            await until(partial(only, api, "ReplicaSet"), "a ReplicaSet")
+            await until(partial(only_child, api, "ReplicaSet"), "a ReplicaSet")
             assert not await leads(second)
             assert (await second.get("/readyz")).status_code == 200
             assert await second.value("gaudi_operator_reconciles_total") == 0
@@ -40,7 +40,7 @@ async def test_killed_leader_is_replaced_within_its_lease(
             await until(partial(ready, api), "the resource to be Ready")
 
 
-async def test_stopped_leader_hands_over_before_its_lease_ends(api: KubeApi, new_operator: NewOperator) -> None:
+async def test_stopped_leader_releases_its_lease(api: KubeApi, new_operator: NewOperator) -> None:
     long = {"lease_duration_seconds": 60, "renew_deadline_seconds": 30}
     async with new_operator(identity="first", **long) as first:
         await until(partial(leads, first), "the first to lead")
@@ -49,7 +49,7 @@ async def test_stopped_leader_hands_over_before_its_lease_ends(api: KubeApi, new
             await until(partial(leads, second), "the second to lead", seconds=5)
 
 
-async def test_leader_that_loses_its_lease_stops_working_and_exits(api: KubeApi, new_operator: NewOperator) -> None:
+async def test_leader_that_loses_its_lease_exits(api: KubeApi, new_operator: NewOperator) -> None:
     process = new_operator(identity="first")
     await process.start()
     await until(partial(leads, process), "it to lead")
@@ -62,6 +62,6 @@ async def test_leader_that_loses_its_lease_stops_working_and_exits(api: KubeApi,
 
 
 async def holder(api: KubeApi) -> str:
-    """Who holds the Lease."""
+    """Return the holder of the Lease."""
     lease = await api.get("Lease", LEASE) or {}
     return str(lease["spec"]["holderIdentity"])

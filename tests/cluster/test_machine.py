@@ -1,4 +1,4 @@
-"""The state machine's commands against a real API server and real operators; `make soak` takes a thousand steps."""
+"""The state machine's commands against a real API server and real operators. `make soak` runs a thousand steps."""
 
 import os
 import random
@@ -21,13 +21,13 @@ from tests.support.operator_process import OperatorProcess
 
 STEPS = int(os.environ.get("GAUDI_SOAK_CLUSTER_STEPS", "100"))
 SEED = int(os.environ.get("GAUDI_SOAK_SEED", "1"))
-"""The same choices every time; `make soak` makes new ones."""
+"""A fixed seed. `make soak` uses new ones."""
 SECONDS_PER_STEP = 3
 
 
 @pytest.fixture
 async def proxy(control_plane: ControlPlane) -> AsyncIterator[ApiProxy]:
-    """A way to the API server that can be disturbed."""
+    """A proxy to the API server that can be disturbed."""
     async with ApiProxy(control_plane.addresses.node_ip, 6443) as running:
         yield running
 
@@ -36,7 +36,7 @@ async def proxy(control_plane: ControlPlane) -> AsyncIterator[ApiProxy]:
 def operators(
     control_plane: ControlPlane, proxy: ApiProxy, new_operator: NewOperator, namespace: str, tmp_path: Path
 ) -> list[OperatorProcess]:
-    """Two operators, with the rights of any other, that reach the API server by the proxy only."""
+    """Two operators that reach the API server only through the proxy."""
     path = tmp_path / "kubeconfig"
     write_kubeconfig(path, proxy.url, control_plane.run_dir / "pki", "operator", control_plane.run_dir.name)
     return [
@@ -45,28 +45,28 @@ def operators(
     ]
 
 
-# The kubelet here dates back since when a pod has had no node, so that nobody has to wait for it.
+# This kubelet sets the time at which a pod became unschedulable in the past, so that no test waits for it.
 LAWS = tuple(law for law in ALWAYS + IN_THE_END if law is not stalled_for_room_only_after_the_deadline)
 
 
 @pytest.mark.timeout(120 + STEPS * SECONDS_PER_STEP)
-async def test_no_law_is_broken_whatever_happens(
+async def test_random_commands_break_no_law(
     api: KubeApi, kubelet: Kubelet, proxy: ApiProxy, operators: list[OperatorProcess]
 ) -> None:
     async with RealWorld(api, kubelet, proxy, operators, random.Random(SEED)) as world:  # noqa: S311
-        told = [f"{world.recorder.now():.1f} s: {await world.step()}" for _ in range(STEPS)]
+        steps = [f"{world.recorder.now():.1f} s: {await world.step()}" for _ in range(STEPS)]
         await world.calm()
         found = broken(world.history, LAWS)
     figures = f"seed {SEED}, {STEPS} steps, {world.counts}, {_figures(world.history)}"
-    print(f"{figures}, {len(found)} violations")  # noqa: T201 - what a long run is read for
-    assert not found, "\n".join([f"GAUDI_SOAK_SEED={SEED} makes the same choices", *told, *found])
+    print(f"{figures}, {len(found)} violations")  # noqa: T201 - a long run is judged by it
+    assert not found, "\n".join([f"GAUDI_SOAK_SEED={SEED} makes the same choices", *steps, *found])
     defects = [line for operator in operators for line in operator.lines() if "exception" in line]
     assert not defects, "an operator logged a defect"
-    assert 2 * _opened(world.history) >= STEPS // STORY_STEPS, "too little has happened for a law to be broken by"
+    assert 2 * _opened(world.history) >= STEPS // STORY_STEPS, "too few gates opened for a meaningful run"
 
 
 def _figures(history: History) -> str:
-    """How much the record holds that a law could be broken by."""
+    """Return the size of the record, by which a run is judged."""
     pods = {uid for moment in history.moments for uid in moment.pods}
     revisions = {revision for moment in history.moments for revision in moment.replica_sets}
     statuses = sum(now.status != before.status for _, before, now in history.steps())
@@ -77,5 +77,5 @@ def _figures(history: History) -> str:
 
 
 def _opened(history: History) -> int:
-    """Gates that opened, each instance by itself."""
+    """Return the number of opened gates, counted per container instance."""
     return len({pod.judged for moment in history.moments for pod in moment.pods.values() if pod.judged})

@@ -1,6 +1,6 @@
-"""Which pods the operator's account may create, by the judgement of the API server.
+"""The pods that the operator's account may create, as the API server judges them.
 
-The pods that the operator renders are accepted, and no others, whatever the account writes.
+The pods that the operator renders are accepted. All other pods of this account are refused.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -35,7 +35,7 @@ SIDE = {"name": "log", "image": "registry.test/log:1"}
 
 @pytest.fixture(scope="module")
 def groups_served(control_plane: ControlPlane, objects: Objects) -> Iterator[None]:
-    """Serve LeaderWorkerSets while the tests of this file run: other tests rely on a cluster without them."""
+    """Serve LeaderWorkerSets while the tests of this file run. Other tests need a cluster without them."""
     (path,) = (build.leader_worker_sets() / "config" / "crd" / "bases").glob("*_leaderworkersets.yaml")
     definition = yaml.safe_load(path.read_text())
     objects.put(definition)
@@ -70,10 +70,10 @@ def stranger(namespace: str) -> Object:
 
 
 def workload(namespace: str, manifest: Object | None = None, **spec: Any) -> Object:
-    """The workload that the operator writes for a resource: for `manifest`, or for a small one with `spec`."""
-    asked = manifest or gaudi_inference("tiny", **spec)
-    metadata = {**asked["metadata"], "namespace": namespace, "uid": "u", "generation": 1}
-    inference = read_inference({**asked, "metadata": metadata})
+    """Return the workload that the operator writes for `manifest`, or for a small resource with `spec`."""
+    resource = manifest or gaudi_inference("tiny", **spec)
+    metadata = {**resource["metadata"], "namespace": namespace, "uid": "u", "generation": 1}
+    inference = read_inference({**resource, "metadata": metadata})
     revision = desired_revision(inference, (), DEFAULTS)
     if revision.group:
         return leader_worker_set(inference.identity, revision, 1, {})
@@ -279,7 +279,7 @@ async def test_largest_pod_is_judged_within_the_costs(api: KubeApi, applied: App
     sides = [{**SIDE, "name": f"s{number}", "env": env, "volumeMounts": mounts} for number in range(8)]
     source = {"hostPath": {"path": "/models" + "/a" * 500}}
     adapters = [{"name": f"a{number}", "source": source} for number in range(32)]
-    asked = {
+    spec = {
         **GROUP,
         "engine": {"name": "vllm", "env": env},
         "model": {"source": {"persistentVolumeClaim": None, **source}, "adapters": adapters},
@@ -291,4 +291,4 @@ async def test_largest_pod_is_judged_within_the_costs(api: KubeApi, applied: App
             "supplementalGroups": [3000] * 16,
         },
     }
-    assert await applied(workload(api.namespace, **asked)) is None
+    assert await applied(workload(api.namespace, **spec)) is None

@@ -1,5 +1,6 @@
-"""The operator's account writes only what a GaudiInference owns, whatever its roles allow; all other tests of this
-folder run operators that are held to it.
+"""The operator's account may write only objects that a GaudiInference owns, whatever its roles allow.
+
+The operators of all other tests of this folder are subject to this policy.
 """
 
 from functools import partial
@@ -9,7 +10,7 @@ import pytest
 
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.conftest import USER, NewOperator
-from tests.cluster.pods import nothing_left, only, ready
+from tests.cluster.pods import nothing_left, only_child, ready
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, until
@@ -39,8 +40,9 @@ STRANGERS: list[Object] = [
 
 
 async def refusal(api: KubeApi, method: str, manifest: Object, body: object = None) -> str | None:
-    """What the policy says against it when the operator's account tries; None as long as something else does, or
-    nothing.
+    """Return the policy's message for a request of the operator's account.
+
+    Return None if the request succeeds or another component refuses it.
     """
     name = "" if method == "POST" else manifest["metadata"]["name"]
     headers = {"Impersonate-User": USER, "Content-Type": _TYPES[method]}
@@ -56,32 +58,32 @@ _TYPES = {"POST": "application/json", "DELETE": "application/json", "PATCH": "ap
 
 
 @pytest.mark.parametrize("manifest", STRANGERS, ids=lambda each: str(each["kind"]))
-async def test_object_of_a_stranger_is_safe(api: KubeApi, new_operator: NewOperator, manifest: Object) -> None:
+async def test_foreign_object_cannot_be_written(api: KubeApi, new_operator: NewOperator, manifest: Object) -> None:
     await api.create(manifest)
     patch = {"metadata": {"annotations": {"a": "b"}}}
-    said = await until(partial(refusal, api, "PATCH", manifest, patch), "its refusal")
-    assert REFUSED in said
-    if manifest["kind"] != "Pod":  # which its roles do not let it delete at all
+    message = await until(partial(refusal, api, "PATCH", manifest, patch), "the refusal")
+    assert REFUSED in message
+    if manifest["kind"] != "Pod":  # its roles do not allow it to delete pods
         assert REFUSED in (await refusal(api, "DELETE", manifest) or "")
-    mine = {"metadata": {"ownerReferences": [owner_of_nobody()]}}
+    mine = {"metadata": {"ownerReferences": [missing_owner()]}}
     assert REFUSED in (await refusal(api, "PATCH", manifest, mine) or "")
 
 
-async def test_spec_of_an_own_pod_cannot_be_changed(api: KubeApi, new_operator: NewOperator) -> None:
+async def test_spec_of_an_owned_pod_cannot_be_changed(api: KubeApi, new_operator: NewOperator) -> None:
     workload = STRANGERS[0]
     await api.create({**workload, "spec": {**workload["spec"], "replicas": 1}})
-    pod = {**await until(partial(only, api, "Pod"), "the pod of the ReplicaSet"), "kind": "Pod"}
+    pod = {**await until(partial(only_child, api, "Pod"), "the pod of the ReplicaSet"), "kind": "Pod"}
     refused = partial(refusal, api, "PATCH", pod)
-    said = await until(partial(refused, {"spec": {"activeDeadlineSeconds": 1}}), "its refusal")
-    assert "may not change the spec of a pod" in said
+    message = await until(partial(refused, {"spec": {"activeDeadlineSeconds": 1}}), "the refusal")
+    assert "may not change the spec of a pod" in message
     image = {"containers": [{**pod["spec"]["containers"][0], "image": "other"}]}
     assert "may not change the spec of a pod" in (await refused({"spec": image}) or "")
     cost = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "1"}}}
     assert await refused(cost) is None
 
 
-def owner_of_nobody() -> Object:
-    """A reference as the operator writes it."""
+def missing_owner() -> Object:
+    """Return an owner reference as the operator writes it, to an object that does not exist."""
     return {
         "apiVersion": "inference.gaudi.dev/v1alpha1",
         "kind": "GaudiInference",
@@ -91,17 +93,17 @@ def owner_of_nobody() -> Object:
     }
 
 
-async def test_nothing_new_without_owner(api: KubeApi, new_operator: NewOperator) -> None:
+async def test_object_without_an_owner_cannot_be_created(api: KubeApi, new_operator: NewOperator) -> None:
     async def refused(manifest: Object) -> str | None:
         return await refusal(api, "POST", manifest, manifest)
 
     config_map = STRANGERS[2]
-    assert REFUSED in await until(partial(refused, config_map), "its refusal")
-    owned = {**config_map["metadata"], "ownerReferences": [owner_of_nobody()]}
+    assert REFUSED in await until(partial(refused, config_map), "the refusal")
+    owned = {**config_map["metadata"], "ownerReferences": [missing_owner()]}
     assert await refused({**config_map, "metadata": owned}) is None
 
 
-async def test_story_of_a_resource_meets_no_refusal(api: KubeApi, kubelet: Kubelet, new_operator: NewOperator) -> None:
+async def test_life_of_a_resource_is_never_refused(api: KubeApi, kubelet: Kubelet, new_operator: NewOperator) -> None:
     kubelet.on_start = FakeRuntime.warm
     async with new_operator() as operator:
         cache = {"enabled": True, "size": "1Gi", "retentionPolicy": "Retain"}
@@ -114,7 +116,7 @@ async def test_story_of_a_resource_meets_no_refusal(api: KubeApi, kubelet: Kubel
         await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"retentionPolicy": "Retain"}}})
         await api.merge("GaudiInference", "tiny", {"spec": {"autoscaling": None, "replicas": 1}})
         await until(partial(ready, api), "one replica to be Ready")
-        await until(partial(only, api, "Pod"), "the other pod to be gone")
+        await until(partial(only_child, api, "Pod"), "the other pod to be gone")
         assert not [line for line in operator.lines() if "ValidatingAdmissionPolicy" in str(line)]
         await api.delete("GaudiInference", "tiny")
         await until(partial(nothing_left, api), "everything to be collected", seconds=60)

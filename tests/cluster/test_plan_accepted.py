@@ -1,4 +1,4 @@
-"""PlanAccepted against a real API server: told before a pod exists, and replaced by what the pod has found."""
+"""PlanAccepted on a real API server: an estimate before a pod exists, then the figures of the pod."""
 
 from functools import partial
 from pathlib import Path
@@ -14,19 +14,19 @@ from tests.support.operator_process import OperatorProcess
 from tests.support.real_runtime import real_runtime
 
 FAST = {"server": {"image": "runtime:1"}, "engine": {"simulation": {"timeScale": "0.01"}}}
-"""The seeds' deployment, simulated a hundred times faster than its card."""
+"""The deployment of the reference logs, simulated at a hundred times the card's speed."""
 
 REACHABLE = {"spec": {"readiness": {"minCapturedPromptPercent": 62}}}
 
 
-async def accepted(api: KubeApi, word: str) -> Object | None:
-    """The condition PlanAccepted once its message has that word."""
+async def plan_accepted(api: KubeApi, word: str) -> Object | None:
+    """Return the condition PlanAccepted if its message contains `word`."""
     condition = condition_of(await api.get("GaudiInference", "tiny"), "PlanAccepted")
     return condition if word in condition.get("message", "") else None
 
 
 async def plan_of(api: KubeApi) -> Object:
-    """The plan in the status."""
+    """Return the plan in the status."""
     status: Object = (await api.get("GaudiInference", "tiny") or {}).get("status") or {}
     return dict(status["plan"])
 
@@ -43,17 +43,17 @@ async def test_plan_that_cannot_fit_serves_only_with_a_lower_threshold(
     assert [await api.list(kind, NAME_LABEL) for kind in ("ReplicaSet", "Pod", "ControllerRevision")] == [[], [], []]
 
     await api.merge("GaudiInference", "tiny", REACHABLE)
-    await until(partial(accepted, api, "an estimate from the description of card gaudi2"), "the estimate")
-    kubelet.schedulable = lambda _: True  # not sooner: what a pod has found takes the estimate's place
+    await until(partial(plan_accepted, api, "an estimate from the description of card gaudi2"), "the estimate")
+    kubelet.schedulable = lambda _: True  # not earlier, because the pod's figures replace the estimate
     await kubelet.reschedule()
     await until(partial(ready, api), "the resource to be Ready", seconds=60)
-    await until(partial(accepted, api, "simulated by pod tiny-"), "the pod's figures")
+    await until(partial(plan_accepted, api, "simulated by pod tiny-"), "the pod's figures")
     plan = await plan_of(api)
     assert (plan["basis"], plan["promptBuckets"], plan["decodeBuckets"]) == ("Simulated", 24, 48)
     assert plan["capturedPercent"] == {"prompt": 62, "decode": 100}
 
 
-async def test_refusal_of_a_plan_leaves_serving_pods_untouched(
+async def test_refused_plan_leaves_serving_pods_untouched(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -74,17 +74,17 @@ HALVED = {"strategy": "File", "file": "(1, 256, 0)\n(2, 1, 64)\n"}
 
 async def test_plan_with_gaps_is_refused(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny", bucketing=HALVED))
-    await until(partial(missing, api, "PlanAccepted"), "the plan to be refused")
+    await until(partial(reports_gap, api, "PlanAccepted"), "the plan to be refused")
     assert await api.list("ReplicaSet", NAME_LABEL) == []
 
 
 async def test_allowed_gaps_are_reported_before_a_pod_exists(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny", bucketing={**HALVED, "allowGaps": True}))
-    await until(partial(missing, api, "BucketCoverage"), "the gaps in BucketCoverage")
+    await until(partial(reports_gap, api, "BucketCoverage"), "the gaps in BucketCoverage")
     assert (await plan_of(api))["decodeGaps"] == 1
 
 
-async def missing(api: KubeApi, kind: str) -> bool:
-    """Whether this condition names the gap."""
+async def reports_gap(api: KubeApi, kind: str) -> bool:
+    """Return whether this condition names the gap."""
     condition = condition_of(await api.get("GaudiInference", "tiny"), kind)
     return condition.get("reason") == "BucketsMissing" and "1 gap from (3, 1, 3)" in condition["message"]

@@ -1,4 +1,4 @@
-"""What platforms ask of pods: the API server takes all of it, and the pods that come of it, and nothing drifts."""
+"""Pod fields that platforms need: the API server accepts them, their pods serve, and no drift is found."""
 
 import re
 from functools import partial
@@ -10,7 +10,7 @@ import yaml
 from gaudi_operator.core.children.drift import drifted_field
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.objects import Objects
-from tests.cluster.pods import all_running, only, ready
+from tests.cluster.pods import all_running, only_child, ready
 from tests.support.builders import Object, gaudi_inference, merged
 from tests.support.kube_api import KubeApi, until
 from tests.support.kubelet import Kubelet
@@ -119,14 +119,12 @@ def test_example_of_the_page_is_accepted(objects: Objects, namespace: str, examp
     objects.create(gaudi_inference("tiny", **merged(base, yaml.safe_load(example)["spec"])), namespace)
 
 
-async def test_pods_with_all_that_platforms_ask_for_serve(
-    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
-) -> None:
+async def test_pods_with_every_platform_field_serve(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
     kubelet.on_start = lambda runtime: runtime.warm()
-    asked = gaudi_inference("tiny", engine={"env": ENV}, pod={**POD, "labels": {"example.com/team": "chat"}})
-    await api.create(asked)
+    resource = gaudi_inference("tiny", engine={"env": ENV}, pod={**POD, "labels": {"example.com/team": "chat"}})
+    await api.create(resource)
     await until(partial(ready, api), "the resource to be Ready")
-    pod = await only(api, "Pod")
+    pod = await only_child(api, "Pod")
     assert pod is not None
     found = pod["spec"]
     assert [each["name"] for each in found["initContainers"]] == ["prepare", "prepare-more", "log"]
@@ -135,18 +133,18 @@ async def test_pods_with_all_that_platforms_ask_for_serve(
     assert {each["name"] for each in VOLUMES} <= {each["name"] for each in found["volumes"]}
 
 
-async def test_template_as_the_server_keeps_it_is_no_drift(api: KubeApi, operator: OperatorProcess) -> None:
+async def test_stored_template_is_no_drift(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny", engine={"env": ENV}, pod=POD))
-    workload = await until(partial(only, api, "ReplicaSet"), "a ReplicaSet")
-    revision = await until(partial(only, api, "ControllerRevision"), "a ControllerRevision")
+    workload = await until(partial(only_child, api, "ReplicaSet"), "a ReplicaSet")
+    revision = await until(partial(only_child, api, "ControllerRevision"), "a ControllerRevision")
     assert drifted_field(revision["data"]["template"], workload["spec"]["template"]) is None
 
 
-async def test_pod_whose_user_the_cluster_assigns_is_accepted(
+async def test_pod_with_a_user_from_the_cluster_is_accepted(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     await api.create(gaudi_inference("tiny", pod={"userFromCluster": True}))
     await until(partial(all_running, api, kubelet, 1), "a pod")
-    pod = await only(api, "Pod")
+    pod = await only_child(api, "Pod")
     assert pod is not None
     assert pod["spec"]["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}

@@ -1,4 +1,4 @@
-"""The API server's own judgement: pods of any accepted spec meet the level restricted, but for what the page names."""
+"""Pods of any accepted spec meet the level restricted of Pod Security, with the exceptions that the page lists."""
 
 from functools import partial
 from typing import Any
@@ -33,23 +33,23 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.fixture(scope="module")
 def namespaces(control_plane: ControlPlane, objects: Objects) -> dict[str, str]:
-    """A namespace for each level of the Pod Security Standards, with the account that its pods have."""
-    made = {level: f"level-{level}-{uuid4().hex[:8]}" for level in LEVELS}
-    for level, name in made.items():
+    """A namespace for each level of the Pod Security Standards, each with a default service account."""
+    names = {level: f"level-{level}-{uuid4().hex[:8]}" for level in LEVELS}
+    for level, name in names.items():
         labels = {"pod-security.kubernetes.io/enforce": level}
         objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-        # A controller makes it a moment later, and no pod is admitted before.
+        # A controller creates it a moment later, and no pod is admitted before.
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
         control_plane.wait(partial(control_plane.api.exists, account), f"the default service account of {name}")
-    return made
+    return names
 
 
 def pod_of(spec: dict[str, Any]) -> Object:
-    """A pod as a ReplicaSet would make it of the spec."""
+    """Return a pod as a ReplicaSet would create it for the spec."""
     inference = read_inference({**gaudi_inference("tiny", **spec), "metadata": {**_METADATA}})
     template = pod_template(inference, "r1", "p" * 64, "tiny-config", DEFAULTS)
     metadata = {**template["metadata"], "generateName": "tiny-"}
-    # Of the namespace's own: what a controller would have made is not here.
+    # The default account of the namespace, because no controller has created the resource's own.
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -63,7 +63,7 @@ _METADATA = {"name": "tiny", "namespace": "models", "uid": "u", "generation": 1}
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("case", CASES)
-def test_pod_is_admitted_where_the_page_says(
+def test_pod_is_admitted_at_the_documented_level(
     objects: Objects, namespaces: dict[str, str], case: str, level: str
 ) -> None:
     spec, least = CASES[case]

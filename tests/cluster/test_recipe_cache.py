@@ -1,4 +1,4 @@
-"""The PVC of recipes on a real API server: made, mounted, grown, kept at zero, and gone with its resource."""
+"""The PVC of recipes on a real API server: creation, mount, growth, scale to zero and deletion."""
 
 from functools import partial
 from typing import Any
@@ -17,13 +17,13 @@ SHARED: dict[str, Any] = {"enabled": True, "size": "1Gi", "storageClassName": "f
 
 
 async def claim(api: KubeApi, size: str) -> Object | None:
-    """The PVC, once it asks for this size."""
+    """Return the PVC if it requests this size."""
     found = await api.get("PersistentVolumeClaim", CLAIM)
     return found if found and found["spec"]["resources"]["requests"]["storage"] == size else None
 
 
-async def told(api: KubeApi, but: str | None = None) -> tuple[str, ...]:
-    """The revisions that pods are told, once they are those of the history and not `but` alone."""
+async def kept_revisions(api: KubeApi, but: str | None = None) -> tuple[str, ...]:
+    """Return the revisions in kept.json if they equal the history and are not `but` alone."""
     found = await api.get("ConfigMap", CLAIM)
     kept = KeptRevisions.model_validate_json(found["data"]["kept.json"]).revisions if found else ()
     stored = [each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("ControllerRevision", NAME_LABEL)]
@@ -31,12 +31,12 @@ async def told(api: KubeApi, but: str | None = None) -> tuple[str, ...]:
 
 
 async def gone(api: KubeApi) -> bool:
-    """Whether there is no PVC."""
+    """Return whether there is no PVC."""
     return await api.get("PersistentVolumeClaim", CLAIM) is None
 
 
 async def no_pods(api: KubeApi) -> bool:
-    """Whether the last pod is gone."""
+    """Return whether there is no pod."""
     return not await api.list("Pod", NAME_LABEL)
 
 
@@ -45,8 +45,8 @@ async def test_claim_of_recipes_lives_as_long_as_its_resource(
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny", recipeCache=SHARED))
-    made = await until(partial(claim, api, "1Gi"), "the PVC")
-    assert (made["spec"]["storageClassName"], made["spec"]["accessModes"]) == ("fast", ["ReadWriteMany"])
+    created = await until(partial(claim, api, "1Gi"), "the PVC")
+    assert (created["spec"]["storageClassName"], created["spec"]["accessModes"]) == ("fast", ["ReadWriteMany"])
     pod = await api.get("Pod", await running(api, kubelet))
     assert pod
     claims = [each.get("persistentVolumeClaim", {}).get("claimName") for each in pod["spec"]["volumes"]]
@@ -56,41 +56,41 @@ async def test_claim_of_recipes_lives_as_long_as_its_resource(
     await until(partial(no_pods, api), "no pod")
     kept = await api.get("PersistentVolumeClaim", CLAIM)
     assert kept
-    assert kept["metadata"]["uid"] == made["metadata"]["uid"]
+    assert kept["metadata"]["uid"] == created["metadata"]["uid"]
 
     await api.delete("GaudiInference", "tiny")
     await until(partial(gone, api), "the PVC to be gone", seconds=60)
 
 
-async def test_pods_are_told_which_revisions_are_kept(api: KubeApi, operator: OperatorProcess) -> None:
+async def test_pods_get_the_list_of_kept_revisions(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny", recipeCache=SHARED, replicas=0, rollout={"revisionHistoryLimit": 1}))
-    (first,) = await until(partial(told, api), "the first revision")
+    (first,) = await until(partial(kept_revisions, api), "the first revision")
     await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"maxAgeDays": 2}}})
-    both = await until(partial(told, api, but=first), "the second revision")
+    both = await until(partial(kept_revisions, api, but=first), "the second revision")
     assert first in both
 
     async def forgotten() -> bool:
-        """Whether the first revision is no longer told."""
-        return first not in (await told(api) or both)
+        """Return whether kept.json no longer has the first revision."""
+        return first not in (await kept_revisions(api) or both)
 
     await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"maxAgeDays": 3}}})
-    await until(forgotten, "the first revision to be forgotten")
+    await until(forgotten, "the first revision to be removed")
 
 
-async def test_switched_off_cache_takes_its_claim_away(api: KubeApi, operator: OperatorProcess) -> None:
+async def test_disabled_cache_deletes_its_claim(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny", recipeCache=SHARED, replicas=0))
     await until(partial(claim, api, "1Gi"), "the PVC")
     await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"enabled": False}}})
     await until(partial(gone, api), "the PVC to be gone")
 
 
-async def test_retained_claim_outlives_its_resource_and_serves_the_next(
+async def test_retained_claim_outlives_its_resource_and_is_reused(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
     shared = {**SHARED, "retentionPolicy": "Retain"}
     await api.create(gaudi_inference("tiny", recipeCache=shared))
-    made = await until(partial(claim, api, "1Gi"), "the PVC")
+    created = await until(partial(claim, api, "1Gi"), "the PVC")
     await until(partial(ready, api), "the resource to be Ready")
     await api.delete("GaudiInference", "tiny")
     await until(partial(no_pods, api), "no pod")
@@ -98,4 +98,4 @@ async def test_retained_claim_outlives_its_resource_and_serves_the_next(
     await until(partial(ready, api), "the next resource to be Ready")
     kept = await api.get("PersistentVolumeClaim", CLAIM)
     assert kept
-    assert kept["metadata"]["uid"] == made["metadata"]["uid"]
+    assert kept["metadata"]["uid"] == created["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""The story of the reference log by the real operator and the real runtime: status, events and log tell it."""
+"""The reference log with the real operator and the real runtime: status, events and log have its figures."""
 
 import re
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ import yaml
 
 from tests.cluster.conftest import NewOperator
 from tests.cluster.pods import gate, ready, running
-from tests.cluster.test_telling import told
+from tests.cluster.test_events_and_metrics import events_with
 from tests.support.kube_api import KubeApi, Object, condition_of, until
 from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
@@ -30,7 +30,7 @@ async def operator(new_operator: NewOperator) -> AsyncIterator[OperatorProcess]:
 
 @pytest.fixture
 async def served(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path) -> tuple[Object, str]:
-    """The resource once it is Ready, and the log of its one pod."""
+    """Wait until the resource is Ready. Return it and the log of its only pod."""
     kubelet.make_runtime = partial(real_runtime, api, tmp_path)
     await api.create(yaml.safe_load(EXAMPLE.read_text()))
     await running(api, kubelet)
@@ -60,8 +60,8 @@ async def test_seeds_000_and_002_status_shows_62_and_100_percent(
 
 
 async def test_seeds_000_and_002_gate_event_counts_15_and_48(api: KubeApi, served: tuple[Object, str]) -> None:
-    await until(partial(told, api, "Ready"), "the event Ready")
-    # With Ready where the kubelet was quick.
+    await until(partial(events_with, api, "Ready"), "the event Ready")
+    # If the kubelet was quick, the event Ready has the counts.
     (event,) = [each for each in await api.list("Event") if "of 24 prompt graphs" in each["note"]]
     assert "15 of 24 prompt graphs captured and 48 of 48 decode graphs captured" in event["note"]
 
@@ -80,7 +80,7 @@ async def test_seeds_000_and_002_log_counts_the_same(served: tuple[Object, str])
     ]
 
 
-async def test_restarted_container_finds_the_recipes_of_the_one_before_it(
+async def test_restarted_container_reuses_the_recipes_of_its_predecessor(
     api: KubeApi, kubelet: Kubelet, served: tuple[Object, str], tmp_path: Path
 ) -> None:
     (pod,) = served[0]["status"]["pods"]
@@ -92,6 +92,6 @@ async def test_restarted_container_finds_the_recipes_of_the_one_before_it(
 
 
 async def gate_of(api: KubeApi, pod: str, container: str) -> Object | None:
-    """The gate's condition once it is open for this container."""
+    """Return the gate's condition if it is open for this container."""
     opened = await gate(api, pod, "True")
     return opened if opened and container in opened["message"] else None

@@ -1,4 +1,4 @@
-"""What earlier releases have left in a cluster runs on: their recorded objects, under this release and back again."""
+"""Recorded objects of earlier releases keep running under this release, and after a downgrade."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -22,14 +22,14 @@ Define = Callable[[str], Awaitable[None]]
 
 
 def recorded(release: str, namespace: str) -> list[Object]:
-    """Its objects, as if they had been made in this namespace."""
+    """Return the objects of a release, moved to this namespace."""
     found: list[Object] = json.loads((FOLDER / release / "objects.json").read_text().replace(NAMESPACE, namespace))
     return found
 
 
 @pytest.fixture
 async def define(api: KubeApi, kubectl: Kubectl, crd: str) -> AsyncIterator[Define]:
-    """Puts another CustomResourceDefinition in place of this release's, which comes back in the end."""
+    """Replace this release's CustomResourceDefinition by another one, and restore it at the end."""
 
     async def put(text: str) -> None:
         schema = yaml.safe_load(text)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -52,13 +52,13 @@ def _fields(schema: Object, path: str = "") -> Iterator[str]:
 
 
 async def restore(api: KubeApi, objects: list[Object]) -> None:
-    """Make all of them anew; owners are known by name."""
+    """Create all objects. Owners are matched by name."""
     uids: dict[str, str] = {}
     for manifest in objects:
         metadata = manifest["metadata"]
         if manifest["kind"] == "GaudiInference":
-            made = await api.create(manifest)
-            uids[metadata["name"]] = made["metadata"]["uid"]
+            created = await api.create(manifest)
+            uids[metadata["name"]] = created["metadata"]["uid"]
             await api.merge("GaudiInference", metadata["name"], {"status": manifest["status"]}, "status")
         else:
             for owner in metadata.get("ownerReferences", ()):
@@ -68,18 +68,18 @@ async def restore(api: KubeApi, objects: list[Object]) -> None:
 
 
 async def all_run(api: KubeApi, kubelet: Kubelet) -> bool:
-    """Whether every ReplicaSet has its pods, and each of them a container."""
+    """Return whether every ReplicaSet has its pods and each pod has a container."""
     sets = await api.list("ReplicaSet", NAME_LABEL)
     return len(kubelet.runtimes) == sum(each["spec"]["replicas"] for each in sets)
 
 
 async def all_take_traffic(api: KubeApi, kubelet: Kubelet) -> bool:
-    """Whether the operator has opened the gate of every pod."""
+    """Return whether the operator has opened the gate of every pod."""
     return all([await pod_ready(api, pod) for pod in kubelet.runtimes])
 
 
 @pytest.mark.parametrize("release", RELEASES)
-async def test_objects_of_a_release_run_on_here_and_back(
+async def test_objects_of_a_release_keep_running_here_and_back(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator, define: Define, release: str
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -89,7 +89,7 @@ async def test_objects_of_a_release_run_on_here_and_back(
     before = await _what_runs(api)
     specs = await _specs(api)
     await define(crd_yaml())
-    # Another default image must change nothing either.
+    # Another default image must not change anything either.
     async with new_operator(runtime_image="registry.test/runtime:2"):
         await until(partial(all_take_traffic, api, kubelet), "all pods to take traffic", seconds=90)
         await until(partial(_all_ready, api, kubelet), "all resources to be Ready", seconds=60)
@@ -100,19 +100,19 @@ async def test_objects_of_a_release_run_on_here_and_back(
 
 
 async def _specs(api: KubeApi) -> dict[str, Object]:
-    """Specs as they are stored, by name."""
+    """Return the stored specs by name."""
     return {each["metadata"]["name"]: each["spec"] for each in await api.list("GaudiInference")}
 
 
 async def _all_ready(api: KubeApi, kubelet: Kubelet) -> bool:
-    """Whether the statuses say so of the pods that run: those that the release left tell of others."""
+    """Return whether all statuses list the running pods and not those that the release recorded."""
     found = await api.list("GaudiInference")
-    told = {pod["name"] for each in found for pod in each["status"].get("pods", ())}
-    return told == kubelet.runtimes.keys() and all([await ready(api, each["metadata"]["name"]) for each in found])
+    listed = {pod["name"] for each in found for pod in each["status"].get("pods", ())}
+    return listed == kubelet.runtimes.keys() and all([await ready(api, each["metadata"]["name"]) for each in found])
 
 
 async def _what_runs(api: KubeApi) -> dict[str, object]:
-    """Pods by UID, the templates that they were made from, and the data of the kept revisions."""
+    """Return pods by UID, their templates, and the data of the kept revisions."""
     kinds = ("Pod", "ReplicaSet", "ControllerRevision")
     pods, sets, revisions = [await api.list(kind, NAME_LABEL) for kind in kinds]
     return {

@@ -1,4 +1,4 @@
-"""What a resource asks of the API server in its life, as the operator's own metric counts it on a real one."""
+"""The number of API requests in the life of a resource, by the operator's own metric on a real API server."""
 
 from collections import Counter
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from tests.cluster.pods import leads, pod_ready, ready, running
-from tests.cluster.test_telling import told
+from tests.cluster.test_events_and_metrics import events_with
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, until
@@ -26,8 +26,8 @@ STATUS = "patch gaudiinferences/status"
 Counted = Counter[str]
 
 
-async def asked(operator: OperatorProcess) -> Counted:
-    """Requests so far by verb and resource, but for watches, lists and the Lease."""
+async def count_requests(operator: OperatorProcess) -> Counted:
+    """Return the requests so far by verb and resource, without watches, lists and the Lease."""
     samples = await operator.samples("gaudi_operator_api_requests_total")
     found = Counted()
     for key, value in samples.items():
@@ -37,36 +37,36 @@ async def asked(operator: OperatorProcess) -> Counted:
     return found
 
 
-class Spent:
-    """What was asked since it was made."""
+class RequestCounter:
+    """Counts the requests since its creation."""
 
     def __init__(self, operator: OperatorProcess, before: Counted) -> None:
-        """`before` is what had been asked by then."""
+        """Set `before`, the counts at creation."""
         self._operator, self._before = operator, before
 
     async def so_far(self) -> Counted:
-        """By verb and resource."""
-        return await asked(self._operator) - self._before
+        """Return the requests by verb and resource."""
+        return await count_requests(self._operator) - self._before
 
 
-async def since(operator: OperatorProcess) -> Spent:
-    """Count from now on."""
-    return Spent(operator, await asked(operator))
+async def count_from_now(operator: OperatorProcess) -> RequestCounter:
+    """Return a counter that starts now."""
+    return RequestCounter(operator, await count_requests(operator))
 
 
 @pytest.fixture
 async def leader(operator: OperatorProcess) -> OperatorProcess:
-    """An operator that has made its start."""
+    """An operator that leads and has listed all kinds."""
     await until(partial(leads, operator), "the operator to lead")
-    await until(partial(_answers, operator), "the first lists")
+    await until(partial(_has_listed, operator), "the first lists")
     return operator
 
 
 async def test_new_resource_costs_its_children_and_two_statuses(api: KubeApi, leader: OperatorProcess) -> None:
-    spent = await since(leader)
+    spent = await count_from_now(leader)
     await api.create(gaudi_inference())
     await until(partial(_shows_pods, api, 1), "the status to show the pod")
-    await until(partial(told, api, "RevisionDesired"), "the event")
+    await until(partial(events_with, api, "RevisionDesired"), "the event")
     counted = await spent.so_far()
     assert counted.pop(STATUS) <= 2
     assert counted == {**CHILDREN, "create events": 1}
@@ -78,11 +78,11 @@ async def test_resource_that_becomes_ready_costs_three_requests(
     await api.create(gaudi_inference())
     pod = await running(api, kubelet)
     await until(partial(_shows_phase, api, "Starting"), "the status to show the start")
-    spent = await since(leader)
+    spent = await count_from_now(leader)
     kubelet.runtime(pod).warm()
     await until(partial(pod_ready, api, pod), "the pod to be Ready")
     await until(partial(ready, api), "the resource to be Ready")
-    (event,) = await until(partial(told, api, "Ready"), "the event Ready")
+    (event,) = await until(partial(events_with, api, "Ready"), "the event Ready")
     assert await spent.so_far() == {"patch pods/status": 1, STATUS: 1, "create events": 1}
     assert f"Pod {pod}: 10 of 10 prompt graphs captured" in event["note"]
 
@@ -94,10 +94,10 @@ async def test_change_costs_six_requests_until_the_canary_is_shown(
     await api.create(gaudi_inference())
     await until(partial(ready, api), "the resource to be Ready")
     kubelet.schedulable = lambda _: False
-    spent = await since(leader)
+    spent = await count_from_now(leader)
     await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"maxNumSeqs": 5}}})
     await until(partial(_shows_pods, api, 2), "the status to show the canary")
-    await until(partial(_told_twice, api), "the event")
+    await until(partial(_has_two_events, api), "the event")
     counted = await spent.so_far()
     assert counted.pop(STATUS) <= 2
     assert counted == {
@@ -108,12 +108,12 @@ async def test_change_costs_six_requests_until_the_canary_is_shown(
     }
 
 
-async def _answers(operator: OperatorProcess) -> bool:
+async def _has_listed(operator: OperatorProcess) -> bool:
     return (await operator.get("/readyz")).status_code == 200
 
 
-async def _told_twice(api: KubeApi) -> bool:
-    return len(await told(api, "RevisionDesired")) == 2
+async def _has_two_events(api: KubeApi) -> bool:
+    return len(await events_with(api, "RevisionDesired")) == 2
 
 
 async def _shows_pods(api: KubeApi, count: int) -> bool:

@@ -1,4 +1,4 @@
-"""Bad specs, an API server that goes away, an upgrade of the operator, and peace at rest."""
+"""Invalid specs, API server outages, operator upgrades, and no writes at rest."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ async def test_impossible_change_leaves_serving_pods_untouched(
     assert [_spec(each) for each in await api.list("ReplicaSet", NAME_LABEL)] == [_spec(each) for each in sets]
 
 
-async def test_restarted_api_server_is_met_again_without_a_restart(
+async def test_operator_reconnects_after_an_api_server_restart(
     control_plane: ControlPlane, api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -68,7 +68,7 @@ async def test_restarted_api_server_is_met_again_without_a_restart(
         assert operator.pid == pid
 
 
-async def test_what_vanished_while_nobody_watched_is_not_made_anew(
+async def test_resource_deleted_while_no_operator_ran_is_not_recreated(
     control_plane: ControlPlane, api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -88,7 +88,7 @@ async def test_what_vanished_while_nobody_watched_is_not_made_anew(
     assert await _left_of(api, "tiny") == []
 
 
-async def test_no_pass_before_every_kind_could_be_listed(
+async def test_no_reconcile_before_every_kind_is_listed(
     api: KubeApi, kubelet: Kubelet, kubectl: Kubectl, new_operator: NewOperator, namespace: str
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -97,21 +97,21 @@ async def test_no_pass_before_every_kind_could_be_listed(
     without = [each for each in everywhere["rules"] if "networkpolicies" not in each["resources"]]
     kubectl("apply", "-f", "-", stdin=json.dumps({**everywhere, "rules": without}))
     async with new_operator() as operator:
-        await until(partial(_says, operator, "cannot watch networkpolicies"), "the kind to be named")
+        await until(partial(_reports_unready, operator, "cannot watch networkpolicies"), "the kind to be named")
         assert await operator.value("gaudi_operator_reconciles_total") == 0
         kubectl("apply", "-f", "-", stdin=json.dumps(everywhere))
         await until(partial(ready, api), "the resource to be Ready")
         assert (await operator.get("/readyz")).status_code == 200
 
 
-async def _says(operator: OperatorProcess, why: str) -> bool:
-    """Whether all other kinds were listed, and /readyz tells of this one."""
+async def _reports_unready(operator: OperatorProcess, why: str) -> bool:
+    """Return whether all other kinds were listed and /readyz reports this one."""
     samples = await operator.samples("gaudi_operator_api_requests_total")
     listed = {dict(key)["resource"] for key in samples if ("verb", "list") in key and ("code", "200") in key}
     return len(listed) >= len(WATCHED) - 1 and why in (await operator.get("/readyz")).text
 
 
-async def test_operator_serves_all_namespaces_when_none_is_named(
+async def test_operator_watches_all_namespaces_when_none_is_set(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -120,7 +120,7 @@ async def test_operator_serves_all_namespaces_when_none_is_named(
         await until(partial(ready, api), "the resource to be Ready")
 
 
-async def test_refused_child_is_tried_until_it_passes(
+async def test_refused_child_is_retried_until_it_succeeds(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -132,7 +132,7 @@ async def test_refused_child_is_tried_until_it_passes(
     await until(partial(ready, api), "the resource to be Ready", seconds=60)
 
 
-async def test_namespace_goes_while_the_operator_watches(
+async def test_operator_survives_the_deletion_of_a_namespace(
     api: KubeApi, kubelet: Kubelet, kubectl: Kubectl, new_operator: NewOperator, namespace: str
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -150,9 +150,7 @@ async def _serves_nothing(operator: OperatorProcess) -> bool:
     return await operator.value("gaudi_operator_resources") == 0
 
 
-async def test_other_operator_release_restarts_no_pod(
-    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
-) -> None:
+async def test_new_operator_release_restarts_no_pod(api: KubeApi, kubelet: Kubelet, new_operator: NewOperator) -> None:
     kubelet.on_start = FakeRuntime.warm
     async with new_operator():
         await api.create(gaudi_inference("tiny"))
@@ -188,11 +186,11 @@ async def test_newer_definition_restarts_no_pod(
     assert _uids(await api.list("Pod", NAME_LABEL)) == _uids(pods)
 
 
-async def test_at_rest_nothing_is_written(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+async def test_nothing_is_written_at_rest(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny", replicas=2))
     await until(partial(ready, api), "the resource to be Ready")
-    await _also_ready(api, "second")  # events are published in order: those of the first resource are, too
+    await _also_ready(api, "second")  # events are published in order, so those of the first resource are published too
     before = await _versions(api, "tiny")
     await _also_ready(api, "third")
     assert await _versions(api, "tiny") == before
@@ -209,7 +207,7 @@ async def _told_ready(api: KubeApi, name: str) -> bool:
 
 
 async def _versions(api: KubeApi, name: str) -> list[tuple[str, str]]:
-    """Names and resource versions of what the operator writes for a resource."""
+    """Return names and resource versions of the objects that the operator writes for a resource."""
     own = [each for kind in (*CHILDREN, "Pod") for each in await _labelled(api, kind, name)]
     events = [each for each in await api.list("Event") if each["regarding"]["name"] == name]
     found = [*own, *events, await api.get("GaudiInference", name)]
@@ -221,7 +219,7 @@ async def _none_of(api: KubeApi, name: str) -> bool:
 
 
 async def _left_of(api: KubeApi, name: str) -> list[str]:
-    """What carries the label of the resource, as `Kind name made-at`."""
+    """Return the objects with the label of the resource, as `Kind name created-at`."""
     found = [(kind, each["metadata"]) for kind in (*CHILDREN, "Pod") for each in await _labelled(api, kind, name)]
     return [f"{kind} {metadata['name']} {metadata['creationTimestamp']}" for kind, metadata in found]
 

@@ -1,4 +1,4 @@
-"""A revision that fails goes, one that finds no room takes that of old pods, and a held one waits for its word."""
+"""Rollback of a failed revision, in-place replacement without room, and a paused rollout."""
 
 from functools import partial
 
@@ -22,21 +22,21 @@ async def test_stalled_revision_stays_rolled_back_after_the_operator_is_killed(
     await api.create(gaudi_inference("tiny", replicas=2))
     await until(partial(ready, api), "the resource to be Ready")
     (good,) = await names_of_revisions(api)
-    kubelet.on_start = lambda runtime: runtime.tell(phase=Phase.COMPILING, since_progress_seconds=1801)
+    kubelet.on_start = lambda runtime: runtime.update(phase=Phase.COMPILING, since_progress_seconds=1801)
     async with watched(api) as seen:
         await api.merge("GaudiInference", "tiny", CHANGED)
-        condition = await until(partial(stalled, api, "RolledBack"), "the way back to be over", seconds=60)
+        condition = await until(partial(stalled, api, "RolledBack"), "the rollback to end", seconds=60)
         await operator.kill()
         await operator.start()
         await api.merge("GaudiInference", "tiny", {"spec": {"service": {"port": 81}}})
-        await until(partial(observed, api), "the new operator to have looked", seconds=60)
+        await until(partial(observed, api), "the new operator to have reconciled", seconds=60)
     assert "failed (WarmupStalled): Nothing moved in pod tiny-" in condition["message"]
     assert min(seen.available) >= 2
     await until(partial(runs_alone, api, good), "the last pod of the failed revision to have ended")
     assert [good not in each["metadata"]["name"] for each in await failed(api)] == [True]
 
 
-async def test_pods_are_replaced_in_place_where_nodes_lack_room(
+async def test_pods_are_replaced_in_place_when_nodes_lack_room(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     await two_serve(api, kubelet)
@@ -44,7 +44,7 @@ async def test_pods_are_replaced_in_place_where_nodes_lack_room(
     await replaced_in_place(api)
 
 
-async def test_pods_are_replaced_in_place_where_quotas_lack_room(
+async def test_pods_are_replaced_in_place_when_quotas_lack_room(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     await two_serve(api, kubelet)
@@ -54,7 +54,7 @@ async def test_pods_are_replaced_in_place_where_quotas_lack_room(
     await replaced_in_place(api)
 
 
-async def test_held_rollout_goes_on_once_released_and_patches_undo_it(
+async def test_paused_rollout_resumes_and_is_undone_by_patches(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -65,11 +65,11 @@ async def test_held_rollout_goes_on_once_released_and_patches_undo_it(
     await api.merge("GaudiInference", "tiny", CHANGED)
     names = set(await until(partial(all_running, api, kubelet, 3), "the canary"))
     await api.merge("GaudiInference", "tiny", {"spec": {"rollout": {"paused": True}}})
-    await until(partial(observed, api), "the hold to be seen")
+    await until(partial(observed, api), "the pause to be observed")
     for name in names:
         if not kubelet.runtime(name).serving:
             kubelet.runtime(name).warm()
-    await until(partial(serving, api, 3), "the canary to serve beside the old pods")
+    await until(partial(serving, api, 3), "the canary to serve next to the old pods")
     assert {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)} == names
     kubelet.on_start = FakeRuntime.warm
     await api.merge("GaudiInference", "tiny", {"spec": {"rollout": {"paused": False}}})
@@ -81,43 +81,43 @@ async def test_held_rollout_goes_on_once_released_and_patches_undo_it(
 
 
 async def undo(api: KubeApi, revision: str) -> None:
-    """Patch the spec so that it asks for a kept revision."""
+    """Patch the spec back to that of a kept revision."""
     resource = await api.get("GaudiInference", "tiny") or {}
     kept = await api.get("ControllerRevision", f"tiny-{revision}") or {}
     await api.change("GaudiInference", "tiny", undo_patch(resource, kept["data"]["inputs"]))
 
 
 async def observed(api: KubeApi) -> bool:
-    """Whether the status judges the spec as it is."""
+    """Return whether the status has observed the current spec."""
     resource = await api.get("GaudiInference", "tiny") or {}
     return bool(resource["status"]["observedGeneration"] == resource["metadata"]["generation"])
 
 
 async def serving(api: KubeApi, count: int) -> bool:
-    """Whether so many pods take traffic."""
+    """Return whether exactly `count` pods take traffic."""
     resource = await api.get("GaudiInference", "tiny") or {}
     return bool(resource["status"]["readyReplicas"] == count)
 
 
 async def runs_alone(api: KubeApi, revision: str) -> bool:
-    """Whether this revision has pods, and no other has one, not even one that is ending."""
+    """Return whether this revision has pods and no other revision has one, not even a terminating one."""
     return {each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("Pod", NAME_LABEL)} == {revision}
 
 
 async def failed(api: KubeApi) -> list[Object]:
-    """The ControllerRevisions that are marked as failed."""
+    """Return the ControllerRevisions that are marked as failed."""
     found = await api.list("ControllerRevision", NAME_LABEL)
     return [each for each in found if FAILURE_ANNOTATION in (each["metadata"].get("annotations") or {})]
 
 
 async def quota_counts(api: KubeApi) -> bool:
-    """Whether the quota knows of both pods: until then it would let a third one in."""
+    """Return whether the quota counts both pods. Before that it would admit a third one."""
     quota = await api.get("ResourceQuota", "two") or {}
     return bool(quota.get("status", {}).get("used", {}).get("pods") == "2")
 
 
 async def two_serve(api: KubeApi, kubelet: Kubelet) -> None:
-    """Make a resource of two replicas, and wait until both serve."""
+    """Create a resource of two replicas and wait until both serve."""
     kubelet.on_start = FakeRuntime.warm
     rollout = {"surgeTimeoutSeconds": 1}
     await api.create(gaudi_inference("tiny", replicas=2, rollout=rollout))
@@ -125,7 +125,7 @@ async def two_serve(api: KubeApi, kubelet: Kubelet) -> None:
 
 
 async def replaced_in_place(api: KubeApi) -> None:
-    """Change the spec: with one pod beside them at most, and one missing at most, both are replaced."""
+    """Change the spec and wait until both pods are replaced, with at most one additional and one missing pod."""
     old = await names_of_revisions(api)
     async with watched(api) as seen:
         await api.merge("GaudiInference", "tiny", CHANGED)

@@ -1,4 +1,4 @@
-"""A change of what pods run replaces them one after the other, and never takes the last ready one away."""
+"""A rollout replaces pods one after the other and keeps the minimum available."""
 
 import asyncio
 import random
@@ -34,9 +34,7 @@ async def test_rollout_keeps_every_replica_available_and_surges_by_one(
     assert max(seen.asked_for) <= REPLICAS + 1
 
 
-async def test_old_pods_stay_while_new_ones_are_not_warm(
-    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
-) -> None:
+async def test_old_pods_stay_until_new_pods_are_warm(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny", replicas=2))
     await until(partial(ready, api), "the resource to be Ready")
@@ -54,7 +52,7 @@ async def test_old_pods_stay_while_new_ones_are_not_warm(
     await until(partial(ready, api), "the resource to be Ready")
 
 
-async def test_scaling_makes_no_revision_and_touches_no_running_pod(
+async def test_scaling_creates_no_revision_and_restarts_no_pod(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -79,7 +77,7 @@ async def test_scaled_to_zero_is_ready_without_pods(api: KubeApi, kubelet: Kubel
     assert await ready(api)
 
 
-async def test_operator_killed_again_and_again_ends_the_rollout(
+async def test_rollout_ends_although_the_operator_is_killed_repeatedly(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     chance = random.Random(4)  # noqa: S311 - the same moments in every run
@@ -92,7 +90,7 @@ async def test_operator_killed_again_and_again_ends_the_rollout(
             await api.merge("GaudiInference", "tiny", CHANGED)
             for _ in range(10):
                 await until(partial(leads, operator), "the operator to lead")
-                await asyncio.sleep(chance.uniform(0.0, 0.5))  # the moment of the crash, not a wait for anything
+                await asyncio.sleep(chance.uniform(0.0, 0.5))  # the time of the crash, not a wait for a condition
                 await operator.kill()
                 await operator.start()
             await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=90)
@@ -102,27 +100,26 @@ async def test_operator_killed_again_and_again_ends_the_rollout(
 
 
 async def revisions(api: KubeApi) -> set[str]:
-    """Names of all revisions that exist."""
+    """Return the names of all revisions."""
     return {each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("ControllerRevision", NAME_LABEL)}
 
 
 async def rolled_out(api: KubeApi, old: set[str]) -> bool:
-    """Whether the resource is Ready and all its pods are of a new revision."""
+    """Return whether the resource is Ready and all its pods belong to a new revision."""
     pods = await api.list("Pod", NAME_LABEL)
     return await ready(api) and not any(each["metadata"]["labels"][REVISION_LABEL] in old for each in pods)
 
 
 async def phase(api: KubeApi, name: str) -> bool:
-    """Whether the status says that phase."""
+    """Return whether the status has that phase."""
     return ((await api.get("GaudiInference", "tiny") or {}).get("status") or {}).get("phase") == name
 
 
 @dataclass
 class Watched:
-    """What was there at every moment of a watch: pods that serve, and pods that all ReplicaSets ask for in sum.
+    """The counts at every moment of a watch: serving pods, and the sum of pods that all ReplicaSets request.
 
-    Pods themselves may be one more for a moment: two ReplicaSets that were written one after the other are followed by
-    their controller at the same time.
+    There may be one more pod for a moment: the ReplicaSet controller handles two changed ReplicaSets concurrently.
     """
 
     available: list[int] = field(default_factory=list)
@@ -131,33 +128,33 @@ class Watched:
 
 @asynccontextmanager
 async def watched(api: KubeApi) -> AsyncIterator[Watched]:
-    """Both numbers after every single change, by a watch of each kind."""
+    """Record both counts after every change, with one watch per kind."""
     pods: dict[str, Object] = {}
     sets: dict[str, Object] = {}
     seen = Watched()
 
-    async def follow(kind: str, known: dict[str, Object], told: Callable[[], None]) -> None:
+    async def follow(kind: str, known: dict[str, Object], update: Callable[[], None]) -> None:
         async for event in api.watch(kind):
             each = event["object"]
             known[each["metadata"]["uid"]] = each
             if event["type"] == "DELETED":
                 del known[each["metadata"]["uid"]]
-            told()
+            update()
 
     def count_pods() -> None:
         living = (each for each in pods.values() if "deletionTimestamp" not in each["metadata"])
         seen.available.append(sum(_serves(each) for each in living))
 
-    def count_asked_for() -> None:
+    def count_desired() -> None:
         seen.asked_for.append(sum(each["spec"]["replicas"] for each in sets.values()))
 
     listed = {kind: {each["metadata"]["uid"] for each in await api.list(kind)} for kind in ("Pod", "ReplicaSet")}
     tasks = [
         asyncio.create_task(follow("Pod", pods, count_pods)),
-        asyncio.create_task(follow("ReplicaSet", sets, count_asked_for)),
+        asyncio.create_task(follow("ReplicaSet", sets, count_desired)),
     ]
-    await until(partial(_caught_up, pods, listed["Pod"]), "the watch to know all pods")
-    await until(partial(_caught_up, sets, listed["ReplicaSet"]), "the watch to know all ReplicaSets")
+    await until(partial(_caught_up, pods, listed["Pod"]), "the watch to list all pods")
+    await until(partial(_caught_up, sets, listed["ReplicaSet"]), "the watch to list all ReplicaSets")
     seen.available.clear()
     try:
         yield seen

@@ -1,11 +1,11 @@
-"""The operator and the real runtime process: what one writes the other reads, and back."""
+"""The operator and the real runtime process exchange configuration and reports."""
 
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.pods import gate, gate_watched, pod_ready, ready, running, shown_percent, stalled
+from tests.cluster.pods import captured_percent, gate, gate_watched, pod_ready, ready, running, stalled
 from tests.support.builders import gaudi_inference
 from tests.support.kube_api import KubeApi, Object, until
 from tests.support.kubelet import Kubelet
@@ -21,7 +21,7 @@ def real_kubelet(api: KubeApi, kubelet: Kubelet, tmp_path: Path) -> Kubelet:
 
 
 def simulated(**script: str) -> Object:
-    """A resource of the sim engine."""
+    """Return a resource of the sim engine."""
     return gaudi_inference("tiny", engine={"name": "sim", "simulation": script})
 
 
@@ -30,7 +30,7 @@ async def test_real_runtime_warms_up_and_its_gate_opens(
 ) -> None:
     await api.create(simulated(compileSeconds="0.02", captureSeconds="0.02"))
     await until(partial(ready, api), "the resource to be Ready", seconds=60)
-    assert await shown_percent(api) == {"prompt": 100, "decode": 100}
+    assert await captured_percent(api) == {"prompt": 100, "decode": 100}
     assert ((await api.get("GaudiInference", "tiny")) or {})["status"]["simulated"]
 
 
@@ -46,7 +46,7 @@ async def test_killed_runtime_closes_the_gate_and_warms_up_again(
     assert runtime.container_id in (await gate(api, pod, "True") or {})["message"]
 
 
-async def test_failed_start_is_told_with_the_reason_of_the_runtime(
+async def test_failed_start_is_reported_with_the_reason_of_the_runtime(
     api: KubeApi, real_kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     await api.create(simulated(failLoad="ModelNotFound"))

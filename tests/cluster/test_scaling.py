@@ -4,7 +4,7 @@ from functools import partial
 
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, NAME_LABEL
 from gaudi_runtime.contract.report import Requests
-from tests.cluster.pods import only, ready
+from tests.cluster.pods import only_child, ready
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, until
@@ -13,7 +13,7 @@ from tests.support.metrics import BEHAVIOR, METRICS, running_requests
 from tests.support.operator_process import OperatorProcess
 
 
-async def test_scale_down_takes_the_pod_with_the_fewest_requests_now(
+async def test_scale_down_removes_the_pod_with_the_fewest_requests(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -21,7 +21,7 @@ async def test_scale_down_takes_the_pod_with_the_fewest_requests_now(
     await until(partial(ready, api), "the resource to be Ready")
     names = sorted(await staying(api))
     for name, running in zip(names, (5, 0, 2), strict=True):
-        runtime = kubelet.runtime(name)  # changed without news: only who asks again hears of it
+        runtime = kubelet.runtime(name)  # not reported, so only a new poll finds it
         runtime.report = runtime.report.model_copy(update={"requests": Requests(running=running)})
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
     await until(partial(ready, api), "the resource to be Ready again")
@@ -30,17 +30,17 @@ async def test_scale_down_takes_the_pod_with_the_fewest_requests_now(
     assert not [name for name, pod in pods.items() if DELETION_COST_ANNOTATION in pod["metadata"]["annotations"]]
 
 
-async def test_autoscaler_comes_with_its_field_and_goes_with_it(
+async def test_autoscaler_is_created_and_deleted_with_its_field(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
-    asked = {"maxReplicas": 3, "metrics": [running_requests(2000)]}
-    await api.create(gaudi_inference("tiny", autoscaling=asked))
-    made = await until(partial(only, api, "HorizontalPodAutoscaler"), "the autoscaler")
+    autoscaling = {"maxReplicas": 3, "metrics": [running_requests(2000)]}
+    await api.create(gaudi_inference("tiny", autoscaling=autoscaling))
+    created = await until(partial(only_child, api, "HorizontalPodAutoscaler"), "the autoscaler")
     await api.merge("HorizontalPodAutoscaler", "tiny", {"spec": {"maxReplicas": 9}})
 
     async def healed() -> bool:
         found = await api.get("HorizontalPodAutoscaler", "tiny")
-        return found is not None and found["spec"] == made["spec"]
+        return found is not None and found["spec"] == created["spec"]
 
     await until(healed, "the autoscaler to be as before")
     await api.merge("GaudiInference", "tiny", {"spec": {"autoscaling": None}})
@@ -55,9 +55,9 @@ async def test_autoscaler_with_every_metric_is_written_once(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
-    asked = {"maxReplicas": 3, "metrics": METRICS, "behavior": BEHAVIOR}
-    await api.create(gaudi_inference("tiny", replicas=1, autoscaling=asked))
-    written = await until(partial(only, api, "HorizontalPodAutoscaler"), "the autoscaler")
+    autoscaling = {"maxReplicas": 3, "metrics": METRICS, "behavior": BEHAVIOR}
+    await api.create(gaudi_inference("tiny", replicas=1, autoscaling=autoscaling))
+    written = await until(partial(only_child, api, "HorizontalPodAutoscaler"), "the autoscaler")
     await until(partial(ready, api), "the resource to be Ready")
     for replicas in (2, 3):
         await api.merge("GaudiInference", "tiny", {"spec": {"replicas": replicas}}, "scale")
@@ -67,7 +67,7 @@ async def test_autoscaler_with_every_metric_is_written_once(
     assert found["metadata"]["resourceVersion"] == written["metadata"]["resourceVersion"]
 
 
-async def test_disruption_budget_names_the_pods_that_stay_after_every_scaling(
+async def test_disruption_budget_counts_the_pods_after_every_scaling(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -85,6 +85,6 @@ async def test_disruption_budget_names_the_pods_that_stay_after_every_scaling(
 
 
 async def staying(api: KubeApi) -> dict[str, Object]:
-    """The pods that are not going, by name."""
+    """Return the pods that are not terminating, by name."""
     pods = await api.list("Pod", NAME_LABEL)
     return {pod["metadata"]["name"]: pod for pod in pods if "deletionTimestamp" not in pod["metadata"]}

@@ -1,4 +1,4 @@
-"""What the API server makes of good objects: examples, defaults, scaling, and what kubectl shows of them."""
+"""How the API server stores valid objects: examples, defaults, scaling, and the output of kubectl."""
 
 import json
 from collections.abc import Callable
@@ -39,12 +39,12 @@ Create = Callable[[Object], Object]
 
 @pytest.fixture
 def created(objects: Objects, namespace: str) -> Create:
-    """Creates an object; returns it as the API server stored it."""
+    """Create an object and return it as stored."""
     return lambda manifest: objects.create(manifest, namespace)
 
 
 def report(kubectl: Kubectl, status: Object) -> Object:
-    """Write the status of `tiny` as the operator does, by server-side apply; returns the object."""
+    """Write the status of `tiny` by server-side apply, as the operator does, and return the object."""
     manifest = {**gaudi_inference("tiny"), "spec": None, "status": status}
     del manifest["spec"]
     options = ("--server-side", "--subresource=status", "--field-manager=gaudi-operator", "-o", "json")
@@ -53,14 +53,14 @@ def report(kubectl: Kubectl, status: Object) -> Object:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_is_accepted_and_keeps_what_it_says(created: Create, example: Path) -> None:
+def test_example_is_accepted_and_stored_unchanged(created: Create, example: Path) -> None:
     manifest = yaml.safe_load(example.read_text())
     stored = created(manifest)
     assert merged(stored["spec"], manifest["spec"]) == stored["spec"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_means_the_same_before_and_after_the_server(created: Create, example: Path) -> None:
+def test_example_parses_the_same_after_it_was_stored(created: Create, example: Path) -> None:
     manifest = yaml.safe_load(example.read_text())
     stored = created(manifest)
     assert GaudiInferenceSpec.model_validate(stored["spec"]) == GaudiInferenceSpec.model_validate(manifest["spec"])
@@ -81,7 +81,7 @@ FILLED_IN_BY_THE_OPERATOR = {
 }
 
 
-def test_server_fills_in_every_default_but_the_operators(created: Create) -> None:
+def test_server_sets_every_default_except_the_operators(created: Create) -> None:
     manifest = minimal_gaudi_inference()
     spec = GaudiInferenceSpec.model_validate(manifest["spec"])
     expected = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -93,12 +93,12 @@ def test_server_fills_in_every_default_but_the_operators(created: Create) -> Non
 
 
 def without_empty(value: Object) -> Object:
-    """`value` without empty lists and maps, which the server does not fill in."""
+    """Return `value` without empty lists and maps, for which the server sets no defaults."""
     inner = {key: without_empty(each) if isinstance(each, dict) else each for key, each in value.items()}
     return {key: each for key, each in inner.items() if each not in ([], {})}
 
 
-def test_part_of_a_section_is_completed(created: Create) -> None:
+def test_partial_section_is_completed_with_defaults(created: Create) -> None:
     stored = created(gaudi_inference(rollout={"maxSurge": "25%"}))
     assert stored["spec"]["rollout"] == {
         "maxSurge": "25%",
@@ -110,7 +110,7 @@ def test_part_of_a_section_is_completed(created: Create) -> None:
     }
 
 
-def test_explicit_null_of_a_default_is_the_default(created: Create) -> None:
+def test_explicit_null_gets_the_default(created: Create) -> None:
     manifest = gaudi_inference()
     manifest["spec"]["replicas"] = None
     assert created(manifest)["spec"]["replicas"] == 1
@@ -122,7 +122,7 @@ def test_whole_number_is_accepted_as_quantity(created: Create) -> None:
     assert stored["spec"]["pod"]["resources"] == {"requests": requests}
 
 
-def test_settings_take_variables_arguments_and_whole_numbers(created: Create) -> None:
+def test_settings_accept_variables_arguments_and_whole_numbers(created: Create) -> None:
     settings = {"VLLM_DEFRAG_THRESHOLD": 8, "--async-scheduling": "true"}
     stored = created(gaudi_inference(engine={"name": "vllm", "settings": settings}))
     assert stored["spec"]["engine"]["settings"] == settings
@@ -153,7 +153,7 @@ def test_scale_subresource_writes_replicas_only(created: Create, kubectl: Kubect
     assert after["metadata"]["generation"] == 2
 
 
-def test_scale_subresource_refuses_what_the_schema_refuses(created: Create, kubectl: Kubectl) -> None:
+def test_scale_subresource_refuses_values_outside_the_schema(created: Create, kubectl: Kubectl) -> None:
     created(gaudi_inference("tiny"))
     with pytest.raises(Exception, match="should be less than or equal to 1000"):
         kubectl("scale", "gi/tiny", "--replicas=1001")
@@ -169,7 +169,7 @@ def test_scale_subresource_shows_replicas_and_selector_of_the_status(
     assert scale["status"] == {"replicas": 2, "selector": "inference.gaudi.dev/name=tiny"}
 
 
-def test_status_write_leaves_spec_and_generation(created: Create, kubectl: Kubectl) -> None:
+def test_status_write_keeps_spec_and_generation(created: Create, kubectl: Kubectl) -> None:
     before = created(gaudi_inference("tiny"))
     after = report(kubectl, STATUS)
     assert (after["spec"], after["metadata"]["generation"]) == (before["spec"], 1)
@@ -180,7 +180,7 @@ def test_status_is_stored_as_reported(created: Create, kubectl: Kubectl) -> None
     assert report(kubectl, STATUS)["status"] == STATUS
 
 
-def test_spec_write_leaves_the_status(created: Create, kubectl: Kubectl) -> None:
+def test_spec_write_keeps_the_status(created: Create, kubectl: Kubectl) -> None:
     created(gaudi_inference("tiny"))
     report(kubectl, STATUS)
     kubectl(
@@ -200,7 +200,7 @@ def test_condition_of_another_writer_stays(created: Create, kubectl: Kubectl) ->
     assert types == {"Ready", "example.com/Audited"}
 
 
-def test_get_shows_the_columns_people_look_for(created: Create, kubectl: Kubectl) -> None:
+def test_get_shows_the_printer_columns(created: Create, kubectl: Kubectl) -> None:
     created(gaudi_inference("tiny"))
     report(kubectl, STATUS)
     header, row = kubectl("get", "gi").strip().splitlines()
@@ -208,30 +208,30 @@ def test_get_shows_the_columns_people_look_for(created: Create, kubectl: Kubectl
     assert row.split()[:-1] == ["tiny", "torch", "Serving", "62", "100", "81", "2/2"]
 
 
-def test_category_all_that_people_delete_leaves_models_out(created: Create, kubectl: Kubectl) -> None:
+def test_category_all_does_not_include_models(created: Create, kubectl: Kubectl) -> None:
     created(gaudi_inference("tiny"))
     assert "tiny" in kubectl("get", "inference")
     assert "tiny" not in kubectl("get", "all")
 
 
-def test_wait_for_ready_returns_when_the_condition_holds(created: Create, kubectl: Kubectl) -> None:
+def test_wait_for_ready_returns_when_the_condition_is_true(created: Create, kubectl: Kubectl) -> None:
     created(gaudi_inference("tiny"))
     report(kubectl, STATUS)
     assert "condition met" in kubectl("wait", "--for=condition=Ready", "gi/tiny", "--timeout=5s")
 
 
-def test_explain_says_the_descriptions(kubectl: Kubectl) -> None:
+def test_explain_shows_the_descriptions(kubectl: Kubectl) -> None:
     page = kubectl("explain", "gi.spec.warmup")
     assert "What is prepared before traffic, and with how much memory." in page
     assert "graphMemoryPercent\t<integer>" in page
     assert "kept for graphs" in page
 
 
-def test_explain_says_the_enum_values(kubectl: Kubectl) -> None:
+def test_explain_shows_the_enum_values(kubectl: Kubectl) -> None:
     assert "ENUM:\n    ReplaceInPlace\n    Wait\n\n" in kubectl("explain", "gi.spec.rollout.whenNoRoom")
 
 
-def test_applying_again_changes_nothing(kubectl: Kubectl) -> None:
+def test_second_apply_changes_nothing(kubectl: Kubectl) -> None:
     manifest = json.dumps(yaml.safe_load(EXAMPLES[0].read_text()))
     first = json.loads(kubectl("apply", "--server-side", "-f", "-", "-o", "json", stdin=manifest))
     second = json.loads(kubectl("apply", "--server-side", "-f", "-", "-o", "json", stdin=manifest))

@@ -1,4 +1,4 @@
-"""The API server refuses every bad object with the sentence that helps, and guards what must not change."""
+"""The API server refuses every bad object with a helpful message, and changes of immutable fields."""
 
 import itertools
 import json
@@ -21,12 +21,12 @@ Apply = Callable[[Object], Object]
 
 @pytest.fixture
 def apply(objects: Objects, namespace: str) -> Apply:
-    """Creates an object, or replaces it."""
+    """Create or replace an object."""
     return lambda manifest: objects.put(manifest, namespace)
 
 
 def refusal(apply: Apply, manifest: Object) -> str:
-    """What the API server says against `manifest`; fails when it accepts it."""
+    """Return the API server's message for `manifest`. Fail if it is accepted."""
     with pytest.raises(Refused) as refused:
         apply(manifest)
     return str(refused.value)
@@ -34,28 +34,28 @@ def refusal(apply: Apply, manifest: Object) -> str:
 
 @pytest.mark.parametrize("bad", BAD_OBJECTS, ids=lambda bad: bad.case)
 def test_bad_object_is_refused_by_its_rule(objects: Objects, bad: Bad) -> None:
-    assert bad.words in refusal(objects.put, bad.manifest())
+    assert bad.message in refusal(objects.put, bad.manifest())
 
 
-def test_kubectl_shows_the_sentence_of_a_refusal(kubectl: Kubectl) -> None:
+def test_kubectl_shows_the_message_of_a_refusal(kubectl: Kubectl) -> None:
     bad = BAD_OBJECTS[0]
     with pytest.raises(LocalClusterError) as refused:
         kubectl("apply", "-f", "-", stdin=json.dumps(bad.manifest()))
-    assert bad.words in str(refused.value)
+    assert bad.message in str(refused.value)
 
 
 def test_builder_object_is_accepted(apply: Apply) -> None:
     apply(gaudi_inference("good"))
 
 
-def test_nodes_from_one_to_several_is_refused(apply: Apply) -> None:
+def test_change_from_one_node_to_several_is_refused(apply: Apply) -> None:
     one = gaudi_inference("moving", accelerator=CARD, engine=VLLM, parallelism={"tensor": 8})
     several = gaudi_inference("moving", accelerator=CARD, engine=VLLM, parallelism={"tensor": 8, "nodes": 2})
     apply(one)
     assert "spec.parallelism.nodes cannot change" in refusal(apply, several)
 
 
-def test_nodes_from_two_to_four_is_accepted(apply: Apply) -> None:
+def test_change_from_two_nodes_to_four_is_accepted(apply: Apply) -> None:
     for nodes in (2, 4):
         desired = gaudi_inference("moving", accelerator=CARD, engine=VLLM, parallelism={"tensor": 8, "nodes": nodes})
         apply(desired)
@@ -70,7 +70,7 @@ def test_changed_storage_class_is_refused(apply: Apply, before: str | None, afte
 
 
 @pytest.mark.parametrize("before", [{}, {"storageClassName": "slow"}])
-def test_cache_that_is_switched_on_takes_any_storage_class(apply: Apply, before: dict[str, Any]) -> None:
+def test_newly_enabled_cache_accepts_any_storage_class(apply: Apply, before: dict[str, Any]) -> None:
     apply(gaudi_inference("cached", recipeCache=before))
     apply(gaudi_inference("cached", recipeCache={"enabled": True, "storageClassName": "fast"}))
 
@@ -83,7 +83,7 @@ def test_cache_that_is_switched_on_takes_any_storage_class(apply: Apply, before:
         ({"size": 2000}, {"size": 1999}, "spec.recipeCache.size cannot be lowered"),
     ],
 )
-def test_claim_of_recipes_cannot_become_another(
+def test_immutable_fields_of_the_recipe_cache_cannot_change(
     apply: Apply, before: dict[str, Any], after: dict[str, Any], sentence: str
 ) -> None:
     first, second = (gaudi_inference("cached", recipeCache={"enabled": True, **each}) for each in (before, after))
@@ -91,13 +91,13 @@ def test_claim_of_recipes_cannot_become_another(
     assert sentence in refusal(apply, second)
 
 
-def test_claim_of_recipes_may_grow(apply: Apply) -> None:
+def test_size_of_the_recipe_cache_may_grow(apply: Apply) -> None:
     for size in ("2Gi", "2048Mi", "3Gi"):
         apply(gaudi_inference("cached", recipeCache={"enabled": True, "size": size}))
 
 
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
-def test_model_is_not_published_without_a_key(apply: Apply, kind: str) -> None:
+def test_published_model_without_a_key_is_refused(apply: Apply, kind: str) -> None:
     apply(gaudi_inference("published"))
     published = gaudi_inference("published", service={"type": kind})
     assert "spec.service.type other than ClusterIP publishes the model" in refusal(apply, published)
@@ -118,31 +118,31 @@ def test_model_is_not_published_without_a_key(apply: Apply, kind: str) -> None:
         },
     ],
 )
-def test_model_with_a_guard_is_published(apply: Apply, guard: dict[str, Any]) -> None:
+def test_published_model_with_a_guard_is_accepted(apply: Apply, guard: dict[str, Any]) -> None:
     apply(gaudi_inference("published", **guard))
 
 
 @contextmanager
 def without_the_rule(kubectl: Kubectl, crd: str) -> Iterator[None]:
-    """As it was in releases before the rule that sees `oldSelf` as an optional."""
+    """Replace the rule by one that accepts all objects, as in releases before it, and restore it at the end."""
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
     spec = json.loads(kubectl("get", "crd", crd, "-o", "json"))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     rules = spec["properties"]["spec"]["x-kubernetes-validations"]
     (at,) = (number for number, rule in enumerate(rules) if rule.get("optionalOldSelf"))
 
-    def becomes(rule: str) -> None:
+    def set_rule(rule: str) -> None:
         patch = [{"op": "replace", "path": f"{path}/{at}/rule", "value": rule}]
         kubectl("patch", "crd", crd, "--type=json", f"--patch={json.dumps(patch)}")
 
-    becomes("true || oldSelf.hasValue()")
+    set_rule("true || oldSelf.hasValue()")
     try:
         yield
     finally:
-        becomes(rules[at]["rule"])
+        set_rule(rules[at]["rule"])
 
 
-def until_so(ask: Callable[[], object], refused: bool) -> None:
-    """A changed definition takes effect a moment after it was written."""
+def wait_until(ask: Callable[[], object], refused: bool) -> None:
+    """Wait until a changed definition takes effect, which is a moment after it was written."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
@@ -162,10 +162,10 @@ def test_object_published_before_the_rule_stays_editable(
     node_port = {"service": {"type": "NodePort"}, "networkAccess": {"allowAllClients": True}}
     published = gaudi_inference("published", **node_port)
     with without_the_rule(kubectl, crd):
-        until_so(lambda: apply(published), refused=False)
+        wait_until(lambda: apply(published), refused=False)
     numbers = itertools.count()
-    # Each under a name of its own: one that came in before the rule was there again stays editable, too.
-    until_so(lambda: objects.put(gaudi_inference(f"other-{next(numbers)}", **node_port)), refused=True)
+    # With a new name each time: an object created before the rule took effect again is accepted afterwards, too.
+    wait_until(lambda: objects.put(gaudi_inference(f"other-{next(numbers)}", **node_port)), refused=True)
     apply(merged(published, {"spec": {"engine": {"maxNumSeqs": 3}}}))
     apply(merged(published, {"spec": {"service": {"type": "ClusterIP"}}}))
     assert "publishes the model" in refusal(apply, published)

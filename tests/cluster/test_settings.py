@@ -1,10 +1,10 @@
-"""Settings of the engine: a wrong one stalls until it is fixed, one without effect is named and harms nothing."""
+"""Engine settings: a wrong one stalls the resource until it is fixed, an ignored one is reported."""
 
 from functools import partial
 
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.pods import pod_ready, ready, running, stalled
-from tests.cluster.test_telling import told
+from tests.cluster.test_events_and_metrics import events_with
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, condition_of, until
@@ -12,7 +12,7 @@ from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
 
 
-async def test_wrong_setting_stalls_until_it_is_mended(
+async def test_wrong_setting_stalls_until_it_is_fixed(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -29,7 +29,7 @@ async def test_wrong_setting_stalls_until_it_is_mended(
     assert {"name": "OMP_NUM_THREADS", "value": "2"} in pod["spec"]["containers"][0]["env"]
 
 
-async def test_setting_without_effect_is_named_and_harms_nothing(
+async def test_ignored_setting_is_reported_and_pods_still_serve(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -39,27 +39,27 @@ async def test_setting_without_effect_is_named_and_harms_nothing(
     condition = condition_of(resource, "SettingsEffective")
     assert condition["reason"] == "SettingsIgnored"
     assert condition["message"].startswith("spec.engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the torch engine")
-    (event,) = await until(partial(told, api, "SettingsIgnored"), "the event SettingsIgnored")
+    (event,) = await until(partial(events_with, api, "SettingsIgnored"), "the event SettingsIgnored")
     assert event["type"] == "Warning"
 
 
-async def test_buckets_in_a_config_map_are_awaited_and_kept(
+async def test_missing_config_map_key_stalls_until_it_is_added(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
     named = {"configMapKeyRef": {"name": "buckets", "key": "list"}}
     awaited = {"rollout": {"progressDeadlineSeconds": 1}}
     await api.create(gaudi_inference("tiny", bucketing={"strategy": "File", "fileFrom": named}, **awaited))
-    await until(partial(stalled, api, "ConfigMapKeyMissing"), "the text to be missed")
+    await until(partial(stalled, api, "ConfigMapKeyMissing"), "the missing key to be reported")
     text = "(1, 256, 0)\n(4, 1, 8)\n(4, 1, 64)\n"
     metadata = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "buckets"}}
     await api.create({**metadata, "data": {"list": text}})
-    # Others' ConfigMaps are not watched: whoever cannot wait five minutes touches the resource.
+    # Foreign ConfigMaps are not watched: users touch the resource to avoid the wait of five minutes.
     await api.merge("GaudiInference", "tiny", {"metadata": {"annotations": {"touched": "now"}}})
     await until(partial(ready, api), "the resource to be Ready", seconds=60)
     (revision,) = await api.list("ControllerRevision", NAME_LABEL)
     assert revision["data"]["inputs"]["bucketing"]["file"] == text
     await api.delete("ConfigMap", "buckets")
     await api.merge("GaudiInference", "tiny", {"metadata": {"annotations": {"touched": "again"}}})
-    await until(partial(stalled, api, "ConfigMapKeyMissing"), "the text to be missed again")
+    await until(partial(stalled, api, "ConfigMapKeyMissing"), "the missing key to be reported again")
     assert await pod_ready(api, await running(api, kubelet))

@@ -1,4 +1,4 @@
-"""Where a thousand resources exist with their children, an operator that starts has looked at all of them in time."""
+"""An operator that starts with a thousand existing resources reconciles all of them in time."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ AT_ONCE = 32
 NAMESPACE = "many"
 NAMES = [f"many-{number}" for number in range(RESOURCES)]
 CHANGED = NAMES[:: RESOURCES // 10]
-"""What is changed while no operator runs."""
+"""The changes that are resource while no operator runs."""
 NEW_PORT = 8123
 Holder = tuple[str, int]
 DEFAULTS = InstallationDefaults(
@@ -46,7 +46,7 @@ DEFAULTS = InstallationDefaults(
 
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server of its own beside that of all tests, which would serve ten thousand objects ever after."""
+    """An additional API server: the shared one would keep ten thousand objects for all other tests."""
     folder = tmp_path_factory.mktemp("room-for-many")
     with ControlPlane(folder, addresses=RoomForMany(node_ip="10.200.1.1")) as plane:
         plane.kubectl("apply", "--server-side", "-f", "-", stdin=definitions_yaml())
@@ -62,35 +62,37 @@ def plane(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 async def api(plane: ControlPlane) -> AsyncIterator[KubeApi]:
-    """That API server as administrator."""
+    """A client of that API server as administrator."""
     client = KubeApi(plane.addresses.server, plane.run_dir / "pki", NAMESPACE)
     yield client
     await client.close()
 
 
 def operator_of(plane: ControlPlane, log: Path) -> OperatorProcess:
-    """An operator with the times of the chart."""
+    """Return an operator with the Lease times of the chart."""
     times = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": 2}
     images = {"runtime_image": DEFAULTS.runtime_image, "hpu_image": DEFAULTS.hpu_image}
     return OperatorProcess(plane.run_dir / "operator.kubeconfig", log, namespace=NAMESPACE, **times, **images)
 
 
-@pytest.mark.timeout(900)  # to make ten thousand objects takes most of a minute, and more where others work too
-async def test_start_beside_a_thousand_resources(plane: ControlPlane, api: KubeApi, tmp_path: Path) -> None:
-    await _make_all(plane)
+@pytest.mark.timeout(900)  # ten thousand objects take most of a minute to create, and more on a busy machine
+async def test_operator_starts_with_a_thousand_existing_resources(
+    plane: ControlPlane, api: KubeApi, tmp_path: Path
+) -> None:
+    await _create_all(plane)
     for name in CHANGED:
         await api.merge("GaudiInference", name, {"spec": {"service": {"port": NEW_PORT}}})
     async with _renewals(api) as holders, operator_of(plane, tmp_path / "operator.log") as operator:
-        await until(partial(_caught_up, operator, api), "the first passes of all", seconds=PATIENCE, every=0.5)
+        await until(partial(_caught_up, operator, api), "the first reconcile of all", seconds=PATIENCE, every=0.5)
         known = len(holders)
         await until(partial(_more, holders, known + 3), "three renewals of the Lease", seconds=PATIENCE)
         assert await _written(operator) == {"services": len(CHANGED)}
-    assert len(set(holders)) == 1, "the Lease was lost on the way"
+    assert len(set(holders)) == 1, "the Lease changed its holder"
 
 
 async def _caught_up(operator: OperatorProcess, api: KubeApi) -> bool:
-    """Whether there were as many passes as resources, for all wait in one line, and what was changed is carried out."""
-    with suppress(httpx.ReadTimeout):  # whoever has much to do answers late
+    """Return whether all resources were reconciled once (they share one queue) and the changes are carried out."""
+    with suppress(httpx.ReadTimeout):  # a busy API server answers late
         if await operator.value("gaudi_operator_reconciles_total") >= RESOURCES:
             services = [await api.get("Service", name) for name in CHANGED]
             return all(service and service["spec"]["ports"][0]["port"] == NEW_PORT for service in services)
@@ -102,25 +104,28 @@ async def _more(renewals: list[Holder], count: int) -> bool:
 
 
 async def _written(operator: OperatorProcess) -> dict[str, float]:
-    """Writes by resource, but for what a pass tells: a pass that sees half a picture makes what is there already."""
+    """Return writes by resource, except status, events and Leases.
+
+    A reconcile with outdated caches writes no new children.
+    """
     samples = await operator.samples("gaudi_operator_api_requests_total")
-    told = ("leases", "events", "gaudiinferences/status")
+    reported = ("leases", "events", "gaudiinferences/status")
     labels = [(dict(key), value) for key, value in samples.items()]
     written = [
         (key["resource"], value) for key, value in labels if key["verb"] in ("create", "update", "patch", "delete")
     ]
-    return {resource: value for resource, value in written if resource not in told}
+    return {resource: value for resource, value in written if resource not in reported}
 
 
-async def _make_all(plane: ControlPlane) -> None:
-    """RESOURCES without replicas, as an operator would have left them: with their children and a status."""
+async def _create_all(plane: ControlPlane) -> None:
+    """Create RESOURCES without replicas, as an operator would have left them: with their children and a status."""
     slots = asyncio.Semaphore(AT_ONCE)
     async with await Connection.connect(str(plane.kubeconfig)) as connection:
         cluster = Cluster(connection, lambda *_: None)
-        await asyncio.gather(*(_make(cluster, slots, name) for name in NAMES))
+        await asyncio.gather(*(_create(cluster, slots, name) for name in NAMES))
 
 
-async def _make(cluster: Cluster, slots: asyncio.Semaphore, name: str) -> None:
+async def _create(cluster: Cluster, slots: asyncio.Semaphore, name: str) -> None:
     async with slots:
         store = Store()
         resource = gaudi_inference(name, replicas=0)
@@ -130,9 +135,9 @@ async def _make(cluster: Cluster, slots: asyncio.Semaphore, name: str) -> None:
             store.put(await _applied(cluster, action.manifest))
         plan = _plan(store, name)
         assert not plan.actions
-        made = store.resource(Key(NAMESPACE, name))
-        assert made
-        await Writer(cluster, store).show(made, plan.status)
+        resource = store.resource(Key(NAMESPACE, name))
+        assert resource
+        await Writer(cluster, store).show(resource, plan.status)
 
 
 async def _applied(cluster: Cluster, manifest: Manifest) -> Manifest:
@@ -149,7 +154,7 @@ def _plan(store: Store, name: str) -> Decision:
 
 @asynccontextmanager
 async def _renewals(api: KubeApi) -> AsyncIterator[list[Holder]]:
-    """Who held the Lease at each renewal from now on, and the how manieth holder that was."""
+    """Collect the holder at each renewal of the Lease from now on, with the number of the holder change."""
     holders: list[Holder] = []
 
     async def watch() -> None:

@@ -1,11 +1,11 @@
-"""Two installations share a cluster without a word between them: by the namespaces that they watch, or by class."""
+"""Two installations share a cluster, separated by watched namespaces or by classes."""
 
 from functools import partial
 
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.conftest import NewClass, NewOperator
 from tests.cluster.pods import ready
-from tests.cluster.test_requests import asked
+from tests.cluster.test_requests import count_requests
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, until
@@ -15,7 +15,7 @@ from tests.support.operator_process import OperatorProcess
 OTHER = "example.com/other-installation"
 
 
-async def test_each_installation_serves_the_namespaces_that_it_watches(
+async def test_each_installation_reconciles_only_its_watched_namespaces(
     api: KubeApi, other_api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     there = other_api.namespace
@@ -26,11 +26,11 @@ async def test_each_installation_serves_the_namespaces_that_it_watches(
                 await where.create(gaudi_inference())
             for where in (api, other_api):
                 await until(partial(ready, where), f"the resource in {where.namespace} to be Ready")
-        await _each_made_one(mine, other)
+        await _assert_each_reconciled_one(mine, other)
         assert [await each.value("gaudi_operator_resources") for each in (mine, other)] == [1, 1]
 
 
-async def test_each_installation_serves_the_classes_of_its_controller(
+async def test_each_installation_reconciles_only_classes_of_its_controller(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator, new_class: NewClass
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -40,14 +40,14 @@ async def test_each_installation_serves_the_classes_of_its_controller(
         await api.create(gaudi_inference("other", className=theirs))
         for name in ("mine", "other"):
             await until(partial(ready, api, name), f"{name} to be Ready")
-        await _each_made_one(mine, other)
+        await _assert_each_reconciled_one(mine, other)
     assert len(await api.list("ReplicaSet", NAME_LABEL)) == len(await api.list("Pod", NAME_LABEL)) == 2
 
 
-async def _each_made_one(*operators: OperatorProcess) -> None:
-    """Whether each of them has made one workload, opened one gate, and met no answer that another has written."""
+async def _assert_each_reconciled_one(*operators: OperatorProcess) -> None:
+    """Assert that each operator made one workload, opened one gate, and had no write conflict."""
     for operator in operators:
-        counted = await asked(operator)
+        counted = await count_requests(operator)
         assert (counted["patch replicasets"], counted["patch pods/status"]) == (1, 1)
         codes = {dict(key)["code"] for key in await operator.samples("gaudi_operator_api_requests_total")}
         assert "409" not in codes

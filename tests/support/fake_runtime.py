@@ -59,7 +59,7 @@ class FakeRuntime:
         self._news = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
-    def tell(self, **changes: Any) -> None:
+    def update(self, **changes: Any) -> None:
         """Change the report."""
         self.report = self.report.model_copy(update={**changes, "sequence": self.report.sequence + 1})
         news, self._news = self._news, asyncio.Event()
@@ -68,11 +68,11 @@ class FakeRuntime:
 
     def captured(self, prompt: int, decode: int, phase: Phase = Phase.CAPTURING) -> None:
         """Tell that so many of PLANNED graphs of each phase are captured and all are warmed."""
-        self.tell(phase=phase, prompt=_progress(prompt), decode=_progress(decode))
+        self.update(phase=phase, prompt=_progress(prompt), decode=_progress(decode))
 
     def warm(self) -> None:
         """Tell that everything is captured and traffic is served."""
-        self.tell(
+        self.update(
             phase=Phase.SERVING,
             prompt=_progress(PLANNED),
             decode=_progress(PLANNED),

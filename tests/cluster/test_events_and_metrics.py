@@ -1,4 +1,4 @@
-"""What the operator tells beside the status: events, probes and metrics."""
+"""Events, probes and metrics of the operator."""
 
 import json
 from functools import partial
@@ -13,35 +13,31 @@ from tests.support.operator_process import OperatorProcess
 from tests.support.permissions import grants
 
 
-async def test_events_tell_of_each_gate_and_of_ready_once(
-    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
-) -> None:
+async def test_each_gate_and_ready_has_one_event(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny", replicas=2))
     for name in await until(partial(all_running, api, kubelet, 2), "both pods"):
         kubelet.runtime(name).warm()
         await until(partial(gate, api, name, "True"), "the gate to open")
     for reason in ("RevisionDesired", "GateOpened", "Ready"):
-        (event,) = await until(partial(told, api, reason), f"the event {reason}")
+        (event,) = await until(partial(events_with, api, reason), f"the event {reason}")
         assert event["regarding"]["kind"] == "GaudiInference"
         assert (event["type"], event["regarding"]["name"]) == ("Normal", "tiny")
 
 
-async def test_event_that_comes_again_becomes_a_series(
-    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
-) -> None:
+async def test_repeated_event_becomes_a_series(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny"))
-    await until(partial(told, api, "Ready"), "the event Ready")
+    await until(partial(events_with, api, "Ready"), "the event Ready")
     pod = await running(api, kubelet)
     await kubelet.restart(pod)
     await until(partial(not_ready, api), "the resource not to be Ready")
     kubelet.runtime(pod).warm()
     await until(partial(pod_ready, api, pod), "the pod to be Ready again")
-    (event,) = await until(partial(series, api, "Ready", 2), "a second Ready in the same event")
+    (event,) = await until(partial(event_series, api, "Ready", 2), "a second Ready in the same event")
     assert event["series"]["count"] == 2
 
 
-async def test_missing_right_is_named_by_readyz_and_does_not_kill(
+async def test_missing_permission_is_reported_by_readyz_and_does_not_kill(
     api: KubeApi, kubectl: Kubectl, namespace: str, new_operator: NewOperator
 ) -> None:
     process = new_operator()
@@ -50,14 +46,14 @@ async def test_missing_right_is_named_by_readyz_and_does_not_kill(
     kubectl("apply", "-f", "-", stdin=json.dumps({**role, "rules": fewer}))
     async with process:
         await until(partial(leads, process), "the operator to lead")
-        # Of a process that is seconds old: before that it says that it waits for the first lists.
-        await until(partial(answers, process, "/readyz", 503, "cannot watch networkpolicies"), "the kind to be named")
+        # The process is seconds old: before that it reports that it waits for the first lists.
+        await until(partial(answers, process, "/readyz", 503, "cannot watch networkpolicies"), "the kind in /readyz")
         assert (await process.get("/livez")).status_code == 200
         kubectl("apply", "-f", "-", stdin=json.dumps(role))
         await until(partial(answers, process, "/readyz", 200), "the operator to be ready")
 
 
-async def test_missing_right_on_gates_is_a_condition_and_heals(
+async def test_missing_permission_on_gates_is_a_condition_until_granted(
     api: KubeApi, kubelet: Kubelet, kubectl: Kubectl, namespace: str, new_operator: NewOperator
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -73,7 +69,7 @@ async def test_missing_right_on_gates_is_a_condition_and_heals(
         await until(partial(ready, api), "the resource to be Ready", seconds=60)
 
 
-async def test_metrics_count_gates_and_passes(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+async def test_metrics_count_gates_and_reconciles(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny", replicas=2))
     await until(partial(ready, api), "the resource to be Ready")
@@ -82,26 +78,26 @@ async def test_metrics_count_gates_and_passes(api: KubeApi, kubelet: Kubelet, op
     assert set(await operator.samples("gaudi_operator_reconciles_total")) == {(("outcome", "done"),)}
 
 
-async def told(api: KubeApi, reason: str) -> list[Object]:
-    """The events with that reason."""
+async def events_with(api: KubeApi, reason: str) -> list[Object]:
+    """Return the events with that reason."""
     return [each for each in await api.list("Event") if each["reason"] == reason]
 
 
-async def series(api: KubeApi, reason: str, count: int) -> list[Object]:
-    """The same once one of them is a series of so many."""
-    found = await told(api, reason)
+async def event_series(api: KubeApi, reason: str, count: int) -> list[Object]:
+    """Return the events with that reason if one of them is a series of `count`."""
+    found = await events_with(api, reason)
     return found if any((each.get("series") or {}).get("count") == count for each in found) else []
 
 
 async def not_ready(api: KubeApi) -> bool:
-    """Whether the resource is not Ready."""
+    """Return whether the resource is not Ready."""
     return not await ready(api)
 
 
-async def answers(operator: OperatorProcess, path: str, code: int, words: str = "") -> bool:
-    """Whether the operator answers with that status and those words."""
+async def answers(operator: OperatorProcess, path: str, code: int, text: str = "") -> bool:
+    """Return whether the operator answers with that status code and a body that contains `text`."""
     answer = await operator.get(path)
-    return answer.status_code == code and words in answer.text
+    return answer.status_code == code and text in answer.text
 
 
 async def test_metrics_show_every_resource(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
@@ -109,9 +105,9 @@ async def test_metrics_show_every_resource(api: KubeApi, kubelet: Kubelet, opera
     await api.create(gaudi_inference("tiny"))
 
     async def shown() -> bool:
-        series = await operator.samples("gaudi_inference_condition")
+        event_series = await operator.samples("gaudi_inference_condition")
         wanted = {"name": "tiny", "type": "Ready", "status": "True"}
-        return any(wanted.items() <= dict(labels).items() for labels in series)
+        return any(wanted.items() <= dict(labels).items() for labels in event_series)
 
     await until(shown, "Ready among the operator's metrics")
     percent = await operator.samples("gaudi_inference_captured_percent")
