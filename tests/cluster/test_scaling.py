@@ -19,13 +19,13 @@ async def test_scale_down_removes_the_pod_with_the_fewest_requests(
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny", replicas=3))
     await until(partial(ready, api), "the resource to be Ready")
-    names = sorted(await staying(api))
+    names = sorted(await not_terminating(api))
     for name, running in zip(names, (5, 0, 2), strict=True):
         runtime = kubelet.runtime(name)  # not reported, so only a new poll finds it
         runtime.report = runtime.report.model_copy(update={"requests": Requests(running=running)})
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
     await until(partial(ready, api), "the resource to be Ready again")
-    pods = await staying(api)
+    pods = await not_terminating(api)
     assert sorted(pods) == [names[0], names[2]]
     assert not [name for name, pod in pods.items() if DELETION_COST_ANNOTATION in pod["metadata"]["annotations"]]
 
@@ -84,7 +84,7 @@ async def test_disruption_budget_counts_the_pods_after_every_scaling(
         await until(counted, f"the budget of {replicas} replicas")
 
 
-async def staying(api: KubeApi) -> dict[str, Object]:
+async def not_terminating(api: KubeApi) -> dict[str, Object]:
     """Return the pods that are not terminating, by name."""
     pods = await api.list("Pod", NAME_LABEL)
     return {pod["metadata"]["name"]: pod for pod in pods if "deletionTimestamp" not in pod["metadata"]}

@@ -1,6 +1,6 @@
-"""A cluster for each process that runs end-to-end tests: a real node, images of our Dockerfile, the chart by Helm.
+"""A cluster for each process that runs end-to-end tests: a real node, the images of our Dockerfile, the chart by Helm.
 
-Most of a test is waiting, so several run side by side. What shares a namespace stays in one process, in its order.
+Tests mostly wait, so several processes run side by side. Tests that share a namespace run in one process, in order.
 """
 
 import os
@@ -35,33 +35,33 @@ LONGEST_FIRST = (
     "test_drain.py",
     "test_autoscaling.py",
 )
-"""Groups in the order in which they begin, those that are not named here at the end: then the last one is short."""
+"""The order in which groups start. Groups without an entry come last, so that the last group is a short one."""
 
 
 def group_of(nodeid: str) -> str:
-    """The tests that run in one process, in one cluster: those of a file."""
+    """Return the group of a test: the tests that run in one process and one cluster, which are those of a file."""
     file = Path(nodeid.partition("::")[0]).name
-    if file == "test_vllm_groups.py":  # after the tests that find no LeaderWorkerSets in their cluster
+    if file == "test_vllm_groups.py":  # after the tests that need a cluster without LeaderWorkerSets
         return "test_groups.py"
     failing = ("[2-bad-plan]", "[3-out-of-memory]", "[4-stall]")
     return f"{file} failing" if nodeid.endswith(failing) else file
 
 
 class GroupScheduling(LoadScopeScheduling):
-    """xdist's scheduler by scope, with groups for scopes."""
+    """xdist's scheduler by scope, with groups as scopes."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
-    """Called where tests run in several processes."""
+    """Return the scheduler if tests run in several processes."""
     config.option.loadscopereorder = False
     return GroupScheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long groups first."""
+    """Run long groups first."""
 
     def place(item: pytest.Item) -> int:
         group = group_of(item.nodeid)
@@ -71,19 +71,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Whichever test comes first waits for the images, and the first build fetches torch."""
+    """Extend the timeout of every test: the first one waits for the images, and the first build downloads torch."""
     if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
         item.add_marker(pytest.mark.timeout(FIRST_BUILD_SECONDS))
 
 
 def cluster_name(process: str) -> str:
-    """Each checkout and each of its processes has its own, so that none meets what another one breaks."""
+    """Return a cluster name per checkout and process, so that failures stay separate."""
     return f"e2e-{crc32(bytes(ROOT)):08x}-{process}"
 
 
 @pytest.fixture(scope="session")
 def installed() -> Iterator[Installed]:
-    """The operator on a cluster of our own, removed afterwards."""
+    """The operator on a cluster of this process, which is removed afterwards."""
     name = cluster_name(os.environ.get("PYTEST_XDIST_WORKER", "main"))
     yield install.everything(name)
     remove_cluster(name)
@@ -91,11 +91,13 @@ def installed() -> Iterator[Installed]:
 
 @pytest.fixture(scope="module")
 def namespace(installed: Installed) -> Iterator[str]:
-    """A namespace of the module's own, under the restricted Pod Security Standard."""
+    """A namespace of the module under the Pod Security Standard restricted."""
     name = f"e2e-{uuid4().hex[:8]}"
     installed.make_namespace(name)
     yield name
-    installed.kubectl("delete", "namespace", name, "--wait=false")  # it looks at its pods only twice a minute
+    installed.kubectl(
+        "delete", "namespace", name, "--wait=false"
+    )  # the namespace controller checks its pods only twice a minute
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +117,7 @@ def apply(installed: Installed, namespace: str) -> Callable[..., Resource]:
 
 @pytest.fixture(scope="module")
 def wait_ready(installed: Installed, namespace: str) -> Callable[[str], None]:
-    """`kubectl wait --for=condition=Ready`, as a user or a pipeline would."""
+    """Run `kubectl wait --for=condition=Ready`, as a user or a pipeline would."""
 
     def _wait(name: str) -> None:
         installed.kubectl("wait", "--namespace", namespace, "--for=condition=Ready", f"gi/{name}", READY)

@@ -1,4 +1,4 @@
-"""Which pods a Service left out for a while: a watch of its endpoints that runs beside a test."""
+"""Records which pods a Service left out for a while, with a watch of its endpoints that runs during a test."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ WATCH_SECONDS = 5
 
 
 class EndpointRecorder(Recorder):
-    """Notes the pods that endpoints of a resource's Service have shown as not ready, however soon that was over."""
+    """Records the pods that a resource's Service has shown as not ready, however briefly."""
 
     def __init__(self, pods: Pods) -> None:
-        """Nothing is watched yet."""
+        """Create the recorder without starting the watch."""
         super().__init__()
         self._api: Any = client.DiscoveryV1Api(config.new_client_from_config(str(pods.installed.kubeconfig)))
         self._namespace, self._selector = pods.namespace, f"kubernetes.io/service-name={pods.name}"
         self.left_out: set[str] = set()
 
     def record(self) -> None:
-        """A watch is never cut, only not renewed; a new one begins with all endpoints as they are."""
+        """Watch the endpoints. An expired watch is started again and begins with all endpoints."""
         listing = self._api.list_namespaced_endpoint_slice
         while not self.done.is_set():
             options = {"label_selector": self._selector, "timeout_seconds": WATCH_SECONDS}

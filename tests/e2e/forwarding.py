@@ -1,4 +1,4 @@
-"""`kubectl port-forward` for as long as a test needs it."""
+"""`kubectl port-forward` for the duration of a test."""
 
 import os
 import re

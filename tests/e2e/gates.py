@@ -1,4 +1,4 @@
-"""When each pod's gate was seen open: a watch that runs beside a test."""
+"""Records when each pod's gate was first seen open, with a watch that runs during a test."""
 
 import re
 import time
@@ -13,10 +13,10 @@ WATCH_SECONDS = 5
 
 
 class GateRecorder(Recorder):
-    """Notes the moment in which the watch first shows a runtime instance's gate open."""
+    """Records the time at which the watch first shows a runtime instance's gate open."""
 
     def __init__(self, kubeconfig: str, namespace: str) -> None:
-        """Nothing is watched yet."""
+        """Create the recorder without starting the watch."""
         super().__init__()
         self._api: Any = client.CoreV1Api(config.new_client_from_config(kubeconfig))
         self._namespace = namespace
@@ -25,23 +25,23 @@ class GateRecorder(Recorder):
         """The revision of each instance whose gate was ever seen open."""
 
     def open_at(self, instance: str, moment: float) -> bool:
-        """Whether the gate of this instance had been seen open by `moment` (seconds since the epoch)."""
+        """Return whether the gate of this instance had been seen open by `moment` (seconds since the epoch)."""
         return self._opened.get(instance, float("inf")) <= moment
 
     def record(self) -> None:
-        """A watch is never cut, only not renewed; a new one begins with all pods as they are."""
+        """Watch the pods. An expired watch is started again and begins with all pods."""
         while not self.done.is_set():
             stream = watch.Watch().stream(self._api.list_namespaced_pod, self._namespace, timeout_seconds=WATCH_SECONDS)
             for event in stream:
-                self._look_at(event["object"])
+                self._observe(event["object"])
 
-    def _look_at(self, pod: Any) -> None:
+    def _observe(self, pod: Any) -> None:
         for condition in pod.status.conditions or ():
             if condition.type == GATE and condition.status == "True":
-                self._note(condition.message, pod.metadata.labels[REVISION_LABEL])
+                self._record_instance(condition.message, pod.metadata.labels[REVISION_LABEL])
 
-    def _note(self, message: str, revision: str) -> None:
-        """The gate's message names the instance that it was opened for."""
+    def _record_instance(self, message: str, revision: str) -> None:
+        """Record the instance that the gate's message names."""
         found = re.search(r"instance ([0-9a-f]+)", message)
         assert found, f"The gate's message names no instance: {message}"
         self._opened.setdefault(found[1], time.time())

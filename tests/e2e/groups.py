@@ -1,4 +1,4 @@
-"""The one group of a resource over two nodes, as a user sees it."""
+"""The only group of a resource over two nodes, as a user sees it."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.e2e.pods import Pods
 
 
 def leader_and_worker(pods: Pods) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The two pods of the one group that there must be of the revision that runs."""
+    """Return the two pods of the only group of the current revision."""
     current = pods.kubectl("get", "gi", pods.name, "-o", "jsonpath={.status.revision.current}")
     mine = [pod for pod in pods.now() if pod["metadata"]["labels"][REVISION_LABEL] == current]
     leader, worker = sorted(mine, key=lambda pod: str(pod["metadata"]["name"]))
@@ -18,12 +18,12 @@ def leader_and_worker(pods: Pods) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def report_of(pods: Pods, leader: dict[str, Any]) -> WarmupReport:
-    """What the leader reports now."""
+    """Return the leader's current report."""
     metadata = leader["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}:8001/proxy{WARMUP_PATH}"
     return WarmupReport.model_validate_json(pods.kubectl("get", "--raw", path))
 
 
 def gates(state: dict[str, Any]) -> list[bool]:
-    """The gates that the status shows."""
+    """Return the gates in the status."""
     return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]

@@ -1,4 +1,4 @@
-"""Where pods find a server of this machine."""
+"""The address at which pods reach a server of this machine."""
 
 import socket
 from urllib.parse import urlsplit
@@ -8,8 +8,8 @@ import yaml
 from demo.install import Installed
 
 
-def address_that_pods_reach(installed: Installed) -> str:
-    """The address of this machine on the network that its node is on."""
+def host_address(installed: Installed) -> str:
+    """Return the address of this machine on the network of its node."""
     server = yaml.safe_load(installed.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as to_node:
         to_node.connect((urlsplit(server).hostname, urlsplit(server).port))

@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.images NODES`: images of this checkout, so that so many nodes at once find them loaded."""
+"""`python -m tests.e2e.images NODES`: build this checkout's images and prepare NODES nodes that have them loaded."""
 
 import sys
 from contextlib import suppress
@@ -13,14 +13,14 @@ from tests.plugin.environment import NoSource
 
 
 def main(nodes: int) -> None:
-    """Build them, load them into one node, and let the others take them over."""
+    """Build the images, load them into one node, and copy them to the others."""
     name = cluster_name("images")
     node: Cluster = install.with_images(name)
-    with suppress(NoSource):  # test_card.py says what is left out then
+    with suppress(NoSource):  # test_card.py then reports what is skipped
         image.make_available(node)
     slot = node.slot if isinstance(node, Node) else None
     remove_cluster(name)
-    if slot is not None:  # kind and a cluster that is given keep their own
+    if slot is not None:  # kind and existing clusters keep their own images
         share_images(slot, nodes)
 
 

@@ -1,4 +1,4 @@
-"""Many clients at once on a model that serves, and what they met."""
+"""Many concurrent clients of a serving model, and the cold batches that they caused."""
 
 from demo.install import Installed
 from demo.reports import PERIOD_SECONDS, ReportRecorder

@@ -1,7 +1,7 @@
-"""custom.metrics.k8s.io for pods, read from their own /metrics at every question. Standard library only: it runs in any
-Python pod that may list pods.
+"""custom.metrics.k8s.io for pods, read from their own /metrics at each request.
 
-As small as the autoscaler's questions allow; users have prometheus-adapter for this (docs/how-to/scaling.md).
+It uses only the standard library, so it runs in any Python pod that may list pods. It supports only the requests of the
+autoscaler; users have prometheus-adapter for this (docs/how-to/scaling.md).
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any
 
 VERSION = "custom.metrics.k8s.io/v1beta2"
 METRIC = "gaudi_requests_running"
-ASKED = re.compile(rf"^/apis/{VERSION}/namespaces/([^/]+)/pods/\*/{METRIC}$")
+METRIC_PATH = re.compile(rf"^/apis/{VERSION}/namespaces/([^/]+)/pods/\*/{METRIC}$")
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 STATUS_PORT = 8001
 DISCOVERY = {
@@ -31,14 +31,14 @@ DISCOVERY = {
 
 
 def values(namespace: str, selector: str) -> dict[str, Any]:
-    """The metric of the selected pods that have it."""
+    """Return the metric of the selected pods that have it."""
     found = ((pod, value_of(pod)) for pod in pods(namespace, selector))
     items = [_item(pod, value) for pod, value in found if value is not None]
     return {"kind": "MetricValueList", "apiVersion": VERSION, "metadata": {}, "items": items}
 
 
 def pods(namespace: str, selector: str) -> list[dict[str, Any]]:
-    """Pods with an address, as the API server lists them."""
+    """Return the pods with an address, as the API server lists them."""
     url = f"https://kubernetes.default.svc/api/v1/namespaces/{namespace}/pods?labelSelector={urllib.parse.quote(selector)}"
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}"})
     trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
@@ -47,7 +47,7 @@ def pods(namespace: str, selector: str) -> list[dict[str, Any]]:
 
 
 def value_of(pod: dict[str, Any]) -> str | None:
-    """What a pod says; None before it serves, and of one that does not answer."""
+    """Return the value of a pod, or None before it serves or if it does not answer."""
     try:
         url = f"http://{pod['status']['podIP']}:{STATUS_PORT}/metrics"
         with urllib.request.urlopen(url, timeout=2) as answer:
@@ -65,15 +65,15 @@ def _item(pod: dict[str, Any], value: str) -> dict[str, Any]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Discovery and the one question."""
+    """Serves discovery and the metric."""
 
     def do_GET(self) -> None:
-        """Answer it."""
+        """Answer a request."""
         url = urllib.parse.urlsplit(self.path)
-        asked = ASKED.match(urllib.parse.unquote(url.path))
-        if asked:
+        match = METRIC_PATH.match(urllib.parse.unquote(url.path))
+        if match:
             selector = urllib.parse.parse_qs(url.query).get("labelSelector", [""])[0]
-            self._answer(200, values(asked[1], selector))
+            self._answer(200, values(match[1], selector))
         elif url.path == f"/apis/{VERSION}":
             self._answer(200, DISCOVERY)
         else:
@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main(port: int, certificate: str, key: str) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process ends."""
     server = ThreadingHTTPServer(("", port), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)

@@ -1,4 +1,4 @@
-"""Models, clients and what our network policies promise them, for tests with whatever enforces the policies."""
+"""Models and clients that check what network policies allow, independent of the component that enforces them."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -41,23 +41,23 @@ PROMISED = [
     ("stranger", "operator", OPERATOR_PORT, False),
     ("neighbour", "operator", OPERATOR_PORT, False),
 ]
-"""(who connects, to what, at which port, whether the connection is made)."""
+"""(client, target, port, whether the connection is allowed)."""
 
 LABEL = "connects-as"
-"""The label of pods that connect; their namespace may have a Service that selects by `app`."""
+"""The label of client pods. Their namespace may have a Service that selects by `app`."""
 
 NAMED_CLIENT = {"clients": [{"podSelector": {"matchLabels": {LABEL: "client"}}}]}
 Places = Mapping[str, tuple[str, str]]
-"""Who connects: (namespace, what `kubectl exec` takes), by name."""
+"""The clients by name: (namespace, the pod argument of `kubectl exec`)."""
 
 _FROM = "{}.from[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name={}"
 _CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).close()"
 _KEPT_OUT = ("ConnectionRefusedError", "TimeoutError")
-"""The errors of a client if a filter rejects its packets, and if it drops them."""
+"""The errors of a client whose packets a filter rejects or drops."""
 
 
 def client_pod(name: str) -> dict[str, Any]:
-    """A pod that waits to be asked whom it reaches."""
+    """Return a pod that waits for `kubectl exec`."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -79,7 +79,7 @@ def client_pod(name: str) -> dict[str, Any]:
 
 
 def reaches(installed: Installed, who: tuple[str, str], address: str, port: int) -> bool:
-    """Whether a connection from this pod to the port is made."""
+    """Return whether this pod can connect to the port."""
     namespace, pod = who
     command = ("exec", "--namespace", namespace, pod, "--", "python3", "-c", _CONNECT, address, str(port))
     try:
@@ -92,7 +92,7 @@ def reaches(installed: Installed, who: tuple[str, str], address: str, port: int)
 
 
 def operator_addresses(installed: Installed) -> list[str]:
-    """Addresses of the operator's pods that stay."""
+    """Return the addresses of the operator's pods that are not terminating."""
     selected = ("--selector=app.kubernetes.io/name=gaudi-operator", "--output=json")
     listed = json.loads(installed.kubectl("get", "pods", "--namespace", OPERATOR_NAMESPACE, *selected))["items"]
     return [each["status"]["podIP"] for each in listed if "deletionTimestamp" not in each["metadata"]]
@@ -106,9 +106,9 @@ def monitoring_namespace() -> str:
 
 @pytest.fixture(scope="module")
 def places(installed: Installed, namespace: str, monitoring_namespace: str) -> Iterator[Places]:
-    """Pods of the models' namespace and of three others, two of which the chart names."""
+    """Client pods in the models' namespace and in three others, two of which the chart names."""
     if not isinstance(installed.cluster, Node):
-        pytest.skip("a cluster that is given enforces policies, or does not, by itself")
+        pytest.skip("policies of an existing cluster are enforced by its own network plugin, or not at all")
     others = {name: f"{name}-{uuid4().hex[:8]}" for name in ("gateway", "stranger")}
     others["prometheus"] = monitoring_namespace
     for name in others.values():
@@ -129,7 +129,7 @@ def places(installed: Installed, namespace: str, monitoring_namespace: str) -> I
 
 @pytest.fixture(scope="module")
 def open_class(installed: Installed) -> Iterator[str]:
-    """A class that lets models be open to every namespace."""
+    """A class that allows models to admit clients of every namespace."""
     name = f"open-{uuid4().hex[:8]}"
     spec = {"limits": {"allowAllClients": True}}
     manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
@@ -147,7 +147,7 @@ def addresses(
     apply: Callable[..., Resource],
     wait_ready: Callable[[str], None],
 ) -> dict[str, str]:
-    """Addresses of three models that are Ready, and of an operator pod."""
+    """The addresses of three Ready models and of an operator pod."""
     models: dict[str, dict[str, Any]] = {
         "usual": {},
         "closed": {"networkAccess": NAMED_CLIENT},

@@ -27,38 +27,38 @@ class Pods:
         return self.installed.kubectl("--namespace", self.namespace, *arguments)
 
     def now(self) -> list[dict[str, Any]]:
-        """Those that are not on their way out."""
-        return staying(self.kubectl("get", "pods", "-l", f"{NAME_LABEL}={self.name}", "-o", "json"))
+        """Return the pods that are not terminating."""
+        return not_terminating(self.kubectl("get", "pods", "-l", f"{NAME_LABEL}={self.name}", "-o", "json"))
 
     def names(self) -> set[str]:
-        """Their names."""
+        """Return their names."""
         return {pod["metadata"]["name"] for pod in self.now()}
 
     def only(self) -> dict[str, Any]:
-        """The one pod that there must be."""
+        """Return the only pod. Fail if there is not exactly one."""
         (pod,) = self.now()
         return pod
 
     def restarts(self) -> dict[str, int]:
-        """How often the container of each pod has restarted, by the pod's UID."""
+        """Return the restart counts of the pods' containers, by pod UID."""
         return {
             pod["metadata"]["uid"]: sum(each["restartCount"] for each in pod["status"].get("containerStatuses", []))
             for pod in self.now()
         }
 
     def wait_endpoint(self, pod: str, ready: bool) -> None:
-        """Return when the EndpointSlice shows `pod` as ready, or not ready."""
+        """Wait until the EndpointSlice shows `pod` as ready, or as not ready."""
         path = f'{{.endpoints[?(@.targetRef.name=="{pod}")].conditions.ready}}'
         selector = f"kubernetes.io/service-name={self.name}"
         self.kubectl("wait", "endpointslice", "-l", selector, f"--for=jsonpath={path}={str(ready).lower()}", TIMEOUT)
 
     def wait_gone(self, names: set[str]) -> None:
-        """Return when the pods `names` have ended."""
+        """Wait until the pods `names` are gone."""
         for name in names:
             self.kubectl("wait", f"pod/{name}", "--for=delete", TIMEOUT)
 
     def wait_event(self, sentence: str, reason: str = "") -> None:
-        """Return when an event on the resource, of `reason` or of any, holds `sentence`; TimeoutError otherwise."""
+        """Wait for an event that contains `sentence`, with this `reason` if it is set. Raise TimeoutError otherwise."""
         api: Any = client.CoreV1Api(config.new_client_from_config(str(self.installed.kubeconfig)))
         selector = f"involvedObject.kind=GaudiInference,involvedObject.name={self.name}"
         selector += f",reason={reason}" if reason else ""
@@ -69,32 +69,32 @@ class Pods:
             seen.append(event["object"].message)
             if sentence in seen[-1]:
                 return
-        raise TimeoutError(f"No event of {self.name} says {sentence!r}: {seen}")
+        raise TimeoutError(f"No event of {self.name} contains {sentence!r}: {seen}")
 
 
 def kill(installed: Installed, pod: dict[str, Any]) -> None:
-    """End the container of `pod` as the kernel does when memory runs out."""
+    """Kill the container of `pod`, as the kernel does when memory runs out."""
     node = installed.cluster
-    assert isinstance(node, Node), "Containers can be killed on a node of our own only: unset KUBECONFIG."
+    assert isinstance(node, Node), "Containers can be killed only on the embedded node: unset KUBECONFIG."
     node.ctr("tasks", "kill", "--signal", "SIGKILL", container_id(pod))
 
 
-def staying(listed: str) -> list[dict[str, Any]]:
-    """The objects of a list by `kubectl get -o json` that are not on their way out."""
+def not_terminating(listed: str) -> list[dict[str, Any]]:
+    """Return the objects in the output of `kubectl get -o json` that are not terminating."""
     return [each for each in json.loads(listed)["items"] if "deletionTimestamp" not in each["metadata"]]
 
 
 def container_id(pod: dict[str, Any]) -> str:
-    """The id of the container as containerd knows it."""
+    """Return the ID of the container in containerd."""
     return str(pod["status"]["containerStatuses"][0]["containerID"]).removeprefix("containerd://")
 
 
 def condition_of(pod: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The condition `kind` of a pod; without status while nobody has written it."""
+    """Return the condition `kind` of a pod, or an empty one before its first write."""
     found = [each for each in pod["status"]["conditions"] if each["type"] == kind]
     return dict(found[0]) if found else {"type": kind, "status": None}
 
 
 def gate_of(pod: dict[str, Any]) -> dict[str, Any]:
-    """The gate of a pod."""
+    """Return the gate of a pod."""
     return condition_of(pod, GATE)

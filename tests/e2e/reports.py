@@ -1,18 +1,18 @@
-"""What tests wait for in the reports of pods, which are read a few times a second beside them."""
+"""Waits on the reports of pods, which a recorder polls a few times a second during a test."""
 
 from demo.reports import PERIOD_SECONDS, ReportRecorder
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
 
 def wait_serving(reports: ReportRecorder) -> list[WarmupReport]:
-    """The last reports, once all instances serve: the resource may be Ready a moment before the next look."""
+    """Return the last reports when all instances serve. The resource may be Ready a moment before the next poll."""
     while {each.phase for each in _last(reports)} != {Phase.SERVING}:
         reports.done.wait(PERIOD_SECONDS)
     return _last(reports)
 
 
 def wait_answered(reports: ReportRecorder, instances: int) -> None:
-    """Return when so many instances have answered requests, those that are gone among them."""
+    """Wait until `instances` instances have answered requests, including those that are gone."""
     while sum(each.requests.answered > 0 for each in _last(reports)) < instances:
         reports.done.wait(PERIOD_SECONDS)
 

@@ -1,4 +1,4 @@
-"""The autoscaler of Kubernetes scales by what the runtimes say of their requests."""
+"""The HorizontalPodAutoscaler scales by the request metrics of the runtimes."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ PATIENCE = 180
 
 @pytest.fixture
 def serve_metrics(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[Callable[[], None]]:
-    """Starts an API server of metrics that answers from the pods' own /metrics."""
+    """Start an API server of metrics that answers from the pods' own /metrics."""
     authority = Authority.create(tmp_path)
     authority.issue("serving", API, hosts=(f"{API}.{namespace}.svc",))
 
@@ -34,19 +34,19 @@ def serve_metrics(installed: Installed, namespace: str, tmp_path: Path) -> Itera
     installed.kubectl("delete", "apiservice", "v1beta2.custom.metrics.k8s.io", "--ignore-not-found")
 
 
-def test_autoscaler_scales_by_running_requests_and_status_tells(
+def test_autoscaler_scales_by_running_requests_and_status_reports_it(
     installed: Installed,
     namespace: str,
     apply: Callable[..., Resource],
     wait_ready: Callable[[str], None],
     serve_metrics: Callable[[], None],
 ) -> None:
-    asked = {"minReplicas": 1, "maxReplicas": 2, "metrics": [running_requests(2)]}
+    autoscaling = {"minReplicas": 1, "maxReplicas": 2, "metrics": [running_requests(2)]}
     slow = {"name": "sim", "simulation": {"tokensPerSecond": "5"}}
-    resource = apply(NAME, replicas=1, engine=slow, autoscaling=asked)
+    resource = apply(NAME, replicas=1, engine=slow, autoscaling=autoscaling)
     wait_ready(NAME)
     states = resource.states(PATIENCE)
-    # By its reason: what a controller manager says that has just started is another False.
+    # Selected by reason: a controller manager that has just started sets another False.
     blind = next(state for state in states if condition(state, "AutoscalerActive")["reason"] == "FailedGetPodsMetric")
     assert condition(blind, "AutoscalerActive")["status"] == "False"
     assert (
@@ -68,7 +68,7 @@ def test_autoscaler_scales_by_running_requests_and_status_tells(
 
 
 def manifests(namespace: str, pki: Path) -> list[dict[str, Any]]:
-    """The metrics API in a pod, what it may do, and its place among the APIs of the cluster."""
+    """Return the metrics API in a pod, its permissions, and its registration as an aggregated API."""
     bundle = base64.b64encode((pki / "ca.crt").read_bytes()).decode()
     files = {"tls.crt": (pki / "serving.crt").read_text(), "tls.key": (pki / "serving.key").read_text()}
     metadata = {"name": API, "namespace": namespace}
@@ -118,7 +118,7 @@ def _binding(metadata: dict[str, str]) -> dict[str, Any]:
 
 
 def _open_status_port(metadata: dict[str, str]) -> dict[str, Any]:
-    """What docs/how-to/scaling.md asks of users: the runtimes let only the operator in."""
+    """Return the NetworkPolicy that docs/how-to/scaling.md tells users to add: runtimes admit only the operator."""
     rule = {"from": [{"podSelector": {"matchLabels": {"app": API}}}], "ports": [{"port": "status"}]}
     spec = {"podSelector": {"matchLabels": {"inference.gaudi.dev/name": NAME}}, "ingress": [rule]}
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": spec}

@@ -1,4 +1,4 @@
-"""A GaudiInference for cards on the real node: the image for cards, vLLM's own plugin, a card that the CPU plays."""
+"""A GaudiInference for cards on the real node: image, vLLM's own plugin, and a card emulated on the CPU."""
 
 import os
 from collections.abc import Iterator
@@ -32,14 +32,14 @@ SPEC: dict[str, Any] = {
         "name": "vllm",
         "executionMode": "HpuGraphs",
         "maxNumSeqs": 2,
-        "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},  # an interpreter less
+        "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},  # saves an interpreter
     },
     "bucketing": {
         "strategy": "Linear",
         "prompt": {"query": {"min": 128, "step": 128, "max": 512}},
         "decode": {"batchSize": {"min": 2, "step": 2, "max": 2}, "blocks": {"min": 8, "step": 8, "max": 16}},
     },
-    "warmup": {"maxGraphTokens": 256},  # the plugin captures no longer prompt: half of them
+    "warmup": {"maxGraphTokens": 256},  # the plugin captures no longer prompts; this halves its graphs
     "readiness": {"minCapturedPromptPercent": 50},
     "pod": {"resources": {"requests": {"cpu": "250m"}, "limits": {"memory": "6Gi"}}},
 }
@@ -66,14 +66,14 @@ def resource(installed: Installed, namespace: str) -> Resource:
 
 @pytest.fixture(scope="module")
 def reports(installed: Installed, namespace: str, resource: Resource) -> Iterator[ReportRecorder]:
-    """Of every pod, from the first start on."""
+    """The reports of every pod since its first start."""
     with ReportRecorder(str(installed.kubeconfig), namespace, NAME) as recorder:
         yield recorder
 
 
 @pytest.fixture(scope="module")
 def states(resource: Resource, reports: ReportRecorder) -> list[dict[str, Any]]:
-    """Every state on the way to Ready."""
+    """Every state until the resource is Ready."""
     seen = []
     for state in resource.states(SECONDS):
         seen.append(state)
@@ -82,7 +82,7 @@ def states(resource: Resource, reports: ReportRecorder) -> list[dict[str, Any]]:
     return seen
 
 
-def test_percentages_are_the_plugins_own_counts(states: list[dict[str, Any]], reports: ReportRecorder) -> None:
+def test_percentages_equal_the_counts_of_the_plugin(states: list[dict[str, Any]], reports: ReportRecorder) -> None:
     assert states[-1]["status"]["capturedPercent"] == {"prompt": 50, "decode": 100}
     assert states[-1]["status"]["simulated"] is False
     (report,) = wait_serving(reports)
@@ -97,7 +97,7 @@ def test_no_gate_opens_before_the_graphs_are_captured(states: list[dict[str, Any
     assert {pod["phase"] for pod in pods if not pod["gate"]} >= {"Loading"}
 
 
-def test_an_upgrade_under_load_fails_nothing(
+def test_no_request_fails_during_an_upgrade_under_load(
     installed: Installed, namespace: str, resource: Resource, states: list[dict[str, Any]], reports: ReportRecorder
 ) -> None:
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)

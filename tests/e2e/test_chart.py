@@ -1,4 +1,4 @@
-"""The chart by real Helm: what it installs, upgrades and leaves, and that no model pod notices."""
+"""The chart with real Helm: install, upgrade and uninstall leave the model pods untouched."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from demo import install
 from demo.install import OPERATOR_NAMESPACE, RELEASE, Installed
 from demo.resource import Resource, condition, is_ready
 from localcluster.processes import wait_until
-from tests.e2e.pods import Pods, kill, staying
+from tests.e2e.pods import Pods, kill, not_terminating
 from tests.e2e.specs import SIMULATED
 
 NAME = "steady"
@@ -21,7 +21,7 @@ OPERATOR_PODS = ("--namespace", OPERATOR_NAMESPACE, "-l", "app.kubernetes.io/nam
 
 @pytest.fixture(scope="module")
 def resource(apply: Callable[..., Resource], wait_ready: Callable[[str], None]) -> Resource:
-    """A resource that is Ready."""
+    """A Ready resource."""
     resource = apply(NAME, **SIMULATED)
     wait_ready(NAME)
     return resource
@@ -35,25 +35,25 @@ def pods(installed: Installed, namespace: str, resource: Resource) -> Pods:
 
 @pytest.fixture
 def as_installed(installed: Installed) -> Iterator[None]:
-    """Back to the values of all other tests, whatever a test does."""
+    """Restore the values of all other tests at the end."""
     yield
     install.install_chart(installed)
 
 
 def operators(installed: Installed) -> dict[str, dict[str, Any]]:
-    """The operator's pods by name."""
-    found = staying(installed.kubectl("get", "pods", *OPERATOR_PODS, "-o", "json"))
+    """Return the operator's pods by name."""
+    found = not_terminating(installed.kubectl("get", "pods", *OPERATOR_PODS, "-o", "json"))
     return {pod["metadata"]["name"]: pod for pod in found}
 
 
 def leader(installed: Installed) -> str:
-    """The pod that holds the Lease; empty while nobody does."""
+    """Return the pod that holds the Lease, or an empty string if none does."""
     lease = ("get", "lease", "gaudi-operator", "--namespace", OPERATOR_NAMESPACE)
     return installed.kubectl(*lease, "-o", "jsonpath={.spec.holderIdentity}")
 
 
 def wait_leader(installed: Installed) -> str:
-    """The pod that holds the Lease and says so itself, once there is one: a handover takes a moment."""
+    """Wait until a pod holds the Lease and reports itself as leader, and return it. A handover takes a moment."""
 
     def leads() -> bool:
         pod = leader(installed)
@@ -64,7 +64,7 @@ def wait_leader(installed: Installed) -> str:
 
 
 def leader_metric(installed: Installed, pod: str) -> float:
-    """What a pod of the operator says about itself."""
+    """Return whether a pod of the operator is the leader, by its own metric."""
     path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8080/proxy/metrics"
     lines = installed.kubectl("get", "--raw", path).splitlines()
     (value,) = [line.split()[1] for line in lines if line.startswith("gaudi_operator_leader ")]
@@ -72,12 +72,12 @@ def leader_metric(installed: Installed, pod: str) -> float:
 
 
 def another_revision(name: str) -> dict[str, object]:
-    """A spec that makes other pods than before, which take their time to be warm."""
+    """Return a spec of a new revision whose warm-up takes some time."""
     return {"engine": {"env": [{"name": "REVISION", "value": name}], "simulation": {"compileSeconds": "4"}}}
 
 
 def rolls_out(state: dict[str, Any]) -> bool:
-    """Whether a second pod is there for the spec as it is: that of an earlier rollout may be on its way out yet."""
+    """Return whether a second pod of the current spec exists. A pod of an earlier rollout may still be terminating."""
     return bool(condition(state, "Ready")["reason"] == "RollingOut" and state["status"]["replicas"] == 2)
 
 
@@ -92,7 +92,7 @@ def test_helm_upgrade_of_values_and_image_restarts_no_model_pod(
         "allowHostPath[0].prefix=/models",
         "logging.level=DEBUG",
         "resources.limits.cpu=1",
-        # On the network of the node, of which there is one.
+        # On the host network of the only node.
         "hostNetwork=true",
         "httpPort=18080",
         "monitoring.from[0].ipBlock.cidr=10.0.0.0/8",
@@ -103,14 +103,14 @@ def test_helm_upgrade_of_values_and_image_restarts_no_model_pod(
     assert not old.keys() & new.keys()
     assert {pod["spec"]["containers"][0]["image"] for pod in new.values()} == {OTHER_IMAGE}
     assert [pod["status"]["podIP"] == pod["status"]["hostIP"] for pod in new.values()] == [True]
-    resource.patch({"rollout": {"revisionHistoryLimit": 4}})  # have the new operator judge the resource
+    resource.patch({"rollout": {"revisionHistoryLimit": 4}})  # let the new operator judge the resource
     next(state for state in resource.states(PATIENCE) if is_ready(state))
     assert pods.restarts() == before
 
 
 def test_helm_test_finds_the_operator_ready(installed: Installed) -> None:
-    said = installed.helm("test", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--timeout", "120s")
-    assert "Succeeded" in said
+    output = installed.helm("test", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--timeout", "120s")
+    assert "Succeeded" in output
 
 
 def test_one_of_two_operators_leads(installed: Installed) -> None:
@@ -119,12 +119,14 @@ def test_one_of_two_operators_leads(installed: Installed) -> None:
 
 
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "stopped"])
-def test_rollout_goes_on_under_a_new_leader(installed: Installed, resource: Resource, pods: Pods, killed: bool) -> None:
+def test_rollout_continues_under_a_new_leader(
+    installed: Installed, resource: Resource, pods: Pods, killed: bool
+) -> None:
     old, first = pods.names(), wait_leader(installed)
     resource.patch(another_revision(f"killed {killed}"))
     next(state for state in resource.states(PATIENCE) if rolls_out(state))
     if killed:
-        kill(installed, operators(installed)[first])  # it cannot give its Lease back, and has no time to start again
+        kill(installed, operators(installed)[first])  # it cannot release its Lease, and has no time to restart
     grace = ("--grace-period=1",) if killed else ()
     installed.kubectl("delete", "pod", "--namespace", OPERATOR_NAMESPACE, first, *grace)
     next(state for state in resource.states(PATIENCE) if is_ready(state))
@@ -134,7 +136,7 @@ def test_rollout_goes_on_under_a_new_leader(installed: Installed, resource: Reso
 
 
 @pytest.mark.usefixtures("as_installed")
-def test_uninstall_keeps_definition_and_serving_pods_and_reinstall_takes_over(
+def test_uninstall_keeps_models_serving_and_reinstall_takes_over(
     installed: Installed, resource: Resource, pods: Pods
 ) -> None:
     before, old = pods.restarts(), pods.only()

@@ -1,4 +1,4 @@
-"""Pods that go finish what they have begun: a node that is drained, a scale-down, and a scale to zero."""
+"""Terminating pods finish their requests when a node is drained, at a scale-down, and at a scale to zero."""
 
 import json
 import os
@@ -24,34 +24,34 @@ SPEC = {
     "pod": {"drainSeconds": 60},
 }
 TOKENS = 40
-"""Eight seconds of answer, for some after eight of waiting: a pod is never idle, and streams outlive its notice."""
+"""Answers take eight seconds, some after eight in the queue: pods are never idle, and streams outlast eviction."""
 WORKERS = 8
-"""Half of them keep their connection open."""
+"""The number of clients. Half of them keep their connection open."""
 PRESTOP_SECONDS = 5
 PATIENCE = 180
 
 
-def test_drained_node_and_scaled_down_pods_break_no_answer_off(
+def test_drain_and_scale_down_interrupt_no_answer(
     installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     resource, of = apply(NAME, **SPEC), Pods(installed, namespace, NAME)
     wait_ready(NAME)
-    first, instances = of.names(), instances_of(of)
+    first, instances = of.names(), pods_by_instance(of)
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     traffic.start(NAME, NAME, workers=WORKERS, max_tokens=TOKENS)
     for pod in first:
         wait_busy(of, pod)
     evicted = drain_node(of, first)
     next(state for state in resource.states(PATIENCE) if is_ready(state))
-    instances |= instances_of(of)
+    instances |= pods_by_instance(of)
 
-    states = states_from_now_on(resource)
+    states = watch_states(resource)
     of.kubectl("scale", f"gi/{NAME}", "--replicas=1")
     next(state for state in states if "is terminating" in condition(state, "Ready")["message"])
     next(state for state in states if is_ready(state) and "terminating" not in condition(state, "Ready")["message"])
     (last,) = of.names()
     wait_busy(of, last)
-    states = states_from_now_on(resource)
+    states = watch_states(resource)
     zero = time.time()
     of.kubectl("scale", f"gi/{NAME}", "--replicas=0")
     ending = next(state for state in states if "terminating" in condition(state, "Ready")["message"])
@@ -63,24 +63,27 @@ def test_drained_node_and_scaled_down_pods_break_no_answer_off(
     failed = [(answer.at - zero, answer.seconds, answer) for answer in answers if answer.error]
     assert failed == []
     by_pod = {name: [each for each in answers if each.instance == instance] for instance, name in instances.items()}
-    assert any(outlives(answer, zero + PRESTOP_SECONDS) for answer in by_pod[last]), (
+    assert any(outlasts(answer, zero + PRESTOP_SECONDS) for answer in by_pod[last]), (
         "answers go on behind a closed port"
     )
     for pod, moment in {**evicted, last: zero}.items():
-        assert any(outlives(answer, moment) for answer in by_pod[pod]), f"{pod} had answers to finish"
+        assert any(outlasts(answer, moment) for answer in by_pod[pod]), f"{pod} had no answer to finish"
         late = [answer for answer in by_pod[pod] if answer.at > moment + PRESTOP_SECONDS]
-        assert len(late) <= WORKERS // 2, f"{pod} was asked on kept connections only, once on each"
+        assert len(late) <= WORKERS // 2, f"{pod} got later requests than one on each kept connection"
 
 
-def states_from_now_on(resource: Resource) -> Iterator[dict[str, Any]]:
-    """Every state that comes after this moment, also one that is soon over."""
+def watch_states(resource: Resource) -> Iterator[dict[str, Any]]:
+    """Yield every state from now on, even if the next one follows soon."""
     states = resource.states(PATIENCE)
     next(states)
     return states
 
 
 def drain_node(of: Pods, pods: set[str]) -> dict[str, float]:
-    """`kubectl drain` for our pods: one goes, the other waits for its successor. When each of `pods` was evicted."""
+    """Run `kubectl drain`: one pod is evicted, the other waits for its successor.
+
+    Return the eviction time of each pod.
+    """
     node = of.now()[0]["spec"]["nodeName"]
     selector = f"--pod-selector={NAME_LABEL}={of.name}"
     command = [str(tools().kubectl), "drain", node, selector, "--delete-emptydir-data", f"--timeout={PATIENCE}s"]
@@ -89,49 +92,51 @@ def drain_node(of: Pods, pods: set[str]) -> dict[str, float]:
         assert process.stdout
         try:
             held = next((line for line in process.stdout if "disruption budget" in line), "")
-            staying = of.names() & pods
+            remaining = of.names() & pods
         finally:
             of.kubectl("uncordon", node)
-        assert (len(staying), "would violate" in held) == (1, True), "one stays until the other's successor is warm"
-        evicted = {pod["metadata"]["name"]: eviction_of(pod) for pod in all_of(of) if eviction_of(pod)}
-        of.kubectl(
-            "wait", f"pod/{staying.pop()}", "--for=jsonpath={.metadata.deletionTimestamp}", f"--timeout={PATIENCE}s"
+        assert (len(remaining), "would violate" in held) == (1, True), (
+            "the second pod must wait for the other's successor"
         )
-        evicted |= {pod["metadata"]["name"]: eviction_of(pod) for pod in all_of(of) if eviction_of(pod)}
-        said = process.stdout.read()
-        assert process.wait() == 0, said
+        evicted = {pod["metadata"]["name"]: eviction_time(pod) for pod in all_pods(of) if eviction_time(pod)}
+        of.kubectl(
+            "wait", f"pod/{remaining.pop()}", "--for=jsonpath={.metadata.deletionTimestamp}", f"--timeout={PATIENCE}s"
+        )
+        evicted |= {pod["metadata"]["name"]: eviction_time(pod) for pod in all_pods(of) if eviction_time(pod)}
+        output = process.stdout.read()
+        assert process.wait() == 0, output
     assert evicted.keys() == pods
     return evicted
 
 
-def outlives(answer: Answer, moment: float) -> bool:
-    """Whether an answer was on its way at `moment`."""
+def outlasts(answer: Answer, moment: float) -> bool:
+    """Return whether an answer was in progress at `moment`."""
     return answer.at < moment < answer.at + answer.seconds
 
 
-def all_of(of: Pods) -> list[dict[str, Any]]:
-    """The pods of a resource, those that are going among them."""
+def all_pods(of: Pods) -> list[dict[str, Any]]:
+    """Return the pods of a resource, including terminating ones."""
     listed = json.loads(of.kubectl("get", "pods", "-l", f"{NAME_LABEL}={of.name}", "-o", "json"))
     return list(listed["items"])
 
 
-def eviction_of(pod: dict[str, Any]) -> float:
-    """When a pod was asked to go, in seconds since the epoch, rounded up; 0 while it was not."""
+def eviction_time(pod: dict[str, Any]) -> float:
+    """Return when a pod was deleted, in seconds since the epoch rounded up, or 0 if it was not."""
     metadata = pod["metadata"]
     if "deletionTimestamp" not in metadata:
         return 0.0
-    gone_by = datetime.fromisoformat(metadata["deletionTimestamp"]).timestamp()  # in whole seconds, rounded down
+    gone_by = datetime.fromisoformat(metadata["deletionTimestamp"]).timestamp()  # whole seconds, rounded down
     return gone_by - metadata["deletionGracePeriodSeconds"] + 1
 
 
-def instances_of(of: Pods) -> dict[str, str]:
-    """The pods by the instance that their gates were opened for."""
+def pods_by_instance(of: Pods) -> dict[str, str]:
+    """Return the pods by the instance that their gates were opened for."""
     found = ((re.search(r"instance ([0-9a-f]+)", gate_of(pod).get("message", "")), pod) for pod in of.now())
     return {match[1]: pod["metadata"]["name"] for match, pod in found if match}
 
 
 def wait_busy(of: Pods, pod: str) -> None:
-    """Return when `pod` answers a request."""
+    """Wait until `pod` answers a request."""
     deadline = time.monotonic() + PATIENCE
     path = f"/api/v1/namespaces/{of.namespace}/pods/{pod}:8001/proxy/metrics"
     while not re.search(r"^gaudi_requests_running [1-9]", of.kubectl("get", "--raw", path), re.MULTILINE):

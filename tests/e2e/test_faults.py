@@ -1,4 +1,4 @@
-"""What cannot work is said in one sentence, costs no pods, and touches nothing that serves."""
+"""A spec that cannot work is reported in one sentence, creates no more pods, and leaves serving pods untouched."""
 
 import json
 import shutil
@@ -20,26 +20,26 @@ DAMAGED_IMAGE, UNKNOWN_IMAGE = "localhost/tiny-damaged:dev", "localhost/tiny-unk
 
 
 def source(reference: str, path: str = ".") -> dict[str, Any]:
-    """spec.model with the checkpoint of an image."""
+    """Return a spec.model with the checkpoint of an image."""
     return {"model": {"source": {"ociImage": {"reference": reference, "path": path}}}}
 
 
 @pytest.fixture(scope="module")
 def pods(installed: Installed, namespace: str) -> Pods:
-    """The pods of the resource that all tests here try to break."""
+    """The pods of the resource that these tests try to break."""
     return Pods(installed, namespace, NAME)
 
 
 @pytest.fixture(scope="module")
-def ask(installed: Installed, namespace: str) -> Callable[[], str]:
-    """The model's answer to a question that a pod of the cluster sends to the Service."""
+def send_question(installed: Installed, namespace: str) -> Callable[[], str]:
+    """Return the model's answer to a question that a pod of the cluster sends to the Service."""
 
-    def _ask() -> str:
+    def _send() -> str:
         pod = ClientPod(installed.kubectl, namespace, "chat", RUNTIME_IMAGE, CHAT)
         pod.start(NAME, NAME, "What is a bucket?")
         return pod.finish()
 
-    return _ask
+    return _send
 
 
 @pytest.fixture(scope="module")
@@ -63,20 +63,20 @@ def good(
 
 
 @pytest.fixture(scope="module")
-def answer(good: Resource, ask: Callable[[], str]) -> str:
-    """What the good revision answers."""
-    return ask()
+def answer(good: Resource, send_question: Callable[[], str]) -> str:
+    """The answer of the good revision."""
+    return send_question()
 
 
 @pytest.fixture
-def untouched(good: Resource, pods: Pods, ask: Callable[[], str], answer: str) -> Iterator[dict[str, int]]:
-    """The serving pods by UID, which serve on as they are whatever the test does; it is undone afterwards."""
+def untouched(good: Resource, pods: Pods, send_question: Callable[[], str], answer: str) -> Iterator[dict[str, int]]:
+    """The serving pods by UID. They must be unchanged after the test, whose spec change is then reverted."""
     before, names = pods.restarts(), pods.names()
     yield before
     assert before.items() <= pods.restarts().items()
     for name in names:
         pods.wait_endpoint(name, ready=True)
-    assert ask() == answer
+    assert send_question() == answer
     added = pods.names() - names
     fixed = {"hostPath": None, **source(MODEL_IMAGE)["model"]["source"]}
     good.patch({"model": {"source": fixed}, "accelerator": {"deviceMemory": "64Mi"}})
@@ -86,20 +86,20 @@ def untouched(good: Resource, pods: Pods, ask: Callable[[], str], answer: str) -
 
 
 def stalled(resource: Resource, reason: str) -> dict[str, Any]:
-    """The state in which the current generation is Stalled for this reason."""
+    """Return the state in which the current generation is Stalled for this reason."""
     return next(state for state in resource.states(PATIENCE) if is_stalled(state, reason))
 
 
-def look_again(resource: Resource) -> None:
-    """Have the operator judge the resource three times more."""
+def reconcile_again(resource: Resource) -> None:
+    """Make the operator judge the resource three more times."""
     for number in range(3):
         generation = resource.patch({"rollout": {"revisionHistoryLimit": 5 + number}})["metadata"]["generation"]
         seen = (state for state in resource.states(PATIENCE) if state["metadata"]["generation"] == generation)
         next(state for state in seen if condition(state, "Stalled")["status"] == "True")
 
 
-def pods_made(pods: Pods) -> int:
-    """How many pods have ever been made for the resource, those of long ago included."""
+def pods_created(pods: Pods) -> int:
+    """Return how many pods were ever created for the resource."""
     events = json.loads(pods.kubectl("get", "events", "--field-selector", "reason=SuccessfulCreate", "-o", "json"))
     mine = [each for each in events["items"] if each["involvedObject"]["name"].startswith(f"{NAME}-")]
     return sum(each.get("count") or 1 for each in mine)
@@ -121,14 +121,14 @@ def pods_made(pods: Pods) -> int:
 def test_model_that_cannot_load_costs_one_pod_and_rolls_back(
     good: Resource, pods: Pods, untouched: dict[str, int], spec: dict[str, Any], reason: str, sentence: str
 ) -> None:
-    made, names = pods_made(pods), pods.names()
+    created, names = pods_created(pods), pods.names()
     good.patch(spec)
     found = condition(stalled(good, "RolledBack"), "Stalled")
     assert f"failed ({reason}): Pod {NAME}-" in found["message"]
     assert sentence in found["message"]
     pods.wait_gone(pods.names() - names)
-    look_again(good)
-    assert pods_made(pods) == made + 1
+    reconcile_again(good)
+    assert pods_created(pods) == created + 1
     assert pods.restarts() == untouched
     pods.wait_event(f"failed ({reason}): Pod {NAME}-", "RevisionFailed")
     pods.wait_event(sentence, "RevisionFailed")
@@ -153,14 +153,14 @@ def test_model_that_cannot_load_costs_one_pod_and_rolls_back(
 def test_spec_that_cannot_work_is_refused_without_a_pod(
     good: Resource, pods: Pods, untouched: dict[str, int], spec: dict[str, Any], reason: str, sentence: str
 ) -> None:
-    made = pods_made(pods)
+    created = pods_created(pods)
     revision = next(good.states(PATIENCE))["status"]["revision"]["current"]
     good.patch(spec)
     state = stalled(good, reason)
     for kind, status in (("PlanAccepted", "False"), ("Ready", "False"), ("Available", "True")):
         assert condition(state, kind)["status"] == status
     assert sentence in condition(state, "Stalled")["message"]
-    look_again(good)
-    assert (pods_made(pods), pods.restarts()) == (made, untouched)
+    reconcile_again(good)
+    assert (pods_created(pods), pods.restarts()) == (created, untouched)
     assert next(good.states(PATIENCE))["status"]["revision"]["current"] == revision
     pods.wait_event(sentence, "PlanRefused")

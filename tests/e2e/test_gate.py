@@ -1,4 +1,4 @@
-"""A pod takes traffic when, and only when, the container that runs now is warm: also when things break."""
+"""A pod receives traffic only while its current container is warm, even during failures."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def pods(installed: Installed, namespace: str) -> Callable[[str], Pods]:
 
 @contextmanager
 def no_operator(installed: Installed) -> Iterator[None]:
-    """Without any operator pod inside, with two of them and a leader afterwards."""
+    """No operator pods during the block. Two of them and a leader exist afterwards."""
     deployment = ("--namespace", OPERATOR_NAMESPACE, "deployment/gaudi-operator")
     installed.kubectl("scale", *deployment, "--replicas=0")
     gone = ("--for=delete", "pod", "-l", "app.kubernetes.io/name=gaudi-operator", "--timeout=60s")
@@ -39,11 +39,11 @@ def no_operator(installed: Installed) -> Iterator[None]:
 
 
 def gates(state: dict[str, Any]) -> list[bool]:
-    """The gates that the status shows."""
+    """Return the gates in the status."""
     return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]
 
 
-def test_container_killed_while_serving_loses_traffic_until_warm_again(
+def test_killed_container_loses_traffic_until_it_is_warm(
     installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     resource, of = apply("killed-serving", **QUICK), pods("killed-serving")
@@ -64,7 +64,7 @@ def test_container_killed_while_serving_loses_traffic_until_warm_again(
     assert container_id(after) in gate_of(after)["message"]
 
 
-def test_container_killed_while_warming_opens_no_gate_until_warm_again(
+def test_container_killed_during_warm_up_opens_no_gate_until_warm(
     installed: Installed, apply: Apply, pods: Callable[[str], Pods]
 ) -> None:
     slow = {**SIMULATED, "engine": {"name": "sim", "simulation": {"compileSeconds": "4"}}}
@@ -88,7 +88,7 @@ def test_container_killed_while_warming_opens_no_gate_until_warm_again(
     assert container_id(pod) in gate_of(pod)["message"]
 
 
-def test_without_operator_nothing_gets_ready_and_nothing_ready_is_lost(
+def test_gates_keep_their_state_without_an_operator(
     installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     apply("steady", **{**SIMULATED, "replicas": 2})
@@ -98,7 +98,7 @@ def test_without_operator_nothing_gets_ready_and_nothing_ready_is_lost(
     stays, goes = sorted(old)
     with no_operator(installed):
         of.kubectl("delete", "pod", goes)
-        wait_until(lambda: len(of.names() - old) == 1, "the controllers to make another pod", PATIENCE)
+        wait_until(lambda: len(of.names() - old) == 1, "the controllers to create another pod", PATIENCE)
         (new,) = of.names() - old
         of.kubectl("wait", "pod", new, "--for=condition=ContainersReady", f"--timeout={PATIENCE}s")
         seen = {pod["metadata"]["name"]: pod for pod in of.now()}
@@ -111,7 +111,7 @@ def test_without_operator_nothing_gets_ready_and_nothing_ready_is_lost(
     wait_ready("steady")
 
 
-def test_without_operator_a_resource_can_be_deleted(
+def test_resource_can_be_deleted_without_an_operator(
     installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     apply("orphan", **SIMULATED)
@@ -123,7 +123,7 @@ def test_without_operator_a_resource_can_be_deleted(
         of.kubectl("wait", "--for=delete", children, "-l", "inference.gaudi.dev/name=orphan", "--timeout=120s")
 
 
-def test_revision_with_too_few_graphs_rolls_back_until_fewer_do(
+def test_revision_with_too_few_graphs_rolls_back_until_threshold_is_lowered(
     apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     resource, of = apply("short", replicas=1, bucketing=TWO_PROMPT_BUCKETS), pods("short")

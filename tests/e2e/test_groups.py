@@ -23,13 +23,13 @@ TIME_SCALE = 0.01
 
 @pytest.fixture(scope="module")
 def pods(installed: Installed, namespace: str) -> Pods:
-    """The pods of the one resource here, leaders and workers."""
+    """The pods of the only resource, leaders and workers."""
     return Pods(installed, namespace, NAME)
 
 
 @pytest.fixture(scope="module")
 def resource(installed: Installed, namespace: str) -> Resource:
-    """The example. Its model comes from an image: a restricted namespace admits no folder of the node."""
+    """The example, with a model from an image: a restricted namespace allows no folder of the node."""
     manifest = yaml.safe_load((ROOT / "examples" / "several-nodes-simulation.yaml").read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": MODEL_IMAGE}}
     manifest["spec"]["server"]["image"] = RUNTIME_IMAGE
@@ -40,13 +40,13 @@ def resource(installed: Installed, namespace: str) -> Resource:
 
 @pytest.fixture(scope="module")
 def refused(resource: Resource) -> dict[str, Any]:
-    """The resource in a cluster without LeaderWorkerSets, once the operator has looked."""
+    """The resource in a cluster without LeaderWorkerSets, after the operator has judged it."""
     return next(state for state in resource.states(PATIENCE) if is_stalled(state, "LeaderWorkerSetMissing"))
 
 
 @pytest.fixture(scope="module")
 def served(installed: Installed, refused: dict[str, Any], resource: Resource) -> Resource:
-    """The same, served after the controller was installed."""
+    """The same resource after the controller was installed, when it serves."""
     leader_worker_sets.install(installed.cluster)
     wait_ready(resource)
     return resource
@@ -57,7 +57,7 @@ def wait_ready(resource: Resource) -> None:
 
 
 def operator_restarts(installed: Installed) -> dict[str, int]:
-    """How often each operator's container has restarted, by pod."""
+    """Return the restart counts of the operators' containers, by pod."""
     listed = installed.kubectl("get", "pods", "--namespace", OPERATOR_NAMESPACE, "-o", "json")
     return {
         each["metadata"]["name"]: each["status"]["containerStatuses"][0]["restartCount"]
@@ -65,12 +65,12 @@ def operator_restarts(installed: Installed) -> dict[str, int]:
     }
 
 
-def test_without_the_controller_the_status_says_what_to_install(refused: dict[str, Any], pods: Pods) -> None:
+def test_status_names_the_controller_to_install_when_it_is_missing(refused: dict[str, Any], pods: Pods) -> None:
     assert "install the LeaderWorkerSet controller" in condition(refused, "Stalled")["message"]
     assert pods.now() == []
 
 
-def test_group_serves_through_its_leader_alone(
+def test_group_serves_only_through_its_leader(
     installed: Installed, namespace: str, served: Resource, pods: Pods
 ) -> None:
     leader, worker = leader_and_worker(pods)
@@ -83,7 +83,7 @@ def test_group_serves_through_its_leader_alone(
     client = ClientPod(installed.kubectl, namespace, "chat", RUNTIME_IMAGE, CHAT)
     client.start(NAME, NAME, "What is a group?")
     assert "What is a group?" in client.finish()
-    assert set(operator_restarts(installed).values()) == {0}, "an operator had to restart for the new kind"
+    assert set(operator_restarts(installed).values()) == {0}, "an operator restarted to serve the new kind"
 
 
 def test_lost_worker_closes_the_gate_until_its_group_is_warm(
@@ -101,7 +101,7 @@ def test_lost_worker_closes_the_gate_until_its_group_is_warm(
     assert pods.restarts() == {each["metadata"]["uid"]: 1 for each in (leader, worker)}
 
 
-def test_deleted_worker_is_made_anew_and_the_group_with_it(served: Resource, pods: Pods) -> None:
+def test_deleted_worker_is_recreated_with_its_group(served: Resource, pods: Pods) -> None:
     leader, worker = leader_and_worker(pods)
     states = served.states(PATIENCE)
     next(states)
@@ -114,7 +114,7 @@ def test_deleted_worker_is_made_anew_and_the_group_with_it(served: Resource, pod
 
 
 def test_group_is_ready_only_when_every_rank_has_every_graph(served: Resource, pods: Pods) -> None:
-    """Rank 0 compiles in no time: what the group waits for is the slow bucket of rank 1."""
+    """Rank 0 compiles at once, so the group waits for the slow bucket of rank 1."""
     slow = {"onlyRank": "1", "slowAtBucket": "decode:1", "slowSeconds": str(round(SLOW_SECONDS / TIME_SCALE))}
     served.patch({"engine": {"simulation": slow}})
     states = served.states(PATIENCE)

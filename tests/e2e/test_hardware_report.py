@@ -1,4 +1,4 @@
-"""`kubectl gaudi hardware-report`: a pod like those of a resource tries a node, and one file comes back."""
+"""`kubectl gaudi hardware-report`: a pod like those of a resource tests a node, and the result is one file."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from tests.e2e.specs import SIMULATED
 NAME = "tried"
 
 
-def test_report_comes_back_and_the_resource_is_left_alone(
+def test_hardware_report_is_written_and_leaves_the_resource_untouched(
     installed: Installed,
     namespace: str,
     apply: Callable[..., Resource],

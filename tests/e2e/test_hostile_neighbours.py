@@ -1,6 +1,6 @@
-"""Specs made to hurt, beside a model that serves under load and others that start: nobody but their owners feels them.
+"""Specs that are expensive to judge, next to a model under load and new models: only their owners are affected.
 
-They are what a soak of specs of any shape found costliest (make soak keeps them as files).
+The specs are the costliest that random tests found (make soak stores them as files).
 """
 
 import json
@@ -23,23 +23,24 @@ from tests.e2e.specs import ONE_BUCKET
 from tests.support.builders import gaudi_inference
 
 COSTLIEST = ROOT / "tests" / "data" / "costliest_specs.json.xz"
-"""First the one that once ended all operators of a cluster; of the others four by the work on their plan, the rest by
-processor time and memory of a pass.
+"""The first spec once ended all operators of a cluster.
+
+Of the others, four are expensive to plan, the rest in processor time and memory of a reconcile.
 """
 NEWCOMERS = 3
-"""Started one after the other before the hostile ones are there, and again beside them."""
+"""Models that are started one after the other, before and during the hostile specs."""
 
 
-def hostile() -> Iterator[dict[str, Any]]:
-    """All of them, as resources."""
+def hostile_resources() -> Iterator[dict[str, Any]]:
+    """Yield the specs as resources."""
     for number, spec in enumerate(json.loads(lzma.decompress(COSTLIEST.read_bytes()))):
-        # With an image: where the installation has none for a card, it would be refused before anything is planned.
+        # With an image: an installation without an image for cards would refuse the spec before it is planned.
         server = {"image": install.RUNTIME_IMAGE}
         yield {**gaudi_inference(f"hostile-{number}"), "spec": {**spec, "server": server}}
 
 
 @pytest.mark.timeout(900)
-def test_costliest_specs_harm_nobody_beside_them(
+def test_costliest_specs_do_not_affect_other_resources(
     installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     apply("steady", bucketing=ONE_BUCKET)
@@ -49,24 +50,24 @@ def test_costliest_specs_harm_nobody_beside_them(
         traffic.start("steady", "steady", pause=0.2)
         wait_answered(reports, 2)
         operators = operator_pods(installed)
-        quiet = [started(apply, f"quiet-{number}") for number in range(NEWCOMERS)]
-        for each in hostile():
+        alone = [time_to_ready(apply, f"alone-{number}") for number in range(NEWCOMERS)]
+        for each in hostile_resources():
             each["metadata"].pop("namespace", None)
-            # The annotation that a client-side apply leaves has no room for these.
+            # These specs exceed the size of the annotation of a client-side apply.
             installed.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=json.dumps(each))
-        beside = [started(apply, f"beside-{number}") for number in range(NEWCOMERS)]
+        among = [time_to_ready(apply, f"among-{number}") for number in range(NEWCOMERS)]
         wait_until(lambda: "NotJudgedYet" not in verdicts(installed, namespace), "all specs to be judged", 300)
         answers = traffic.stop()
-    print(f"{len(answers)} requests; newcomers Ready in {quiet} s, beside the hostile in {beside} s")  # noqa: T201
-    print(f"medians {median(quiet)} and {median(beside)} s; {sorted(verdicts(installed, namespace))}")  # noqa: T201
+    print(f"{len(answers)} requests; newcomers Ready in {alone} s, in {among} s among hostile specs")  # noqa: T201
+    print(f"medians {median(alone)} and {median(among)} s; {sorted(verdicts(installed, namespace))}")  # noqa: T201
     assert [answer.error for answer in answers if answer.error] == []
     assert reports.cold_requests() == 0
     assert operator_pods(installed) == operators
     assert "NoRuntimeImage" not in verdicts(installed, namespace)
 
 
-def started(apply: Callable[..., Resource], name: str) -> float:
-    """Seconds from the apply of a small model until it is Ready."""
+def time_to_ready(apply: Callable[..., Resource], name: str) -> float:
+    """Return the seconds from the apply of a small model until it is Ready."""
     began = time.monotonic()
     resource = apply(name, replicas=1, bucketing=ONE_BUCKET)
     next(state for state in resource.states(300) if is_ready(state))
@@ -75,13 +76,13 @@ def started(apply: Callable[..., Resource], name: str) -> float:
 
 
 def operator_pods(installed: Installed) -> dict[str, int]:
-    """The operator's pods with their restarts."""
+    """Return the operator's pods with their restarts."""
     found = json.loads(installed.kubectl("get", "pods", "-n", install.OPERATOR_NAMESPACE, "-o", "json"))["items"]
     return {each["metadata"]["name"]: each["status"]["containerStatuses"][0]["restartCount"] for each in found}
 
 
 def verdicts(installed: Installed, namespace: str) -> list[str]:
-    """What PlanAccepted says of each hostile resource."""
+    """Return the reasons of PlanAccepted of the hostile resources."""
     found = json.loads(installed.kubectl("get", "gaudiinferences", "-n", namespace, "-o", "json"))["items"]
-    hostile = [each for each in found if each["metadata"]["name"].startswith("hostile-")]
-    return [condition(each, "PlanAccepted")["reason"] for each in hostile]
+    hostile_resources = [each for each in found if each["metadata"]["name"].startswith("hostile-")]
+    return [condition(each, "PlanAccepted")["reason"] for each in hostile_resources]

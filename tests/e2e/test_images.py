@@ -1,4 +1,4 @@
-"""The images of our Dockerfile, as a registry and a node would see them."""
+"""The images of our Dockerfile, as registries and nodes handle them."""
 
 import json
 import zlib
@@ -10,25 +10,25 @@ import pytest
 from localcluster.cache import made_once
 from localcluster.images import build_image, export_image
 
-pytestmark = pytest.mark.timeout(1800)  # the first build fetches torch
+pytestmark = pytest.mark.timeout(1800)  # the first build downloads torch
 
 MEGABYTE = 1_000_000
 OPERATOR, FOR_CARDS = "localhost/gaudi-operator:dev", "localhost/gaudi-runtime-hpu:stand-in"
 
 
 def blob(layout: Path, digest: str) -> Path:
-    """File of a blob in an OCI layout."""
+    """Return the file of a blob in an OCI layout."""
     return layout / "blobs" / digest.replace(":", "/")
 
 
 def manifest_of(layout: Path) -> dict[str, Any]:
-    """Manifest of the one image in an OCI layout."""
+    """Return the manifest of the only image in an OCI layout."""
     (image,) = json.loads((layout / "index.json").read_text())["manifests"]
     return dict(json.loads(blob(layout, image["digest"]).read_text()))
 
 
 def compressed_size(layer: Path) -> int:
-    """Bytes of a layer as registries store it; of each layer worked out once."""
+    """Return the bytes of a layer as registries store it, computed once per layer."""
 
     def compress(folder: Path) -> None:
         packer = zlib.compressobj(wbits=31)
@@ -47,12 +47,12 @@ def test_operator_image_has_less_than_100_megabytes_compressed(tmp_path: Path) -
     assert sizes[-1] < 3 * MEGABYTE, "a change of our own code moves more than three megabytes"
 
 
-def test_operator_image_runs_as_an_ordinary_user(tmp_path: Path) -> None:
+def test_operator_image_runs_as_an_unprivileged_user(tmp_path: Path) -> None:
     build_image("operator", OPERATOR)
     export_image(OPERATOR, tmp_path)
     config = json.loads(blob(tmp_path, manifest_of(tmp_path)["config"]["digest"]).read_text())["config"]
     assert (config["User"], config["Entrypoint"], config["Cmd"]) == ("65532:65532", ["gaudi-operator"], ["run"])
 
 
-def test_runtime_for_cards_is_built_on_the_declared_stand_in() -> None:
+def test_runtime_for_cards_is_built_on_the_declared_base() -> None:
     build_image("runtime-hpu", FOR_CARDS, {"HPU_BASE_IMAGE": "hpu-stand-in"})

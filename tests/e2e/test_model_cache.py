@@ -1,4 +1,4 @@
-"""A model of a hub, fetched by real pods into a PVC that they share, and served from it when the hub is gone."""
+"""Real pods download a model from a hub into a shared PVC, and later pods use it without the hub."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ import yaml
 
 from demo.install import Installed, checkpoint
 from demo.resource import Resource, is_ready
-from tests.e2e.host_address import address_that_pods_reach
+from tests.e2e.host_address import host_address
 from tests.e2e.pods import Pods
 from tests.e2e.specs import QUICK
 from tests.e2e.volumes import MODES, local_volume
@@ -23,7 +23,7 @@ PATIENCE = 180
 
 @pytest.fixture
 def claim(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[str]:
-    """A PVC on a fresh folder of the node, which belongs to root as fresh disks do."""
+    """A PVC on an empty folder of the node, which belongs to root as new disks do."""
     name = f"{namespace}-{NAME}"
     common = {"accessModes": MODES, "storageClassName": ""}
     request = {**common, "volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
@@ -42,24 +42,24 @@ def claim(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[str]
 
 
 def pods_of(state: dict[str, Any]) -> set[str]:
-    """The pods that the status shows."""
+    """Return the pods in the status."""
     return {pod["name"] for pod in state.get("status", {}).get("pods", [])}
 
 
-def asked_for(hub: HubState) -> Counter[str]:
-    """How often each file was asked for, whatever else was asked."""
+def count_downloads(hub: HubState) -> Counter[str]:
+    """Return the number of requests for each file."""
     begin = f"/{REPO}/resolve/{COMMIT}/"
     return Counter(path.removeprefix(begin) for path, _, _ in hub.requests if path.startswith(begin))
 
 
-def test_replicas_fetch_files_once_and_later_pods_need_no_hub(
+def test_replicas_download_files_once_and_later_pods_need_no_hub(
     installed: Installed,
     namespace: str,
     claim: str,
     apply: Callable[..., Resource],
 ) -> None:
     hub = HubState({file.name: file.read_bytes() for file in checkpoint().iterdir()})
-    address = address_that_pods_reach(installed)
+    address = host_address(installed)
     with ExitStack() as while_the_hub_is_there:
         endpoint = while_the_hub_is_there.enter_context(running(hub, address, address))
         model = {
@@ -69,8 +69,8 @@ def test_replicas_fetch_files_once_and_later_pods_need_no_hub(
         engine = {"executionMode": "Eager", "env": [{"name": "HF_ENDPOINT", "value": endpoint}]}
         resource = apply(NAME, **{**QUICK, "replicas": 2, "model": model, "engine": engine})
         before = next(state for state in resource.states(PATIENCE) if is_ready(state))
-        assert asked_for(hub) == dict.fromkeys(hub.files, 1)
+        assert count_downloads(hub) == dict.fromkeys(hub.files, 1)
     goes = min(pods_of(before))
     Pods(installed, namespace, NAME).kubectl("delete", "pod", goes, "--wait=false")
     next(state for state in resource.states(PATIENCE) if is_ready(state) and pods_of(state) - pods_of(before))
-    assert asked_for(hub) == dict.fromkeys(hub.files, 1)
+    assert count_downloads(hub) == dict.fromkeys(hub.files, 1)

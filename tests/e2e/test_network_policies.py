@@ -1,4 +1,4 @@
-"""What our network policies let through when a packet filter enforces them: what they promise, and nothing else."""
+"""The connections that network policies allow and deny when a packet filter enforces them."""
 
 import json
 
@@ -24,21 +24,21 @@ __all__ = ["addresses", "monitoring_namespace", "open_class", "places"]
 
 @pytest.fixture(scope="module")
 def targets(installed: Installed, addresses: dict[str, str]) -> dict[str, str]:
-    """The addresses, once the policies are enforced."""
+    """The addresses, after the policies are enforced."""
     assert isinstance(installed.cluster, Node)
     installed.cluster.enforce_policies()
     return addresses
 
 
 @pytest.mark.parametrize(("who", "target", "port", "arrives"), PROMISED)
-def test_packets_arrive_where_the_policy_promises(
+def test_connections_match_the_documented_policies(
     installed: Installed, places: Places, targets: dict[str, str], who: str, target: str, port: int, arrives: bool
 ) -> None:
     assert reaches(installed, places[who], targets[target], port) is arrives
 
 
 @pytest.mark.usefixtures("targets")
-def test_report_is_read_through_the_api_server(installed: Installed, namespace: str) -> None:
+def test_report_is_readable_through_the_api_server(installed: Installed, namespace: str) -> None:
     pod = Pods(installed, namespace, "closed").only()["metadata"]["name"]
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{STATUS_PORT}/proxy{WARMUP_PATH}"
     assert json.loads(installed.kubectl("get", "--raw", path))["phase"] == "Serving"

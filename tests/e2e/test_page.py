@@ -1,4 +1,4 @@
-"""`kubectl gaudi open` as a user calls it: an address of this machine at which the page of a real pod answers."""
+"""`kubectl gaudi open` as a user runs it: it prints a local address at which the page of a real pod answers."""
 
 import os
 import re
@@ -22,7 +22,7 @@ from tests.e2e.specs import SIMULATED
 
 @contextmanager
 def opened(installed: Installed, namespace: str, name: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`kubectl gaudi open NAME` as it runs, and the address that it has printed."""
+    """Run `kubectl gaudi open NAME`. Yield the process and the address that it printed."""
     kubectl = build.kubernetes() / "kubectl"
     path = os.pathsep.join((str(Path(sys.executable).parent), str(kubectl.parent), os.environ["PATH"]))
     environment = {**os.environ, "PATH": path, "KUBECONFIG": str(installed.kubeconfig)}
@@ -34,7 +34,7 @@ def opened(installed: Installed, namespace: str, name: str) -> Iterator[tuple[su
             yield process, address
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGINT)  # Ctrl-C, to kubectl and all that it has started
+                os.killpg(process.pid, signal.SIGINT)  # Ctrl-C, for kubectl and all its child processes
 
 
 def test_open_prints_an_address_at_which_the_page_answers(
@@ -51,7 +51,7 @@ def test_open_prints_an_address_at_which_the_page_answers(
     assert {row.state for row in rows} == {BucketState.CAPTURED}
 
 
-def test_open_that_is_ended_forwards_no_longer(
+def test_ended_open_command_stops_forwarding(
     installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     apply("ended", **SIMULATED)

@@ -1,4 +1,4 @@
-"""Recipes that real pods share: Inductor's code on a PVC, taken by later pods, from a store where it is damaged."""
+"""Recipes that real pods share: Inductor's code on a PVC, reused by later pods, or from a store if it is damaged."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import yaml
 from demo.install import Installed
 from demo.resource import Resource, is_ready
 from gaudi_operator.core.names import REVISION_LABEL
-from tests.e2e.host_address import address_that_pods_reach
+from tests.e2e.host_address import host_address
 from tests.e2e.pods import Pods
 from tests.e2e.specs import ONE_BUCKET
 from tests.e2e.volumes import local_volume
@@ -24,7 +24,7 @@ PATIENCE = 300
 
 @pytest.fixture
 def storage_class(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[str]:
-    """A class with one volume, on a fresh folder of the node."""
+    """A storage class with one volume on an empty folder of the node."""
     name = f"{namespace}-{NAME}"
     volume = local_volume(installed, name, tmp_path, storage_class=name)
     installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(volume))
@@ -33,37 +33,37 @@ def storage_class(installed: Installed, namespace: str, tmp_path: Path) -> Itera
 
 
 def cache_of(state: dict[str, Any]) -> dict[str, Any]:
-    """What the status says of the recipe cache."""
+    """Return the recipe cache in the status."""
     return dict(state.get("status", {}).get("recipeCache", {}))
 
 
 def ready(resource: Resource, **desired: Any) -> dict[str, Any]:
-    """The recipe cache of the resource, once it is ready and its cache is as `desired`."""
+    """Return the recipe cache of the resource when it is Ready and its cache is as `desired`."""
     states = (state for state in resource.states(PATIENCE) if is_ready(state))
     return next(cache for cache in map(cache_of, states) if desired.items() <= cache.items())
 
 
-def start_again(resource: Resource, pods: Pods, **spec: Any) -> None:
-    """Scale to zero, and back once the last pod is gone, with parts of the spec changed."""
+def restart_from_zero(resource: Resource, pods: Pods, **spec: Any) -> None:
+    """Scale to zero, wait until the last pod is gone, and scale up again with parts of the spec changed."""
     gone = pods.names()
     resource.patch({"replicas": 0})
     pods.wait_gone(gone)
     resource.patch({"replicas": 1, **spec})
 
 
-def planted(shared: Path, digest: str, resource: str, revision: str) -> Path:
-    """An entry that a start of this revision used two hours ago."""
+def create_entry(shared: Path, digest: str, resource: str, revision: str) -> Path:
+    """Create an entry that a start of this revision used two hours ago."""
     entry, mark = shared / digest, shared / f"{digest}.{resource}.{revision}.use"
     entry.mkdir()
     mark.touch()
-    for each, mode in ((entry, 0o777), (mark, 0o666)):  # as one that the user of the pods has made
+    for each, mode in ((entry, 0o777), (mark, 0o666)):  # as if the user of the pods had created it
         each.chmod(mode)
     before = mark.stat().st_mtime - 7200
     os.utime(mark, (before, before))
     return entry
 
 
-def test_a_later_pod_starts_from_recipes_or_a_store(
+def test_later_pod_starts_from_recipes_or_a_store(
     installed: Installed,
     namespace: str,
     storage_class: str,
@@ -81,10 +81,10 @@ def test_a_later_pod_starts_from_recipes_or_a_store(
     _, uid, marked, _ = mark.name.split(".")
     assert marked == revision
 
-    forgotten = planted(tmp_path, "0" * 16, uid, "forgotten")
-    kept = planted(tmp_path, "1" * 16, uid, revision)
-    others = planted(tmp_path, "2" * 16, "another-resource", "forgotten")
-    start_again(resource, pods)
+    forgotten = create_entry(tmp_path, "0" * 16, uid, "forgotten")
+    kept = create_entry(tmp_path, "1" * 16, uid, revision)
+    others = create_entry(tmp_path, "2" * 16, "another-resource", "forgotten")
+    restart_from_zero(resource, pods)
     assert ready(resource, phase="Filled", hitPercent=100)["savedSeconds"] > 0
     assert [each.exists() for each in (forgotten, kept, others)] == [False, True, True]
 
@@ -92,8 +92,8 @@ def test_a_later_pod_starts_from_recipes_or_a_store(
     shutil.copytree(tmp_path, bucket, ignore=shutil.ignore_patterns("lock", "*.use"), dirs_exist_ok=True)
     largest = max(tmp_path.glob("*/objects/*"), key=lambda file: file.stat().st_size)
     largest.write_bytes(b"damaged")
-    with store_server(bucket, address_that_pods_reach(installed)) as store:
-        start_again(resource, pods, recipeCache={"objectStore": {"url": store.url, "insecure": True}})
+    with store_server(bucket, host_address(installed)) as store:
+        restart_from_zero(resource, pods, recipeCache={"objectStore": {"url": store.url, "insecure": True}})
         found = ready(resource, phase="Filled", hitPercent=100)
     assert "is not as its checksum says" in found["message"]
     assert found["savedSeconds"] > 0

@@ -1,4 +1,4 @@
-"""The reference log on the real node: Llama 3.1 8B on one described Gaudi 2, played by the sim engine."""
+"""The reference log on the real node: Llama 3.1 8B on one described Gaudi 2, run by the sim engine."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ NAME = "reference-llama-8b"
 
 @pytest.fixture(scope="module")
 def reference(installed: Installed, namespace: str, wait_ready: Callable[[str], None]) -> Pods:
-    """The example, Ready. Its model comes from an image: a restricted namespace admits no folder of the node."""
+    """The Ready example, with a model from an image: a restricted namespace allows no folder of the node."""
     manifest = yaml.safe_load(EXAMPLE.read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": MODEL_IMAGE}}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
@@ -29,11 +29,11 @@ def test_seeds_000_and_002_end_with_62_and_100_percent(reference: Pods) -> None:
     assert (shown["PROMPT%"], shown["DECODE%"], shown["WARMUP"], shown["READY"]) == ("62", "100", "100", "1/1")
 
 
-def test_seeds_000_and_002_tell_the_same_in_the_events(reference: Pods) -> None:
+def test_seeds_000_and_002_have_the_same_counts_in_events(reference: Pods) -> None:
     reference.wait_event("15 of 24 prompt graphs captured and 48 of 48 decode graphs captured")
 
 
-def test_seeds_000_and_002_tell_the_same_in_the_log(reference: Pods) -> None:
+def test_seeds_000_and_002_have_the_same_counts_in_the_log(reference: Pods) -> None:
     log = reference.kubectl("logs", reference.only()["metadata"]["name"])
     captured = re.findall(r"\[Warmup\]\[Graph/(\w+)\]", log)
     assert captured == ["Prompt"] * 11 + ["Decode"] * 48 + ["Prompt"] * 4
@@ -41,7 +41,7 @@ def test_seeds_000_and_002_tell_the_same_in_the_log(reference: Pods) -> None:
     assert "Graph/Decode captured:48 (100.0%)" in log
 
 
-def test_restarted_container_finds_its_recipes_on_the_pods_own_disk(installed: Installed, reference: Pods) -> None:
+def test_restarted_container_reuses_recipes_on_the_pods_own_disk(installed: Installed, reference: Pods) -> None:
     before = reference.only()
     name = before["metadata"]["name"]
     kill(installed, before)

@@ -1,4 +1,4 @@
-"""`kubectl apply` of one example becomes a served model, and every usual question has an answer."""
+"""`kubectl apply` of one example leads to a served model that answers usual requests."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import pytest
 from demo.install import Installed
 from demo.resource import Resource
 from tests.e2e.forwarding import port_forward
-from tests.e2e.host_address import address_that_pods_reach
+from tests.e2e.host_address import host_address
 from tests.e2e.many_clients import cold_batches_of_many_clients
 from tests.e2e.specs import SIMULATED
 from tests.support.otlp_receiver import Receiver, otlp_receiver
@@ -21,14 +21,14 @@ NAME = "served"
 
 @pytest.fixture(scope="module")
 def receiver(installed: Installed) -> Iterator[Receiver]:
-    """Where its traces go."""
-    with otlp_receiver(address_that_pods_reach(installed)) as receiver:
+    """A receiver for the traces of the model."""
+    with otlp_receiver(host_address(installed)) as receiver:
         yield receiver
 
 
 @pytest.fixture(scope="module")
 def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None], receiver: Receiver) -> str:
-    """A GaudiInference that is Ready."""
+    """The name of a Ready GaudiInference."""
     apply(NAME, tracing={"endpoint": receiver.url})
     wait_ready(NAME)
     return NAME
@@ -36,7 +36,7 @@ def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None], re
 
 @pytest.fixture(scope="module")
 def client(installed: Installed, namespace: str, served: str) -> Iterator[openai.OpenAI]:
-    """The real client of OpenAI, on the Service."""
+    """OpenAI's own client, connected to the Service."""
     with (
         port_forward(installed, namespace, f"svc/{served}", 80) as port,
         openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0) as client,
@@ -45,7 +45,7 @@ def client(installed: Installed, namespace: str, served: str) -> Iterator[openai
 
 
 def get(installed: Installed, namespace: str, what: str) -> dict[str, Any]:
-    """An object as the API server shows it."""
+    """Return an object as the API server shows it."""
     return dict(json.loads(installed.kubectl("get", "--namespace", namespace, what, "-o", "json")))
 
 
@@ -57,7 +57,7 @@ def test_status_shows_every_graph_captured(installed: Installed, namespace: str,
     assert status["simulated"] is False
 
 
-def test_get_answers_at_a_glance(installed: Installed, namespace: str, served: str) -> None:
+def test_get_shows_the_readiness_columns(installed: Installed, namespace: str, served: str) -> None:
     header, row = installed.kubectl("get", "gi", "--namespace", namespace).splitlines()
     shown = dict(zip(header.split(), row.split(), strict=True))
     assert shown["NAME"] == served
@@ -65,7 +65,7 @@ def test_get_answers_at_a_glance(installed: Installed, namespace: str, served: s
 
 
 def pods_of(installed: Installed, namespace: str, served: str) -> list[dict[str, Any]]:
-    """Its pods as the API server shows them."""
+    """Return the pods of the resource as the API server shows them."""
     selected = ("--namespace", namespace, "-l", f"inference.gaudi.dev/name={served}")
     return list(json.loads(installed.kubectl("get", "pods", *selected, "-o", "json"))["items"])
 
@@ -82,7 +82,7 @@ def test_each_pod_sends_the_trace_of_its_start(
     assert sent == {(namespace, each["name"], each["labels"]["inference.gaudi.dev/revision"]) for each in metadata}
 
 
-def test_pods_carry_an_open_gate(installed: Installed, namespace: str, served: str) -> None:
+def test_pods_have_an_open_gate(installed: Installed, namespace: str, served: str) -> None:
     gates = [
         condition["status"]
         for pod in pods_of(installed, namespace, served)
@@ -92,7 +92,7 @@ def test_pods_carry_an_open_gate(installed: Installed, namespace: str, served: s
     assert gates == ["True", "True"]
 
 
-def test_chat_answers(client: openai.OpenAI, served: str) -> None:
+def test_chat_returns_an_answer(client: openai.OpenAI, served: str) -> None:
     answer = client.chat.completions.create(
         model=served, messages=[{"role": "user", "content": "What is a bucket?"}], max_tokens=8, temperature=0
     )
@@ -113,11 +113,11 @@ def test_stream_equals_the_whole_answer(client: openai.OpenAI, served: str) -> N
     assert "".join(pieces) == whole
 
 
-def test_many_clients_at_once_meet_no_cold_shape(installed: Installed, namespace: str, served: str) -> None:
+def test_many_concurrent_clients_cause_no_cold_batch(installed: Installed, namespace: str, served: str) -> None:
     assert cold_batches_of_many_clients(installed, namespace, served, served, length=256) == (0, 0)
 
 
-def test_many_clients_of_a_simulation_meet_no_cold_shape(
+def test_many_concurrent_clients_of_a_simulation_cause_no_cold_batch(
     installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     apply("many", **SIMULATED)
@@ -125,18 +125,18 @@ def test_many_clients_of_a_simulation_meet_no_cold_shape(
     assert cold_batches_of_many_clients(installed, namespace, "many", "many", length=256) == (0, 0)
 
 
-def test_explain_knows_the_fields(installed: Installed) -> None:
+def test_explain_describes_the_fields(installed: Installed) -> None:
     text = installed.kubectl("explain", "gi.spec.warmup")
     assert "graphMemoryPercent" in text
     assert "usable memory is kept for graphs" in text
 
 
-def test_describe_tells_the_story_in_events(installed: Installed, namespace: str, served: str) -> None:
+def test_describe_shows_the_events(installed: Installed, namespace: str, served: str) -> None:
     text = installed.kubectl("describe", f"gi/{served}", "--namespace", namespace)
     assert "prompt graphs captured" in text
 
 
-def test_scale_up_makes_no_revision(
+def test_scale_up_creates_no_revision(
     installed: Installed, namespace: str, served: str, wait_ready: Callable[[str], None]
 ) -> None:
     before = get(installed, namespace, f"gi/{served}")["status"]["revision"]["current"]
@@ -146,7 +146,7 @@ def test_scale_up_makes_no_revision(
     assert (status["ready"], status["revision"]["current"]) == ("3/3", before)
 
 
-def test_scale_to_zero_is_ready_and_says_so(
+def test_scale_to_zero_is_ready_with_its_reason(
     installed: Installed, namespace: str, served: str, wait_ready: Callable[[str], None]
 ) -> None:
     installed.kubectl("scale", "--namespace", namespace, f"gi/{served}", "--replicas=0")

@@ -1,4 +1,4 @@
-"""Rolling upgrades under load: no failed request, no cold graph, nobody served before the gate was open."""
+"""Rolling upgrades under load: no failed request, no cold graph, and no answer before the pod's gate was open."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ SECONDS = 300
 
 
 @pytest.mark.timeout(300 + 180 * UPGRADES)
-def test_upgrades_under_load_fail_nothing(
+def test_no_request_fails_during_upgrades_under_load(
     installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     resource = apply("rolling", bucketing=ONE_BUCKET)

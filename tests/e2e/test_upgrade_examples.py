@@ -1,4 +1,4 @@
-"""The scripts of examples/upgrade as a user runs them: real pods, real kills, and a client that retries nothing."""
+"""The scripts of examples/upgrade as a user runs them: real pods, real kills, and a client without retries."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ PATIENCE = 60
 
 @dataclass(frozen=True)
 class Ending:
-    """What a script leaves: the phase, why revisions failed, and how many revisions answered requests."""
+    """The expected end of a script: the phase, why revisions failed, and how many revisions answered requests."""
 
     phase: str
     failed: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ ENDINGS = {
 
 @pytest.fixture(scope="module")
 def shell(installed: Installed, namespace: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a user: kubectl, its plugin, and a context that names the namespace."""
+    """The environment of a user: kubectl, its plugin, and a context with the namespace."""
     config = yaml.safe_load(installed.kubeconfig.read_text())
     for each in config["contexts"]:
         each["context"]["namespace"] = namespace
@@ -54,7 +54,7 @@ def shell(installed: Installed, namespace: str, tmp_path_factory: pytest.TempPat
 
 
 @pytest.mark.parametrize("script", ENDINGS)
-def test_script_keeps_its_promises_and_no_request_fails(
+def test_script_ends_as_expected_and_no_request_fails(
     installed: Installed, namespace: str, shell: dict[str, str], script: str
 ) -> None:
     with GateRecorder(str(installed.kubeconfig), namespace) as gates:
@@ -65,17 +65,19 @@ def test_script_keeps_its_promises_and_no_request_fails(
     ending, pods = ENDINGS[script], Pods(installed, namespace, NAME)
     answers = answers_of(pods.kubectl("logs", f"{NAME}-client"))
     assert [answer.error for answer in answers if answer.error] == []
-    assert len(answered(answers, gates)) == ending.answering
-    look_at(pods, Resource(str(installed.kubeconfig), namespace, NAME), ending, answered(answers, gates))
+    assert len(answering_revisions(answers, gates)) == ending.answering
+    assert_ending(
+        pods, Resource(str(installed.kubeconfig), namespace, NAME), ending, answering_revisions(answers, gates)
+    )
 
 
-def answered(answers: list[Answer], gates: GateRecorder) -> set[str]:
-    """The revisions whose pods have answered; KeyError where one did before its gate was seen open."""
+def answering_revisions(answers: list[Answer], gates: GateRecorder) -> set[str]:
+    """Return the revisions whose pods answered. Raise KeyError if a pod answered before its gate was seen open."""
     return {gates.revisions[answer.instance] for answer in answers}
 
 
-def look_at(pods: Pods, resource: Resource, ending: Ending, answering: set[str]) -> None:
-    """What a user sees afterwards: the row, the conditions, the history and the events."""
+def assert_ending(pods: Pods, resource: Resource, ending: Ending, answering: set[str]) -> None:
+    """Assert that the row, the conditions, the history and the events show the expected end."""
     header, row = pods.kubectl("get", "gi", NAME).splitlines()
     shown = dict(zip(header.split(), row.split(), strict=True))
     assert (shown["PHASE"], shown["READY"]) == (ending.phase, "2/2")

@@ -1,4 +1,4 @@
-"""A GaudiInference with engine vllm on the real node: warm-up in the open, OpenAI's client, an upgrade under load."""
+"""A GaudiInference with engine vllm on the real node: warm-up progress, OpenAI's client, and an upgrade under load."""
 
 import json
 from collections.abc import Iterator
@@ -29,14 +29,14 @@ def resource(installed: Installed, namespace: str) -> Resource:
     """The example, with few shapes and a parser of tool calls."""
     manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
     manifest["spec"]["bucketing"] = TWO_PROMPT_BUCKETS
-    manifest["spec"]["model"]["maxModelLen"] = 1024  # a model of random weights takes its time to end a tool call
+    manifest["spec"]["model"]["maxModelLen"] = 1024  # with random weights the model ends a tool call late
     manifest["spec"]["engine"]["maxNumBatchedTokens"] = 256
     manifest["spec"]["engine"]["settings"] = {
         "--enable-auto-tool-choice": "true",
         "--tool-call-parser": "hermes",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }
-    # Two of them, a client and a control plane share two cores.
+    # Two pods, a client and a control plane share two cores.
     manifest["spec"]["pod"]["resources"]["requests"]["cpu"] = "250m"
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     return Resource(str(installed.kubeconfig), namespace, NAME)
@@ -44,7 +44,7 @@ def resource(installed: Installed, namespace: str) -> Resource:
 
 @pytest.fixture(scope="module")
 def states(resource: Resource) -> list[dict[str, Any]]:
-    """Every state on the way to Ready, as `kubectl get gi -w` shows them."""
+    """Every state until the resource is Ready, as `kubectl get gi -w` shows them."""
     seen = []
     for state in resource.states(SECONDS):
         seen.append(state)
@@ -55,7 +55,7 @@ def states(resource: Resource) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def client(installed: Installed, namespace: str, states: list[dict[str, Any]]) -> Iterator[openai.OpenAI]:
-    """OpenAI's own client, on the Service."""
+    """OpenAI's own client, connected to the Service."""
     with (
         port_forward(installed, namespace, f"svc/{NAME}", 80) as port,
         openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0) as client,
@@ -63,7 +63,7 @@ def client(installed: Installed, namespace: str, states: list[dict[str, Any]]) -
         yield client
 
 
-def test_it_becomes_ready_bucket_by_bucket(states: list[dict[str, Any]]) -> None:
+def test_resource_becomes_ready_bucket_by_bucket(states: list[dict[str, Any]]) -> None:
     shown = [state.get("status", {}).get("warmup", {}).get("percent", 0) for state in states]
     assert shown == sorted(shown)
     assert len({percent for percent in shown if 0 < percent < 100}) >= 2
@@ -71,7 +71,7 @@ def test_it_becomes_ready_bucket_by_bucket(states: list[dict[str, Any]]) -> None
     assert states[-1]["status"]["simulated"] is False
 
 
-def test_chat_answers_whole_and_streamed_alike(client: openai.OpenAI) -> None:
+def test_streamed_chat_equals_the_whole_answer(client: openai.OpenAI) -> None:
     question: Any = {
         "model": "tiny",
         "messages": [{"role": "user", "content": "What is a bucket?"}],
@@ -83,7 +83,7 @@ def test_chat_answers_whole_and_streamed_alike(client: openai.OpenAI) -> None:
     assert "".join(piece.choices[0].delta.content or "" for piece in pieces) == whole
 
 
-def test_a_tool_is_called(client: openai.OpenAI) -> None:
+def test_tool_call_is_returned(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(
         model="tiny",
         messages=[{"role": "user", "content": "weather?"}],
@@ -96,16 +96,16 @@ def test_a_tool_is_called(client: openai.OpenAI) -> None:
     assert json.loads(calls[0].function.arguments)["city"] in ("Oslo", "Rome")
 
 
-def test_many_clients_at_once_meet_no_cold_shape(
+def test_many_concurrent_clients_cause_no_cold_batch(
     installed: Installed, namespace: str, states: list[dict[str, Any]]
 ) -> None:
     assert cold_batches_of_many_clients(installed, namespace, NAME, "tiny", length=1024) == (0, 0)
 
 
-def test_an_upgrade_under_load_fails_nothing(
+def test_no_request_fails_during_an_upgrade_under_load(
     installed: Installed, namespace: str, resource: Resource, client: openai.OpenAI
 ) -> None:
-    """To eager mode, which is another revision and compiles nothing."""
+    """Upgrade to eager mode, which is another revision and compiles nothing."""
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     kubeconfig = str(installed.kubeconfig)
     with ReportRecorder(kubeconfig, namespace, NAME) as reports, GateRecorder(kubeconfig, namespace) as gates:

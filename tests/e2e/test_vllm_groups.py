@@ -1,4 +1,4 @@
-"""Engine vllm over two pods of a group: real vLLM, one rank in each, joined by its own launcher for several nodes."""
+"""Engine vllm over the two pods of a group: real vLLM with one rank in each, joined by its own multi-node launcher."""
 
 from typing import Any
 
@@ -20,20 +20,20 @@ SECONDS = 600
 
 @pytest.fixture(scope="module")
 def pods(installed: Installed, namespace: str) -> Pods:
-    """The pods of the one resource here, leaders and workers."""
+    """The pods of the only resource, leaders and workers."""
     return Pods(installed, namespace, NAME)
 
 
 @pytest.fixture(scope="module")
 def served(installed: Installed, namespace: str) -> Resource:
-    """The example for one pod, divided over two, once it serves. Eager: what compiles is shown by tests/vllm."""
+    """The example for one pod, divided over two, when it serves. It is eager: tests/vllm covers compilation."""
     leader_worker_sets.install(installed.cluster)
     manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
     manifest["metadata"]["name"] = NAME
     manifest["spec"]["bucketing"] = ONE_BUCKET
     manifest["spec"]["parallelism"] = {"tensor": 2, "nodes": 2}
     manifest["spec"]["engine"]["executionMode"] = "Eager"
-    # One node with two cores has both pods, and its control plane.
+    # One node with two cores runs both pods and the control plane.
     manifest["spec"]["pod"]["resources"] = {"requests": {"cpu": "250m"}, "limits": {"memory": "6Gi"}}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     resource = Resource(str(installed.kubeconfig), namespace, NAME)

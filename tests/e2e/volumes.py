@@ -1,4 +1,4 @@
-"""A volume on a folder of this machine, which is the node's, too."""
+"""A volume on a folder of this machine, which is also a folder of the node."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ MODES = ["ReadWriteMany"]
 
 
 def local_volume(installed: Installed, name: str, folder: Path, storage_class: str = "") -> dict[str, Any]:
-    """A PersistentVolume on `folder`, which belongs to root as fresh disks do."""
+    """Return a PersistentVolume on `folder`, which belongs to root as new disks do."""
     nodes = installed.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
     on_nodes = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
     spec = {

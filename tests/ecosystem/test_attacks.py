@@ -34,7 +34,7 @@ from tests.e2e.groups import leader_and_worker, report_of
 from tests.e2e.pods import Pods, gate_of
 from tests.e2e.reports import wait_answered
 from tests.e2e.specs import SIMULATED, TWO_PROMPT_BUCKETS
-from tests.e2e.test_hostile_neighbours import hostile, operator_pods, verdicts
+from tests.e2e.test_hostile_neighbours import hostile_resources, operator_pods, verdicts
 from tests.vllm import bodies as worst
 from tests.vllm.worst_bodies import application, fields_by_path
 
@@ -144,7 +144,7 @@ def test_attacks_of_neighbours_harm_no_ordinary_client(
         wait_answered(reports, 1)
         forge_group_pods(group)
         create_config_maps(installed, namespace)
-        for each in hostile():
+        for each in hostile_resources():
             each["metadata"].pop("namespace", None)
             installed.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=json.dumps(each))
         statuses = send_bodies(installed, namespace, fields)

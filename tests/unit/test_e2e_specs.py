@@ -6,7 +6,7 @@ from gaudi_operator.cli.plan.question import read_manifest
 from tests.e2e import test_card, test_hostile_neighbours
 from tests.support.builders import Object
 
-HOSTILE = [each["spec"] for each in test_hostile_neighbours.hostile()]
+HOSTILE = [each["spec"] for each in test_hostile_neighbours.hostile_resources()]
 
 
 @pytest.mark.parametrize("spec", [test_card.SPEC, *HOSTILE], ids=["card", *map(str, range(len(HOSTILE)))])
