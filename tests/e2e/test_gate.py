@@ -123,7 +123,7 @@ def test_resource_can_be_deleted_without_an_operator(
         of.kubectl("wait", "--for=delete", children, "-l", "inference.gaudi.dev/name=orphan", "--timeout=120s")
 
 
-def test_revision_with_too_few_graphs_rolls_back_until_threshold_is_lowered(
+def test_revision_with_too_few_graphs_rolls_back_until_threshold_drops(
     apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     resource, of = apply("short", replicas=1, bucketing=TWO_PROMPT_BUCKETS), pods("short")

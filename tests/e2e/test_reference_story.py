@@ -33,7 +33,7 @@ def test_seeds_000_and_002_have_the_same_counts_in_events(reference: Pods) -> No
     reference.wait_event("15 of 24 prompt graphs captured and 48 of 48 decode graphs captured")
 
 
-def test_seeds_000_and_002_have_the_same_counts_in_the_log(reference: Pods) -> None:
+def test_seeds_000_and_002_have_the_same_counts_in_logs(reference: Pods) -> None:
     log = reference.kubectl("logs", reference.only()["metadata"]["name"])
     captured = re.findall(r"\[Warmup\]\[Graph/(\w+)\]", log)
     assert captured == ["Prompt"] * 11 + ["Decode"] * 48 + ["Prompt"] * 4
