@@ -1,4 +1,4 @@
-"""The cluster of the end-to-end tests, for walks with parts of others."""
+"""The cluster of the end-to-end tests, for tests with third-party programs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,8 +13,8 @@ from tests.ecosystem.parts import install_prometheus, query_prometheus
 __all__ = ["apply", "installed", "namespace", "wait_ready"]
 
 
-@pytest.fixture(scope="session", name="ask")
-def asked(installed: Installed) -> Callable[[str], list[dict[str, Any]]]:
-    """What Prometheus answers to a query; it has the chart's alerts, which wait for seconds instead of minutes."""
+@pytest.fixture(scope="session")
+def prometheus(installed: Installed) -> Callable[[str], list[dict[str, Any]]]:
+    """Query Prometheus. It has the chart's alerts, which wait for seconds instead of minutes."""
     install_prometheus(installed)
     return partial(query_prometheus, installed)

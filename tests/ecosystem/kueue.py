@@ -1,4 +1,4 @@
-"""Kueue on the cluster, with its integration for plain pods: its manifests come from its Go module."""
+"""Install Kueue with its integration for plain pods. The manifests come from its Go module."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,24 +23,24 @@ _CONFIG = {
     "health": {"healthProbeBindAddress": ":8081"},
     "webhook": {"port": 9443},
     "integrations": {"frameworks": ["pod"]},
-    # Quota of cards alone.
+    # The quota covers only cards.
     "resources": {"excludeResourcePrefixes": ["cpu", "memory", "ephemeral-storage", "hugepages-"]},
 }
 
 
 def install(installed: Installed) -> None:
-    """Install it, and return when it accepts queues: one named `models` in no namespace yet, and a high priority."""
+    """Install Kueue. Return when it accepts queues and has the queue `models` and a high priority."""
     installed.cluster.folder_image(KUEUE.build(), f"localhost/{KUEUE.name}:ecosystem")
     source = Path(build.go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue"], KUEUE.folder).strip())
     documents = yaml.safe_load_all(installed.kubectl("kustomize", str(source / "config" / "default")))
-    manifests = yaml.safe_dump_all(_fitted(documents))
+    manifests = yaml.safe_dump_all(_adapt(documents))
     installed.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
     rollout = ("rollout", "status", "deployment/kueue-controller-manager", "--timeout=120s")
     installed.kubectl("--namespace", KUEUE.namespace, *rollout)
     wait_until(lambda: _accepts(installed), "Kueue to accept a queue", PATIENCE)
 
 
-def _fitted(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _adapt(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for document in documents:
         if document["kind"] == "APIService":
             continue
@@ -50,32 +50,32 @@ def _fitted(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             (manager,) = document["spec"]["template"]["spec"]["containers"]
             manager |= {"image": f"localhost/{KUEUE.name}:ecosystem", "imagePullPolicy": "Never", "resources": {}}
             manager["command"] = ["/program"]
-            manager["securityContext"]["runAsUser"] = _USER  # the image names none
+            manager["securityContext"]["runAsUser"] = _USER  # the image sets no user
         yield document
 
 
 def _accepts(installed: Installed) -> bool:
-    """Its webhooks listen a while after its readiness is green."""
+    """Return whether Kueue accepts a queue: its webhooks listen a while after it is Ready."""
     quota = {"name": "cards", "resources": [{"name": CARDS, "nominalQuota": "8"}]}
     queue = {
         "namespaceSelector": {},
         "preemption": {"withinClusterQueue": "LowerPriority"},
         "resourceGroups": [{"coveredResources": [CARDS], "flavors": [quota]}],
     }
-    made = (
+    manifests = (
         {"apiVersion": _API, "kind": "ResourceFlavor", "metadata": {"name": "cards"}},
         {"apiVersion": _API, "kind": "ClusterQueue", "metadata": {"name": "models"}, "spec": queue},
         {"apiVersion": _API, "kind": "WorkloadPriorityClass", "metadata": {"name": "urgent"}, "value": 1000},
     )
     try:
-        installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(made))
+        installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
     except LocalClusterError:
         return False
     return True
 
 
 def local_queue(installed: Installed, namespace: str) -> None:
-    """Let pods of a namespace into the queue."""
+    """Admit pods of a namespace to the queue."""
     queue = {
         "apiVersion": _API,
         "kind": "LocalQueue",

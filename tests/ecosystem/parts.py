@@ -1,6 +1,6 @@
-"""Programs of others, built from their Go modules: each a folder here with its versions, a server's with manifests.
+"""Third-party programs built from their Go modules. Each has a folder here with its versions, servers with manifests.
 
-`python -m tests.ecosystem.parts` builds them all, once, so that no node stands idle while a compiler runs.
+`python -m tests.ecosystem.parts` builds them all, so that no node waits for a compiler.
 """
 
 import json
@@ -23,7 +23,7 @@ NAMESPACE = "monitoring"
 
 @dataclass(frozen=True)
 class Part:
-    """A program: the one tool of the module in the folder `name`; building it took `seconds` on two cores."""
+    """A program: the tool of the module in the folder `name`. Building it took `seconds` on two cores."""
 
     name: str
     seconds: float
@@ -32,11 +32,11 @@ class Part:
 
     @property
     def folder(self) -> Path:
-        """What is kept of it here: go.mod, go.sum and, of a server, manifests.yaml."""
+        """The program's folder here, with go.mod, go.sum and, for a server, manifests.yaml."""
         return FOLDER / self.name
 
     def build(self) -> Path:
-        """Folder with the one file `program`, built the first time."""
+        """Return a folder with the file `program`, which is built the first time."""
 
         def make(folder: Path) -> None:
             flags = ("-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", f"-tags={self.tags}")
@@ -47,7 +47,7 @@ class Part:
         return made_once(f"{self.name}-{crc32(inputs + self.tags.encode()):08x}", make)
 
     def install(self, installed: Installed) -> None:
-        """Install it, and return when it is ready."""
+        """Install the server and wait until it is ready."""
         installed.cluster.folder_image(self.build(), f"localhost/{self.name}:ecosystem")
         installed.kubectl("apply", "-f", str(self.folder / "manifests.yaml"))
         rollout = ("rollout", "status", f"deployment/{self.name}", "--timeout=120s")
@@ -55,7 +55,7 @@ class Part:
 
 
 def config_map(installed: Installed, name: str, files: dict[str, str]) -> None:
-    """A ConfigMap beside the parts."""
+    """Create a ConfigMap in the namespace of the parts."""
     metadata = {"name": name, "namespace": NAMESPACE}
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files}
     installed.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
@@ -64,7 +64,7 @@ def config_map(installed: Installed, name: str, files: dict[str, str]) -> None:
 PROMETHEUS = Part(
     "prometheus",
     seconds=340,
-    # Of two dozen ways to find what to scrape, with the clients of as many clouds, only the one that is asked for.
+    # Prometheus has two dozen service discoveries with clients of as many clouds. Only Kubernetes is needed.
     tags="remove_all_sd,enable_kubernetes_sd",
 )
 ADAPTER = Part("prometheus-adapter", seconds=90)
@@ -76,7 +76,7 @@ KUBE_ROUTER = Part("kube-router", seconds=120, namespace="kube-system")
 
 
 def install_prometheus(installed: Installed) -> None:
-    """With the alerts of the chart, which wait for seconds instead of minutes."""
+    """Install Prometheus with the alerts of the chart, which wait for seconds instead of minutes."""
     installed.make_namespace(NAMESPACE)
     rules = (CHART / "files" / "alerts.yaml").read_text()
     config_map(installed, "alerts", {"alerts.yaml": re.sub(r"^( +for: \d+)m$", r"\1s", rules, flags=re.MULTILINE)})

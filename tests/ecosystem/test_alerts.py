@@ -1,6 +1,6 @@
-"""Alerts and dashboards of the chart before a real Prometheus, in the order of a model's life.
+"""Alerts and dashboards of the chart in a real Prometheus, in the order of a model's life.
 
-A start, a good upgrade under load, a revision that is rolled back; then every panel has had something to show.
+The model starts, is upgraded under load, and is rolled back. Then every panel must have had data.
 """
 
 import os
@@ -27,33 +27,33 @@ PATIENCE = 180
 RUNBOOKS = (ROOT / "docs" / "how-to" / "runbooks.md").read_text()
 FINER = {"bucketing": {"prompt": {"query": {"min": 128, "step": 128}}}}
 TOO_FINE = {"bucketing": {"prompt": {"query": {"min": 32, "step": 32}}}}
-"""Their graphs do not fit: examples/upgrade/2-bad-plan.sh."""
+"""A plan whose graphs do not fit: examples/upgrade/2-bad-plan.sh."""
 FIRING = f'ALERTS{{alertstate="firing", name=~"{NAME}|"}}'
-Ask = Callable[[str], list[dict[str, Any]]]
+Query = Callable[[str], list[dict[str, Any]]]
 
-pytestmark = pytest.mark.timeout(1800)  # the first build of the images fetches torch
+pytestmark = pytest.mark.timeout(1800)  # the first build of the images downloads torch
 
 
 def panel_queries() -> list[str]:
-    """Every query of every panel, for the one model of this walk."""
+    """Return every query of every panel for the model of this test."""
     panels = [panel for each in DASHBOARDS.values() for panel in each.panels]
     queries = [query for panel in panels for query in panel.queries.values()]
     return [query.replace("$__rate_interval", "1m").replace('"$name"', f'"{NAME}"') for query in queries]
 
 
-def firing(ask: Ask) -> set[str]:
-    return {each["metric"]["alertname"] for each in ask(FIRING)}
+def firing(prometheus: Query) -> set[str]:
+    return {each["metric"]["alertname"] for each in prometheus(FIRING)}
 
 
 @pytest.fixture(scope="module")
-def model(installed: Installed, namespace: str, ask: Ask) -> Resource:
+def model(installed: Installed, namespace: str, prometheus: Query) -> Resource:
     """The model of examples/upgrade, and the runbook's command line on PATH."""
-    wait_until(lambda: bool(ask("gaudi_operator_leader == 1")), "Prometheus to scrape the operator", PATIENCE)
+    wait_until(lambda: bool(prometheus("gaudi_operator_leader == 1")), "Prometheus to scrape the operator", PATIENCE)
     manifest = ROOT / "examples" / "upgrade" / "walkthrough.yaml"
     resource = Resource(str(installed.kubeconfig), namespace, NAME)
     installed.kubectl("apply", "--namespace", namespace, "-f", str(manifest))
     next(state for state in resource.states(PATIENCE) if is_ready(state))
-    wait_until(lambda: not firing(ask), "the alerts of the first start to end", PATIENCE)
+    wait_until(lambda: not firing(prometheus), "the alerts of the first start to end", PATIENCE)
     return resource
 
 
@@ -64,23 +64,23 @@ def traffic(installed: Installed, namespace: str, model: Resource) -> Traffic:
     return started
 
 
-def test_good_upgrade_under_load_raises_no_alert(ask: Ask, model: Resource, traffic: Traffic) -> None:
+def test_good_upgrade_under_load_raises_no_alert(prometheus: Query, model: Resource, traffic: Traffic) -> None:
     since = time.monotonic()
     model.patch(FINER)
     next(state for state in model.states(PATIENCE) if is_ready(state))
     served = f'gaudi_requests_total{{inference_gaudi_dev_name="{NAME}", code="200"}} > 0'
-    wait_until(lambda: len(ask(served)) >= 2, "answers of the new pods in Prometheus", PATIENCE)
+    wait_until(lambda: len(prometheus(served)) >= 2, "answers of the new pods in Prometheus", PATIENCE)
     seconds = int(time.monotonic() - since)
-    assert [each["metric"] for each in ask(f"count_over_time({FIRING}[{seconds}s])")] == []
+    assert [each["metric"] for each in prometheus(f"count_over_time({FIRING}[{seconds}s])")] == []
     assert [answer.error for answer in traffic.stop() if answer.error] == []
 
 
-def test_runbook_mends_a_revision_that_was_rolled_back(
-    installed: Installed, ask: Ask, namespace: str, model: Resource
+def test_runbook_resolves_the_alert_of_a_rollback(
+    installed: Installed, prometheus: Query, namespace: str, model: Resource
 ) -> None:
     model.patch(TOO_FINE)
     next(state for state in model.states(PATIENCE) if is_stalled(state, "RolledBack"))
-    wait_until(lambda: firing(ask) == {"GaudiModelRolledBack"}, "the one alert of a rollback", PATIENCE)
+    wait_until(lambda: firing(prometheus) == {"GaudiModelRolledBack"}, "the only alert of a rollback", PATIENCE)
     section = RUNBOOKS.partition("## GaudiModelRolledBack\n")[2].partition("\n## ")[0]
     command = next(each for each in re.findall(r"`(kubectl [^`]+)`", section) if each.endswith("undo NAME -n NS"))
     path = f"{Path(sys.executable).parent}:{tools().bin_dir}:{os.environ['PATH']}"
@@ -90,11 +90,11 @@ def test_runbook_mends_a_revision_that_was_rolled_back(
         check=True,
     )
     next(state for state in model.states(PATIENCE) if is_ready(state))
-    wait_until(lambda: not firing(ask), "silence after the runbook's command", PATIENCE)
+    wait_until(lambda: not firing(prometheus), "the alert to end after the runbook's command", PATIENCE)
 
 
 @pytest.mark.parametrize("query", panel_queries())
-def test_panel_had_something_to_show(query: str, ask: Ask, namespace: str, model: Resource) -> None:
-    """A number at some second of the walk: that none waits for a person is no row in a table."""
-    asked = query.replace("$namespace", namespace)
-    assert ask(f"count_over_time((({asked}) >= -Inf)[10m:1s])")
+def test_every_panel_had_data(query: str, prometheus: Query, namespace: str, model: Resource) -> None:
+    """Every panel had a number at some time. An empty table is correct if no resource needs an action."""
+    promql = query.replace("$namespace", namespace)
+    assert prometheus(f"count_over_time((({promql}) >= -Inf)[10m:1s])")

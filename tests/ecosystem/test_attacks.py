@@ -1,7 +1,7 @@
-"""A model serves ordinary clients while a neighbour attacks it and the operator in every way that a review found.
+"""A model serves ordinary clients while another tenant attacks it and the operator in every way that a review found.
 
-The attacks are ConfigMaps of the greatest size with our label, pods that claim to be replicas of a group, the worst
-request bodies that the bounds let through, and specs that take long to plan.
+The attacks are ConfigMaps of maximum size with our label, pods that claim to be replicas of a group, the most
+expensive request bodies within the limits, and specs that take long to plan.
 """
 
 import json
@@ -46,18 +46,18 @@ UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
 class MemoryRecorder(Recorder):
-    """Notes the highest working set of each container of two namespaces, in bytes, as the kubelet reports it."""
+    """Records the peak working set of each container in two namespaces, in bytes, as the kubelet reports it."""
 
     def __init__(self, installed: Installed, namespaces: set[str]) -> None:
         super().__init__()
         self._api: Any = client.CoreV1Api(config.new_client_from_config(str(installed.kubeconfig)))
         self._namespaces = namespaces
         self.most: Counter[tuple[str, str]] = Counter()
-        """By pod and container."""
+        """The peaks by pod and container."""
         self.limits: dict[tuple[str, str], int] = {}
 
     def record(self) -> None:
-        """Read the figures every other second."""
+        """Read the figures every two seconds."""
         node = self._api.list_node().items[0].metadata.name
         while not self.done.wait(2):
             for namespace in self._namespaces:
@@ -78,7 +78,7 @@ class MemoryRecorder(Recorder):
 
 @pytest.fixture(scope="module")
 def installed() -> Iterator[Installed]:
-    """A cluster of its own: the large ConfigMaps would outlive the test."""
+    """A separate cluster, because the large ConfigMaps would outlive the test."""
     name = cluster_name("attacks")
     found = install.everything(name)
     # The local DNS server requests no CPU. During attacks it would get none, and clients could not resolve names.
@@ -90,7 +90,7 @@ def installed() -> Iterator[Installed]:
 
 @pytest.fixture
 def serving(installed: Installed, namespace: str) -> Pods:
-    """vLLM on the CPU, Ready."""
+    """A Ready model with vLLM on the CPU."""
     manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
     manifest["spec"]["bucketing"] = TWO_PROMPT_BUCKETS
     manifest["spec"]["pod"]["resources"]["requests"]["cpu"] = "250m"
@@ -102,7 +102,7 @@ def serving(installed: Installed, namespace: str) -> Pods:
 
 @pytest.fixture
 def group(installed: Installed, namespace: str) -> Pods:
-    """A replica over two nodes, Ready."""
+    """A Ready replica over two nodes."""
     leader_worker_sets.install(installed.cluster)
     manifest = yaml.safe_load((ROOT / "examples" / "several-nodes-simulation.yaml").read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": install.MODEL_IMAGE}}
@@ -123,7 +123,7 @@ def fields() -> dict[str, list[str]]:
 
 
 @pytest.mark.timeout(2400)
-def test_attacks_of_neighbours_harm_no_ordinary_client(
+def test_attacks_of_other_tenants_affect_no_ordinary_client(
     installed: Installed,
     namespace: str,
     fields: dict[str, list[str]],
@@ -151,7 +151,7 @@ def test_attacks_of_neighbours_harm_no_ordinary_client(
         while "NotJudgedYet" in verdicts(installed, namespace):
             memory.done.wait(2)
         survived, missed = operator_pods(installed), missed_probes(installed, {*operators, *models}) - before
-        # The first lists of a new operator hold all objects at once. The new model shows that it has read them.
+        # A new operator lists all objects first. The new model shows that it has finished.
         install.install_chart(installed)
         apply("later", **SIMULATED)
         wait_ready("later")
@@ -178,7 +178,7 @@ def test_attacks_of_neighbours_harm_no_ordinary_client(
 
 
 def create_config_maps(installed: Installed, namespace: str) -> None:
-    """Create large ConfigMaps that carry our label and name the model's GaudiInference as their owner."""
+    """Create large ConfigMaps that have our label and name the model's GaudiInference as their owner."""
     api: Any = client.CoreV1Api(config.new_client_from_config(str(installed.kubeconfig)))
     uid = installed.kubectl("get", "gi", MODEL, "-n", namespace, "-o", "jsonpath={.metadata.uid}")
     owner = {"apiVersion": "inference.gaudi.dev/v1alpha1", "kind": "GaudiInference", "name": MODEL, "uid": uid}
@@ -188,7 +188,7 @@ def create_config_maps(installed: Installed, namespace: str) -> None:
             "name": f"large-{number}",
             "labels": {NAME_LABEL: MODEL},
             "ownerReferences": [{**owner, "controller": True}],
-            # Nothing may be able to delete them.
+            # Finalizers prevent their deletion.
             "finalizers": ["example.com/stays"],
         }
         api.create_namespaced_config_map(namespace, {"metadata": metadata, "data": {"text": "x" * CONFIG_MAP_BYTES}})
@@ -240,7 +240,7 @@ def forged(group: Pods) -> list[dict[str, Any]]:
 
 
 def reports(group: Pods, pod: dict[str, Any]) -> bool:
-    """Whether a forged pod serves the report."""
+    """Return whether a forged pod serves the report."""
     try:
         return bool(report_of(group, pod))
     except LocalClusterError:
@@ -248,7 +248,7 @@ def reports(group: Pods, pod: dict[str, Any]) -> bool:
 
 
 def gates_of_forged(group: Pods) -> list[str | None]:
-    """Return the status of each forged pod's gate, None if no one has written it."""
+    """Return the status of each forged pod's gate, or None if it was never written."""
     return [gate_of(each)["status"] for each in forged(group)]
 
 

@@ -1,6 +1,6 @@
-"""Upgrades in a cluster without a free card: what clients feel at 1, 2, 3 and 8 replicas on a real node of eight cards.
+"""Upgrades in a cluster without a free card: the effect on clients at 1, 2, 3 and 8 replicas on a node of eight cards.
 
-Outside CI, because the replicas are warmed up one after the other. The figures are in docs/internals/performance.md.
+Not in CI, because the replicas warm up one after the other. The figures are in docs/internals/performance.md.
 """
 
 import re
@@ -26,18 +26,18 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 @dataclass
-class Seen:
+class ReadyReplicas:
     """The ready replicas of a resource over time, in seconds."""
 
     ready: list[tuple[float, int]]
 
     def seconds_below(self, replicas: int) -> float:
-        """Return how long fewer were ready."""
+        """Return the seconds in which fewer than `replicas` were ready."""
         pairs = zip(self.ready, self.ready[1:], strict=False)
         return sum(until - since for (since, ready), (until, _) in pairs if ready < replicas)
 
     def until(self, resource: Resource, over: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Record until a state is `over`."""
+        """Record states until one matches `over`, and return it."""
         for state in resource.states(SECONDS):
             self.ready.append((time.monotonic(), state.get("status", {}).get("readyReplicas", 0)))
             if over(state):
@@ -46,7 +46,7 @@ class Seen:
 
 
 def applied(installed: Installed, namespace: str, name: str, replicas: int, cards: int) -> Resource:
-    """Make a resource whose replicas hold so many cards each, and return it when all are ready."""
+    """Create a resource whose replicas use this number of cards each, and return it when all are ready."""
     spec = {**CARDS["spec"], "replicas": replicas, "parallelism": {"tensor": cards}}
     manifest = {**CARDS, "metadata": {"name": name}, "spec": spec}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
@@ -57,7 +57,7 @@ def applied(installed: Installed, namespace: str, name: str, replicas: int, card
 
 @pytest.fixture
 def clear(installed: Installed, namespace: str) -> Iterator[None]:
-    """Free all cards afterwards."""
+    """Free all cards at the end."""
     yield
     installed.kubectl("delete", "gi", "--all", "--namespace", namespace)
     wait = ("--all", "--for=delete", "--timeout=120s", "--namespace", namespace)
@@ -71,26 +71,26 @@ def traffic(installed: Installed, namespace: str, name: str) -> Traffic:
     return found
 
 
-def report(replicas: int, seen: Seen, answers: list[Answer], state: dict[str, Any]) -> None:
-    """Print the row of the table."""
+def report(replicas: int, seen: ReadyReplicas, answers: list[Answer], state: dict[str, Any]) -> None:
+    """Print a row of the table."""
     failed = sum(bool(each.error) for each in answers)
     took = seen.ready[-1][0] - seen.ready[0][0]
     print(  # noqa: T201
-        f"{replicas} replicas: {took:.0f} s, {len(answers)} requests, {failed} failed, without capacity "
-        f"{seen.seconds_below(1):.0f} s, one missing {seen.seconds_below(replicas):.0f} s, more missing "
+        f"{replicas} replicas: {took:.0f} s, {len(answers)} requests, {failed} failed, no replica ready for "
+        f"{seen.seconds_below(1):.0f} s, below desired for {seen.seconds_below(replicas):.0f} s, two or more below for "
         f"{seen.seconds_below(replicas - 1):.0f} s, {state['status']['phase']}"
     )
 
 
 @pytest.mark.usefixtures("clear")
 @pytest.mark.parametrize(("replicas", "cards", "others"), [(2, 4, 0), (3, 2, 2), (8, 1, 0)])
-def test_upgrade_takes_one_replica_at_a_time(
+def test_upgrade_replaces_one_replica_at_a_time(
     installed: Installed, namespace: str, replicas: int, cards: int, others: int
 ) -> None:
     if others:
         applied(installed, namespace, "others", 1, others)
     resource = applied(installed, namespace, "full", replicas, cards)
-    client, seen = traffic(installed, namespace, "full"), Seen([])
+    client, seen = traffic(installed, namespace, "full"), ReadyReplicas([])
     resource.patch(CHANGE)
     state = seen.until(resource, is_ready)
     answers = client.stop()
@@ -100,9 +100,9 @@ def test_upgrade_takes_one_replica_at_a_time(
 
 
 @pytest.mark.usefixtures("clear")
-def test_only_replica_waits_until_its_outage_is_accepted(installed: Installed, namespace: str) -> None:
+def test_single_replica_waits_until_its_outage_is_accepted(installed: Installed, namespace: str) -> None:
     resource = applied(installed, namespace, "full", 1, 8)
-    client, seen = traffic(installed, namespace, "full"), Seen([])
+    client, seen = traffic(installed, namespace, "full"), ReadyReplicas([])
     resource.patch(CHANGE)
     state = seen.until(resource, lambda state: is_stalled(state, "UpgradeBlocked"))
     assert seen.seconds_below(1) == 0

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 def queued(installed: Installed, namespace: str, name: str, replicas: int, **labels: str) -> Resource:
-    """Make a resource of the queue whose replicas hold four of the eight cards each."""
+    """Create a resource in the queue whose replicas use four of the eight cards each."""
     pod = {**CARDS["spec"].get("pod", {}), "labels": {kueue.QUEUE_LABEL: "models", **labels}}
     rollout = {**CARDS["spec"]["rollout"], "surgeTimeoutSeconds": 30}
     manifest = {
@@ -43,7 +43,7 @@ def held(resource: Resource) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def chat(installed: Installed, namespace: str) -> Iterator[Resource]:
-    """Two replicas that fill the quota."""
+    """A resource of two replicas that fill the quota."""
     kueue.install(installed)
     kueue.local_queue(installed, namespace)
     found = queued(installed, namespace, "chat", 2)
@@ -52,7 +52,7 @@ def chat(installed: Installed, namespace: str) -> Iterator[Resource]:
     installed.kubectl("delete", "gi", "--all", "--namespace", namespace)
 
 
-def test_replica_beyond_the_quota_is_held_and_no_standstill(chat: Resource) -> None:
+def test_replica_beyond_the_quota_is_held_and_not_stalled(chat: Resource) -> None:
     chat.patch({"replicas": 3})
     state = held(chat)
     assert GATE in condition(state, "Ready")["message"]
@@ -62,7 +62,7 @@ def test_replica_beyond_the_quota_is_held_and_no_standstill(chat: Resource) -> N
     ready(chat)
 
 
-def test_upgrade_in_a_full_quota_fails_no_request(installed: Installed, namespace: str, chat: Resource) -> None:
+def test_no_request_fails_during_upgrade_in_full_quota(installed: Installed, namespace: str, chat: Resource) -> None:
     client = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     client.start("chat", "chat", pause=0.2)
     before = ready(chat)["status"]["revision"]["current"]
@@ -79,9 +79,7 @@ def test_upgrade_in_a_full_quota_fails_no_request(installed: Installed, namespac
     assert min(each["status"].get("readyReplicas", 0) for each in states) == 1
 
 
-def test_preempted_replica_leaves_gracefully_and_comes_back(
-    installed: Installed, namespace: str, chat: Resource
-) -> None:
+def test_preempted_replica_ends_gracefully_and_returns(installed: Installed, namespace: str, chat: Resource) -> None:
     client = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     client.start("chat", "chat", pause=0.2)
     urgent = queued(installed, namespace, "urgent", 1, **{kueue.PRIORITY_LABEL: "urgent"})

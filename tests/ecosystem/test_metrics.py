@@ -1,6 +1,6 @@
-"""The real Prometheus and prometheus-adapter serve what docs promise: scaling.md and metrics.md.
+"""The real Prometheus and prometheus-adapter with the configuration of scaling.md and metrics.md.
 
-Manifests, rules and queries are taken out of these pages. Their GaudiInference has the name that it has there.
+Manifests, rules and queries are extracted from these pages. The GaudiInference has the name that it has there.
 """
 
 import json
@@ -21,27 +21,28 @@ from tests.support.metrics import running_requests
 
 NAME = "chat"
 PATIENCE = 180
+Query = Callable[[str], list[dict[str, Any]]]
 SCALING = (ROOT / "docs" / "how-to" / "scaling.md").read_text()
 SHOWN = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", SCALING, re.DOTALL)]
 RULES = next(each for each in SHOWN if "rules" in each)
 MONITORING = next(each["monitoring"] for each in SHOWN if "monitoring" in each)
 KEDA = next(each for each in SHOWN if each.get("kind") == "ScaledObject")
 
-pytestmark = pytest.mark.timeout(1800)  # the first build of the images fetches torch
+pytestmark = pytest.mark.timeout(1800)  # the first build of the images downloads torch
 
 
 OF_OPERATOR, _, OF_RUNTIME = (ROOT / "docs" / "reference" / "metrics.md").read_text().partition("## Of a runtime")
 
 
 def queries(part: str) -> list[str]:
-    """The queries that a part of the page shows, one a line."""
+    """Return the queries in a part of the page, one per line."""
     blocks = re.findall(r"^```\n(.*?)^```", part, re.DOTALL | re.MULTILINE)
     return [line for block in blocks for line in block.splitlines()]
 
 
 @pytest.fixture(scope="module")
-def adapter(installed: Installed, ask: Callable[[str], list[dict[str, Any]]]) -> None:
-    """The adapter runs with the rules of the page."""
+def adapter(installed: Installed, prometheus: Query) -> None:
+    """Run the adapter with the rules of the page."""
     config_map(installed, ADAPTER.name, {"rules.yaml": yaml.safe_dump(RULES)})
     ADAPTER.install(installed)
     installed.kubectl("wait", "apiservice/v1beta1.custom.metrics.k8s.io", "--for=condition=Available", "--timeout=60s")
@@ -55,27 +56,27 @@ def chat(
     wait_ready: Callable[[str], None],
     adapter: None,
 ) -> Resource:
-    """A slow server under the autoscaler, of an operator that lets in whom the page names."""
-    asked = {"minReplicas": 1, "maxReplicas": 2, "metrics": [running_requests(2)]}
+    """A slow model under the autoscaler, whose clients are those that the page names."""
+    autoscaling = {"minReplicas": 1, "maxReplicas": 2, "metrics": [running_requests(2)]}
     slow = {"name": "sim", "simulation": {"tokensPerSecond": "5"}}
     ((label, value),) = MONITORING["from"][0]["namespaceSelector"]["matchLabels"].items()
     escaped = label.replace(".", "\\.")
     install.install_chart(installed, f"monitoring.from[0].namespaceSelector.matchLabels.{escaped}={value}")
-    resource = apply(NAME, replicas=1, engine=slow, autoscaling=asked)
+    resource = apply(NAME, replicas=1, engine=slow, autoscaling=autoscaling)
     wait_ready(NAME)
     return resource
 
 
 @pytest.fixture
 def traffic(installed: Installed, namespace: str, chat: Resource) -> Traffic:
-    """More requests at once than one replica is to have."""
+    """More concurrent requests than one replica should have."""
     started = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     started.start(NAME, NAME, workers=4, max_tokens=20)
     return started
 
 
-def test_autoscaler_follows_requests_by_the_documented_rule(
-    ask: Callable[[str], list[dict[str, Any]]], namespace: str, chat: Resource, traffic: Traffic
+def test_autoscaler_scales_by_requests_with_the_documented_rule(
+    prometheus: Query, namespace: str, chat: Resource, traffic: Traffic
 ) -> None:
     states = chat.states(PATIENCE)
     asking = (state for state in states if " asks for 2 of 1 to 2 " in condition(state, "AutoscalerActive")["message"])
@@ -84,17 +85,17 @@ def test_autoscaler_follows_requests_by_the_documented_rule(
     assert scaled["spec"]["replicas"] == 2
 
     scraped = f'up{{job="runtimes", namespace="{namespace}", pod=~"{NAME}-.*"}} == 1'
-    wait_until(lambda: len(ask(scraped)) == 2, "Prometheus to scrape both pods", PATIENCE)
+    wait_until(lambda: len(prometheus(scraped)) == 2, "Prometheus to scrape both pods", PATIENCE)
     (trigger,) = KEDA["spec"]["triggers"]
     query = trigger["metadata"]["query"].replace("default", namespace)
-    wait_until(lambda: [load["value"][1] for load in ask(query)] == ["4"], "KEDA's query to count them all", PATIENCE)
+    wait_until(lambda: [load["value"][1] for load in prometheus(query)] == ["4"], "KEDA's query to count all", PATIENCE)
     assert [answer.error for answer in traffic.stop() if answer.error] == []
 
 
 def test_documented_policy_selects_prometheus_and_the_ports_of_pods(
-    installed: Installed, namespace: str, ask: Callable[[str], list[dict[str, Any]]], chat: Resource
+    installed: Installed, namespace: str, prometheus: Query, chat: Resource
 ) -> None:
-    """All that a node shows that enforces no policies."""
+    """Only selectors and ports are checked, because this node does not enforce policies."""
 
     def selected(kind: str, selector: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
         labels = ",".join(f"{key}={value}" for key, value in selector["matchLabels"].items())
@@ -113,20 +114,18 @@ def test_documented_policy_selects_prometheus_and_the_ports_of_pods(
 
 
 @pytest.mark.parametrize("query", queries(OF_RUNTIME))
-def test_documented_query_of_runtimes_answers(
-    query: str, ask: Callable[[str], list[dict[str, Any]]], chat: Resource
+def test_documented_query_of_runtimes_has_a_result(query: str, prometheus: Query, chat: Resource) -> None:
+    wait_until(lambda: bool(prometheus(query)), f"an answer to {query}", PATIENCE)
+
+
+def test_operators_are_scraped_and_documented_query_has_a_result(
+    prometheus: Query,
 ) -> None:
-    wait_until(lambda: bool(ask(query)), f"an answer to {query}", PATIENCE)
-
-
-def test_both_operators_are_scraped_and_documented_query_answers(ask: Callable[[str], list[dict[str, Any]]]) -> None:
-    wait_until(lambda: len(ask('up{job="operator"} == 1')) == 2, "Prometheus to scrape both operators", PATIENCE)
+    wait_until(lambda: len(prometheus('up{job="operator"} == 1')) == 2, "Prometheus to scrape both operators", PATIENCE)
     query = next(each for each in queries(OF_OPERATOR) if "rate" in each)
-    wait_until(lambda: bool(ask(query)), f"an answer to {query}", PATIENCE)
+    wait_until(lambda: bool(prometheus(query)), f"an answer to {query}", PATIENCE)
 
 
-def test_operators_series_bear_the_namespace_of_the_model(
-    namespace: str, ask: Callable[[str], list[dict[str, Any]]], chat: Resource
-) -> None:
+def test_operator_series_have_the_namespace_of_the_model(namespace: str, prometheus: Query, chat: Resource) -> None:
     query = f'gaudi_inference_condition{{namespace="{namespace}", name="{NAME}", type="Ready", status="True"}}'
-    wait_until(lambda: bool(ask(query)), f"an answer to {query}", PATIENCE)
+    wait_until(lambda: bool(prometheus(query)), f"an answer to {query}", PATIENCE)

@@ -1,4 +1,4 @@
-"""The page of the status port in a real browser, without a head: what a person sees of a warm-up and of traffic."""
+"""The page of the status port in a real headless browser: warm-up, traffic and a failed start."""
 
 import os
 import re
@@ -17,17 +17,17 @@ CHROMIUM = {"chromium": "/usr/bin/chromium"}
 
 
 def seen(runtime: RuntimeProcess, folder: Path) -> str:
-    """The document of the page once its script has drawn it."""
+    """Return the document of the page after its script has run."""
     require(CHROMIUM)
     command = [CHROMIUM["chromium"], "--headless", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
-    # Chromium refuses to be root in its own sandbox; a page of ours is all that it opens.
+    # Chromium refuses to run as root in its own sandbox. It opens only this page.
     command += ["--no-sandbox"] if os.geteuid() == 0 else []
     command += [f"--user-data-dir={folder / 'profile'}", f"http://127.0.0.1:{runtime.status_port}/"]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
 
 def cells(page: str) -> Counter[str]:
-    """Drawn buckets by their state."""
+    """Return the number of drawn buckets by state."""
     return Counter(re.findall(r'<span class="(\w+)" title=', page))
 
 
@@ -40,18 +40,18 @@ def test_page_of_a_warm_pod_shows_every_bucket_captured(tmp_path: Path) -> None:
         assert "This is a simulation" in page
 
 
-def test_page_shows_traffic_and_what_was_left_out(tmp_path: Path) -> None:
+def test_page_shows_traffic_and_skipped_buckets(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config({"oomAtCompile": "prompt:1"})) as runtime:
         runtime.follow(Phase.SERVING)
-        asked = {"model": "echo", "prompt": "hello", "max_tokens": 4}
-        httpx.post(f"{runtime.model_url}/v1/completions", json=asked, timeout=60).raise_for_status()
+        request = {"model": "echo", "prompt": "hello", "max_tokens": 4}
+        httpx.post(f"{runtime.model_url}/v1/completions", json=request, timeout=60).raise_for_status()
         page = seen(runtime, tmp_path)
         assert cells(page)["Cold"] == 1
         assert "data-met=" in page
         assert "ran out of memory" in page
 
 
-def test_page_of_a_failed_start_says_why(tmp_path: Path) -> None:
+def test_page_of_a_failed_start_shows_the_reason(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config({"failLoad": "ModelNotFound"})) as runtime:
         while runtime.report(wait=5).phase is not Phase.FAILED:
             pass

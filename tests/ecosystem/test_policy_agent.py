@@ -1,4 +1,4 @@
-"""Network policies under kube-router, an agent of others that enforces them on a node: who gets in and who does not."""
+"""Network policies enforced by kube-router, a third-party agent: which connections are allowed and denied."""
 
 from collections.abc import Callable, Iterator
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 @pytest.fixture(scope="module")
 def installed() -> Iterator[Installed]:
-    """A cluster of its own: the rules of the agent would outlive it. Everything else starts under its rules."""
+    """A separate cluster, because the agent's rules would outlive the test. All pods start under its rules."""
     require(IPSET)
     name = cluster_name("policies")
     found = install.everything(name)
@@ -50,42 +50,42 @@ def monitoring_namespace() -> str:
 
 
 @pytest.fixture
-def up(installed: Installed) -> Callable[[str], set[str]]:
-    """Which targets of a job Prometheus scrapes: pods by name."""
+def scraped(installed: Installed) -> Callable[[str], set[str]]:
+    """Return the pods of a job that Prometheus scrapes, by name."""
 
-    def _up(job: str) -> set[str]:
+    def _scraped(job: str) -> set[str]:
         found = query_prometheus(installed, f'up{{job="{job}"}} == 1')
         return {each["metric"]["pod"] for each in found}
 
-    return _up
+    return _scraped
 
 
 @pytest.mark.parametrize(("who", "target", "port", "arrives"), PROMISED)
-def test_agent_lets_in_whom_the_policy_promises(
+def test_agent_allows_the_documented_connections(
     installed: Installed, places: Places, addresses: dict[str, str], who: str, target: str, port: int, arrives: bool
 ) -> None:
-    def as_promised() -> bool:
+    def as_documented() -> bool:
         return reaches(installed, places[who], addresses[target], port) is arrives
 
-    wait_until(as_promised, f"{who} to {'reach' if arrives else 'be kept from'} {target}:{port}", PATIENCE)
+    wait_until(as_documented, f"{who} to {'reach' if arrives else 'be kept from'} {target}:{port}", PATIENCE)
 
 
 @pytest.mark.usefixtures("addresses")
-def test_prometheus_scrapes_operators_and_models_through_the_agent(up: Callable[[str], set[str]]) -> None:
-    wait_until(lambda: len(up("operator")) == 2, "Prometheus to scrape both operators", PATIENCE)
-    wait_until(lambda: len(up("runtimes")) == 3, "Prometheus to scrape all models", PATIENCE)
+def test_prometheus_scrapes_operators_and_models_through_the_agent(scraped: Callable[[str], set[str]]) -> None:
+    wait_until(lambda: len(scraped("operator")) == 2, "Prometheus to scrape both operators", PATIENCE)
+    wait_until(lambda: len(scraped("runtimes")) == 3, "Prometheus to scrape all models", PATIENCE)
 
 
 @pytest.mark.usefixtures("addresses")
-def test_prometheus_that_is_no_longer_named_is_kept_out(installed: Installed, places: Places) -> None:
+def test_prometheus_loses_access_when_its_namespace_is_unset(installed: Installed, places: Places) -> None:
     def reached() -> list[bool]:
-        # Upgrades replace the operator's pods, so each look needs their present addresses.
+        # Upgrades replace the operator's pods, so each attempt needs their current addresses.
         try:
             found = operator_addresses(installed)
             return [reaches(installed, places["prometheus"], address, OPERATOR_PORT) for address in found]
-        except LocalClusterError:  # the pod of an address ended meanwhile
+        except LocalClusterError:  # the pod of an address has ended
             return []
 
     wait_until(lambda: reached() == [True, True], "Prometheus to reach both operators", PATIENCE)
     install.install_chart(installed)  # returns when the new pods are ready, so their port answers the kubelet
-    wait_until(lambda: reached() == [False, False], "Prometheus to be kept out of both operators", PATIENCE)
+    wait_until(lambda: reached() == [False, False], "Prometheus to be denied at both operators", PATIENCE)

@@ -1,4 +1,4 @@
-"""What a release installs by its files alone: built from the commit, and used with nothing of this checkout at hand.
+"""A release installs from its files alone: it is built from the commit and used without this checkout.
 
 The commands are those of docs/start/install.md. The model and its manifest are a user's own.
 """
@@ -34,11 +34,11 @@ NAME = "tiny-torch-cpu"
 MODEL = (ROOT / "examples" / f"{NAME}.yaml").read_text().replace("replicas: 2", "replicas: 1")
 PAGE = (ROOT / "docs" / "start" / "install.md").read_text()
 
-pytestmark = pytest.mark.timeout(2400)  # the first build of the images fetches torch
+pytestmark = pytest.mark.timeout(2400)  # the first build of the images downloads torch
 
 
 def blocks(section: str, language: str) -> list[str]:
-    """What a section of the page shows, block by block."""
+    """Return the code blocks of a section of the page."""
     text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
@@ -49,18 +49,18 @@ LOAD, CHART, WHEEL, BY_KREW = blocks("From the files of a release", "sh")
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a release lies, and a shell in that folder in which no file and no program of the checkout is found."""
+    """A folder with the files of a release, and a shell there that finds no file and no program of the checkout."""
 
     folder: Path
     installed: Installed
 
     def run(self, script: str, *more: Path) -> str:
-        """Run commands one after the other, with the programs in `more` first; what they print on standard output."""
+        """Run commands in order, with the programs in `more` first in PATH, and return their standard output."""
         path = [*more, tools().bin_dir, build.helm()]
         venv = str(Path(sys.executable).parent)
         system = [each for each in os.environ["PATH"].split(os.pathsep) if each != venv]
         environment = {
-            "HOME": os.environ["HOME"],  # where pip's own settings name a mirror
+            "HOME": os.environ["HOME"],  # pip's settings name a mirror there
             "KREW_ROOT": str(self.folder / "krew"),
             "KUBECONFIG": str(self.installed.kubeconfig),
             "PATH": os.pathsep.join([*map(str, path), *system]),
@@ -81,7 +81,7 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What `make release` makes of the commit in a clone of its own, in a folder apart."""
+    """The output of `make release` for the commit, from a separate clone, in a separate folder."""
     clone, out = tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("release") / "dist"
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
     subprocess.run(["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(clone)], check=True)
@@ -101,10 +101,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def machine(files: Path) -> Iterator[Machine]:
-    """A cluster whose node has the images of the archives, by the commands of the page, and no others of ours."""
+    """A cluster whose node has only the images of the archives, loaded with the commands of the page."""
     name = cluster_name("release")
     node = cluster(name)
-    assert isinstance(node, Node), "archives are loaded into a node of our own: run it without kind"
+    assert isinstance(node, Node), "archives are loaded only into the embedded node: run it without kind"
     found = Machine(files, Installed(node))
     for line in LOAD.splitlines():
         if line.startswith("ctr "):
@@ -123,7 +123,7 @@ def machine(files: Path) -> Iterator[Machine]:
 
 
 def archived(files: Path) -> dict[str, str]:
-    """Digest by name of the images in the archives."""
+    """The digests of the images in the archives, by name."""
     found = {}
     for archive in files.glob("*.oci.tar"):
         with tarfile.open(archive) as layout:
@@ -136,7 +136,7 @@ def archived(files: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def model(machine: Machine) -> Resource:
-    """A model that is served by what the chart of the release has installed."""
+    """A model that the installed chart of the release serves."""
     machine.run(CHART)
     machine.installed.kubectl("apply", "--namespace", NAMESPACE, "-f", "-", stdin=MODEL)
     ready = ("wait", "--for=condition=Ready", f"gi/{NAME}", "--timeout=300s")
@@ -146,24 +146,24 @@ def model(machine: Machine) -> Resource:
 
 @pytest.fixture(scope="module")
 def commands(machine: Machine, model: Resource) -> Path:
-    """Programs that the wheel and the pins of the release have installed."""
+    """The folder of programs that the wheel and the pins of the release have installed."""
     machine.run(WHEEL)
     return machine.folder / "gaudi" / "bin"
 
 
-def test_checksums_are_of_every_file(files: Path) -> None:
+def test_checksums_cover_every_file(files: Path) -> None:
     listed = {line.split()[1] for line in (files / "SHA256SUMS").read_text().splitlines()}
     assert listed == {each.name for each in files.iterdir()} - {"SHA256SUMS"}
 
 
-def test_tools_of_registries_read_an_archive(files: Path) -> None:
-    """The smaller one: they unpack it first."""
+def test_registry_tools_read_an_archive(files: Path) -> None:
+    """Only the smaller archive is read, because the tools unpack it first."""
     debian.require(debian.IMAGES)
     (archive,) = files.glob("gaudi-operator-*.oci.tar")
     inspect = ["skopeo", "inspect", "--no-tags", f"oci-archive:{archive}"]
-    said = json.loads(subprocess.run(inspect, capture_output=True, text=True, check=True).stdout)
-    version = said["Labels"]["org.opencontainers.image.version"]
-    assert archived(files)[f"localhost/gaudi-operator:{version}"] == said["Digest"]
+    inspected = json.loads(subprocess.run(inspect, capture_output=True, text=True, check=True).stdout)
+    version = inspected["Labels"]["org.opencontainers.image.version"]
+    assert archived(files)[f"localhost/gaudi-operator:{version}"] == inspected["Digest"]
 
 
 def test_chart_and_archives_serve_a_model(machine: Machine, model: Resource) -> None:
@@ -183,12 +183,12 @@ def test_chart_and_archives_serve_a_model(machine: Machine, model: Resource) -> 
     )
 
 
-def test_wheel_brings_both_commands(machine: Machine, commands: Path) -> None:
+def test_wheel_installs_both_commands(machine: Machine, commands: Path) -> None:
     (machine.folder / "model.yaml").write_text(MODEL)
-    # The checkpoint is none that a table knows, so its verdict is UNKNOWN.
+    # The checkpoint is in no table of known models, so the verdict is UNKNOWN.
     assert "graphs" in machine.run("gaudi-plan forecast -f model.yaml || test $? = 5", commands)
-    said = machine.run(f"kubectl gaudi status {NAME} --namespace {NAMESPACE}", commands)
-    assert "1/1" in said
+    output = machine.run(f"kubectl gaudi status {NAME} --namespace {NAMESPACE}", commands)
+    assert "1/1" in output
 
 
 def test_krew_installs_the_plugin(machine: Machine, model: Resource) -> None:
@@ -198,8 +198,8 @@ def test_krew_installs_the_plugin(machine: Machine, model: Resource) -> None:
     machine.run(BY_KREW, programs)
     plugins = machine.folder / "krew" / "bin"
     assert [each.name for each in plugins.iterdir()] == ["kubectl-gaudi"]
-    said = machine.run(f"kubectl gaudi why {NAME} --namespace {NAMESPACE}", plugins)
-    assert NAME in said
+    output = machine.run(f"kubectl gaudi why {NAME} --namespace {NAMESPACE}", plugins)
+    assert NAME in output
 
 
 def unpack_bundle(files: Path, folder: Path) -> None:
@@ -209,47 +209,47 @@ def unpack_bundle(files: Path, folder: Path) -> None:
         bundle.extractall(folder, filter="data")
 
 
-def test_operator_bundle_passes_olms_validator(files: Path, tmp_path: Path) -> None:
+def test_operator_bundle_passes_the_olm_validator(files: Path, tmp_path: Path) -> None:
     unpack_bundle(files, tmp_path)
     verify = [str(OPERATOR_VERIFY.build() / "program"), "manifests", "--object_validate"]
 
-    def said(folder: Path) -> str:
+    def validate(folder: Path) -> str:
         done = subprocess.run([*verify, str(folder)], capture_output=True, text=True, check=True)
         return done.stdout + done.stderr
 
-    # It looks at rights by names that Kubernetes has removed from other groups, and warns of ours.
-    assert [line for line in said(tmp_path).splitlines() if "level=error" in line] == []
+    # The validator checks permissions by names that Kubernetes has removed from other groups, and warns of ours.
+    assert [line for line in validate(tmp_path).splitlines() if "level=error" in line] == []
     (tmp_path / "manifests" / "inference.gaudi.dev_gaudiinferences.yaml").unlink()
-    assert "not found in bundle" in said(tmp_path)
+    assert "not found in bundle" in validate(tmp_path)
 
 
-def from_catalog(version: dict[str, Any]) -> list[dict[str, Any]]:
-    """What OLM's catalog part makes of a ClusterServiceVersion: account, roles, bindings, and the version itself.
+def install_objects(version: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what OLM's catalog creates from a ClusterServiceVersion: account, roles, bindings, and the version itself.
 
-    The names are others than the version's own, by which OLM makes a role for itself.
+    The names differ from the version's own, which OLM uses for a role that it creates.
     """
     name, install = version["metadata"]["name"], version["spec"]["install"]["spec"]
     version["metadata"]["namespace"] = OPERATOR_NAMESPACE
     owner = {"olm.owner": name, "olm.owner.namespace": OPERATOR_NAMESPACE, "olm.owner.kind": version["kind"]}
     labels = {"olm.managed": "true", **owner}
-    made = []
+    roles = []
     for kind, field in (("Role", "permissions"), ("ClusterRole", "clusterPermissions")):
-        (asked,) = install[field]
-        account = {"kind": "ServiceAccount", "name": asked["serviceAccountName"], "namespace": OPERATOR_NAMESPACE}
+        (permissions,) = install[field]
+        account = {"kind": "ServiceAccount", "name": permissions["serviceAccountName"], "namespace": OPERATOR_NAMESPACE}
         metadata = {"name": f"{name}-{field}".lower(), "namespace": OPERATOR_NAMESPACE, "labels": labels}
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": metadata["name"]}
         rights = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": metadata}
-        made += [
-            {**rights, "kind": kind, "rules": asked["rules"]},
+        roles += [
+            {**rights, "kind": kind, "rules": permissions["rules"]},
             {**rights, "kind": f"{kind}Binding", "roleRef": reference, "subjects": [account]},
         ]
     own = {"name": account["name"], "namespace": OPERATOR_NAMESPACE, "labels": {"olm.managed": "true"}}
-    return [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own}, *made, version]
+    return [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own}, *roles, version]
 
 
 @pytest.fixture(scope="module")
 def olm(machine: Machine, model: Resource) -> str:
-    """Namespace of an OperatorGroup for all namespaces; Helm's release has gone, and left definition and model."""
+    """The namespace of a global OperatorGroup. Helm's release was uninstalled; definition and model were kept."""
     machine.run(f"helm uninstall gaudi-operator --namespace {OPERATOR_NAMESPACE} --wait")
     listed = ["list", "-m", "-f", "{{.Dir}}", "github.com/operator-framework/operator-lifecycle-manager"]
     source = Path(build.go(listed, OLM.folder).strip())
@@ -263,10 +263,10 @@ def olm(machine: Machine, model: Resource) -> str:
 
 
 def test_olm_installs_the_version_of_the_bundle(machine: Machine, model: Resource, olm: str, tmp_path: Path) -> None:
-    """The part of OLM that installs, and the served model under the operator that it has installed."""
+    """OLM's installer runs the operator of the bundle, which adopts the served model."""
     unpack_bundle(machine.folder, tmp_path)
     file = tmp_path / "manifests" / "gaudi-operator.clusterserviceversion.yaml"
-    objects = from_catalog(yaml.safe_load(file.read_text()))
+    objects = install_objects(yaml.safe_load(file.read_text()))
     machine.installed.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(objects))
     version = ("--namespace", olm, f"csv/{objects[-1]['metadata']['name']}")
     machine.installed.kubectl("wait", *version, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s")
@@ -277,14 +277,14 @@ def test_olm_installs_the_version_of_the_bundle(machine: Machine, model: Resourc
 
 
 def assert_operator_works(model: Resource, limit: int) -> None:
-    """An operator judges a change of the model, which serves on; `limit` is another revisionHistoryLimit."""
+    """Assert that an operator judges a change of the serving model. `limit` is a new revisionHistoryLimit."""
     changed = model.patch({"rollout": {"revisionHistoryLimit": limit}})["metadata"]["generation"]
     judged = next(state for state in model.states(120) if state["status"]["observedGeneration"] == changed)
     assert judged["status"]["ready"] == "1/1"
 
 
-def test_manifest_for_kubectl_takes_the_model_over(machine: Machine, model: Resource, olm: str) -> None:
-    """What others leave behind, the definition and a served model, is found by an operator that kubectl installs."""
+def test_kubectl_manifest_adopts_the_served_model(machine: Machine, model: Resource, olm: str) -> None:
+    """An operator that kubectl installs adopts the kept definition and the served model."""
     text = OVERLAY.replace("../gaudi-inference-operator/deploy", "operator.yaml")
     (machine.folder / "kustomization.yaml").write_text(text.replace("registry.example.com/ai/", "localhost/"))
     machine.run("kubectl apply -k .")

@@ -1,7 +1,7 @@
-"""From an empty cluster with Prometheus to two alerts that were raised and mended, as a page of the manual tells it.
+"""The walk-through of the manual: an empty cluster with Prometheus, and two alerts that are raised and resolved.
 
-docs/how-to/walk-through.md is what a run of examples/monitoring/walk.sh has printed, which is `build/walk-through.txt`
-after this test.
+docs/how-to/walk-through.md contains the output of examples/monitoring/walk.sh, which this test writes to
+`build/walk-through.txt`.
 """
 
 import os
@@ -24,7 +24,7 @@ RUNBOOKS = (ROOT / "docs" / "how-to" / "runbooks.md").read_text()
 RECORD = ROOT / "build" / "walk-through.txt"
 NAMESPACE = "walk"
 
-pytestmark = pytest.mark.timeout(2400)  # the first build of the images fetches torch
+pytestmark = pytest.mark.timeout(2400)  # the first build of the images downloads torch
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def empty() -> Iterator[Installed]:
     remove_cluster(name)
 
 
-def test_new_user_sees_and_mends_what_goes_wrong(empty: Installed, tmp_path: Path) -> None:
+def test_walk_through_raises_and_resolves_its_alerts(empty: Installed, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(empty.kubeconfig.read_text())
     path = [Path(sys.executable).parent, tools().bin_dir, build.helm(), os.environ["PATH"]]
@@ -53,16 +53,16 @@ def test_new_user_sees_and_mends_what_goes_wrong(empty: Installed, tmp_path: Pat
         done = subprocess.run(
             [str(SCRIPT)], env=environment, stdout=record, stderr=subprocess.STDOUT, timeout=1800, check=False
         )
-    told = RECORD.read_text()
-    assert done.returncode == 0, told[-3000:]
-    assert told.count("As promised.") == 2
+    output = RECORD.read_text()
+    assert done.returncode == 0, output[-3000:]
+    assert output.count("As promised.") == 2
 
 
-def test_walk_mends_by_the_commands_of_the_runbooks() -> None:
-    words = SCRIPT.read_text()
+def test_walk_uses_the_commands_of_the_runbooks() -> None:
+    script = SCRIPT.read_text()
     for section in ("GaudiModelRolledBack", "GaudiModelStalled"):
         text = RUNBOOKS.partition(f"## {section}\n")[2].partition("\n## ")[0]
         commands = [
             each.replace(" -n NS", "").replace("NAME", "walkthrough") for each in re.findall(r"`([^`]+)`", text)
         ]
-        assert any(f"\nrun {each}\n" in words for each in commands), section
+        assert any(f"\nrun {each}\n" in script for each in commands), section

@@ -1,4 +1,4 @@
-"""One node for the tests that only use it."""
+"""A node for the tests that do not change it."""
 
 import socket
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def accepts(address: str) -> bool:
-    """Whether something accepts connections on port 80."""
+    """Return whether a server accepts connections on port 80."""
     try:
         with socket.create_connection((address, 80), timeout=1):
             return True
@@ -32,6 +32,6 @@ def pod(node: Node) -> Iterator[str]:
     node.kubectl("apply", "-f", str(Path(__file__).with_name("web.yaml")))
     node.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
     address = node.kubectl("get", "service", "front", "-o", "jsonpath={.spec.clusterIP}")
-    wait_until(lambda: accepts(address), "the Service to be known to kube-proxy", 10)
+    wait_until(lambda: accepts(address), "kube-proxy to route the Service", 10)
     yield "web"
     node.kubectl("delete", "-f", str(Path(__file__).with_name("web.yaml")), "--wait=false")

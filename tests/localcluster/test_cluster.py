@@ -1,4 +1,4 @@
-"""Clusters that others run: a given one, and kind's. The node of these tests plays their part."""
+"""Existing clusters and clusters of kind. The node of these tests takes their role."""
 
 import json
 import os
@@ -14,14 +14,14 @@ from localcluster.processes import wait_until
 pytestmark = pytest.mark.timeout(120)
 
 
-def test_given_cluster_takes_an_image_that_its_nodes_have(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = ("get", "node", "used", "-o", "jsonpath={.status.images}")
-    wait_until(lambda: "localhost/busybox:1" in node.kubectl(*told), "the node to tell which images it has", 30)
+def test_existing_cluster_accepts_an_image_that_its_nodes_have(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = ("get", "node", "used", "-o", "jsonpath={.status.images}")
+    wait_until(lambda: "localhost/busybox:1" in node.kubectl(*listing), "the node to list its images", 30)
     monkeypatch.setenv("KUBECONFIG", str(node.kubeconfig))
     cluster().load_image("localhost/busybox:1")
 
 
-def test_given_cluster_without_the_image_says_which_node_lacks_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_cluster_names_the_node_that_lacks_the_image(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(node.kubeconfig))
     with pytest.raises(LocalClusterError) as refused:
         cluster().build_image("operator", "localhost/absent:1")
@@ -31,26 +31,26 @@ def test_given_cluster_without_the_image_says_which_node_lacks_it(node: Node, mo
     )
 
 
-def test_given_cluster_is_not_removed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_cluster_is_not_removed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(node.kubeconfig))
     remove_cluster()
     assert "used" in node.kubectl("get", "nodes")
 
 
-def test_removing_what_does_not_run_starts_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_removal_without_a_running_cluster_starts_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     remove_cluster("never-started")
     assert not (cache_dir() / "run" / "never-started").exists()
 
 
-# Workers share the cache, where the file for kubectl has the name of kind's cluster: each calls its own.
+# Workers share the cache, where kubectl's file has the name of kind's cluster, so each worker uses its own name.
 THERE = f"there-{os.getpid()}"
 
 
 @pytest.fixture
 def calls(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Programs named kind, docker and podman that write down how they were called; kind's cluster is our node."""
+    """Programs named kind, docker and podman that record their calls. The cluster of kind is the node."""
     calls = tmp_path / "calls"
     for name in ("kind", "docker", "podman"):
         program = tmp_path / name
@@ -75,23 +75,23 @@ echo "{name} $*$fed" >> {calls}
     remove_cluster(THERE)
 
 
-def test_kind_is_used_where_docker_answers(calls: Path) -> None:
+def test_kind_is_used_when_docker_answers(calls: Path) -> None:
     cluster(THERE).build_image("operator", "localhost/operator:1", {"VERSION": "1"})
-    said = calls.read_text()
-    assert "kind create" not in said
-    assert "docker build --target operator --tag localhost/operator:1 --build-arg VERSION=1 " in said
-    assert f"kind load docker-image localhost/operator:1 --name {THERE}" in said
+    recorded = calls.read_text()
+    assert "kind create" not in recorded
+    assert "docker build --target operator --tag localhost/operator:1 --build-arg VERSION=1 " in recorded
+    assert f"kind load docker-image localhost/operator:1 --name {THERE}" in recorded
 
 
-def test_images_of_podman_are_piped_to_every_node(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_podman_images_are_piped_to_every_node(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIND_EXPERIMENTAL_PROVIDER", "podman")
     cluster(THERE).build_image("operator", "localhost/operator:1")
-    said = calls.read_text()
+    recorded = calls.read_text()
     load = f"kind load image-archive /dev/stdin --name {THERE} --nodes"
-    assert "podman build --target operator --tag localhost/operator:1 " in said
-    assert f"{load} one < archive of localhost/operator:1\n" in said
-    assert f"{load} two < archive of localhost/operator:1\n" in said
-    assert not any(line.startswith("docker ") for line in said.splitlines())
+    assert "podman build --target operator --tag localhost/operator:1 " in recorded
+    assert f"{load} one < archive of localhost/operator:1\n" in recorded
+    assert f"{load} two < archive of localhost/operator:1\n" in recorded
+    assert not any(line.startswith("docker ") for line in recorded.splitlines())
 
 
 def test_image_that_podman_lacks_is_named(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,12 +101,12 @@ def test_image_that_podman_lacks_is_named(calls: Path, monkeypatch: pytest.Monke
     assert calls.exists()
 
 
-def test_kind_cluster_is_created_when_missing_and_removed_when_asked(calls: Path) -> None:
+def test_kind_cluster_is_created_when_missing_and_removed_on_request(calls: Path) -> None:
     cluster("fresh")
     remove_cluster("fresh")
-    said = calls.read_text().splitlines()
-    assert "kind create cluster --name fresh --wait 120s" in said
-    assert said[-1] == "kind delete cluster --name fresh"
+    recorded = calls.read_text().splitlines()
+    assert "kind create cluster --name fresh --wait 120s" in recorded
+    assert recorded[-1] == "kind delete cluster --name fresh"
 
 
 def test_nodes_of_kind_get_cards(node: Node, calls: Path) -> None:

@@ -1,4 +1,4 @@
-"""A control plane in a network of its own. Each test is a process: a network namespace cannot be left again."""
+"""A control plane in its own network namespace. Each test is a process, because it cannot leave the namespace again."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def run(run_dir: Path, body: str) -> str:
 
 
 def processes_of(run_dir: Path) -> list[int]:
-    """Processes whose command line names the run folder."""
+    """Return the processes whose command line names the run folder."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
@@ -61,7 +61,7 @@ def test_control_plane_serves_its_version_and_runs_controllers(tmp_path: Path) -
     assert '"gitVersion": "v1.36.3"' in out
 
 
-def test_two_control_planes_at_once_do_not_meet(tmp_path: Path) -> None:
+def test_two_concurrent_control_planes_are_separate(tmp_path: Path) -> None:
     body = """
     with ControlPlane(folder) as plane:
         print("up", flush=True)
@@ -106,7 +106,7 @@ def test_addresses_of_the_pod_range_are_local(tmp_path: Path) -> None:
     assert out.strip().startswith("10.250.")
 
 
-def test_killed_caller_takes_the_control_plane_along(tmp_path: Path) -> None:
+def test_control_plane_ends_when_its_caller_is_killed(tmp_path: Path) -> None:
     body = """
     with ControlPlane(folder) as plane:
         print("up", flush=True)
@@ -124,14 +124,14 @@ def test_killed_caller_takes_the_control_plane_along(tmp_path: Path) -> None:
     wait_until(lambda: not any(process.alive for process in running), "the control plane to end", 5)
 
 
-def test_control_plane_leaves_the_machines_network_alone(tmp_path: Path) -> None:
+def test_control_plane_leaves_the_network_of_the_machine_unchanged(tmp_path: Path) -> None:
     before = network()
     run(tmp_path, "with ControlPlane(folder): pass")
     assert network() == before
 
 
 def network() -> list[str]:
-    """Addresses and routes of the machine, but for those of nodes, which come and go beside this test."""
+    """Return addresses and routes of the machine, except those of nodes, which may start and stop during this test."""
     nodes = [Addresses(slot).link for slot in range(SLOTS)]
     lines = [*ip("-oneline", "address").splitlines(), *ip("route").splitlines()]
     return [line for line in lines if not any(link in line for link in nodes)]

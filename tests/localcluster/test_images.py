@@ -10,7 +10,7 @@ from localcluster import Node
 from localcluster.images import build_image, export_image
 from localcluster.processes import wait_until
 
-# Without anything in the cache: a base image by debootstrap, then Python packages.
+# With an empty cache the build needs debootstrap for the base image, and Python packages.
 pytestmark = pytest.mark.timeout(900)
 OF_THE_MACHINE = ("etc/apt/sources.list", "etc/hostname", "etc/hosts", "etc/pip.conf", "etc/resolv.conf")
 TAG = "localhost/gaudi-operator:dev"
@@ -35,23 +35,23 @@ def manifest(layout: Path) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def test_image_holds_nothing_of_the_machine_that_built_it(layout: Path) -> None:
+def test_image_contains_nothing_of_the_build_machine(layout: Path) -> None:
     files: dict[str, int] = {}
     for layer in manifest(layout)["layers"]:
         with tarfile.open(blob(layout, layer["digest"])) as content:
             files |= {member.name.removeprefix("./"): member.size for member in content}
     assert "etc/debian_version" in files
     assert [name for name in files if name.startswith(("mnt/", "media/"))] == []
-    # The builder mounts its own over some of them, and leaves the empty files that it mounted on.
+    # The builder mounts files over some of them and leaves empty mount points.
     assert [name for name in OF_THE_MACHINE if files.get(name)] == []
 
 
-def test_image_runs_with_nothing_of_the_machines_settings(layout: Path) -> None:
+def test_image_sets_no_environment_of_the_build_machine(layout: Path) -> None:
     config = json.loads(blob(layout, manifest(layout)["config"]["digest"]).read_text())["config"]  # type: ignore[call-overload]
     assert [setting for setting in config["Env"] if "/mnt" in setting or "/media" in setting] == []
 
 
-def test_layer_that_is_there_is_not_exported_again(layout: Path, tmp_path: Path) -> None:
+def test_existing_layer_is_not_exported_again(layout: Path, tmp_path: Path) -> None:
     known = tmp_path / "blobs" / "sha256"
     known.mkdir(parents=True)
     layers = [layer["digest"].removeprefix("sha256:") for layer in manifest(layout)["layers"]]

@@ -1,4 +1,4 @@
-"""However a node ends, it leaves nothing behind."""
+"""A node leaves nothing behind, however it ends."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ import pytest
 from localcluster import Node
 from localcluster.cache import cache_dir
 from localcluster.processes import Identity, wait_gone, wait_until
-from tests.localcluster.traces import Traces, family, state_of, traces
+from tests.localcluster.traces import Traces, process_tree, state_of, traces
 
 pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).parents[2]
@@ -31,18 +31,18 @@ def run(*arguments: str) -> str:
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """Name of a node that is gone afterwards, whatever the test did."""
+    """The name of a node, which is removed after the test in any case."""
     name = f"test-{uuid4().hex[:8]}"
     yield name
     run("down", "--name", name)
 
 
 def _sees(pid: int, file: Path) -> bool:
-    """Whether a process or one that descends from it has such a file, in mounts of its own."""
-    return any(Path(f"/proc/{each.pid}/root{file}").exists() for each in family(pid))
+    """Return whether a process or one of its descendants sees the file in its own mount namespace."""
+    return any(Path(f"/proc/{each.pid}/root{file}").exists() for each in process_tree(pid))
 
 
-def nothing_but(before: Traces) -> Traces:
+def only_allowed(before: Traces) -> Traces:
     return Traces(links=[], routes=[], cgroups=[], mounts=before.mounts, iptables=before.iptables)
 
 
@@ -50,12 +50,12 @@ def test_stopped_node_leaves_nothing(tmp_path: Path) -> None:
     with Node(tmp_path, "stopped") as node:
         pid, addresses = state_of(tmp_path)
         before = traces(tmp_path, addresses)
-        processes = family(pid)
+        processes = process_tree(pid)
         assert len(before.links) == 1
         assert len(processes) > 8
         assert "coredns" in node.kubectl("get", "pods", "-A")
     assert [process for process in processes if process.alive] == []
-    assert traces(tmp_path, addresses) == nothing_but(before)
+    assert traces(tmp_path, addresses) == only_allowed(before)
     assert before.mounts == []
 
 
@@ -72,35 +72,35 @@ def test_killed_launcher_leaves_no_process_mount_or_link(tmp_path: Path) -> None
         assert launcher.stdout
         assert launcher.stdout.readline() == "up\n"
         pid, addresses = state_of(tmp_path)
-        processes = family(pid)
+        processes = process_tree(pid)
         before = traces(tmp_path, addresses)
         os.kill(launcher.pid, signal.SIGKILL)
     wait_until(lambda: not any(process.alive for process in processes), "the node to end", 10)
-    wait_until(lambda: traces(tmp_path, addresses).links == [], "its link to go", 10)
+    wait_until(lambda: traces(tmp_path, addresses).links == [], "its link to be removed", 10)
     left = traces(tmp_path, addresses)
     assert (left.mounts, left.routes, left.iptables) == ([], [], before.iptables)
 
 
-def test_up_outlives_its_command_and_down_removes_every_trace(name: str) -> None:
+def test_node_outlives_the_up_command_until_down_removes_it(name: str) -> None:
     kubeconfig = Path(run("up", "--name", name))
     pid, addresses = state_of(kubeconfig.parent)
-    processes = family(pid)
+    processes = process_tree(pid)
     before = traces(kubeconfig.parent, addresses)
     assert Path(run("up", "--name", name)) == kubeconfig
     assert state_of(kubeconfig.parent) == (pid, addresses)
     assert f"{name}  node  https://{addresses.node_ip}:6443  ready" in run("status")
     run("down", "--name", name)
     assert [process for process in processes if process.alive] == []
-    assert traces(kubeconfig.parent, addresses) == nothing_but(before)
+    assert traces(kubeconfig.parent, addresses) == only_allowed(before)
     assert name not in run("status")
 
 
-def test_up_after_a_crash_starts_afresh(name: str) -> None:
+def test_up_after_a_crash_starts_a_new_node(name: str) -> None:
     kubeconfig = Path(run("up", "--name", name, "--profile", "control-plane"))
     pid, _ = state_of(kubeconfig.parent)
     first = Identity.of(pid)
     first.kill()
-    wait_gone(first)  # process 1 of a namespace ends when all others in it have
+    wait_gone(first)  # process 1 of a namespace ends after all its other processes
     assert "crashed" in run("status")
     run("up", "--name", name)
     assert state_of(kubeconfig.parent)[0] != pid
@@ -111,26 +111,26 @@ def test_up_after_a_crash_starts_afresh(name: str) -> None:
 
 @pytest.mark.parametrize("interruption", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_up_leaves_nothing(name: str, interruption: signal.Signals) -> None:
-    # A shell that runs the tests in the background has them ignore it, and children take that over.
+    # A background shell makes the tests ignore this signal, and child processes inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     run_dir = cache_dir() / "run" / name
     with subprocess.Popen(
         command_line("up", "--name", name), cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True, text=True
     ) as launcher:
-        wait_until((run_dir / "log" / "kubelet.log").exists, "the start to come half-way", 60)
+        wait_until((run_dir / "log" / "kubelet.log").exists, "the start of the kubelet", 60)
         pid, addresses = state_of(run_dir)
-        processes = family(pid)
+        processes = process_tree(pid)
         os.killpg(launcher.pid, interruption)
-        _, said = launcher.communicate(timeout=30)
+        _, errors = launcher.communicate(timeout=30)
     assert launcher.returncode != 0
-    assert "Traceback" not in said
+    assert "Traceback" not in errors
     assert [process for process in processes if process.alive] == []
     left = traces(run_dir, addresses)
     assert (left.links, left.routes, left.cgroups, left.mounts) == ([], [], [], [])
     assert not (run_dir / "state.json").exists()
 
 
-def test_up_without_the_right_to_make_namespaces_is_refused(name: str) -> None:
+def test_up_without_permission_for_namespaces_is_refused(name: str) -> None:
     command = ["setpriv", "--bounding-set=-sys_admin", *command_line("up", "--name", name)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -142,15 +142,15 @@ def test_killed_build_leaves_no_process_or_mount(tmp_path: Path) -> None:
     script = "import sys; from localcluster.sandbox import run_bound; run_bound(['sh', '-c', sys.argv[1]])"
     build = f"mount -t tmpfs build {tmp_path} && touch {tmp_path}/inside && exec sleep 3600"
     with subprocess.Popen([sys.executable, "-c", script, build], cwd=ROOT) as launcher:
-        wait_until(lambda: _sees(launcher.pid, tmp_path / "inside"), "the build to have mounted and written", 10)
-        processes = family(launcher.pid)
+        wait_until(lambda: _sees(launcher.pid, tmp_path / "inside"), "the mount of the build", 10)
+        processes = process_tree(launcher.pid)
         launcher.kill()
     wait_until(lambda: not any(process.alive for process in processes), "the build to end", 10)
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_node_that_cannot_start_says_which_part_ended_and_why(tmp_path: Path) -> None:
+def test_failed_start_names_the_component_and_the_reason(tmp_path: Path) -> None:
     with Node(tmp_path, "first"):
         pass
     (tmp_path / "log" / "etcd.log").unlink()

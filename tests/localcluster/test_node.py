@@ -1,4 +1,4 @@
-"""What a running node can do."""
+"""The functions of a running node."""
 
 import json
 import os
@@ -27,9 +27,17 @@ def test_node_reports_its_version_and_eight_cards(node: Node) -> None:
     assert (status["capacity"]["habana.ai/gaudi"], status["allocatable"]["habana.ai/gaudi"]) == ("8", "8")
 
 
-def test_servers_of_other_apis_learn_whom_to_believe(node: Node) -> None:
-    asked = ("get", "configmap", "extension-apiserver-authentication", "--namespace", "kube-system", "--output", "yaml")
-    wait_until(lambda: "requestheader-client-ca-file" in node.kubectl(*asked), "the authority's name", timeout=30)
+def test_aggregated_api_servers_can_read_the_client_authority(node: Node) -> None:
+    command = (
+        "get",
+        "configmap",
+        "extension-apiserver-authentication",
+        "--namespace",
+        "kube-system",
+        "--output",
+        "yaml",
+    )
+    wait_until(lambda: "requestheader-client-ca-file" in node.kubectl(*command), "the authority's name", timeout=30)
 
 
 def test_pod_resolves_a_service_and_reaches_it_by_name(node: Node, pod: str) -> None:
@@ -46,7 +54,7 @@ def test_name_outside_the_cluster_is_refused(node: Node, pod: str) -> None:
 
 
 def dns_process(node: Node) -> int:
-    """The process that answers names on this node; tests on other nodes of this machine have theirs."""
+    """Return the DNS process of this node. Other nodes of this machine have their own."""
     uid = node.kubectl("get", "pod", *CLUSTER_DNS, "-o", "jsonpath={..metadata.uid}")
     pod = next(cgroups.ROOT.rglob(f"pod{uid}"))
     processes = {int(pid) for file in pod.rglob("cgroup.procs") for pid in file.read_text().split()}
@@ -54,8 +62,8 @@ def dns_process(node: Node) -> int:
     return process
 
 
-def test_names_are_answered_late_rather_than_refused(node: Node, pod: str) -> None:
-    """On a busy machine cluster DNS misses readiness probes, and no other copy could answer."""
+def test_dns_answers_late_instead_of_refusing(node: Node, pod: str) -> None:
+    """On a busy machine cluster DNS misses readiness probes, and no other replica could answer."""
     unready = ("get", "pod", *CLUSTER_DNS, "-o", "jsonpath={..status.conditions[?(@.type=='Ready')].status}")
     kubectl = [str(build.kubernetes() / "kubectl"), "--kubeconfig", str(node.kubeconfig)]
     asking = [*kubectl, "exec", pod, "--", "wget", "-q", "-O-", "http://front/index.html"]
@@ -64,7 +72,7 @@ def test_names_are_answered_late_rather_than_refused(node: Node, pod: str) -> No
     try:
         wait_until(lambda: node.kubectl(*unready) == "False", "cluster DNS to miss its probes", 30)
         with subprocess.Popen(asking, stdout=subprocess.PIPE, text=True) as request:
-            with pytest.raises(subprocess.TimeoutExpired):  # a refusal would have ended it
+            with pytest.raises(subprocess.TimeoutExpired):  # a refusal would end it
                 request.wait(timeout=2)
             os.kill(process, signal.SIGCONT)
             assert request.communicate()[0] == "hello from web\n"
@@ -72,16 +80,16 @@ def test_names_are_answered_late_rather_than_refused(node: Node, pod: str) -> No
         os.kill(process, signal.SIGCONT)
 
 
-def test_exec_passes_the_exit_code_on(node: Node, pod: str) -> None:
+def test_exec_returns_the_exit_code(node: Node, pod: str) -> None:
     with pytest.raises(LocalClusterError, match="exit code 7"):
         node.kubectl("exec", pod, "--", "sh", "-c", "exit 7")
 
 
-def test_exec_passes_input_on(node: Node, pod: str) -> None:
+def test_exec_forwards_standard_input(node: Node, pod: str) -> None:
     assert node.kubectl("exec", "-i", pod, "--", "cat", stdin="typed") == "typed"
 
 
-def test_logs_are_what_the_container_wrote(node: Node, pod: str) -> None:
+def test_logs_return_the_output_of_the_container(node: Node, pod: str) -> None:
     assert node.kubectl("logs", pod) == "serving\n"
 
 
@@ -101,12 +109,12 @@ def test_machine_reaches_pods_and_services(node: Node, pod: str) -> None:
         assert httpx.get(f"http://{host}/index.html", trust_env=False).text == "hello from web\n"
 
 
-def test_pod_does_not_reach_beyond_the_machine(node: Node, pod: str) -> None:
+def test_pod_cannot_reach_hosts_outside_the_machine(node: Node, pod: str) -> None:
     with pytest.raises(LocalClusterError, match="exit code"):
         node.kubectl("exec", pod, "--", "nc", "-w", "2", "192.0.2.1", "80")
 
 
-def test_cards_beyond_the_node_stay_pending(node: Node, pod: str) -> None:
+def test_pod_with_more_cards_than_the_node_stays_pending(node: Node, pod: str) -> None:
     container = {"name": "more", "image": IMAGE, "resources": {"limits": {"habana.ai/gaudi": "1"}}}
     overrides = json.dumps({"spec": {"containers": [container]}})
     node.kubectl("run", "more", f"--image={IMAGE}", f"--overrides={overrides}")
@@ -122,10 +130,10 @@ def test_cards_beyond_the_node_stay_pending(node: Node, pod: str) -> None:
         node.kubectl("delete", "pod", "more", "--wait=false")
 
 
-def test_folder_image_mounts_as_a_volume(node: Node, tmp_path: Path) -> None:
+def test_folder_image_is_mounted_as_a_volume(node: Node, tmp_path: Path) -> None:
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "model.txt").write_text("0.1 0.2")
-    node.folder_image(tmp_path / "weights", "localhost/model:test")  # another content under the same name
+    node.folder_image(tmp_path / "weights", "localhost/model:test")  # other content under the same name
     node.folder_image(tmp_path, "localhost/model:test")
     spec = {
         "restartPolicy": "Never",

@@ -1,4 +1,4 @@
-"""What a node could leave behind on the machine, read from the kernel."""
+"""The traces of a node on the machine, read from the kernel."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from localcluster.processes import Identity
 
 @dataclass(frozen=True)
 class Traces:
-    """Of one node: its link, routes through it, cgroups, and mounts below its folder; and the machine's iptables."""
+    """The link, routes, cgroups and mounts of one node, and the machine's iptables."""
 
     links: list[str]
     routes: list[str]
@@ -23,7 +23,7 @@ class Traces:
 
 
 def traces(run_dir: Path, addresses: Addresses) -> Traces:
-    """What there is now of the node with `addresses` in `run_dir`."""
+    """Return the current traces of the node with `addresses` in `run_dir`."""
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     marks = (str(run_dir), "/run/netns", "/run/containerd", "/var/lib/kubelet", "/var/lib/cni")
     saved = subprocess.run(["/usr/sbin/iptables-save"], capture_output=True, text=True, check=True).stdout
@@ -36,19 +36,19 @@ def traces(run_dir: Path, addresses: Addresses) -> Traces:
     )
 
 
-def family(pid: int) -> list[Identity]:
-    """A process and all that descend from it; whoever ends while we look is left out."""
+def process_tree(pid: int) -> list[Identity]:
+    """Return a process and all its descendants, except those that end meanwhile."""
     try:
         found = [Identity.of(pid)]
         children = [(task / "children").read_text().split() for task in Path(f"/proc/{pid}/task").iterdir()]
     except (FileNotFoundError, ProcessLookupError):
         return []
     for child in chain.from_iterable(children):
-        found += family(int(child))
+        found += process_tree(int(child))
     return found
 
 
 def state_of(run_dir: Path) -> tuple[int, Addresses]:
-    """Pid of process 1 of the sandbox in `run_dir`, and the node's addresses."""
+    """Return the PID of process 1 of the sandbox in `run_dir`, and the node's addresses."""
     state = json.loads((run_dir / "state.json").read_text())
     return state["pid"], Addresses(state["slot"])
