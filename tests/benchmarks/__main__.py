@@ -1,4 +1,4 @@
-"""`make bench`: every table, one after the other, each in a process of its own."""
+"""`make bench`: run every benchmark in a process of its own, one after the other."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ BENCHMARKS = (
 
 
 def main() -> int:
-    """Run all; the exit code is 1 when a limit was missed."""
+    """Run all benchmarks. Return 1 if a limit was missed."""
     sys.stdout.write(f"{platform.platform()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n")
     missed = []
     for name in BENCHMARKS:

@@ -1,8 +1,8 @@
-"""How far strategy optimal is from the best of all plans, where all plans can be tried.
+"""The distance of strategy optimal from the best plan, on traffic that is small enough to try all plans.
 
-In one dimension its dynamic programme is exact. In several it looks at rows of ladders, and with few graphs at plans
-that grow and exchange buckets. Here every set of buckets that holds every admissible batch is tried on small random
-traffic, each request in the bucket that find would answer.
+In one dimension the dynamic programme is exact. In several dimensions the strategy searches rows of ladders, and with
+few graphs it adds and exchanges buckets. Here every set of buckets that holds every admissible batch is tried on small
+random traffic, with each request in the bucket that `find` returns.
 """
 
 import random
@@ -45,7 +45,7 @@ SPACES: Mapping[str, tuple[Space, int]] = {
 
 
 def gaps(name: str) -> list[float]:
-    """Excess of padding cost over the best of all plans, as a share of it, for random traffics."""
+    """Return, for random traffic, the padding cost above that of the best plan, as a share of it."""
     space, graphs = SPACES[name]
     return [_gap(space, graphs, random.Random(seed)) for seed in range(INSTANCES)]  # noqa: S311
 
@@ -58,11 +58,11 @@ def _gap(space: Space, graphs: int, chance: random.Random) -> float:
 
 
 FEWEST = dict(zip(SPACES, (DECODE, CONTEXT), strict=False))
-"""The limits of the spaces that are small enough to try plans of any number of graphs."""
+"""The spaces that are small enough to try plans of any number of graphs, with their limits."""
 
 
 def excesses(name: str) -> list[int]:
-    """How many graphs more than the fewest the search takes to pad no more than a rival, for random traffics."""
+    """Return, for random traffic, the graphs above the fewest that pad no more than a rival plan."""
     return [_excess(name, random.Random(seed)) for seed in range(INSTANCES)]  # noqa: S311
 
 
@@ -84,12 +84,12 @@ def _excess(name: str, chance: random.Random) -> int:
 
 
 def _grid(space: Space) -> list[Bucket]:
-    """Every shape on the values that a dimension offers."""
+    """Return every shape on the values of the dimensions."""
     return list(map(Bucket._make, product(*choose_axes(space, {}))))
 
 
 def _plans(space: Space, graphs: int) -> Iterator[tuple[Bucket, ...]]:
-    """Every set of `graphs` buckets within the limits that holds every admissible shape."""
+    """Yield every set of `graphs` buckets within the limits that holds every admissible shape."""
     corners = space.corners()
     others = [
         shape
@@ -106,7 +106,7 @@ def _chosen(space: Space, traffic: Mapping[Bucket, float], graphs: int) -> tuple
     choice = Search(space, axes, traffic, partial(cost, space.phase), lambda _: 1.0).choice()
     found = fit(choice, graphs)
     if found is None:
-        raise AssertionError("the budget holds what every plan needs")
+        raise AssertionError("the budget is below the graphs that every plan needs")
     rows = tuple(sorted(bucket for kept in found.selection.ladders for bucket in kept.buckets()))
     needed = space.corners()
     worth = partial(cost, space.phase)

@@ -1,7 +1,7 @@
-"""How many pods take traffic, and how many requests meet a cold graph, moment by moment from a watch.
+"""Count pods that take traffic and requests that meet a cold graph over time, from a watch.
 
-The requests are computed, not sent: RATE of them a second for every desired replica, spread evenly over the pods that
-are ready and over the buckets of the plan. One whose bucket has no graph in that pod is cold.
+Requests are computed, not sent: RATE per second and desired replica, spread evenly over the ready pods and the buckets
+of the plan. A request is cold if its bucket has no graph in its pod.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ RATE = 1.0
 
 @dataclass(frozen=True)
 class Moment:
-    """From `at` (monotonic seconds) on: the ready pods, and the mean share of their plans that has no graph."""
+    """The ready pods and the mean share of their plans without a graph, from `at` (monotonic seconds) on."""
 
     at: float
     ready: int
@@ -29,7 +29,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Replica-seconds below the desired count, and requests in all and on cold graphs."""
+    """Replica-seconds below the desired count, all requests, and requests on cold graphs."""
 
     lost: float
     requests: float
@@ -37,27 +37,27 @@ class Capacity:
 
 
 class Ledger:
-    """Follows the pods that are `mine`."""
+    """Follows the pods for which `mine` is true."""
 
     def __init__(self, api: KubeApi, kubelet: Kubelet, mine: Callable[[Object], bool]) -> None:
-        """Nothing is watched yet."""
+        """Create the ledger without starting the watch."""
         self._api, self._kubelet, self._mine = api, kubelet, mine
         self._cold: dict[str, float] = {}
         self._moments: list[Moment] = []
 
     @property
     def ready(self) -> int:
-        """Pods that take traffic now."""
+        """Return the number of pods that take traffic now."""
         return len(self._cold)
 
     async def follow(self) -> None:
         """Watch until cancelled."""
         async for event in self._api.watch("Pod"):
             if self._mine(event["object"]):
-                self._note(event["type"], event["object"])
+                self._record(event["type"], event["object"])
 
     def since(self, begin: float, desired: int) -> Capacity:
-        """Sums from `begin` (monotonic seconds) until now."""
+        """Return the sums from `begin` (monotonic seconds) until now."""
         now = time.monotonic()
         known = [*self._moments, Moment(now, 0, 0.0)]
         spans = [(max(0.0, after.at - max(before.at, begin)), before) for before, after in pairwise(known)]
@@ -67,7 +67,7 @@ class Ledger:
             cold=sum(seconds * desired * RATE * moment.cold for seconds, moment in spans),
         )
 
-    def _note(self, kind: str, pod: Object) -> None:
+    def _record(self, kind: str, pod: Object) -> None:
         name = pod["metadata"]["name"]
         serves = kind != "DELETED" and "deletionTimestamp" not in pod["metadata"]
         runtime = self._kubelet.runtimes.get(name)
@@ -87,11 +87,11 @@ def _share_without_graph(runtime: FakeRuntime) -> float:
 
 @asynccontextmanager
 async def ledger(api: KubeApi, kubelet: Kubelet, mine: Callable[[Object], bool]) -> AsyncIterator[Ledger]:
-    """A ledger that follows meanwhile."""
+    """A ledger that follows the pods during the block."""
     book = Ledger(api, kubelet, mine)
     task = asyncio.create_task(book.follow())
     try:
         yield book
-        assert not task.done(), "The watch of the pods has ended: what it has not seen is missing from the sums."
+        assert not task.done(), "The watch of the pods ended early, so the sums are incomplete."
     finally:
         task.cancel()

@@ -1,10 +1,10 @@
-"""From the last captured graph to traffic: how long until the pod's endpoint stands in the EndpointSlice.
+"""The time from the last captured graph until the pod's endpoint is ready in the EndpointSlice.
 
     python -m tests.benchmarks.endpoint_latency
 
-A real node, the operator from its chart, and pods of the sim engine (their warm-up is a simulation; the path after
-it is not). The kubelet's readiness probe runs once a second, which nobody can be quicker than: the limit is 1 s
-beyond that. Ends with exit code 1 when it is missed.
+It uses a real node, the operator from its chart, and pods of the sim engine, whose warm-up is a simulation. The
+kubelet runs the readiness probe once a second, so the limit is 1 s more than that. Ends with exit code 1 if the limit
+is missed.
 """
 
 import json
@@ -37,7 +37,7 @@ PATIENCE_SECONDS = 300
 
 
 def main() -> int:
-    """Measure, print the table; 1 when the limit is missed."""
+    """Measure and print the table. Return 1 if the limit is missed."""
     installed = install.everything("bench")
     try:
         delays = sorted(measure(installed))
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def measure(installed: Installed) -> list[float]:
-    """Seconds from the first report that says Serving to the ready endpoint, for each pod."""
+    """Return, for each pod, the seconds from the first report with phase Serving to the ready endpoint."""
     installed.make_namespace(NAMESPACE)
     api: Any = config.new_client_from_config(str(installed.kubeconfig))
     endpoints = EndpointWatch(client.DiscoveryV1Api(api))
@@ -64,10 +64,10 @@ def measure(installed: Installed) -> list[float]:
 
 
 class EndpointWatch:
-    """When each address was first seen ready in an EndpointSlice; monotonic seconds."""
+    """The time at which each address was first seen ready in an EndpointSlice, in monotonic seconds."""
 
     def __init__(self, api: Any) -> None:
-        """Start to watch."""
+        """Start the watch."""
         self.ready: dict[str, float] = {}
         threading.Thread(target=self._follow, args=(api,), daemon=True).start()
 
@@ -87,7 +87,7 @@ def _resource() -> dict[str, Any]:
 
 
 def _addresses(api: Any) -> list[str]:
-    """Addresses of all pods, once every pod has one."""
+    """Return the addresses of all pods when every pod has one."""
     found: dict[str, str] = {}
     stream = watch.Watch().stream(
         api.list_namespaced_pod, NAMESPACE, label_selector=f"{NAME_LABEL}={NAME}", timeout_seconds=PATIENCE_SECONDS
@@ -101,7 +101,7 @@ def _addresses(api: Any) -> list[str]:
 
 
 def _warm_at(address: str) -> tuple[str, float]:
-    """The address and the moment in which its report first says Serving, by a long-poll of our own."""
+    """Return the address and the time at which its report first has phase Serving, by a long poll."""
     sequence = 0
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""A measured figure beside its limit, and how a list of them is printed."""
+"""A measured figure with its limit, and the table of figures."""
 
 import gc
 import math
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table; a figure above its limit fails the run."""
+    """One line of the table. A figure above its limit fails the run."""
 
     name: str
     value: float
@@ -24,8 +24,9 @@ class Figure:
 
 @contextmanager
 def without_pauses() -> Iterator[None]:
-    """This process looks for garbage before and after: with thousands of pods played it would stop for a second at
-    times, and whatever is timed or played in it would stop, too.
+    """Disable garbage collection in this process during the block.
+
+    With thousands of simulated pods a collection would pause this process, and all that it measures, for a second.
     """
     gc.collect()
     gc.freeze()
@@ -38,11 +39,11 @@ def without_pauses() -> Iterator[None]:
 
 
 def percentile(ordered: list[float], percent: int) -> float:
-    """The smallest value that `percent` of all do not exceed."""
+    """Return the smallest value that `percent` of all values do not exceed."""
     return ordered[math.ceil(len(ordered) * percent / 100) - 1]
 
 
 def table(figures: Iterable[Figure]) -> str:
-    """The figures as lines."""
+    """Return the figures as lines."""
     limits = ((each, "" if each.limit is None else f"limit {each.limit:g}") for each in figures)
     return "\n".join(f"{each.name:52} {each.value:10.3f} {each.unit:12} {limit}" for each, limit in limits)

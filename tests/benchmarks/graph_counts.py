@@ -1,13 +1,13 @@
-"""How many graphs each strategy needs on traces, and what padding is left.
+"""Compare the graphs of each strategy on traces, and the padding that remains.
 
     python -m tests.benchmarks.graph_counts
     TRACES=folder/with/csv/files python -m tests.benchmarks.graph_counts
 
-For the 8B, 70B and 128k examples on their described cards. Traces are those of TRACES and the one in tests/data, at one
-and three times their recorded rate. Every plan is judged on the later half of a trace. Padding is padded over real
-compute (typical_cost); seconds are the estimate for all graphs of a plan. Decode grids that were made by hand are
-compared with the search for as many graphs, once on the traffic that the search optimizes, which has a limit, and once
-on traffic that it knows nothing of. Ends with exit code 1 if a limit is missed.
+The models are the 8B, 70B and 128k examples on their described cards. The traces are those of TRACES and the one in
+tests/data, at one and three times their recorded rate. Every plan is evaluated on the later half of a trace. Padding is
+padded over real compute (typical_cost), and seconds are the estimate for all graphs of a plan. Manual decode grids are
+compared with a search for the same number of graphs: once on the traffic that the search optimizes, which has a limit,
+and once without knowledge of the traffic. Ends with exit code 1 if a limit is missed.
 """
 
 import os
@@ -35,13 +35,13 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "vllm"
 MODELS = {"8B": "llama-3.1-8b.yaml", "70B": "tensor-parallel-8.yaml", "128k": "long-context.yaml"}
 RIVALS = (Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE)
 RATES = (1, 3)
-NOTHING_KNOWN, LEARNED = "Optimal, nothing known", "Optimal, learned"
+NOTHING_KNOWN, LEARNED = "Optimal without traffic", "Optimal, learned"
 MOST_SHARES = {NOTHING_KNOWN: 0.5, LEARNED: 0.2}
-"""Most graphs, as a share of those of Exponential."""
+"""The maximum number of graphs, as a share of those of Exponential."""
 
 
 GRID_MODELS = ("8B", "70B")
-"""Those with as many sequences and blocks per sequence as the grids are for."""
+"""Manual grids for this number of sequences and blocks per sequence."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Load:
 
 
 def main() -> int:
-    """Print a table for each model; 1 if a limit was missed."""
+    """Print a table for each model. Return 1 if a limit was missed."""
     figures = [figure for model in MODELS for figure in _figures(model)]
     sys.stdout.write(f"\n{table(figures)}\n")
     return int(any(figure.missed for figure in figures))
@@ -91,7 +91,7 @@ def _against_grids(question: PlanDocument, name: str, load: Load) -> Iterator[Fi
         plans = {
             f"grid {grid}": BucketPlan(_plan(question, BucketPolicy()).prompt, buckets),
             "Optimal for this traffic": _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL, optimal=known)),
-            "Optimal, nothing known": _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)),
+            "Optimal without traffic": _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)),
         }
         for each, plan in plans.items():
             _print_row(load, each, plan)
@@ -102,7 +102,7 @@ def _against_grids(question: PlanDocument, name: str, load: Load) -> Iterator[Fi
 
 
 def traces() -> dict[str, list[Request]]:
-    """The traces of TRACES, and the one in tests/data."""
+    """Return the traces of TRACES, and the one in tests/data."""
     folder = os.environ.get("TRACES")
     found = {} if folder is None else {path.stem: _read(path) for path in sorted(Path(folder).glob("*.csv"))}
     return {"azure_conv": requests(), **found}
@@ -135,7 +135,7 @@ def _hindsight(question: PlanDocument, load: Load, learned: BucketPlan) -> Bucke
 
 
 def _plan(question: PlanDocument, policy: BucketPolicy) -> BucketPlan:
-    """Make a plan that covers every admissible shape, whatever the traffic."""
+    """Return a plan that covers every admissible shape, independent of the traffic."""
     plan = make_plan(policy, question.limits, question.blocks)
     gaps = plan_coverage(plan, question.limits, question.blocks).sentence()
     if gaps and policy.strategy is Strategy.OPTIMAL:

@@ -1,10 +1,11 @@
-"""How far the padding of a canary is from the forecast of its learned plan, after as many prompts as it is judged by.
+"""Compare the padding of a canary with the forecast of its learned plan, after the prompts that it is judged by.
 
     python -m tests.benchmarks.learned_canary
     TRACES=folder/with/csv/files python -m tests.benchmarks.learned_canary
 
-The 8B example. A plan is learned from the earlier half of a trace, and each 200 prompts of the later half are those of
-a canary, which has the whole, half or a quarter of the load. Ends with exit code 1 if a canary would be rolled back.
+The model is the 8B example. A plan is learned from the earlier half of a trace. Each 200 prompts of the later half are
+those of a canary, which has the whole, half or a quarter of the load. Ends with exit code 1 if a canary would be rolled
+back.
 """
 
 import sys
@@ -28,7 +29,7 @@ MOST = 1 + Canary().max_padding_percent / 100
 
 
 def main() -> int:
-    """Print the table; 1 if a canary of the learned service would be rolled back."""
+    """Print the table. Return 1 if a canary of the learned service would be rolled back."""
     question = read_question(parse_document((EXAMPLES / MODELS["8B"]).read_text()))
     figures = [
         figure
@@ -65,7 +66,7 @@ def _traffic(question: PlanDocument, requests: list[Request]) -> Traffic:
 
 
 def _excess(question: PlanDocument, policy: BucketPolicy, plan: BucketPlan, phase: BucketPhase, met: Traffic) -> float:
-    """Observed padding over the forecast."""
+    """Return the observed padding over the forecast."""
     padding = learned_padding(policy, question.limits, plan)[phase]
     for shape, batches in met.shapes_of(phase).items():
         bucket = plan.find(phase, *shape)

@@ -1,4 +1,4 @@
-"""What benchmarks of the operator play on: a real API server with controllers, the operator, and a kubelet of ours."""
+"""The environment of operator benchmarks: a real API server with controllers, the operator, and a scripted kubelet."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ LONG_LEASE = {"lease_duration_seconds": 60, "renew_deadline_seconds": 40, "retry
 
 @dataclass(frozen=True)
 class Stage:
-    """The API server as administrator, and what runs beside it."""
+    """A client of the API server as administrator, the operator and the kubelet."""
 
     api: KubeApi
     kubelet: Kubelet
@@ -34,13 +34,16 @@ class Stage:
     plane: ControlPlane
 
 
-def play(measure: Callable[[Stage], Awaitable[list[Figure]]], lease: Mapping[str, float] = LONG_LEASE) -> int:
-    """Set the stage, measure, print the table; 1 when a limit is missed. `lease` are the operator's times of it."""
-    tools()  # builds, where that was not done yet: nothing can be fetched from inside the namespace
+def run_benchmark(measure: Callable[[Stage], Awaitable[list[Figure]]], lease: Mapping[str, float] = LONG_LEASE) -> int:
+    """Start the environment, measure and print the table.
+
+    Return 1 if a limit is missed. `lease` has the Lease times.
+    """
+    tools()  # builds the tools if needed: inside the namespace nothing can be downloaded
     enter_network_namespace()
     with tempfile.TemporaryDirectory() as folder, _control_plane(Path(folder)) as plane:
         plane.kubectl("apply", "--server-side", "-f", "-", stdin=definitions_yaml())
-        # Not `kubectl wait`: it gives up on the null conditions that a new definition has for a moment.
+        # `kubectl wait` fails on the null conditions that a new definition has at first.
         served = ("api-resources", f"--api-group={GROUP}", "--output=name")
         plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
         figures = asyncio.run(_measured(plane, Path(folder), measure, lease))
@@ -78,25 +81,25 @@ async def _stage(plane: ControlPlane, folder: Path, lease: Mapping[str, float]) 
 
 
 async def requests(operator: OperatorProcess, *aside: str) -> float:
-    """Requests to the API server so far, but watches, those for the Lease, and those for the resources `aside`."""
+    """Return the requests to the API server so far, without watches, the Lease and the resources `aside`."""
     samples = await operator.samples("gaudi_operator_api_requests_total")
     labels = [(dict(key), value) for key, value in samples.items()]
     return sum(value for key, value in labels if key["resource"] not in ("leases", *aside) and key["verb"] != "watch")
 
 
 async def settled(operator: OperatorProcess) -> bool:
-    """Whether the operator has asked nothing for two seconds."""
+    """Return whether the operator has sent no request for two seconds."""
     before = await requests(operator)
     await asyncio.sleep(2.0)
     return await requests(operator) == before
 
 
 async def running(kubelet: Kubelet, count: int) -> bool:
-    """Whether so many pods run."""
+    """Return whether exactly `count` pods run."""
     return len(kubelet.runtimes) == count
 
 
 async def all_ready(api: KubeApi, *aside: str) -> bool:
-    """Whether every resource is Ready but those `aside`."""
+    """Return whether every resource except `aside` is Ready."""
     resources = [each for each in await api.list("GaudiInference") if each["metadata"]["name"] not in aside]
     return all(condition_of(each, "Ready").get("status") == "True" for each in resources)

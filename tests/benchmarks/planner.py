@@ -1,9 +1,9 @@
-"""The planner's own speed: plans of 20,000 buckets, a lookup beside a naive scan of the same plan, and counting.
+"""The planner's speed: plans of 20,000 buckets, a lookup compared with a naive scan of the same plan, and counting.
 
     python -m tests.benchmarks.planner
 
-Processor time of this process, so that a busy machine does not change the figures much. Ends with exit code 1 when a
-limit is missed.
+Figures are processor time of this process, so they hardly depend on other load. Ends with exit code 1 if a limit is
+missed.
 """
 
 import random
@@ -42,7 +42,7 @@ BARE = '{"max_model_len": 2048, "max_num_seqs": 4, "max_num_batched_tokens": 204
 
 
 def policies() -> dict[str, BucketPolicy]:
-    """Settings under which every ranged strategy plans about 20,000 buckets in all, exponential as many as it makes."""
+    """Return settings with which ranged strategies plan about 20,000 buckets. Exponential has fewer."""
     fine = PromptRanges(query=RangeSettings(step=128), context=RangeSettings(step=5))
     linear = DecodeRanges(batch_size=RangeSettings(step=16), blocks=RangeSettings(step=16))
     padded = PromptRanges(query=RangeSettings(pad_percent=0), context=RangeSettings(step=1, pad_percent=3))
@@ -57,11 +57,11 @@ def policies() -> dict[str, BucketPolicy]:
 
 
 def main() -> int:
-    """Print the table; 1 when a limit was missed."""
+    """Print the table. Return 1 if a limit was missed."""
     figures = [figure for name, policy in policies().items() for figure in _strategy(name, policy)]
-    figures.append(Figure("count a served batch of 20,000 different ones", _count_microseconds(), "us", 10.0))
-    figures.append(Figure("the same with the padding of a learned plan", _count_microseconds(learned=True), "us", 10.0))
-    figures.append(Figure("gaudi-plan buckets -f - -o json, whole call, median", _command(), "s", 0.5))
+    figures.append(Figure("count a served batch, 20,000 distinct shapes", _count_microseconds(), "us", 10.0))
+    figures.append(Figure("the same with padding of a learned plan", _count_microseconds(learned=True), "us", 10.0))
+    figures.append(Figure("gaudi-plan buckets -f - -o json, median", _command(), "s", 0.5))
     sys.stdout.write(f"{table(figures)}\n")
     return int(any(figure.missed for figure in figures))
 
@@ -70,7 +70,7 @@ def _strategy(name: str, policy: BucketPolicy) -> list[Figure]:
     seconds = min(_seconds(lambda: make_plan(policy, LIMITS, KV_BLOCKS)) for _ in range(REPEATS))
     plan = make_plan(policy, LIMITS, KV_BLOCKS)
     count = len(plan.prompt) + len(plan.decode)
-    wanted = _wanted(random.Random(1))  # noqa: S311
+    wanted = _shapes(random.Random(1))  # noqa: S311
     return [
         Figure(f"{name}: plan of {count} buckets", seconds, "s", 1.0),
         Figure(f"{name}: find", _find_microseconds(plan, wanted), "us", 5.0),
@@ -78,8 +78,8 @@ def _strategy(name: str, policy: BucketPolicy) -> list[Figure]:
     ]
 
 
-def _wanted(chance: random.Random) -> list[tuple[BucketPhase, int, int, int]]:
-    """Half prompts, half decode batches, evenly over what the limits admit; some have no bucket."""
+def _shapes(chance: random.Random) -> list[tuple[BucketPhase, int, int, int]]:
+    """Return shapes, half prompts and half decode batches, evenly within the limits. Some have no bucket."""
     prompts = [
         (BucketPhase.PROMPT, chance.randint(1, 32), chance.randint(1, 16_384), chance.randint(0, 127))
         for _ in range(LOOKUPS // 2)
@@ -89,9 +89,9 @@ def _wanted(chance: random.Random) -> list[tuple[BucketPhase, int, int, int]]:
 
 
 def _count_microseconds(*, learned: bool = False) -> float:
-    """With the lookup of its bucket; shapes that hardly repeat are the worst that a histogram can meet."""
+    """Include the lookup of the bucket. Distinct shapes are the worst case of a histogram."""
     pad = pad_by(make_plan(BucketPolicy(), LIMITS, KV_BLOCKS), LIMITS, lambda _phase, _bucket: True)
-    batches = [(phase, Bucket(*shape)) for phase, *shape in _wanted(random.Random(1))]  # noqa: S311
+    batches = [(phase, Bucket(*shape)) for phase, *shape in _shapes(random.Random(1))]  # noqa: S311
 
     def count() -> None:
         histogram = ServingHistogram(pad)
@@ -104,7 +104,7 @@ def _count_microseconds(*, learned: bool = False) -> float:
 
 
 def _find_microseconds(plan: BucketPlan, wanted: list[tuple[BucketPhase, int, int, int]]) -> float:
-    plan.find(*wanted[0])  # the index is built at the first lookup of a phase
+    plan.find(*wanted[0])  # the first lookup of a phase builds its index
     plan.find(*wanted[1])
     seconds = min(_seconds(lambda: [plan.find(*each) for each in wanted]) for _ in range(REPEATS))
     return seconds / len(wanted) * 1e6
@@ -129,7 +129,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _command() -> float:
-    """Median wall seconds of a whole call, interpreter included."""
+    """Return the median wall seconds of a whole call, including the interpreter."""
     script = Path(sys.executable).with_name("gaudi-plan")
     calls = sorted(_call(script) for _ in range(9))
     return calls[len(calls) // 2]

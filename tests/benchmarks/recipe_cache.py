@@ -1,9 +1,9 @@
-"""Warm-up of a second pod that starts from the recipes of the first: torch engine on the CPU, code by Inductor.
+"""Warm-up of a second pod that uses the recipes of the first: torch engine on the CPU, code by Inductor.
 
     python -m tests.benchmarks.recipe_cache
 
-Both are real runtime processes, one after the other, on the same fresh folder of "the pod's own disk"; what they share
-is another folder. Ends with exit code 1 when a limit is missed.
+Both are real runtime processes that run one after the other. Each has an empty folder as the pod's own disk, and they
+share another folder. Ends with exit code 1 if a limit is missed.
 """
 
 import os
@@ -30,12 +30,12 @@ POLICY = BucketPolicy(
     decode=DecodeRanges(batch_size=RangeSettings(min=8, step=8, max=8), blocks=RangeSettings(min=32, step=32, max=32)),
 )
 LEAST_RATIO = 3
-"""The second warm-up must be at least so many times shorter."""
+"""The minimum ratio of the first warm-up to the second."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """One start: seconds from process start to serving, and those of them from the first compile on."""
+    """One start: seconds from process start to serving, and the part of them from the first compile on."""
 
     seconds: float
     warmup_seconds: float
@@ -43,7 +43,7 @@ class Start:
 
 
 def config(folder: Path) -> RuntimeConfig:
-    """The torch engine with Inductor on two folders below `folder`."""
+    """Return a configuration of the torch engine with Inductor, on two folders below `folder`."""
     shared = SharedRecipes(path=str(folder / "shared"), limit_bytes=2**34, max_age_seconds=86_400)
     engine = {"device_memory_bytes": 2**26, "compile_backend": CompileBackend.INDUCTOR}
     whole = torch_config(folder / "model", policy=POLICY, engine=engine, max_num_batched_tokens=128, max_num_seqs=8)
@@ -54,7 +54,7 @@ def config(folder: Path) -> RuntimeConfig:
 
 
 def start(folder: Path) -> Start:
-    """A pod with an empty disk of its own, from its start until it serves."""
+    """Run a pod with an empty disk of its own until it serves."""
     shutil.rmtree(folder / "disk", ignore_errors=True)
     with runtime_process(folder, config(folder)) as runtime:
         reports = runtime.follow(Phase.SERVING)
@@ -64,7 +64,7 @@ def start(folder: Path) -> Start:
 
 
 def measure(folder: Path) -> list[Figure]:
-    """All figures of one run."""
+    """Return all figures of one run."""
     make_checkpoint(folder / "model")
     (folder / "shared").mkdir()
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "disk" / "inductor")
@@ -77,14 +77,14 @@ def measure(folder: Path) -> list[Figure]:
         Figure("warm-up of the second pod", second.warmup_seconds, "s", first.warmup_seconds / LEAST_RATIO),
         Figure("start to serving of the first pod", first.seconds, "s"),
         Figure("start to serving of the second pod", second.seconds, "s"),
-        Figure("seconds saved, as the second pod's report says", second.report.recipe_seconds_saved, "s"),
+        Figure("seconds saved, by the second pod's report", second.report.recipe_seconds_saved, "s"),
         Figure("shared recipes", sum(file.stat().st_size for file in files) / 2**20, "MiB"),
         Figure("files of shared recipes", len(files), ""),
     ]
 
 
 def main() -> int:
-    """Print the table; 1 when a limit was missed."""
+    """Print the table. Return 1 if a limit was missed."""
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder))
     sys.stdout.write(f"{table(figures)}\n")

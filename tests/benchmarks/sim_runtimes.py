@@ -1,9 +1,9 @@
-"""How many sim runtimes one machine carries: start, memory and CPU at rest of 200 real processes at once.
+"""The number of sim runtimes that one machine supports: start, memory and CPU at rest of 200 real processes.
 
     python -m tests.benchmarks.sim_runtimes [COUNT]
 
-Every process warms up a logged plan (24 prompt and 48 decode buckets) and serves. Ends with exit code 1 when a
-limit is missed.
+Every process warms up a recorded plan (24 prompt and 48 decode buckets) and serves. Ends with exit code 1 if a limit is
+missed.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Sim:
     """One process on two ports of its own."""
 
     def __init__(self, ports: tuple[int, int], folder: Path) -> None:
-        """Start it; `folder` takes its configuration."""
+        """Start the process. `folder` receives its configuration."""
         self._url = f"http://127.0.0.1:{ports[1]}"
         serving = {"model_port": ports[0], "status_port": ports[1]}
         config = reference_config(time_scale=0)
@@ -50,7 +50,7 @@ class Sim:
         self.process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
 
     async def serving(self, client: httpx.AsyncClient) -> float:
-        """Seconds from its start until it serves. AssertionError after PATIENCE seconds."""
+        """Return the seconds from its start until it serves. Raise AssertionError after PATIENCE seconds."""
         await until(partial(self._ready, client), "a runtime to serve", PATIENCE, LOOK_SECONDS)
         seconds = time.monotonic() - self._started
         report = WarmupReport.model_validate_json((await client.get(f"{self._url}/v1/warmup")).content)
@@ -65,18 +65,18 @@ class Sim:
             return False
 
     def cpu_seconds(self) -> float:
-        """Time on a processor so far, in user and system mode."""
+        """Return the processor time so far, in user and system mode."""
         times = self.process.cpu_times()
         return float(times.user + times.system)
 
     def end(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self.process.kill()
         self.process.wait()
 
 
 def free_ports(count: int) -> list[tuple[int, int]]:
-    """Pairs of ports that nobody listens on; all are held until all are known."""
+    """Return pairs of unused ports. All are held until all are known."""
     with ExitStack() as held:
         ports = []
         for _ in range(2 * count):
@@ -87,7 +87,7 @@ def free_ports(count: int) -> list[tuple[int, int]]:
 
 
 async def measure(folder: Path, count: int) -> list[Figure]:
-    """All figures of one run."""
+    """Return all figures of one run."""
     limits = httpx.Limits(max_keepalive_connections=0)
     async with httpx.AsyncClient(trust_env=False, timeout=60, limits=limits) as client:
         alone = [await _alone(ports, folder, client) for ports in free_ports(ALONE)]
@@ -106,16 +106,16 @@ async def measure(folder: Path, count: int) -> list[Figure]:
     return [
         Figure("start to serving, alone, p50", percentile(sorted(wall for wall, _ in alone), 50), "s", 1.0),
         Figure("its CPU time, p50", percentile(sorted(cpu for _, cpu in alone), 50), "s", 0.8),
-        Figure(f"start to serving, {count} at once, the last", together, "s"),
-        Figure(f"CPU at rest, {count} together", at_rest, "% of a core"),
+        Figure(f"start to serving, {count} concurrently, the last", together, "s"),
+        Figure(f"CPU at rest, all {count}", at_rest, "% of a core"),
         Figure("resident memory of one (RSS), largest", max(each.rss for each in memory) / MIB, "MiB", 64),
-        Figure("its proportional share (PSS), mean", own / count / MIB, "MiB", 48),
-        Figure(f"memory of {count} together (PSS)", own / MIB / 1024, "GiB"),
+        Figure("proportional share of one (PSS), mean", own / count / MIB, "MiB", 48),
+        Figure(f"memory of all {count} (PSS)", own / MIB / 1024, "GiB"),
     ]
 
 
 async def _alone(ports: tuple[int, int], folder: Path, client: httpx.AsyncClient) -> tuple[float, float]:
-    """Seconds until one process serves, and the processor's share of them."""
+    """Return the seconds until one process serves, and its processor time."""
     sim = Sim(ports, folder)
     try:
         return await sim.serving(client), sim.cpu_seconds()
@@ -124,7 +124,7 @@ async def _alone(ports: tuple[int, int], folder: Path, client: httpx.AsyncClient
 
 
 async def _cpu_at_rest(sims: list[Sim]) -> float:
-    """Percent of one core over REST_SECONDS in which nobody asks anything."""
+    """Return the percentage of one core over REST_SECONDS without requests."""
 
     before = sum(sim.cpu_seconds() for sim in sims)
     await asyncio.sleep(REST_SECONDS)
@@ -132,7 +132,7 @@ async def _cpu_at_rest(sims: list[Sim]) -> float:
 
 
 def main() -> int:
-    """Print the table; 1 when a limit was missed."""
+    """Print the table. Return 1 if a limit was missed."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
     with tempfile.TemporaryDirectory() as folder:
         figures = asyncio.run(measure(Path(folder), count))

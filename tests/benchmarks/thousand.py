@@ -1,15 +1,16 @@
-"""A thousand resources with two thousand pods: how an operator starts beside them, and a gate beside them.
+"""The operator with a thousand resources and two thousand pods: its start, and the latency of gates.
 
     python -m tests.benchmarks.thousand [RESOURCES]
 
-A real API server with controllers, the operator with the Lease of the chart; the pods' reports are the test's. First
-the start of another operator, in a cgroup of its own: until it is ready, which it is when it has looked at all of them;
-how late its Lease was renewed; the most memory that it had, with its process for plans. Then 500 pods more warm up, and
-20 of them are done each second while the others report progress. That keeps two cores busy by itself, most of all the
-API server. In a cluster the operator shares no core with that: here it is first in line for one, so that its part of a
-gate is its own and not the wait for a core. For the rest of it a client of nobody writes a condition to a pod of its
-own, five times a second, and what that takes is what nobody could be quicker than. Ends with exit code 1 when a limit
-is missed.
+It uses a real API server with controllers and an operator with the Lease times of the chart. The benchmark writes the
+pods' reports. First, another operator starts in its own cgroup. Measured are the time until it is ready, which is when
+it has reconciled all resources; how late its Lease was renewed; and its peak memory, including its process for plans.
+
+Then 500 additional pods warm up: 20 of them become warm each second while the others report progress. This load keeps
+two cores busy, mainly with the API server. In a cluster the operator does not share a core with the API server, so here
+it has the highest priority, and its latency does not include the wait for a core. As a lower bound, another client
+writes a condition to a pod five times a second, and the time until a watch shows it is measured. Ends with exit code 1
+if a limit is missed.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ from gaudi_runtime.contract.report import Phase
 from localcluster import cgroups
 from tests.benchmarks.figures import Figure, percentile, without_pauses
 from tests.benchmarks.gate_latency import GateWatch
-from tests.benchmarks.operator_stage import Stage, all_ready, play, running, settled
+from tests.benchmarks.operator_stage import Stage, all_ready, run_benchmark, running, settled
 from tests.support.background import Background
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
@@ -41,17 +42,17 @@ from tests.support.kubelet import Kubelet
 
 RETRY_SECONDS = 2.0
 LEASE = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": RETRY_SECONDS}
-"""As in the chart."""
+"""The Lease times of the chart."""
 RENEWALS = 10
 REPLICAS = 2
 CREATED_PER_SECOND = 20.0
 WARMING, EACH = 25, 20
-"""Resources that warm up, and replicas of each."""
+"""The number of resources that warm up, and their replicas."""
 DONE_PER_SECOND = 20.0
 PROGRESS_SECONDS = 5.0
-"""Between two reports of a pod that warms up: a bucket takes as long."""
+"""Seconds between two reports of a pod that warms up: the time of a bucket."""
 BARE, BARE_SECONDS = "bare", 0.2
-"""The pod that is written to for comparison, and how long after the one write the next begins."""
+"""The pod that receives bare writes, and the seconds between their starts."""
 FIRST_IN_LINE = -10
 """The operator's niceness while gates are measured."""
 CGROUP = "gaudi-bench"
@@ -59,7 +60,7 @@ PATIENCE = 1800.0
 
 
 async def measure(stage: Stage, count: int) -> list[Figure]:
-    """All figures of one run."""
+    """Return all figures of one run."""
     stage.kubelet.on_start = FakeRuntime.warm
     began = time.monotonic()
     for number in range(count):
@@ -72,7 +73,7 @@ async def measure(stage: Stage, count: int) -> list[Figure]:
 
 
 async def start_figures(stage: Stage, count: int) -> list[Figure]:
-    """Of another process that starts where all of them exist."""
+    """Measure the start of another operator while all resources exist."""
     await stage.operator.terminate()
     with _cgroup() as memory:
         stage.operator.cgroup = memory
@@ -84,17 +85,17 @@ async def start_figures(stage: Stage, count: int) -> list[Figure]:
             await until(partial(_renewed, renewals, RENEWALS), "renewals of the Lease", seconds=PATIENCE)
         await until(partial(settled, stage.operator), "the operator to be at rest", seconds=PATIENCE)
         late = max(after - before for before, after in pairwise(renewals)) - RETRY_SECONDS
-        beside = f"start beside {count} resources and {REPLICAS * count} pods"
+        existing = f"start with {count} resources and {REPLICAS * count} pods"
         return [
-            Figure(f"{beside}: all looked at after", took, "s", 30),
-            Figure("  the latest renewal of the Lease, beyond its period", late, "s", 1),
-            Figure("  most memory, with the process for plans", _most_bytes(memory) / 10**6, "MB", 220),
+            Figure(f"{existing}: all reconciled after", took, "s", 30),
+            Figure("  latest renewal of the Lease, after its period", late, "s", 1),
+            Figure("  peak memory, including the process for plans", _peak_bytes(memory) / 10**6, "MB", 220),
         ]
 
 
 async def gate_figures(stage: Stage, count: int) -> list[Figure]:
-    """20 pods a second become warm, of 500 that report progress."""
-    _put_first_in_line(stage.operator.pid)
+    """Measure gates while 20 pods a second become warm, of 500 that report progress."""
+    _raise_priority(stage.operator.pid)
     stage.kubelet.on_start = lambda _: None
     known = set(stage.kubelet.runtimes)
     for number in range(WARMING):
@@ -103,48 +104,48 @@ async def gate_figures(stage: Stage, count: int) -> list[Figure]:
     names = sorted(set(stage.kubelet.runtimes) - known)
     background, watch = Background(), GateWatch(stage.api)
     background.spawn(watch.follow())
-    await until(partial(_seen, watch, known), "the watch to know all gates", seconds=PATIENCE)
+    await until(partial(_seen, watch, known), "the watch to list all gates", seconds=PATIENCE)
     await until(partial(settled, stage.operator), "the requests of the start to end", seconds=PATIENCE)
     before = await _sent_within(stage)
     with without_pauses():
         async with _bare_writes(stage) as bare:
-            told = await _warm(stage.kubelet, names)
-            await until(partial(_seen, watch, set(told)), "all gates to open", seconds=PATIENCE)
+            warmed = await _warm(stage.kubelet, names)
+            await until(partial(_seen, watch, set(warmed)), "all gates to open", seconds=PATIENCE)
     await background.stop()
     background.check()
-    delays, floor = sorted(watch.opened[name] - when for name, when in told.items()), sorted(bare)
+    delays, floor = sorted(watch.opened[name] - when for name, when in warmed.items()), sorted(bare)
     sent = {bound: value - before.get(bound, 0.0) for bound, value in (await _sent_within(stage)).items()}
-    beside = f"report -> gate seen beside {count} resources, {WARMING * EACH} pods, {DONE_PER_SECOND:g} a second"
+    load = f"report -> gate seen with {count} resources, {WARMING * EACH} pods, {DONE_PER_SECOND:g} a second"
     return [
-        Figure(f"{beside}: p50", percentile(delays, 50), "s"),
+        Figure(f"{load}: p50", percentile(delays, 50), "s"),
         Figure("  p99", percentile(delays, 99), "s"),
-        Figure("  the operator's part of it, until the gate is sent, below: p50", _at_most(sent, 0.5), "s"),
+        Figure("  report -> gate sent (the operator's part), below: p50", _at_most(sent, 0.5), "s"),
         Figure("  p99", _at_most(sent, 0.99), "s", 1),
-        Figure("  a bare write of a condition -> seen, meanwhile: p50", percentile(floor, 50), "s"),
+        Figure("  bare write of a condition -> seen: p50", percentile(floor, 50), "s"),
         Figure("  p99", percentile(floor, 99), "s"),
     ]
 
 
-def _put_first_in_line(pid: int) -> None:
-    # Each thread has a niceness of its own; later ones get that of the thread that starts them.
+def _raise_priority(pid: int) -> None:
+    # Each thread has its own niceness. New threads inherit that of the thread that starts them.
     for thread in psutil.Process(pid).threads():
         os.setpriority(os.PRIO_PROCESS, thread.id, FIRST_IN_LINE)
 
 
 async def _sent_within(stage: Stage) -> dict[float, float]:
-    """How many gates were sent within so many seconds of their report, by the operator's own histogram."""
+    """Return, by bound in seconds, how many gates were sent within it, from the operator's own histogram."""
     samples = await stage.operator.samples("gaudi_operator_gate_sent_seconds_bucket")
     return {float(dict(labels)["le"]): value for labels, value in samples.items()}
 
 
 def _at_most(within: Mapping[float, float], share: float) -> float:
-    """The least bound of the histogram that holds so large a share."""
+    """Return the lowest bound of the histogram with at least this share."""
     return min(bound for bound, value in within.items() if value >= share * max(within.values()))
 
 
 @asynccontextmanager
 async def _bare_writes(stage: Stage) -> AsyncIterator[list[float]]:
-    """Seconds from each write of a condition to a pod of another namespace until a watch shows it."""
+    """Measure the seconds from each write of a condition to a pod of another namespace until a watch shows it."""
     api = KubeApi(stage.plane.addresses.server, stage.plane.run_dir / "pki", "default")
     container = {"name": "none", "image": "registry.test/none:1"}
     await api.create(
@@ -164,7 +165,7 @@ async def _bare_writes(stage: Stage) -> AsyncIterator[list[float]]:
         await api.strategic("Pod", BARE, {"status": {"conditions": [condition]}}, "status")
 
     async def write_all() -> None:
-        # None waits for the answer to another, as no gate does: else a second of silence would count once.
+        # Writes do not wait for each other, as gates do not. Otherwise a pause of a second would count once.
         for number in itertools.count():
             background.spawn(write(number))
             await asyncio.sleep(BARE_SECONDS)
@@ -179,25 +180,25 @@ async def _bare_writes(stage: Stage) -> AsyncIterator[list[float]]:
 
 
 async def _warm(kubelet: Kubelet, names: list[str]) -> dict[str, float]:
-    """One after the other is done, in a random order; the rest report progress."""
+    """Make one pod after the other warm, in random order, while the others report progress."""
     chance = random.Random(1)  # noqa: S311 - the same order in every run
     order = chance.sample(names, len(names))
-    told: dict[str, float] = {}
+    warmed: dict[str, float] = {}
     background = Background()
-    background.spawn(_progress(kubelet, names, told))
+    background.spawn(_progress(kubelet, names, warmed))
     for name in order:
         await asyncio.sleep(chance.expovariate(DONE_PER_SECOND))
-        told[name] = time.monotonic()
+        warmed[name] = time.monotonic()
         kubelet.runtime(name).warm()
     await background.stop()
     background.check()
-    return told
+    return warmed
 
 
-async def _progress(kubelet: Kubelet, names: list[str], told: dict[str, float]) -> None:
+async def _progress(kubelet: Kubelet, names: list[str], warmed: dict[str, float]) -> None:
     for step in itertools.count():
         for name in names:
-            if name not in told:
+            if name not in warmed:
                 kubelet.runtime(name).captured(step % 10, step % 7, Phase.CAPTURING)
             await asyncio.sleep(PROGRESS_SECONDS / len(names))
 
@@ -207,7 +208,7 @@ async def _seen(watch: GateWatch, names: set[str]) -> bool:
 
 
 async def _ready(stage: Stage) -> bool:
-    """A follower is ready too: only a leader has looked at all of them."""
+    """Return whether the leader is ready: it has then reconciled all resources. A follower is ready as well."""
     with suppress(httpx.TransportError):  # a busy process answers late
         leads = await stage.operator.value("gaudi_operator_leader") == 1
         return leads and (await stage.operator.get("/readyz")).status_code == httpx.codes.OK
@@ -220,7 +221,7 @@ async def _renewed(renewals: list[float], count: int) -> bool:
 
 @asynccontextmanager
 async def _renewals(api: KubeApi) -> AsyncIterator[list[float]]:
-    """When the Lease was taken and renewed from now on; monotonic seconds."""
+    """Collect the times of acquiring and renewing the Lease from now on, in monotonic seconds."""
     found: list[float] = []
 
     async def watch() -> None:
@@ -237,13 +238,13 @@ async def _renewals(api: KubeApi) -> AsyncIterator[list[float]]:
 
 @contextmanager
 def _cgroup() -> Iterator[Path]:
-    """One that counts memory, by cgroup v1 or v2."""
+    """A cgroup that accounts memory, in version 1 or 2."""
     cgroups.prepare(CGROUP)
     unified = (cgroups.ROOT / "cgroup.controllers").exists()
     yield (cgroups.ROOT if unified else cgroups.ROOT / "memory") / CGROUP
 
 
-def _most_bytes(cgroup: Path) -> int:
+def _peak_bytes(cgroup: Path) -> int:
     files = (cgroup / name for name in ("memory.peak", "memory.max_usage_in_bytes"))
     return int(next(each for each in files if each.exists()).read_text())
 
@@ -251,6 +252,6 @@ def _most_bytes(cgroup: Path) -> int:
 if __name__ == "__main__":
     COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     try:
-        sys.exit(play(partial(measure, count=COUNT), LEASE))
+        sys.exit(run_benchmark(partial(measure, count=COUNT), LEASE))
     finally:
         cgroups.remove(CGROUP)

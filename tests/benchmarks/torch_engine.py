@@ -1,9 +1,9 @@
-"""Tokens per second and graph hit rate of the torch engine against plain transformers.generate, same checkpoint.
+"""Tokens per second and graph hit rate of the torch engine compared with transformers.generate on one checkpoint.
 
     python -m tests.benchmarks.torch_engine
 
-Prompts of mixed lengths; generate gets them all as one left-padded batch, which is the best it can do. The best of
-some runs counts, since other work on the machine only ever slows a run down. Prints a table and judges nothing.
+Prompts have mixed lengths. generate gets all of them as one left-padded batch, which is its best case. The best of
+several runs counts, because other load only slows a run down. Prints a table without limits.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Row:
 
 
 def engine_row(name: str, folder: Path, prompts: list[list[int]], tokens: int, **engine: Any) -> Row:
-    """Warm an engine up, run the prompts together, and look at its counters."""
+    """Warm up an engine, run the prompts concurrently, and return its row."""
     config = torch_config(folder, policy=POLICY, engine={"device_memory_bytes": 1 << 28} | engine, **LIMITS)
     started = time.perf_counter()
     torch_engine = start(config, kv_blocks=129)
@@ -71,7 +71,7 @@ async def _timed(engine: TorchEngine, prompts: list[list[int]], tokens: int) -> 
 
 
 def generate_row(folder: Path, prompts: list[list[int]], tokens: int) -> Row:
-    """The same work by transformers alone."""
+    """Run the same work with transformers."""
     started = time.perf_counter()
     network: Any = AutoModelForCausalLM.from_pretrained(folder)
     network.generation_config.eos_token_id = None
@@ -93,7 +93,7 @@ def main(
     inductor: Annotated[bool, typer.Option(help="Measure the inductor backend, too (minutes of compilation).")] = False,
 ) -> None:
     """Print the table."""
-    torch.set_num_threads(1)  # what the engine chooses for a model of this size; transformers gets no more
+    torch.set_num_threads(1)  # the engine's choice for a model of this size; transformers gets the same
     with tempfile.TemporaryDirectory() as place:
         folder = make_checkpoint(Path(place) / "model")
         rows = []

@@ -1,9 +1,9 @@
-"""Strategies on real traffic: the Azure conversation trace, learned on its first half and judged on the second.
+"""Strategies on recorded traffic: the Azure conversation trace, learned from its first half, evaluated on the second.
 
     python -m tests.benchmarks.traffic
 
-Then how far optimal is from the best of all plans, what it costs to plan, and a trace of ten million rows.
-Ends with exit code 1 when a limit is missed.
+Also measures the distance of optimal from the best plan, the time of planning, and a trace of ten million rows. Ends
+with exit code 1 if a limit is missed.
 """
 
 import resource
@@ -27,13 +27,13 @@ from tests.support.azure_trace import halves, traffic
 
 KV_BLOCKS = 3000
 TARGETS = {8192: 0.66, 14_080: 0.58, 16_384: 0.52}
-"""Most padding above 1.0 as a share of exponential's, prompts, as many graphs."""
+"""The maximum padding above 1.0 as a share of exponential's, for prompts with as many graphs."""
 ROWS = 10_000_000
 RIVALS = (Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE)
 
 
 def main() -> int:
-    """Print the tables; 1 when a limit was missed."""
+    """Print the tables. Return 1 if a limit was missed."""
     figures = [figure for tokens in TARGETS for figure in _contest(tokens)]
     figures += [_gap(name) for name in SPACES]
     figures += [_planning(tokens) for tokens in TARGETS]
@@ -53,7 +53,7 @@ def _traffic(tokens: int) -> tuple[Traffic, Traffic]:
 
 
 def _contest(tokens: int) -> Iterator[Figure]:
-    """The table of one size, and the figures that have a limit."""
+    """Print the table of one size, and yield the figures that have a limit."""
     sys.stdout.write(f"\nmax_num_batched_tokens {tokens}, 64 sequences, {KV_BLOCKS} KV blocks\n")
     sys.stdout.write(f"{'strategy':22}{'prompt graphs':>14}{'padding':>9}{'decode graphs':>15}{'padding':>9}\n")
     plans = {each.value: make_plan(BucketPolicy(strategy=each), _limits(tokens), KV_BLOCKS) for each in RIVALS}
@@ -61,7 +61,7 @@ def _contest(tokens: int) -> Iterator[Figure]:
     plans |= {f"optimal, {part}": _optimal(tokens, rival, share) for part, share in _BUDGETS.items()}
     paddings = {name: _row(name, plan, tokens) for name, plan in plans.items()}
     excess = (paddings["optimal, as many"] - 1) / (paddings["exponential"] - 1)
-    yield Figure(f"prompt padding of exponential's, T {tokens}", excess, "share", TARGETS[tokens])
+    yield Figure(f"prompt padding, share of exponential's, T {tokens}", excess, "share", TARGETS[tokens])
     fewer = (paddings["optimal, 3/4 of them"] - 1) / (paddings["exponential"] - 1)
     yield Figure(f"the same with 3/4 of its graphs, T {tokens}", fewer, "share", 1.0)
 
@@ -79,7 +79,7 @@ def _optimal(tokens: int, rival: BucketPlan, share: float) -> BucketPlan:
 
 
 def _row(name: str, plan: BucketPlan, tokens: int) -> float:
-    """Print a row; its prompt padding."""
+    """Print a row and return its prompt padding."""
     cost = token_cost(_limits(tokens).block_size)
     prompt, decode = (score(plan, phase, _traffic(tokens)[1], cost) for phase in BucketPhase)
     if prompt.padding is None or decode.padding is None or prompt.coverage != 1.0 or decode.coverage != 1.0:
@@ -103,13 +103,13 @@ def _planning(tokens: int) -> Figure:
 
 
 def _ten_million_rows() -> Iterator[Figure]:
-    """Last, because the peak of memory is that of the whole process."""
+    """Run last, because the peak of memory is that of the whole process."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.process_time()
     read_traffic_of_trace(sort_by_arrival(read_trace(_lines())), _limits(8192), KV_BLOCKS)
     yield Figure("trace of 10 million rows, one pass", time.process_time() - started, "s")
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    yield Figure("memory for it beyond what the process had", grown, "MiB", 64)
+    yield Figure("additional memory for it", grown, "MiB", 64)
 
 
 def _lines() -> Iterator[bytes]:

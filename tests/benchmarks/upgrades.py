@@ -1,12 +1,12 @@
-"""Upgrades of 100 replicas: wall time, the operator's share, lost capacity and cold graphs, beside a plain Deployment.
+"""Upgrades of 100 replicas: wall time, the operator's share, lost capacity and cold graphs, compared with a Deployment.
 
-    python -m tests.benchmarks.upgrades [WARM_UP_SECONDS [beside]]
+    python -m tests.benchmarks.upgrades [WARM_UP_SECONDS [resting]]
 
-A real API server with controllers and the real operator. The replicas are simulated: a kubelet of ours starts each at
-once, its reports tell of one tenth of the plan after the other for WARM_UP_SECONDS, and it ends at once. A pod of the
-Deployment is the same: it is ready once its warm-up has ended, however long that takes. A short revision captures 60 %
-of its graphs. Requests are computed (capacity.py). The last upgrade is beside 1,000 resources at rest; with `beside` it
-is the only one. Ends with exit code 1 when a limit is missed.
+It uses a real API server with controllers and the real operator. The replicas are simulated: a scripted kubelet starts
+each at once, its reports grow by one tenth of the plan at a time over WARM_UP_SECONDS, and it ends at once. A pod of
+the Deployment is ready when its warm-up has ended. A short revision captures 60 % of its graphs. Requests are computed
+(capacity.py). The last upgrade runs with 1,000 additional resources at rest; with `resting` it is the only one. Ends
+with exit code 1 if a limit is missed.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from gaudi_operator.core.names import CONTAINER, NAME_LABEL
 from gaudi_runtime.contract.report import Phase
 from tests.benchmarks.capacity import Capacity, Ledger, ledger
 from tests.benchmarks.figures import Figure
-from tests.benchmarks.operator_stage import Stage, all_ready, play, requests, settled
+from tests.benchmarks.operator_stage import Stage, all_ready, requests, run_benchmark, settled
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import PLANNED, FakeRuntime
 from tests.support.kube_api import KubeApi, Object, condition_of, until
@@ -40,15 +40,15 @@ MANY, PLAIN = "many", "plain"
 
 
 class WarmUps:
-    """The warm-up of every container that starts: `captured` graphs of PLANNED of each phase, in `seconds`."""
+    """The warm-up of every new container: `captured` graphs of PLANNED of each phase, in `seconds`."""
 
     def __init__(self) -> None:
-        """At once, and all graphs."""
+        """Warm up at once, with all graphs."""
         self.seconds, self.captured = 0.0, PLANNED
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, runtime: FakeRuntime) -> None:
-        """A container has started."""
+        """Start the warm-up of a new container."""
         task = asyncio.create_task(self._run(runtime, self.seconds, self.captured))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -64,7 +64,7 @@ class WarmUps:
 
 @dataclass(frozen=True)
 class Upgrade:
-    """One upgrade: wall time and the operator's processor time in seconds, its requests, and what clients felt."""
+    """One upgrade: wall time and the operator's processor time in seconds, its requests, and the effect on clients."""
 
     seconds: float
     cpu: float
@@ -74,22 +74,22 @@ class Upgrade:
 
 
 async def measure(stage: Stage) -> list[Figure]:
-    """All figures of one run."""
+    """Return all figures of one run."""
     warm_ups = WarmUps()
     stage.kubelet.on_start = warm_ups.begin
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else WARM_UP_SECONDS
     await stage.api.create(gaudi_inference(MANY, replicas=REPLICAS, rollout={"maxSurge": "25%"}))
     await until(partial(all_ready, stage.api), f"{REPLICAS} replicas", seconds=PATIENCE)
-    figures = [] if sys.argv[2:] == ["beside"] else await figures_alone(stage, warm_ups, seconds)
+    figures = [] if sys.argv[2:] == ["resting"] else await figures_alone(stage, warm_ups, seconds)
     await rest(stage)
     warm_ups.seconds = seconds
     return figures + own_figures(f"{RESTING} resources at rest", await upgrade(stage, 7, "Ready"), seconds)
 
 
 async def figures_alone(stage: Stage, warm_ups: WarmUps, seconds: float) -> list[Figure]:
-    """Of upgrades beside which there is nothing."""
+    """Return the figures of upgrades without other resources."""
     warm_ups.seconds = seconds
-    figures = own_figures("nothing else", await upgrade(stage, 5, "Ready"), seconds)
+    figures = own_figures("no other resources", await upgrade(stage, 5, "Ready"), seconds)
     warm_ups.captured = SHORT
     figures += short_figures("the operator", await upgrade(stage, 6, "Stalled"))
     figures += await plain_figures(stage, warm_ups, seconds)
@@ -98,31 +98,31 @@ async def figures_alone(stage: Stage, warm_ups: WarmUps, seconds: float) -> list
 
 
 async def rest(stage: Stage) -> None:
-    """1,000 resources with a serving pod each, and nothing to do. MANY may just have been rolled back."""
+    """Create 1,000 resources with one serving pod each. MANY may just have been rolled back."""
     for number in range(RESTING):
         await stage.api.create(gaudi_inference(f"tiny-{number}"))
     await until(partial(all_ready, stage.api, MANY), f"{RESTING} resources to be Ready", seconds=PATIENCE, every=5.0)
 
 
 async def upgrade(stage: Stage, max_num_seqs: int, ending: str) -> Upgrade:
-    """Change the engine's batch and wait until the condition `ending` is True of that."""
+    """Change the engine's batch size and wait until the condition `ending` is True for it."""
     await until(partial(settled, stage.operator), "the operator to be at rest", seconds=PATIENCE)
     async with ledger(stage.api, stage.kubelet, _is_own) as book:
-        await until(partial(_full, book), "the watch to know all pods")
+        await until(partial(_full, book), "the watch to list all pods")
         process = psutil.Process(stage.operator.pid)
-        cpu, asked, total = sum(process.cpu_times()[:2]), await _requests(stage), await requests(stage.operator)
+        cpu, before, total = sum(process.cpu_times()[:2]), await _requests(stage), await requests(stage.operator)
         begin = time.monotonic()
         await stage.api.merge("GaudiInference", MANY, {"spec": {"engine": {"maxNumSeqs": max_num_seqs}}})
         await until(partial(_ended, stage.api, ending), f"{MANY} to be {ending}", seconds=PATIENCE, every=0.1)
         seconds, capacity = time.monotonic() - begin, book.since(begin, REPLICAS)
     await until(partial(settled, stage.operator), "the last requests", seconds=PATIENCE)
-    other = await _requests(stage) - asked
+    other = await _requests(stage) - before
     statuses = await requests(stage.operator) - total - other
     return Upgrade(seconds, sum(process.cpu_times()[:2]) - cpu, other, statuses, capacity)
 
 
 async def plain_figures(stage: Stage, warm_ups: WarmUps, seconds: float) -> list[Figure]:
-    """The same upgrades of a Deployment: with its default limits, with ours, and of a short revision."""
+    """Measure upgrades of a Deployment: with its default limits, with ours, and to a short revision."""
     warm_ups.seconds, warm_ups.captured = 0.0, PLANNED
     await stage.api.create(deployment())
     await until(partial(_rolled_out, stage.api), "the Deployment", seconds=PATIENCE)
@@ -139,14 +139,14 @@ async def plain_figures(stage: Stage, warm_ups: WarmUps, seconds: float) -> list
         Figure("a Deployment with maxUnavailable 0, wall time", ours[0], "s"),
         Figure("  lost capacity", ours[1].lost, "replica-s"),
         Figure("a short revision by a Deployment: wall time", short[0], "s"),
-        Figure("  requests on cold graphs until it was rolled out", short[1].cold, f"of {short[1].requests:.0f}"),
+        Figure("  requests on cold graphs during its rollout", short[1].cold, f"of {short[1].requests:.0f}"),
     ]
 
 
 async def replace_plain(stage: Stage, limits: Object) -> tuple[float, Capacity]:
-    """Seconds and capacity of one rollout of the Deployment."""
+    """Return the seconds and the capacity of one rollout of the Deployment."""
     async with ledger(stage.api, stage.kubelet, _is_plain) as book:
-        await until(partial(_full, book), "the watch to know all pods")
+        await until(partial(_full, book), "the watch to list all pods")
         begin = time.monotonic()
         template = {"metadata": {"annotations": {"changed": str(begin)}}}
         spec = {"strategy": {"rollingUpdate": limits}, "template": template}
@@ -155,23 +155,23 @@ async def replace_plain(stage: Stage, limits: Object) -> tuple[float, Capacity]:
         return time.monotonic() - begin, book.since(begin, REPLICAS)
 
 
-def own_figures(beside: str, done: Upgrade, warm_up: float) -> list[Figure]:
-    """Of a good upgrade by the operator."""
+def own_figures(others: str, done: Upgrade, warm_up: float) -> list[Figure]:
+    """Return the figures of a good upgrade by the operator."""
     waves = 1 + math.ceil((REPLICAS - 1) / SURGE)
     return [
-        Figure(f"upgrade of {REPLICAS} beside {beside}: wall time", done.seconds, "s"),
-        Figure(f"  over the ideal of {waves} warm-ups of {warm_up:g} s", done.seconds / (waves * warm_up), "", LIMIT),
+        Figure(f"upgrade of {REPLICAS} with {others}: wall time", done.seconds, "s"),
+        Figure(f"  relative to {waves} warm-ups of {warm_up:g} s", done.seconds / (waves * warm_up), "", LIMIT),
         Figure("  operator's processor time", done.cpu, "s"),
-        Figure("  the same per pod moved", 1000 * done.cpu / REPLICAS, "ms"),
-        Figure("  API requests per pod moved, status aside", done.requests / REPLICAS, ""),
-        Figure("  writes of the status", done.statuses, ""),
+        Figure("  processor time per replaced pod", 1000 * done.cpu / REPLICAS, "ms"),
+        Figure("  API requests per replaced pod, without status", done.requests / REPLICAS, ""),
+        Figure("  status writes", done.statuses, ""),
         Figure("  lost capacity", done.capacity.lost, "replica-s", 0),
         Figure("  requests on cold graphs", done.capacity.cold, f"of {done.capacity.requests:.0f}", 0),
     ]
 
 
 def short_figures(by: str, done: Upgrade) -> list[Figure]:
-    """Of an upgrade to a revision whose graphs fall short."""
+    """Return the figures of an upgrade to a revision with too few graphs."""
     return [
         Figure(f"a short revision by {by}: rolled back after", done.seconds, "s"),
         Figure("  lost capacity", done.capacity.lost, "replica-s", 0),
@@ -180,7 +180,7 @@ def short_figures(by: str, done: Upgrade) -> list[Figure]:
 
 
 def deployment() -> dict[str, Any]:
-    """A Deployment of as many replicas."""
+    """Return a Deployment with as many replicas."""
     labels = {"app": PLAIN}
     container = {"name": CONTAINER, "image": "registry.test/server:1"}
     return {
@@ -231,4 +231,4 @@ async def _none_left(api: KubeApi) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(play(measure))
+    sys.exit(run_benchmark(measure))

@@ -1,9 +1,9 @@
-"""The vllm engine beside vLLM's own server: what serving through our process costs, starts, and first requests.
+"""The vllm engine compared with vLLM's own server: serving overhead, starts, and first requests.
 
     python -m tests.benchmarks.vllm_engine [PAIRS]
 
-A tiny Llama in float32 on the CPU. Both servers get the same arguments and environment; the client is that of vLLM's
-own benchmark. Ends with exit code 1 when a limit is missed.
+The model is a tiny Llama in float32 on the CPU. Both servers get the same arguments and environment, and the client is
+that of vLLM's own benchmark. Ends with exit code 1 if a limit is missed.
 """
 
 import sys
@@ -36,19 +36,19 @@ COLD, KEPT, UNWARMED = (
 
 
 def eager_config(folder: Path) -> RuntimeConfig:
-    """Room for 32 sequences; no shape is ever cold."""
+    """Return a configuration with room for 32 sequences, in which no shape is ever cold."""
     batches = RangeSettings(min=1, step=8, max=32)
     return vllm_config(folder / "model", folder, batch_sizes=batches, max_num_seqs=32, max_num_batched_tokens=512)
 
 
 def compiled_config(folder: Path, *, warm: bool = True) -> RuntimeConfig:
-    """Graphs of 1, 2, 64 and 128 tokens."""
+    """Return a configuration with graphs of 1, 2, 64 and 128 tokens."""
     config = vllm_config(folder / "model", folder, ExecutionMode.TORCH_COMPILE)
     return config.model_copy(update={"warmup": WarmupConfig(enabled=warm)})
 
 
 def eager(folder: Path, pairs: int) -> tuple[list[Start], list[Comparison]]:
-    """Both start twice, the other one first at the second time; then both stay for the load."""
+    """Start both servers twice in alternating order, then run the load on the second pair."""
     config, starts = eager_config(folder), []
     with ours(folder, config) as server:
         starts.append(our_start(OURS, server))
@@ -62,7 +62,7 @@ def eager(folder: Path, pairs: int) -> tuple[list[Start], list[Comparison]]:
 
 
 def compiled(folder: Path) -> tuple[list[Start], list[Firsts], list[Firsts], int]:
-    """Starts with nothing compiled, with it kept, and without warm-up; first requests of the first and the last one."""
+    """Measure starts without compiled code, with cached code, and without warm-up, and the first requests of two."""
     kept, fresh = ({INDUCTOR: str(folder / name)} for name in ("kept", "fresh"))
     with ours(folder, compiled_config(folder), kept) as server:
         starts = [our_start(COLD, server)]
@@ -76,19 +76,19 @@ def compiled(folder: Path) -> tuple[list[Start], list[Firsts], list[Firsts], int
 
 
 def limits(starts: Sequence[Start], compiles: int) -> list[Figure]:
-    """What is judged beside the overhead. The best start of a kind counts: other work only ever slows one down."""
+    """Return the other limits. The best start of a kind counts, because other load only slows one down."""
     rest = {name: min(each.rest for each in starts if each.name == name) for name in (OURS, COLD, THEIRS)}
     warmup = {each.name: each.warmup for each in starts}
     return [
-        Figure("eager start less warm-up / start of vLLM's server", rest[OURS] / rest[THEIRS], "", 1.0),
-        Figure("torchCompile start less warm-up / the same", rest[COLD] / rest[THEIRS], "", 1.0),
-        Figure("warm-up with compiled code kept / without", warmup[KEPT] / warmup[COLD], "", 0.5),
-        Figure("compiles that requests waited for after warm-up", compiles, "", 0),
+        Figure("eager start without warm-up / start of vLLM's server", rest[OURS] / rest[THEIRS], "", 1.0),
+        Figure("torchCompile start without warm-up / the same", rest[COLD] / rest[THEIRS], "", 1.0),
+        Figure("warm-up with cached code / without", warmup[KEPT] / warmup[COLD], "", 0.5),
+        Figure("compilations after warm-up that delayed requests", compiles, "", 0),
     ]
 
 
 def main() -> int:
-    """Print the tables; 1 when a limit was missed."""
+    """Print the tables. Return 1 if a limit was missed."""
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else vllm_overhead.PAIRS
     import_client()
     console = Console(width=WIDTH)

@@ -1,4 +1,4 @@
-"""What the first request of a shape costs after Ready, beside the hundredth: with our warm-up and without."""
+"""The latency of the first and the hundredth request of a shape after Ready, with and without our warm-up."""
 
 import time
 from collections.abc import Sequence
@@ -16,15 +16,17 @@ BUCKETS = {
     "prompt, 64 tokens": ([[7] * 64], 1),
     "prompt, 128 tokens": ([[7] * 128], 1),
 }
-"""Name -> prompts of a request that fills the bucket, and tokens of its answers; without warm-up the small ones must
-come first, since a step takes any larger graph that is there already."""
+"""Name -> prompts of a request that fills the bucket, and tokens of its answers.
+
+Without warm-up the small ones must come first, because a step uses any larger graph that exists.
+"""
 LEAST_STEPS = 2 + 2 + 1 + 1
-"""That vLLM needs for one request of each."""
+"""The steps that vLLM needs for one request of each."""
 
 
 @dataclass(frozen=True)
 class Firsts:
-    """Milliseconds of whole requests of one bucket."""
+    """Latencies of requests of one bucket, in milliseconds."""
 
     name: str
     first: float
@@ -32,7 +34,7 @@ class Firsts:
 
 
 def measure(server: Server, requests: int = REQUESTS) -> list[Firsts]:
-    """One request after the other, bucket by bucket, on a server that has answered none."""
+    """Send one request after the other, bucket by bucket, to a server that has answered none."""
     rows = []
     for name, (prompts, tokens) in BUCKETS.items():
         took = [_milliseconds(server, prompts, tokens) for _ in range(requests)]
@@ -47,7 +49,7 @@ def _milliseconds(server: Server, prompts: list[list[int]], tokens: int) -> floa
 
 
 def compiles_met(server: Server, requests: int = REQUESTS) -> int:
-    """How often these requests have waited for a compile, once the runtime has counted all their steps."""
+    """Return how often these requests waited for a compilation, after the runtime has counted all their steps."""
 
     def counted() -> bool:
         served = server.report().served
@@ -59,7 +61,7 @@ def compiles_met(server: Server, requests: int = REQUESTS) -> int:
 
 
 def table(warm: Sequence[Firsts], cold: Sequence[Firsts]) -> Table:
-    """Both servers side by side."""
+    """Return the table of both servers."""
     shown = Table(title="First request after Ready, in milliseconds (torchCompile)", title_justify="left")
     shown.add_column("bucket")
     for heading in ("first, warmed up", "hundredth", "first, without warm-up", "hundredth"):

@@ -1,4 +1,4 @@
-"""A closed load on one server by the request function of vLLM's own benchmark, and what its clients saw."""
+"""A closed-loop load on one server with the request function of vLLM's own benchmark, and its results."""
 
 import asyncio
 import time
@@ -17,8 +17,8 @@ ANSWER_TOKENS = 32
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One run of a load. Seconds but for `tokens_per_second`."""
+class LoadResult:
+    """The result of one load, in seconds except for `tokens_per_second`."""
 
     tokens_per_second: float
     first_token_p50: float
@@ -28,22 +28,22 @@ class Seen:
 
 
 def import_client() -> None:
-    """Twelve seconds in which nothing may be measured."""
+    """Import the client, which takes twelve seconds and must not overlap with a measurement."""
     import vllm.benchmarks.lib.endpoint_request_func  # noqa: F401
 
 
-def run_load(url: str, clients: int, requests: int) -> Seen:
-    """`clients` that each send their next request when the last is answered, `requests` in all."""
+def run_load(url: str, clients: int, requests: int) -> LoadResult:
+    """Run `clients` that each send their next request after the last answer, `requests` in all."""
     return asyncio.run(_run(url, clients, requests))
 
 
-async def _run(url: str, clients: int, requests: int) -> Seen:
+async def _run(url: str, clients: int, requests: int) -> LoadResult:
     waiting = iter(range(requests))
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         started = time.perf_counter()
         answers = await asyncio.gather(*(_client(session, url, waiting) for _ in range(clients)))
         seconds = time.perf_counter() - started
-    return seen([answer for each in answers for answer in each], seconds)
+    return summarize([answer for each in answers for answer in each], seconds)
 
 
 async def _client(session: aiohttp.ClientSession, url: str, waiting: Iterator[int]) -> list[Any]:
@@ -51,7 +51,7 @@ async def _client(session: aiohttp.ClientSession, url: str, waiting: Iterator[in
 
     answers = []
     for number in waiting:
-        asked = RequestFuncInput(
+        request = RequestFuncInput(
             prompt=[3 + (number + at) % 500 for at in range(PROMPT_TOKENS)],
             api_url=f"{url}{COMPLETIONS}",
             prompt_len=PROMPT_TOKENS,
@@ -60,18 +60,18 @@ async def _client(session: aiohttp.ClientSession, url: str, waiting: Iterator[in
             ignore_eos=True,
             extra_body={"temperature": 0},
         )
-        answer = await async_request_openai_completions(asked, session)
+        answer = await async_request_openai_completions(request, session)
         assert answer.success, answer.error
         assert answer.output_tokens == ANSWER_TOKENS
         answers.append(answer)
     return answers
 
 
-def seen(answers: list[Any], seconds: float) -> Seen:
-    """The figures of some answers that took `seconds` together."""
+def summarize(answers: list[Any], seconds: float) -> LoadResult:
+    """Return the figures of answers that took `seconds` in all."""
     first = sorted(answer.ttft for answer in answers)
     following = sorted(wait for answer in answers for wait in answer.itl)
-    return Seen(
+    return LoadResult(
         tokens_per_second=len(answers) * ANSWER_TOKENS / seconds,
         first_token_p50=percentile(first, 50),
         first_token_p99=percentile(first, 99),

@@ -1,4 +1,4 @@
-"""What serving through our process costs: the same load on our runtime and on vLLM's own server, pair by pair."""
+"""The serving overhead of our process: the same load on our runtime and on vLLM's own server, in pairs."""
 
 import math
 import statistics
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from tests.benchmarks.vllm_load import Seen, run_load
+from tests.benchmarks.vllm_load import LoadResult, run_load
 
 PAIRS = 10
 LOADS = {1: 16, 8: 80, 32: 160}
-"""Clients at once -> requests of one run: about a second."""
+"""Concurrent clients -> requests of one run, which takes about a second."""
 FIGURES = {
     "tokens per second": ("tokens_per_second", 1.0),
     "time to first token, p50": ("first_token_p50", 1000.0),
@@ -19,13 +19,13 @@ FIGURES = {
     "inter-token latency, p50": ("next_token_p50", 1000.0),
     "inter-token latency, p99": ("next_token_p99", 1000.0),
 }
-"""Name -> field of Seen, and its factor for printing: latencies in milliseconds."""
+"""Name -> field of LoadResult, and its factor for printing: latencies are in milliseconds."""
 LEAST = 0.95
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of all pairs at one load. `ratio` and its 95 % interval are above 1 where we are the better one."""
+    """One figure of all pairs at one load. `ratio` and its 95 % interval are above 1 if our runtime is better."""
 
     clients: int
     name: str
@@ -37,18 +37,18 @@ class Comparison:
 
     @property
     def missed(self) -> bool:
-        """Whether we are worse for certain, and by more than the limit allows."""
+        """Whether our runtime is significantly worse, by more than the limit allows."""
         return self.high < 1.0 and self.low <= LEAST
 
 
 def measure(our_url: str, their_url: str, pairs: int = PAIRS) -> list[Comparison]:
-    """All loads; both servers are up all the time, and who comes first changes from pair to pair."""
+    """Run all loads. Both servers run all the time, and the order alternates from pair to pair."""
     comparisons = []
     for clients, requests in LOADS.items():
         both = [(our_url, their_url), (their_url, our_url)]
         for url in both[0]:
             run_load(url, clients, requests)
-        runs: dict[str, list[Seen]] = {our_url: [], their_url: []}
+        runs: dict[str, list[LoadResult]] = {our_url: [], their_url: []}
         for pair in range(pairs):
             for url in both[pair % 2]:
                 runs[url].append(run_load(url, clients, requests))
@@ -56,8 +56,8 @@ def measure(our_url: str, their_url: str, pairs: int = PAIRS) -> list[Comparison
     return comparisons
 
 
-def compare(clients: int, ours: Sequence[Seen], theirs: Sequence[Seen]) -> list[Comparison]:
-    """Every figure; runs of the same index are a pair."""
+def compare(clients: int, ours: Sequence[LoadResult], theirs: Sequence[LoadResult]) -> list[Comparison]:
+    """Return every figure. Runs with the same index are a pair."""
     comparisons = []
     for name, (field, factor) in FIGURES.items():
         our, their = ([getattr(run, field) for run in runs] for runs in (ours, theirs))
@@ -69,7 +69,7 @@ def compare(clients: int, ours: Sequence[Seen], theirs: Sequence[Seen]) -> list[
 
 
 def ratio_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean of paired ratios, and the 95 % interval of it by Student's t on their logarithms."""
+    """Return the geometric mean of paired ratios, and its 95 % interval by Student's t on their logarithms."""
     logs = [math.log(ratio) for ratio in ratios]
     mean = statistics.fmean(logs)
     reach = t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
@@ -77,7 +77,7 @@ def ratio_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
 
 
 def t_quantile(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t, by Fisher's expansion: within 0.002 from 6 degrees of freedom on."""
+    """Return the 97.5 % quantile of Student's t by Fisher's expansion, within 0.002 from 6 degrees of freedom on."""
     z: float = statistics.NormalDist().inv_cdf(0.975)
     terms = (
         z,
@@ -89,10 +89,10 @@ def t_quantile(freedom: int) -> float:
 
 
 def table(comparisons: Sequence[Comparison]) -> Table:
-    """One row for each figure and load."""
-    title = f"Serving overhead: above 1 ours is better; the interval must reach 1.0 or lie above {LEAST}"
+    """Return a table with one row for each figure and load."""
+    title = f"Serving overhead: above 1 our runtime is better; the interval must reach 1.0 or be above {LEAST}"
     shown = Table(title=title, title_justify="left")
-    shown.add_column("at once", justify="right")
+    shown.add_column("clients", justify="right")
     shown.add_column("figure")
     for heading in ("ours", "vLLM's server", "ratio", "95 % interval", ""):
         shown.add_column(heading, justify="right")

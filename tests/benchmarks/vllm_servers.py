@@ -1,4 +1,4 @@
-"""Our runtime and vLLM's own server as processes: the same arguments, the same environment, the same way to ask."""
+"""Our runtime and vLLM's own server as processes, with the same arguments, environment and client."""
 
 import contextlib
 import os
@@ -25,12 +25,12 @@ LOOK_SECONDS = 0.05
 COMPLETIONS = "/v1/completions"
 END_SECONDS = 30.0
 THREADS = {"OMP_NUM_THREADS": "1"}
-"""For the model's kernels: more would fight the server and the client for two cores, at random."""
+"""The threads of the model's kernels: more would compete with the server and the client for two cores."""
 
 
 @dataclass
 class Server:
-    """A started process, asked through `client`; nobody answers at `status_url` of vLLM's own."""
+    """A started process with a `client`. vLLM's own server has nothing at `status_url`."""
 
     process: psutil.Popen
     client: httpx.Client
@@ -40,17 +40,20 @@ class Server:
     status_url: str
 
     def complete(self, prompts: list[list[int]], tokens: int) -> None:
-        """One request for so many tokens after each prompt. Raises httpx.HTTPError."""
-        asked = {"model": MODEL, "prompt": prompts, "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
-        self.client.post(f"{self.url}{COMPLETIONS}", json=asked).raise_for_status()
+        """Request `tokens` tokens after each prompt. Raise httpx.HTTPError if the request fails."""
+        request = {"model": MODEL, "prompt": prompts, "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
+        self.client.post(f"{self.url}{COMPLETIONS}", json=request).raise_for_status()
 
     def until_healthy(self) -> float:
-        """Seconds from the start of the process until its model port answers. AssertionError when it does not."""
+        """Return the seconds from the start of the process until its model port answers.
+
+        Raise AssertionError otherwise.
+        """
         self.until(lambda: self.client.get(f"{self.url}/health").is_success)
         return time.monotonic() - self.started
 
     def until_serving(self) -> list[WarmupReport]:
-        """Every report of our runtime on the way; the last one serves. AssertionError when it fails."""
+        """Return every report of our runtime until it serves. Raise AssertionError if it fails."""
         self.until(lambda: bool(self.report()))
         reports = [self.report()]
         while reports[-1].phase is not Phase.SERVING:
@@ -59,12 +62,12 @@ class Server:
         return reports
 
     def report(self, **query: float) -> WarmupReport:
-        """Our runtime's report, by a long poll where `query` asks for one."""
+        """Return our runtime's report, by a long poll if `query` requests one."""
         answer = self.client.get(f"{self.status_url}/v1/warmup", params=query)
         return WarmupReport.model_validate_json(answer.raise_for_status().content)
 
     def until(self, holds: Callable[[], bool]) -> None:
-        """Look until `holds`; no answer is no."""
+        """Poll until `holds` is true. A failed request counts as false."""
         deadline = time.monotonic() + PATIENCE
         while True:
             with contextlib.suppress(httpx.TransportError, httpx.HTTPStatusError):
@@ -75,7 +78,7 @@ class Server:
             time.sleep(LOOK_SECONDS)
 
     def end(self) -> None:
-        """Kill the whole tree: vLLM's core outlives its parent."""
+        """Kill the process tree: vLLM's core outlives its parent."""
         tree = [*self.process.children(recursive=True), self.process]
         for each in tree:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -88,7 +91,7 @@ class Server:
 
 @contextlib.contextmanager
 def ours(folder: Path, config: RuntimeConfig, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """`gaudi-runtime serve`."""
+    """Run `gaudi-runtime serve`."""
     ports = {"model_port": free_port(), "status_port": free_port()}
     config = config.model_copy(update={"serving": config.serving.model_copy(update=ports)})
     file = folder / f"{ports['model_port']}.json"
@@ -100,7 +103,7 @@ def ours(folder: Path, config: RuntimeConfig, environment: Mapping[str, str] | N
 
 @contextlib.contextmanager
 def theirs(folder: Path, config: RuntimeConfig) -> Iterator[Server]:
-    """vLLM's own server with the arguments that we give its engine, less our worker, and as silent as ours."""
+    """Run vLLM's own server with our engine's arguments except the worker, and with as few log lines."""
     port = free_port()
     given = engine_arguments(config, memory_of(config).before_start())
     arguments = [each for each in given if not each.startswith("--worker-cls")]

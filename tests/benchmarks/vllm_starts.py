@@ -1,4 +1,4 @@
-"""How long a start takes: the process, its warm-up, and vLLM's own server beside it."""
+"""The duration of a start of our process, its warm-up, and a start of vLLM's own server."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tests.benchmarks.vllm_servers import Server
 
 @dataclass(frozen=True)
 class Start:
-    """Seconds of one start: until the model port answers, and the part of it that was our warm-up."""
+    """Seconds of one start until the model port answers, and the part of our warm-up."""
 
     name: str
     seconds: float
@@ -19,7 +19,7 @@ class Start:
 
     @property
     def rest(self) -> float:
-        """What vLLM's own server has to do as well."""
+        """The part of a start that vLLM's own server has as well."""
         return self.seconds - self.warmup
 
 
@@ -35,19 +35,19 @@ def their_start(name: str, server: Server) -> Start:
 
 
 def warmup_seconds(reports: Sequence[WarmupReport]) -> float:
-    """From the first bucket to the last step of warm-up: neither loading before nor opening the port after."""
+    """Return the seconds from the first bucket to the last step of warm-up, without loading and opening the port."""
     begun = next((report for report in reports if report.phase is Phase.COMPILING), None)
     if begun is None:
-        return 0.0  # it is switched off
+        return 0.0  # warm-up is disabled
     done = [report for report in reports if report.phase is not Phase.SERVING][-1]
     return done.elapsed_seconds - begun.elapsed_seconds
 
 
 def table(starts: Sequence[Start]) -> Table:
-    """One row for each start, in seconds."""
+    """Return a table with one row for each start, in seconds."""
     shown = Table(title="Start of the process to Ready, in seconds", title_justify="left")
     shown.add_column("start")
-    for heading in ("whole", "warm-up", "whole less warm-up"):
+    for heading in ("total", "warm-up", "total without warm-up"):
         shown.add_column(heading, justify="right")
     for each in starts:
         shown.add_row(each.name, *(f"{part:.1f}" for part in (each.seconds, each.warmup, each.rest)))

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.warmup_by_strategy
 
-Seconds are measured on the CPU. Padding is the estimated compute (typical_cost) of the batches as they ran over that of
-the batches as they came. Ends with exit code 1 if a batch met no warm graph.
+Seconds are measured on the CPU. Padding is the estimated compute (typical_cost) of the batches as executed, divided by
+that of the batches as requested. Ends with exit code 1 if a batch had no warm graph.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ REQUESTS = 300
 
 @dataclass(frozen=True)
 class Row:
-    """What a strategy took and left."""
+    """The warm-up and the padding of a strategy."""
 
     strategy: str
     graphs: int
@@ -47,7 +47,7 @@ class Row:
 
 
 def main() -> int:
-    """Print the table; 1 if a batch met no warm graph."""
+    """Print the table. Return 1 if a batch had no warm graph."""
     with tempfile.TemporaryDirectory() as place:
         folder = make_checkpoint(Path(place) / "model")
         rows = [_measured(folder, each) for each in (Strategy.EXPONENTIAL, Strategy.OPTIMAL)]

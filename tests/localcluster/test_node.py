@@ -28,15 +28,8 @@ def test_node_reports_its_version_and_eight_cards(node: Node) -> None:
 
 
 def test_aggregated_api_servers_can_read_the_client_authority(node: Node) -> None:
-    command = (
-        "get",
-        "configmap",
-        "extension-apiserver-authentication",
-        "--namespace",
-        "kube-system",
-        "--output",
-        "yaml",
-    )
+    name = "extension-apiserver-authentication"
+    command = ("get", "configmap", name, "--namespace", "kube-system", "--output", "yaml")
     wait_until(lambda: "requestheader-client-ca-file" in node.kubectl(*command), "the authority's name", timeout=30)
 
 

@@ -1,12 +1,12 @@
-"""Our operator beside its peers, LeaderWorkerSet and KubeRay: what a resource costs each of them in its life.
+"""Compare the cost of a resource in our operator with LeaderWorkerSet and KubeRay.
 
     python -m tests.benchmarks.peers [NUMBER [PROGRAM...]]
 
-They run one after the other on the same API server and controllers, and are driven alike, 20 resources a second: NUMBER
-of one pod each (200, or GAUDI_BENCH_RESOURCES) come, rest, become ready, change until their new pods are made, meet a
-new process of the operator, and go. Requests are counted in the API server's audit log, without watches and Leases;
-processor time and memory are those of all processes of an operator. Nobody runs pods: a kubelet of ours tells of them,
-alike for all.
+The operators run one after the other on the same API server and controllers, with the same load of 20 resources a
+second: NUMBER resources of one pod each (200, or GAUDI_BENCH_RESOURCES) are created, rest, become ready, change until
+their new pods are created, exist while a new process of the operator starts, and are deleted. Requests are counted in
+the API server's audit log, without watches and Leases. Processor time and memory include all processes of an operator.
+No pod runs: a scripted kubelet reports their status, in the same way for all.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ import httpx
 
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from localcluster import ControlPlane, enter_network_namespace, tools
-from tests.benchmarks.peers.asked import Asked
-from tests.benchmarks.peers.bars import judged
+from tests.benchmarks.peers.bars import compare
 from tests.benchmarks.peers.programs import LWS, OUR_OPERATOR, RAY, Program, Running, kuberay
+from tests.benchmarks.peers.workloads import Workload
 from tests.support.addresses import RoomForMany
 from tests.support.fake_runtime import FakeRuntime, Runtime
 from tests.support.kube_api import KubeApi, Object, until
@@ -36,17 +36,17 @@ from tests.support.kubelet import Kubelet
 
 PER_SECOND = 20.0
 QUIET_SECONDS = 6.0
-"""Longer than any of them defers anything."""
+"""Longer than any delay of these operators."""
 REST_SECONDS = 30.0
 PATIENCE = 600.0
 Phases = dict[str, dict[str, float]]
-"""Requests, processor time in ms and memory in MiB, by phase; the first two for each resource."""
+"""Requests, processor time in ms and memory in MiB, by phase. The first two are per resource."""
 PROGRAMS = (OUR_OPERATOR, LWS, RAY)
 
 
 @dataclass
 class Meter:
-    """What an operator has used since the last look; `phases` has it by phase."""
+    """Measures an operator's usage since the last measurement. `phases` has it by phase."""
 
     program: Program
     running: Running
@@ -54,45 +54,45 @@ class Meter:
     count: int
     phases: Phases = field(default_factory=dict)
     _read: int = 0
-    _asked: Counter[str] = field(default_factory=Counter)
+    _requests: Counter[str] = field(default_factory=Counter)
     _before: Counter[str] = field(default_factory=Counter)
     _cpu: float = 0.0
 
     def begin(self, running: Running) -> None:
-        """Another process does the same from now on."""
+        """Continue with another process of the operator."""
         self.running, self._cpu = running, 0.0
 
     async def take(self, phase: str) -> None:
-        """Note a phase, once the operator has asked nothing for a while."""
-        since, seen = time.monotonic(), self._look().total()
+        """Record a phase after the operator has sent no request for a while."""
+        since, seen = time.monotonic(), self._read_audit_log().total()
         while time.monotonic() - since < QUIET_SECONDS:
             await asyncio.sleep(0.5)
-            if self._look().total() != seen:
-                since, seen = time.monotonic(), self._asked.total()
-        new, cpu = self._asked - self._before, self.running.cpu_seconds()
+            if self._read_audit_log().total() != seen:
+                since, seen = time.monotonic(), self._requests.total()
+        new, cpu = self._requests - self._before, self.running.cpu_seconds()
         self.phases[phase] = {
             "requests": new.total() / self.count,
             "cpu": 1000 * (cpu - self._cpu) / self.count,
             "memory": self.running.mebibytes(),
         }
-        self._before, self._cpu = self._asked.copy(), cpu
+        self._before, self._cpu = self._requests.copy(), cpu
         kinds = ", ".join(f"{name} {value / self.count:.2f}" for name, value in new.most_common(12))
-        _say(f"{self.program.name} {phase}: {kinds or 'nothing'}")
+        _print(f"{self.program.name} {phase}: {kinds or 'nothing'}")
 
-    def _look(self) -> Counter[str]:
+    def _read_audit_log(self) -> Counter[str]:
         with self.audit.open("rb") as log:
             log.seek(self._read)
             *lines, rest = log.read().split(b"\n")
             self._read = log.tell() - len(rest)
         mine = f'"username":"{self.program.name}"'.encode()
-        self._asked.update(_request(json.loads(line)) for line in lines if mine in line)
-        for name in [each for each in self._asked if each.startswith(("watch ", "-"))]:
-            del self._asked[name]
-        return self._asked
+        self._requests.update(_request(json.loads(line)) for line in lines if mine in line)
+        for name in [each for each in self._requests if each.startswith(("watch ", "-"))]:
+            del self._requests[name]
+        return self._requests
 
 
 def _request(line: Object) -> str:
-    """Verb and resource, as one word begins what does not count."""
+    """Return verb and resource of a request, or "-" for a request that does not count."""
     about = line.get("objectRef") or {}
     resource = "/".join(filter(None, (about.get("resource", "other"), about.get("subresource"))))
     code = (line.get("responseStatus") or {}).get("code", 0)
@@ -100,49 +100,49 @@ def _request(line: Object) -> str:
     return "-" if resource == "leases" else f"{line['verb']} {resource}{refused}"
 
 
-async def lives(program: Program, plane: ControlPlane, count: int) -> Phases:
-    """All phases of one operator."""
+async def measure_phases(program: Program, plane: ControlPlane, count: int) -> Phases:
+    """Run and measure all phases of one operator."""
     api = KubeApi(plane.addresses.server, plane.run_dir / "pki", program.name)
-    asked, names, turns = program.asked, [f"each-{number}" for number in range(count)], _OneAfterTheOther()
+    workload, names, turns = program.workload, [f"each-{number}" for number in range(count)], _PacedStarts()
     async with Kubelet(api) as kubelet:
         kubelet.make_runtime, kubelet.on_start = turns.runtime, FakeRuntime.warm
         async with Running(program, plane) as running:
             meter = Meter(program, running, plane.run_dir / "audit.log", count)
             await meter.take("idle")
-            # The webhook of a manager that is seconds old is not there yet.
-            await _wait(partial(_accepted, api, asked.make(names[0])), "the first resource")
-            await _paced(names[1:], lambda name: api.create(asked.make(name)))
-            await _wait(partial(_pods, api, count), "all pods to be made")
+            # The webhook of a new manager may not listen yet.
+            await _wait(partial(_accepted, api, workload.make(names[0])), "the first resource")
+            await _paced(names[1:], lambda name: api.create(workload.make(name)))
+            await _wait(partial(_pods, api, count), "all pods to be created")
             await meter.take("create")
             await asyncio.sleep(REST_SECONDS)
             await meter.take("rest")
             turns.may_start.set()
-            await _wait(partial(_all_ready, api, asked), "all to be ready")
+            await _wait(partial(_all_ready, api, workload), "all to be ready")
             await meter.take("ready")
             turns.may_start.clear()
             known = {each["metadata"]["uid"] for each in await api.list("Pod")}
-            await _paced(names, lambda name: api.merge(asked.kind, name, asked.change))
-            await _wait(partial(_new_pods, api, known, count), "all new pods to be made")
+            await _paced(names, lambda name: api.merge(workload.kind, name, workload.change))
+            await _wait(partial(_new_pods, api, known, count), "all new pods to be created")
             await meter.take("change")
         async with Running(program, plane) as running:
             meter.begin(running)
             await meter.take("start")
-            await _paced(names, lambda name: api.delete(asked.kind, name))
+            await _paced(names, lambda name: api.delete(workload.kind, name))
             await _wait(partial(_pods, api, 0), "all pods to be gone")
             await meter.take("delete")
     await api.close()
     return meter.phases
 
 
-class _OneAfterTheOther:
-    """Lets containers start at the pace of everything else, while they `may_start`."""
+class _PacedStarts:
+    """Starts containers at the common pace, while `may_start` is set."""
 
     def __init__(self) -> None:
         self.may_start = asyncio.Event()
         self._turn = asyncio.Lock()
 
     async def runtime(self, address: str, pod: Object) -> Runtime:
-        """That of a pod, in its turn."""
+        """Return the container of a pod when its start is due."""
         await self.may_start.wait()
         async with self._turn:
             await asyncio.sleep(1 / PER_SECOND)
@@ -177,18 +177,18 @@ async def _new_pods(api: KubeApi, known: set[str], count: int) -> bool:
     return len([each for each in await api.list("Pod") if each["metadata"]["uid"] not in known]) == count
 
 
-async def _all_ready(api: KubeApi, asked: Asked) -> bool:
-    return all(asked.ready(each) for each in await api.list(asked.kind))
+async def _all_ready(api: KubeApi, workload: Workload) -> bool:
+    return all(workload.ready(each) for each in await api.list(workload.kind))
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def main(count: int, chosen: list[Program]) -> int:
-    """Measure all, print the table; 1 when a bar is missed."""
-    tools()  # builds, where that was not done yet: nothing can be fetched from inside the namespace
+    """Measure all programs and print the table. Return 1 if a limit is missed."""
+    tools()  # builds the tools if needed: inside the namespace nothing can be downloaded
     kuberay()
     enter_network_namespace()
     found: dict[str, Phases] = {}
@@ -198,11 +198,11 @@ def main(count: int, chosen: list[Program]) -> int:
     ):
         for program in chosen:
             program.install(plane)
-            found[program.name] = asyncio.run(lives(program, plane, count))
+            found[program.name] = asyncio.run(measure_phases(program, plane, count))
     load = " ".join(f"{each:.1f}" for each in os.getloadavg())
-    _say(f"\n{platform.machine()}, {os.cpu_count()} cores, {count} resources, load average {load}")
-    lines, missed = judged(found, count)
-    _say("\n".join(lines))
+    _print(f"\n{platform.machine()}, {os.cpu_count()} cores, {count} resources, load average {load}")
+    lines, missed = compare(found, count)
+    _print("\n".join(lines))
     return int(missed)
 
 

@@ -1,23 +1,24 @@
-"""What our operator may cost in its own right and beside a peer, and the table that says whether it does."""
+"""Limits for our operator, absolute and relative to LeaderWorkerSet, and the table that compares them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 Phases = Mapping[str, Mapping[str, float]]
-UNITS = {"requests": "requests a resource", "cpu": "CPU ms a resource", "memory": "memory MiB"}
+UNITS = {"requests": "requests per resource", "cpu": "CPU ms per resource", "memory": "memory MiB"}
 PHASES = ("idle", "create", "rest", "ready", "change", "start", "delete")
 OURS, PEER = "ours", "lws"
 
 
 @dataclass(frozen=True)
 class Bar:
-    """What a figure of a phase may be, from the same figure of LeaderWorkerSet, with so many resources at least:
-    with few, memory is that of Python with its libraries.
+    """The limit of a figure in a phase, computed from the same figure of LeaderWorkerSet.
+
+    It applies from `resources` resources on: with few, memory is mostly that of Python and its libraries.
     """
 
     phase: str
     figure: str
-    words: str
+    label: str
     most: Callable[[float], float]
     resources: int = 0
 
@@ -34,9 +35,10 @@ BARS = (
 )
 
 
-def judged(found: Mapping[str, Phases], count: int) -> tuple[list[str], bool]:
-    """The lines of the table of `count` resources, and whether a bar was missed. Without the peer only our own bars are
-    judged.
+def compare(found: Mapping[str, Phases], count: int) -> tuple[list[str], bool]:
+    """Return the table of `count` resources as lines, and whether a limit was missed.
+
+    Without LeaderWorkerSet only absolute limits apply.
     """
     bars = {(bar.phase, bar.figure): bar for bar in BARS if bar.resources <= count}
     rows = [["", *found, "bar", ""], *_rows(found, bars)]
@@ -48,7 +50,7 @@ def judged(found: Mapping[str, Phases], count: int) -> tuple[list[str], bool]:
 def _rows(found: Mapping[str, Phases], bars: Mapping[tuple[str, str], Bar]) -> Iterator[list[str]]:
     for phase in PHASES:
         for figure, unit in UNITS.items():
-            # The requests of a start are lists, and what idles has no resource to count by.
+            # An idle operator has no resource to count by.
             if phase == "idle" and figure != "memory":
                 continue
             cells = [f"{each[phase][figure]:.1f}" for each in found.values()]
@@ -56,9 +58,9 @@ def _rows(found: Mapping[str, Phases], bars: Mapping[tuple[str, str], Bar]) -> I
 
 
 def _verdict(bar: Bar | None, found: Mapping[str, Phases]) -> tuple[str, str]:
-    if bar is None or OURS not in found or ("lws" in bar.words and PEER not in found):
+    if bar is None or OURS not in found or ("lws" in bar.label and PEER not in found):
         return "", ""
     peer = found[PEER][bar.phase][bar.figure] if PEER in found else 0.0
-    # Rounded as it is shown: a resource in fifty that costs one request more is no other figure.
+    # Rounded as in the table: one more request in fifty resources is not significant.
     met = round(found[OURS][bar.phase][bar.figure], 1) <= round(bar.most(peer), 1)
-    return bar.words, "met" if met else "missed"
+    return bar.label, "met" if met else "missed"

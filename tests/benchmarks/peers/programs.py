@@ -1,4 +1,4 @@
-"""The operators that are compared, each as a process of its own with the rights of an administrator."""
+"""The compared operators, each a process with administrator permissions."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ from localcluster import ControlPlane, build
 from localcluster.cache import made_once
 from localcluster.processes import Identity, wait_until
 from localcluster.progress import step
-from tests.benchmarks.peers.asked import KUBERAY, LEADER_WORKER_SETS, OURS, Asked
+from tests.benchmarks.peers.workloads import KUBERAY, LEADER_WORKER_SETS, OURS, Workload
 
 _KUBERAY = Path(__file__).parent / "kuberay"
 _WEBHOOK_PORT = 19443
@@ -27,43 +27,43 @@ _WEBHOOK_PORT = 19443
 
 @dataclass(frozen=True)
 class Program:
-    """One operator: its `version`, what it is `asked` for, what it needs `installed` and the `command` that runs it.
+    """One operator: its `version`, its `workload`, the manifests to be `installed`, and the `command` that runs it.
 
-    Its resources are in a namespace of its name.
+    Its resources are in a namespace with its name.
     """
 
     name: str
     version: str
-    asked: Asked
+    workload: Workload
     installed: Callable[[ControlPlane], str]
     command: Callable[[ControlPlane], list[str]]
     environment: Callable[[ControlPlane], dict[str, str]] = lambda _: {}
 
     def install(self, plane: ControlPlane) -> None:
-        """Its definitions, and an account of its own, by which the audit log knows it."""
+        """Install its definitions and create an account by which the audit log identifies it."""
         plane.kubectl("create", "namespace", self.name)
         plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=self.installed(plane))
         plane.authority.issue(self.name, self.name, "system:masters")
         plane.kubeconfig_for(self.name, self.kubeconfig(plane))
-        group, _, _ = self.asked.make("any")["apiVersion"].partition("/")
+        group, _, _ = self.workload.make("any")["apiVersion"].partition("/")
         served = ("api-resources", f"--api-group={group}", "--output=name")
-        plane.wait(lambda: group in plane.kubectl(*served), f"{self.asked.kind} to be served")
+        plane.wait(lambda: group in plane.kubectl(*served), f"{self.workload.kind} to be served")
 
     def kubeconfig(self, plane: ControlPlane) -> Path:
-        """That of its account."""
+        """Return the path of the kubeconfig of its account."""
         return plane.run_dir / f"{self.name}.kubeconfig"
 
 
 class Running:
-    """A program that runs; use as an async context manager."""
+    """A running program, as an async context manager."""
 
     def __init__(self, program: Program, plane: ControlPlane) -> None:
-        """Nothing runs yet."""
+        """Prepare the program without starting it."""
         self._program, self._plane = program, plane
         self._process: psutil.Popen | None = None
 
     async def __aenter__(self) -> Self:
-        """Start it."""
+        """Start the program."""
         path = self._plane.run_dir / "log" / f"{self._program.name}.log"
         kubeconfig = str(self._program.kubeconfig(self._plane))
         environment = {"PATH": os.environ["PATH"], "HOME": str(self._plane.run_dir), "KUBECONFIG": kubeconfig}
@@ -73,12 +73,12 @@ class Running:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop it, as a kubelet would."""
+        """Stop the program, as a kubelet would."""
         assert self._process
         self._process.send_signal(signal.SIGTERM)
         identity = Identity.of(self._process.pid)
         try:
-            await asyncio.to_thread(wait_until, lambda: self._process is None or self._over(), "the end", 20.0)
+            await asyncio.to_thread(wait_until, lambda: self._process is None or self._over(), "its end", 20.0)
         finally:
             identity.kill()
 
@@ -94,11 +94,11 @@ class Running:
         return [self._process, *self._process.children(recursive=True)]
 
     def cpu_seconds(self) -> float:
-        """Processor time of all its processes so far."""
+        """Return the processor time of all its processes so far."""
         return float(sum(sum(each.cpu_times()[:2]) for each in self._tree()))
 
     def mebibytes(self) -> float:
-        """Memory of all its processes, what they share counted once."""
+        """Return the memory of all its processes, with shared pages counted once."""
         return float(sum(each.memory_full_info().pss for each in self._tree()) / 2**20)
 
 
@@ -122,7 +122,7 @@ def _lws_installed(plane: ControlPlane) -> str:
     (plane.run_dir / "lws.yaml").write_text(yaml.safe_dump(_lws_configuration(plane)))
     definitions = [path.read_text() for path in sorted((config / "crd" / "bases").glob("*.yaml"))]
     webhooks = yaml.safe_load_all((config / "webhook" / "manifests.yaml").read_text())
-    # Its Lease is there whatever its configuration says.
+    # The manager uses this namespace for its Lease, independent of its configuration.
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lws-system"}}
     others = [home, *(_on_the_host(each, plane) for each in webhooks if each)]
     return "\n---\n".join((*definitions, yaml.safe_dump_all(others)))
@@ -141,7 +141,7 @@ def _lws_configuration(plane: ControlPlane) -> dict[str, Any]:
 
 
 def _on_the_host(configuration: dict[str, Any], plane: ControlPlane) -> dict[str, Any]:
-    """Webhooks that call a process on this host, and for the objects of this benchmark alone."""
+    """Route webhooks to a process on this host, only for the objects of this benchmark."""
     authority = (plane.run_dir / "pki" / "ca.crt").read_bytes()
     for each in configuration["webhooks"]:
         path = each["clientConfig"]["service"]["path"]
@@ -161,7 +161,7 @@ def _lws_command(plane: ControlPlane) -> list[str]:
 
 
 def kuberay() -> Path:
-    """Its program, built the first time."""
+    """Return the folder of the KubeRay program, which is built the first time."""
 
     def make(folder: Path) -> None:
         with step("Building KubeRay", 300):

@@ -1,4 +1,4 @@
-"""What each operator is asked for: a model server of one replica on a CPU, and a change of it that makes a new pod."""
+"""The workload of each operator: a model server of one replica on a CPU, and a change that creates a new pod."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from tests.support.kube_api import Object, api_version, condition_of
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One kind of resource: `make` by name, the merge patch `change` that makes a new pod, and when it is `ready`."""
+class Workload:
+    """One kind of resource: `make` creates it by name, the merge patch `change` creates a new pod, `ready` tests it."""
 
     kind: str
     make: Callable[[str], Object]
@@ -19,7 +19,7 @@ class Asked:
 
 
 def _container(value: str) -> Object:
-    # Of the name that the kubelet of the tests answers for.
+    # With the container name that the scripted kubelet answers for.
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
     environment = [{"name": "VALUE", "value": value}]
     return {"name": CONTAINER, "image": "registry.test/server:1", "env": environment, "resources": resources}
@@ -47,16 +47,16 @@ def _has(type_: str) -> Callable[[Object], bool]:
     return lambda resource: condition_of(resource, type_).get("status") == "True"
 
 
-OURS = Asked("GaudiInference", gaudi_inference, {"spec": {"engine": {"maxNumSeqs": 5}}}, _has("Ready"))
-LEADER_WORKER_SETS = Asked(
+OURS = Workload("GaudiInference", gaudi_inference, {"spec": {"engine": {"maxNumSeqs": 5}}}, _has("Ready"))
+LEADER_WORKER_SETS = Workload(
     "LeaderWorkerSet",
     _leader_worker_set,
     {"spec": {"leaderWorkerTemplate": {"workerTemplate": _template("2")}}},
     _has("Available"),
 )
-# It does not roll its head by itself: a group of workers is a change that makes a pod.
+# KubeRay does not roll its head pod, so the change adds a group of workers.
 _WORKERS = {"groupName": "workers", "replicas": 1, "minReplicas": 0, "maxReplicas": 1, "rayStartParams": {}}
-KUBERAY = Asked(
+KUBERAY = Workload(
     "RayCluster",
     _ray_cluster,
     {"spec": {"workerGroupSpecs": [{**_WORKERS, "template": _template("2")}]}},
