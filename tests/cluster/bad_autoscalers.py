@@ -49,15 +49,15 @@ ONE_TARGET = "needs exactly the field of its type: value, averageValue or averag
 
 AUTOSCALERS = (
     Bad(
-        "autoscaling_upside_down",
+        "autoscaling_min_above_max",
         "minReplicas must be at most maxReplicas",
         scaled(minReplicas=3),
     ),
-    Bad("autoscaling_without_most", "maxReplicas: Required value", {"autoscaling": {"minReplicas": 1}}),
+    Bad("autoscaling_without_max", "maxReplicas: Required value", {"autoscaling": {"minReplicas": 1}}),
     Bad("autoscaling_from_zero", "minReplicas in body should be greater than or equal to 1", scaled(minReplicas=0)),
-    Bad("metrics_too_many", "must have at most 8 items", scaled(metrics=[running_requests(1)] * 9)),
-    Bad("metric_of_no_type", "metrics[0].type: Required value", scaled(metrics=[{}])),
-    Bad("metric_of_an_unknown_type", 'Unsupported value: "Node"', by_metric("Node")),
+    Bad("too_many_metrics", "must have at most 8 items", scaled(metrics=[running_requests(1)] * 9)),
+    Bad("metric_without_type", "metrics[0].type: Required value", scaled(metrics=[{}])),
+    Bad("metric_with_unknown_type", 'Unsupported value: "Node"', by_metric("Node")),
     Bad("metric_without_source", ONE_SOURCE, by_metric("Pods")),
     Bad(
         "metric_with_the_source_of_another_type",
@@ -76,16 +76,22 @@ AUTOSCALERS = (
     Bad("target_of_zero_as_text", "should match", by_external(type="Value", value="0.00")),
     Bad("target_below_zero", "should match", by_external(type="Value", value="-1")),
     Bad(
-        "target_of_no_percent", "should be greater than or equal to 1", by_cpu(type="Utilization", averageUtilization=0)
+        "target_of_zero_percent",
+        "should be greater than or equal to 1",
+        by_cpu(type="Utilization", averageUtilization=0),
     ),
-    Bad("value_of_a_resource", "target.type must be Utilization or AverageValue", by_cpu(type="Value", value=1)),
-    Bad("utilization_of_a_queue", "target.type must be Value or AverageValue", by_external(**UTILIZATION)),
-    Bad("utilization_of_pods", "target.type must be AverageValue", by_pods("a", UTILIZATION)),
+    Bad("value_target_of_a_resource", "target.type must be Utilization or AverageValue", by_cpu(type="Value", value=1)),
+    Bad(
+        "utilization_target_of_an_external_metric",
+        "target.type must be Value or AverageValue",
+        by_external(**UTILIZATION),
+    ),
+    Bad("utilization_target_of_pods", "target.type must be AverageValue", by_pods("a", UTILIZATION)),
     Bad("metric_name_with_a_slash", "metric.name in body should match", by_pods("a/b", AVERAGE)),
     Bad("metric_name_with_percent", "metric.name in body should match", by_pods("a%b", AVERAGE)),
-    Bad("metric_name_of_two_dots", "metric.name in body should match", by_pods("..", AVERAGE)),
+    Bad("metric_name_is_two_dots", "metric.name in body should match", by_pods("..", AVERAGE)),
     Bad(
-        "resource_unknown",
+        "unknown_resource",
         'Unsupported value: "gpu"',
         by_metric("Resource", resource={"name": "gpu", "target": UTILIZATION}),
     ),
@@ -95,19 +101,27 @@ AUTOSCALERS = (
         by_metric("ContainerResource", containerResource={"name": "cpu", "target": UTILIZATION}),
     ),
     Bad("object_without_name", "describedObject.name: Required value", by_object(kind="Ingress")),
-    Bad("object_of_no_version", "apiVersion in body should match", by_object(apiVersion="a/b/v1", kind="A", name="a")),
+    Bad(
+        "object_with_invalid_version",
+        "apiVersion in body should match",
+        by_object(apiVersion="a/b/v1", kind="A", name="a"),
+    ),
     Bad("kind_with_a_slash", "describedObject.kind in body should match", by_object(kind="a/b", name="a")),
     Bad("window_too_long", "should be less than or equal to 3600", scale_down(stabilizationWindowSeconds=3601)),
-    Bad("policy_unknown", 'Unsupported value: "Some"', scale_down(selectPolicy="Some")),
+    Bad("unknown_select_policy", 'Unsupported value: "Some"', scale_down(selectPolicy="Some")),
     Bad(
-        "policy_of_none",
+        "policy_with_value_zero",
         "value in body should be greater",
         scale_down(policies=[{"type": "Pods", "value": 0, "periodSeconds": 1}]),
     ),
     Bad(
-        "policy_over_half_an_hour",
+        "policy_period_too_long",
         "should be less than or equal to 1800",
         scale_down(policies=[{"type": "Percent", "value": 1, "periodSeconds": 1801}]),
     ),
-    Bad("target_of_before", 'unknown field "spec.autoscaling.targetRunningRequests"', scaled(targetRunningRequests=8)),
+    Bad(
+        "target_of_an_earlier_release",
+        'unknown field "spec.autoscaling.targetRunningRequests"',
+        scaled(targetRunningRequests=8),
+    ),
 )

@@ -26,28 +26,28 @@ MODELS = (
     Bad("source_missing", "spec.model.source: Required value", {"model": {"source": None}}),
     Bad("max_model_len_missing", "spec.model.maxModelLen: Required value", {"model": {"maxModelLen": None}}),
     Bad("max_model_len_zero", "spec.model.maxModelLen in body should be greater", {"model": {"maxModelLen": 0}}),
-    Bad("source_names_nothing", "spec.model.source must name", source()),
+    Bad("no_source_named", "spec.model.source must name", source()),
     Bad(
-        "source_names_two",
+        "two_sources_named",
         "spec.model.source must name",
         {"model": {"source": {"hostPath": {"path": "/models"}}}},
     ),
     Bad("host_path_relative", "an absolute path", source(hostPath={"path": "models"})),
-    Bad("host_path_climbs", "an absolute path", source(hostPath={"path": "/models/../etc"})),
+    Bad("host_path_with_parent_folder", "an absolute path", source(hostPath={"path": "/models/../etc"})),
     Bad(
         "claim_path_absolute",
         "a relative path",
         {"model": {"source": {"persistentVolumeClaim": {"path": "/tiny"}}}},
     ),
     Bad(
-        "claim_path_climbs",
+        "claim_path_with_parent_folder",
         "a relative path",
         {"model": {"source": {"persistentVolumeClaim": {"path": "a/../../b"}}}},
     ),
     Bad("claim_name_missing", "claimName: Required value", source(persistentVolumeClaim={"claimName": None})),
     Bad("hub_repository_is_a_url", "huggingFace.repo in body should match", source(huggingFace={"repo": "https://x"})),
     Bad(
-        "cache_names_two",
+        "two_caches_named",
         "spec.model.cache must name one",
         {
             "model": {
@@ -92,7 +92,7 @@ MODELS = (
 )
 VLLM_LIMITS = (
     Bad(
-        "prompt_that_fits_no_step",
+        "prompt_longer_than_a_step",
         "maxModelLen when chunkedPrefill is false",
         {"engine": {**VLLM, "chunkedPrefill": False, "maxNumBatchedTokens": 128}},
     ),
@@ -102,7 +102,7 @@ VLLM_LIMITS = (
         {"engine": {**VLLM, "maxNumSeqs": 257}},
     ),
     Bad(
-        "inc_on_the_cpu",
+        "inc_quantization_on_the_cpu",
         "spec.model.quantization.method inc needs a card",
         {"model": {"quantization": {"method": "inc", "configFile": "a.json"}}, "engine": VLLM},
     ),
@@ -115,18 +115,22 @@ VLLM_LIMITS = (
         },
     ),
     Bad(
-        "adapters_of_a_batch_above_all",
+        "more_adapters_per_batch_than_adapters",
         "spec.model.maxAdaptersPerBatch must be",
         {"model": {"maxAdaptersPerBatch": 2}, "engine": VLLM},
     ),
-    Bad("rank_without_kernels", "spec.model.maxAdapterRank must be 1, 8, 16, 32,", {"model": {"maxAdapterRank": 24}}),
+    Bad(
+        "unsupported_adapter_rank", "spec.model.maxAdapterRank must be 1, 8, 16, 32,", {"model": {"maxAdapterRank": 24}}
+    ),
 )
 ACCELERATORS = (
     Bad("accelerator_missing", "spec.accelerator: Required value", {"accelerator": None}),
     Bad("generation_unknown", 'Unsupported value: "gaudi1"', {"accelerator": {"generation": "gaudi1"}}),
-    Bad("cpu_without_memory", "deviceMemory belongs to generation none", {"accelerator": {"deviceMemory": None}}),
     Bad(
-        "card_with_memory",
+        "cpu_without_device_memory", "deviceMemory belongs to generation none", {"accelerator": {"deviceMemory": None}}
+    ),
+    Bad(
+        "card_with_device_memory",
         "deviceMemory belongs to generation none",
         {"accelerator": {"generation": "gaudi3"}},
     ),
@@ -157,7 +161,7 @@ ACCELERATORS = (
         {"accelerator": CARD, "parallelism": {"experts": True}, "engine": VLLM},
     ),
     Bad(
-        "parallel_torch",
+        "parallelism_with_torch",
         "spec.parallelism must be 1",
         {"parallelism": {"data": 2}},
     ),

@@ -13,12 +13,12 @@ ENGINES = (
     Bad("block_size_zero", "blockSize in body should be greater than or equal to 1", {"engine": {"blockSize": 0}}),
     Bad("block_over_model_len", "blockSize must be at most model.maxModelLen", {"engine": {"blockSize": 512}}),
     Bad(
-        "prefill_over_decode",
+        "more_prefill_than_decode_sequences",
         "maxNumPrefillSeqs must be at most maxNumSeqs",
         {"engine": {"maxNumSeqs": 4, "maxNumPrefillSeqs": 5}},
     ),
     Bad(
-        "batch_under_a_block",
+        "batch_smaller_than_a_block",
         "maxNumBatchedTokens must be at least blockSize",
         {"engine": {"maxNumBatchedTokens": 8}},
     ),
@@ -38,33 +38,33 @@ ENGINES = (
         {"engine": {"executionMode": "HpuGraphs"}},
     ),
     Bad(
-        "lazy_torch",
+        "lazy_mode_with_torch",
         f"executionMode Lazy {NOT_OFFERED}",
         {"accelerator": CARD, "engine": {"executionMode": "Lazy"}},
     ),
     Bad(
-        "backend_of_vllm",
+        "compile_backend_with_vllm",
         "compileBackend is only for the torch engine",
         {"engine": {**VLLM, "compileBackend": "eager"}},
     ),
-    Bad("arguments_of_torch", "extraArgs is only for the vllm engine", {"engine": {"extraArgs": ["--seed=1"]}}),
-    Bad("simulation_of_torch", "simulation is only for the sim engine", {"engine": {"simulation": {"a": "b"}}}),
+    Bad("extra_args_with_torch", "extraArgs is only for the vllm engine", {"engine": {"extraArgs": ["--seed=1"]}}),
+    Bad("simulation_with_torch", "simulation is only for the sim engine", {"engine": {"simulation": {"a": "b"}}}),
     Bad(
         "setting_with_a_space",
         "every name must be",
         {"engine": {"settings": {"skip warmup": "1"}}},
     ),
-    Bad("setting_is_a_truth_value", "must be of type", {"engine": {"settings": {"VLLM_DEBUG": True}}}),
+    Bad("setting_is_a_boolean", "must be of type", {"engine": {"settings": {"VLLM_DEBUG": True}}}),
     Bad(
         "setting_too_long", "spec.engine.settings.UCX_TLS: Too long", {"engine": {"settings": {"UCX_TLS": "a" * 1025}}}
     ),
     Bad(
-        "slices_of_torch",
+        "sliding_window_slices_with_torch",
         f"spec.engine.slidingWindowSlices {NOT_OFFERED}",
         {"engine": {"slidingWindowSlices": {}}},
     ),
     Bad(
-        "slices_of_optimal",
+        "sliding_window_slices_with_optimal",
         "spec.engine.slidingWindowSlices does not go",
         {"engine": {**VLLM, "slidingWindowSlices": {}}, "bucketing": {"strategy": "Optimal"}},
     ),
@@ -83,14 +83,16 @@ ENGINES = (
 )
 BUCKETS = (
     Bad("strategy_unknown", 'Unsupported value: "random"', {"bucketing": {"strategy": "random"}}),
-    Bad("strategy_of_no_engine", 'Unsupported value: "unified"', {"bucketing": {"strategy": "unified"}}),
+    Bad("strategy_not_offered", 'Unsupported value: "unified"', {"bucketing": {"strategy": "unified"}}),
     Bad(
         "file_strategy_without_file", "spec.bucketing.file or fileFrom belongs to", {"bucketing": {"strategy": "File"}}
     ),
     Bad(
-        "file_of_another_strategy", "spec.bucketing.file or fileFrom belongs to", {"bucketing": {"file": "(1, 128, 0)"}}
+        "file_with_another_strategy",
+        "spec.bucketing.file or fileFrom belongs to",
+        {"bucketing": {"file": "(1, 128, 0)"}},
     ),
-    Bad("budget_of_another_strategy", "spec.bucketing.optimal belongs to", {"bucketing": {"optimal": {}}}),
+    Bad("budget_with_another_strategy", "spec.bucketing.optimal belongs to", {"bucketing": {"optimal": {}}}),
     Bad(
         "traffic_twice",
         "spec.bucketing.optimal must name at most one of",
@@ -115,17 +117,17 @@ BUCKETS = (
         },
     ),
     Bad(
-        "range_upside_down",
+        "range_min_above_max",
         "min must be at most max",
         {"bucketing": {"strategy": "Linear", "decode": {"blocks": {"min": 8, "max": 4}}}},
     ),
     Bad(
-        "padding_of_linear",
+        "padding_limits_with_linear",
         "padMax and padPercent",
         {"bucketing": {"strategy": "Linear", "prompt": {"query": {"padPercent": 25}}}},
     ),
     Bad(
-        "padding_over_half",
+        "padding_over_fifty_percent",
         "padPercent in body should be less than or equal to 50",
         {"bucketing": {"strategy": "PaddingAware", "decode": {"blocks": {"padPercent": 51}}}},
     ),
@@ -136,7 +138,11 @@ BUCKETS = (
     ),
 )
 WARMUPS = (
-    Bad("graph_share_over_one", "should be less than or equal to 100", {"warmup": {"graphMemoryPercent": 101}}),
+    Bad(
+        "graph_memory_over_hundred_percent",
+        "should be less than or equal to 100",
+        {"warmup": {"graphMemoryPercent": 101}},
+    ),
     Bad(
         "cold_shapes_with_torch",
         f"spec.warmup.failOnColdShapes {NOT_OFFERED}",
@@ -154,12 +160,12 @@ ROLLOUTS = (
     Bad("replicas_negative", "spec.replicas in body should be greater than or equal to 0", {"replicas": -1}),
     Bad("replicas_too_many", "spec.replicas in body should be less than or equal to 1000", {"replicas": 1001}),
     Bad(
-        "rollout_without_room",
+        "no_surge_and_no_unavailable",
         "maxSurge and maxUnavailable cannot both be 0",
         {"rollout": {"maxSurge": 0, "maxUnavailable": "0%"}},
     ),
     Bad(
-        "no_room_with_a_small_letter", 'supported values: "ReplaceInPlace", "Wait"', {"rollout": {"whenNoRoom": "wait"}}
+        "when_no_room_in_lower_case", 'supported values: "ReplaceInPlace", "Wait"', {"rollout": {"whenNoRoom": "wait"}}
     ),
     Bad("surge_timeout_zero", "should be greater than or equal to 1", {"rollout": {"surgeTimeoutSeconds": 0}}),
     Bad("deadline_zero", "should be greater than or equal to 1", {"rollout": {"progressDeadlineSeconds": 0}}),
@@ -177,18 +183,18 @@ NETWORKS = (
     Bad("port_zero", "spec.service.port in body should be greater than or equal to 1", {"service": {"port": 0}}),
     Bad("service_external_name", 'Unsupported value: "ExternalName"', {"service": {"type": "ExternalName"}}),
     Bad(
-        "clients_while_all_may",
+        "clients_with_allow_all_clients",
         "clients has no effect",
         {"networkAccess": {"allowAllClients": True, "clients": [{"podSelector": {"matchLabels": {"app": "a"}}}]}},
     ),
     Bad(
-        "published_to_own_namespace_alone",
+        "published_without_clients",
         "spec.service.type other than ClusterIP needs networkAccess.clients",
         {"service": {"type": "NodePort", "insecure": True}},
     ),
     Bad("client_without_selector", "every entry needs podSelector", clients({})),
-    Bad("addresses_with_selector", "ipBlock stands alone", clients({"podSelector": {}, "ipBlock": {"cidr": "::/0"}})),
-    Bad("addresses_that_are_no_range", "must be a range", clients({"ipBlock": {"cidr": "10.0.0.1"}})),
+    Bad("ip_block_with_selector", "ipBlock stands alone", clients({"podSelector": {}, "ipBlock": {"cidr": "::/0"}})),
+    Bad("ip_block_that_is_no_range", "must be a range", clients({"ipBlock": {"cidr": "10.0.0.1"}})),
     Bad(
         "client_selector_without_values",
         "values is needed when operator is In or NotIn",
@@ -201,7 +207,7 @@ PODS = (
     Bad("label_value_with_slash", "should match", {"pod": {"labels": {"app": "a/b"}}}),
     Bad("user_is_root", "spec.pod.runAsUser in body should be greater than or equal to 1", {"pod": {"runAsUser": 0}}),
     Bad(
-        "cpu_is_a_word",
+        "cpu_is_no_quantity",
         "spec.pod.resources.requests.cpu in body should match",
         {"pod": {"resources": {"requests": {"cpu": "four"}}}},
     ),
@@ -216,7 +222,7 @@ PODS = (
         {"pod": {"tolerations": [{"value": "b"}]}},
     ),
     Bad(
-        "toleration_seconds_of_no_schedule",
+        "toleration_seconds_with_no_schedule",
         "spec.pod.tolerations: tolerationSeconds",
         {"pod": {"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5}]}},
     ),
@@ -237,7 +243,7 @@ TRACES = (
         {"tracing": {"endpoint": "https://collector.example:4318/v1/traces?api-key=word"}},
     ),
     Bad(
-        "sampling_over_all",
+        "sampling_over_hundred_percent",
         "tracing.samplingPercent in body should be less than or equal to 100",
         {"tracing": {"endpoint": "http://collector.example:4317", "samplingPercent": 101}},
     ),

@@ -66,29 +66,33 @@ SECRET, CONFIG_MAP = {"name": "s", "key": "k"}, {"name": "c", "key": "k"}
 
 PLATFORM_PODS = (
     Bad("user_with_user_from_cluster", "userFromCluster is true", pod(userFromCluster=True, runAsUser=1000)),
-    Bad("group_of_root", "spec.pod.supplementalGroups[0] in body should be greater", pod(supplementalGroups=[0])),
-    Bad("capability_of_root", 'Unsupported value: "SYS_ADMIN"', pod(capabilities=["SYS_ADMIN"])),
+    Bad("root_group", "spec.pod.supplementalGroups[0] in body should be greater", pod(supplementalGroups=[0])),
+    Bad("unsupported_capability", 'Unsupported value: "SYS_ADMIN"', pod(capabilities=["SYS_ADMIN"])),
     *over_limit("cpu", 4, "3500m"),
     *over_limit("memory", "2Gi", "2G"),
     *over_limit("ephemeral-storage", "1025Mi", "1Gi"),
     Bad(
-        "size_of_a_volume_among_resources",
+        "volume_size_among_resources",
         'unknown field "spec.pod.resources.tmpSize"',
         pod(resources={"tmpSize": "1Gi"}),
     ),
-    Bad("volume_of_the_node", 'unknown field "spec.pod.volumes[0].hostPath"', volume(hostPath={"path": "/"})),
-    Bad("volume_of_two_kinds", "exactly one of configMap", volume(emptyDir={}, secret={"secretName": "s"})),
-    Bad("volume_of_no_kind", "exactly one of configMap", volume()),
+    Bad("host_path_volume", 'unknown field "spec.pod.volumes[0].hostPath"', volume(hostPath={"path": "/"})),
+    Bad("volume_with_two_sources", "exactly one of configMap", volume(emptyDir={}, secret={"secretName": "s"})),
+    Bad("volume_without_source", "exactly one of configMap", volume()),
     Bad("volume_twice", 'Duplicate value: {"name":"shared"}', pod(volumes=[FOLDER, FOLDER])),
-    Bad("volume_of_the_operator", "one of the operator's own volumes", pod(volumes=[{"name": "tmp", "emptyDir": {}}])),
     Bad(
-        "volume_of_an_adapter",
+        "volume_named_as_the_operators",
+        "one of the operator's own volumes",
+        pod(volumes=[{"name": "tmp", "emptyDir": {}}]),
+    ),
+    Bad(
+        "volume_named_as_an_adapters",
         "one of the operator's own volumes",
         pod(volumes=[{"name": "adapter-0", "emptyDir": {}}]),
     ),
     Bad("medium_unknown", 'Unsupported value: "HugePages"', volume(emptyDir={"medium": "HugePages"})),
     Bad(
-        "projection_of_two_kinds",
+        "projection_with_two_sources",
         "exactly one of configMap, secret or downwardAPI",
         volume(projected={"sources": [{"configMap": {"name": "a"}, "secret": {"name": "b"}}]}),
     ),
@@ -98,15 +102,15 @@ PLATFORM_PODS = (
         volume(projected={"sources": [{"serviceAccountToken": {"path": "token"}}]}),
     ),
     Bad(
-        "file_outside_of_its_volume",
+        "file_path_outside_its_volume",
         "must be a relative path that",
         volume(configMap={"name": "a", "items": [{"key": "a", "path": "a/../../b"}]}),
     ),
+    Bad("mode_with_four_digits", "less than or equal to 511", volume(secret={"secretName": "a", "defaultMode": 2048})),
     Bad(
-        "mode_with_a_fourth_digit", "less than or equal to 511", volume(secret={"secretName": "a", "defaultMode": 2048})
-    ),
-    Bad(
-        "mount_of_no_volume", "spec.pod.volumeMounts: every name", pod(volumeMounts=[{"name": "a", "mountPath": "/a"}])
+        "mount_without_volume",
+        "spec.pod.volumeMounts: every name",
+        pod(volumeMounts=[{"name": "a", "mountPath": "/a"}]),
     ),
     Bad("mount_relative", "must be an absolute path such as", mounted("etc/company")),
     Bad("mount_with_dots", "must be an absolute path such as", mounted("/etc/../models")),
@@ -126,46 +130,46 @@ PLATFORM_PODS = (
     Bad("sidecar_twice", 'Duplicate value: {"name":"log"}', pod(sidecars=[SIDE, SIDE])),
     Bad("sidecar_without_image", "spec.pod.sidecars[0].image: Required value", pod(sidecars=[{"name": "log"}])),
     Bad(
-        "sidecar_with_rights",
+        "sidecar_with_security_context",
         'unknown field "spec.pod.sidecars[0].securityContext"',
         with_sidecar(securityContext={"privileged": True}),
     ),
     Bad(
-        "sidecar_that_mounts_no_volume",
+        "sidecar_mounts_undeclared_volume",
         "spec.pod.sidecars: every name in volumeMounts",
         with_sidecar(volumeMounts=[{"name": "other", "mountPath": "/a"}]),
     ),
     Bad(
-        "init_container_that_mounts_no_volume",
+        "init_container_mounts_undeclared_volume",
         "spec.pod.initContainers: every name in volumeMounts",
         pod(initContainers=[{**SIDE, "volumeMounts": [{"name": "shared", "mountPath": "/a"}]}]),
     ),
     Bad(
         "sidecars_too_many", "must have at most 4 items", pod(sidecars=[{**SIDE, "name": f"l{at}"} for at in range(5)])
     ),
-    Bad("pod_term_without_place", "topologyKey: Required value", anti_affinity(labelSelector={})),
+    Bad("pod_term_without_topology_key", "topologyKey: Required value", anti_affinity(labelSelector={})),
     Bad(
-        "comparison_without_values",
+        "in_operator_without_values",
         "values is needed when operator is In",
         anti_affinity(topologyKey="zone", labelSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
     ),
     Bad(
-        "existence_with_values",
+        "exists_operator_with_values",
         "values must be left out when operator is Exists",
         node_affinity(matchExpressions=[{"key": "a", "operator": "Exists", "values": ["b"]}]),
     ),
     Bad(
-        "node_greater_than_a_word",
+        "gt_operator_without_number",
         "one whole number when operator is Gt",
         node_affinity(matchExpressions=[{"key": "a", "operator": "Gt", "values": ["many"]}]),
     ),
     Bad(
-        "field_of_a_node_but_its_name",
+        "node_field_other_than_name",
         "must compare metadata.name",
         node_affinity(matchFields=[{"key": "zone", "operator": "In", "values": ["a"]}]),
     ),
     Bad(
-        "preferred_nodes_too_heavy",
+        "preferred_weight_too_large",
         "weight in body should be less than or equal to 100",
         pod(
             affinity={
@@ -175,34 +179,36 @@ PLATFORM_PODS = (
             }
         ),
     ),
-    Bad("skew_of_none", "maxSkew in body should be greater than or equal to 1", topology_spread(maxSkew=0)),
-    Bad("fewest_places_when_only_preferred", "minDomains is only for", topology_spread(minDomains=2)),
+    Bad("max_skew_zero", "maxSkew in body should be greater than or equal to 1", topology_spread(maxSkew=0)),
+    Bad("min_domains_with_schedule_anyway", "minDomains is only for", topology_spread(minDomains=2)),
     Bad(
-        "spread_by_a_label_twice",
+        "spread_with_label_key_in_selector",
         "matchLabelKeys must not name",
         topology_spread(labelSelector={"matchLabels": {"app": "a"}}, matchLabelKeys=["app"]),
     ),
     Bad(
-        "spread_by_the_name_of_the_resource",
+        "spread_with_operator_label_key",
         "matchLabelKeys must not name",
         topology_spread(matchLabelKeys=["inference.gaudi.dev/name"]),
     ),
     Bad(
-        "spread_twice_over_a_place",
+        "duplicate_spread_constraint",
         "Duplicate value",
         pod(
             topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}] * 2
         ),
     ),
     Bad(
-        "variable_from_two_places",
+        "variable_with_two_sources",
         "exactly one of secretKeyRef",
         env_from(secretKeyRef=SECRET, configMapKeyRef=CONFIG_MAP),
     ),
-    Bad("variable_from_nowhere", "exactly one of secretKeyRef", env_from()),
-    Bad("variable_from_a_foreign_field", "fieldPath in body should match", env_from(fieldRef={"fieldPath": "spec.x"})),
+    Bad("variable_without_source", "exactly one of secretKeyRef", env_from()),
     Bad(
-        "variable_from_a_foreign_resource",
+        "variable_from_unsupported_field", "fieldPath in body should match", env_from(fieldRef={"fieldPath": "spec.x"})
+    ),
+    Bad(
+        "variable_from_unsupported_resource",
         'Unsupported value: "limits.gpu"',
         env_from(resourceFieldRef={"resource": "limits.gpu"}),
     ),

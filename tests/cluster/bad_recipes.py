@@ -23,12 +23,12 @@ RECIPES = (
         {"recipeCache": {"objectStore": {**STORE, "tokenSecretRef": KEY, "s3": S3}}},
     ),
     Bad(
-        "recipe_store_with_token_in_clear",
+        "recipe_store_with_token_over_http",
         "https:// where tokenSecretRef is set",
         {"recipeCache": {"objectStore": {"url": "http://store.example/recipes", "tokenSecretRef": KEY}}},
     ),
     Bad(
-        "recipe_store_in_clear",
+        "recipe_store_over_http",
         "recipes are code that pods run",
         {"recipeCache": {"objectStore": {"url": "http://store.example/recipes"}}},
     ),
@@ -46,7 +46,7 @@ RECIPES = (
     ),
     Bad("cache_size_negative", "recipeCache.size in body should", {"recipeCache": {"size": -1}}),
     Bad(
-        "class_of_a_claim_that_exists",
+        "storage_class_with_existing_claim",
         "leave it out with existingClaim",
         {"recipeCache": {"existingClaim": "team-recipes", "storageClassName": "fast"}},
     ),

@@ -172,7 +172,7 @@ class RealWorld:
             case commands.KillOperator():
                 await self._kill()
 
-    async def calm(self) -> None:
+    async def settle(self) -> None:
         """Stop all faults, wait until nothing changes any more, and complete the record."""
         self.cards = CARDS
         last = self.recorder.now()
@@ -284,7 +284,7 @@ class RealWorld:
         self.recorder.record(runtimes, warm, hot)
 
     def _end_container(self, pod: str) -> None:
-        """End the container that wants to end.
+        """End the container as its runtime requests.
 
         After a few restarts it stays down, so the test does not wait for the tenth.
         """

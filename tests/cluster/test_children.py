@@ -81,11 +81,11 @@ async def test_foreign_labels_and_fields_of_children_stay(api: KubeApi, operator
     await api.merge("Service", "tiny", foreign)
     await api.merge("Service", "tiny", EDITS["Service"])
 
-    async def healed() -> Object | None:
+    async def repaired() -> Object | None:
         service = await api.get("Service", "tiny")
         return service if service and service["spec"]["selector"] == {NAME_LABEL: "tiny"} else None
 
-    service = await until(healed, "the selector to be ours again")
+    service = await until(repaired, "the selector to be ours again")
     assert service["metadata"]["labels"]["team"] == "blue"
     assert service["spec"]["sessionAffinity"] == "ClientIP"
 

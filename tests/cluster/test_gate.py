@@ -165,10 +165,10 @@ async def test_unreachable_pod_keeps_its_gate(api: KubeApi, kubelet: Kubelet, op
     await until(partial(pod_ready, api, pod), "the pod to be Ready")
     await kubelet.runtime(pod).stop()
 
-    async def tried() -> bool:
+    async def polled_three_times() -> bool:
         return (await operator.samples("gaudi_operator_reports_total")).get((("outcome", "unreachable"),), 0) >= 3
 
-    await until(tried, "three failed polls")
+    await until(polled_three_times, "three failed polls")
     assert is_open(await api.get("Pod", pod))
 
 

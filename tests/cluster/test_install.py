@@ -56,7 +56,7 @@ def create_model(plane: ControlPlane) -> None:
     plane.kubectl("create", "namespace", "team")
     model = json.dumps(gaudi_inference("model", "team"))
 
-    def let_in() -> bool:
+    def is_admitted() -> bool:
         try:
             plane.kubectl("apply", "-f", "-", stdin=model)
         except LocalClusterError as error:
@@ -67,7 +67,7 @@ def create_model(plane: ControlPlane) -> None:
 
     # A policy that does not know the kind of its parameters yet refuses everything. The creation itself is retried:
     # a dry run may come before the policy, and the creation after it.
-    plane.wait(let_in, "the admission policies to know GaudiInferenceClass")
+    plane.wait(is_admitted, "the admission policies to know GaudiInferenceClass")
 
 
 def uid_of_model(plane: ControlPlane) -> str:

@@ -55,7 +55,7 @@ async def test_random_commands_break_no_law(
 ) -> None:
     async with RealWorld(api, kubelet, proxy, operators, random.Random(SEED)) as world:  # noqa: S311
         steps = [f"{world.recorder.now():.1f} s: {await world.step()}" for _ in range(STEPS)]
-        await world.calm()
+        await world.settle()
         found = broken(world.history, LAWS)
     figures = f"seed {SEED}, {STEPS} steps, {world.counts}, {_figures(world.history)}"
     print(f"{figures}, {len(found)} violations")  # noqa: T201 - a long run is judged by it

@@ -34,7 +34,7 @@ SIDE = {"name": "log", "image": "registry.test/log:1"}
 
 
 @pytest.fixture(scope="module")
-def groups_served(control_plane: ControlPlane, objects: Objects) -> Iterator[None]:
+def leader_worker_sets_served(control_plane: ControlPlane, objects: Objects) -> Iterator[None]:
     """Serve LeaderWorkerSets while the tests of this file run. Other tests need a cluster without them."""
     (path,) = (build.leader_worker_sets() / "config" / "crd" / "bases").glob("*_leaderworkersets.yaml")
     definition = yaml.safe_load(path.read_text())
@@ -46,7 +46,7 @@ def groups_served(control_plane: ControlPlane, objects: Objects) -> Iterator[Non
 
 
 @pytest.fixture
-async def applied(api: KubeApi, new_operator: NewOperator, groups_served: None) -> Applied:
+async def applied(api: KubeApi, new_operator: NewOperator, leader_worker_sets_served: None) -> Applied:
     """Return why the API server refuses a manifest of the operator's account, or None if it accepts it."""
 
     async def why(manifest: Object) -> str | None:
@@ -59,13 +59,13 @@ async def applied(api: KubeApi, new_operator: NewOperator, groups_served: None) 
         return None
 
     async def policy_is_known() -> bool:
-        return "may write only what a GaudiInference owns" in (await why(stranger(api.namespace)) or "")
+        return "may write only what a GaudiInference owns" in (await why(foreign_manifest(api.namespace)) or "")
 
     await until(policy_is_known, "the policy to be enforced")
     return why
 
 
-def stranger(namespace: str) -> Object:
+def foreign_manifest(namespace: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stranger", "namespace": namespace}}
 
 

@@ -21,19 +21,19 @@ LABELS = {NAME_LABEL: "tiny"}
 TEMPLATE: Object = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
 
 
-STRANGERS: list[Object] = [
+FOREIGN_OBJECTS: list[Object] = [
     {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
-        "metadata": {"name": "strange", "labels": LABELS},
+        "metadata": {"name": "foreign", "labels": LABELS},
         "spec": {"replicas": 0, "selector": {"matchLabels": LABELS}, "template": TEMPLATE},
     },
-    {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "strange", "labels": LABELS}, "spec": TEMPLATE["spec"]},
-    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "strange", "labels": LABELS}},
+    {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign", "labels": LABELS}, "spec": TEMPLATE["spec"]},
+    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "foreign", "labels": LABELS}},
     {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "strange", "labels": LABELS},
+        "metadata": {"name": "foreign", "labels": LABELS},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     },
 ]
@@ -57,7 +57,7 @@ async def refusal(api: KubeApi, method: str, manifest: Object, body: object = No
 _TYPES = {"POST": "application/json", "DELETE": "application/json", "PATCH": "application/merge-patch+json"}
 
 
-@pytest.mark.parametrize("manifest", STRANGERS, ids=lambda each: str(each["kind"]))
+@pytest.mark.parametrize("manifest", FOREIGN_OBJECTS, ids=lambda each: str(each["kind"]))
 async def test_foreign_object_cannot_be_written(api: KubeApi, new_operator: NewOperator, manifest: Object) -> None:
     await api.create(manifest)
     patch = {"metadata": {"annotations": {"a": "b"}}}
@@ -70,7 +70,7 @@ async def test_foreign_object_cannot_be_written(api: KubeApi, new_operator: NewO
 
 
 async def test_spec_of_an_owned_pod_cannot_be_changed(api: KubeApi, new_operator: NewOperator) -> None:
-    workload = STRANGERS[0]
+    workload = FOREIGN_OBJECTS[0]
     await api.create({**workload, "spec": {**workload["spec"], "replicas": 1}})
     pod = {**await until(partial(only_child, api, "Pod"), "the pod of the ReplicaSet"), "kind": "Pod"}
     refused = partial(refusal, api, "PATCH", pod)
@@ -97,7 +97,7 @@ async def test_object_without_an_owner_cannot_be_created(api: KubeApi, new_opera
     async def refused(manifest: Object) -> str | None:
         return await refusal(api, "POST", manifest, manifest)
 
-    config_map = STRANGERS[2]
+    config_map = FOREIGN_OBJECTS[2]
     assert REFUSED in await until(partial(refused, config_map), "the refusal")
     owned = {**config_map["metadata"], "ownerReferences": [missing_owner()]}
     assert await refused({**config_map, "metadata": owned}) is None

@@ -69,12 +69,12 @@ async def test_pods_get_the_list_of_kept_revisions(api: KubeApi, operator: Opera
     both = await until(partial(kept_revisions, api, but=first), "the second revision")
     assert first in both
 
-    async def forgotten() -> bool:
+    async def is_removed() -> bool:
         """Return whether kept.json no longer has the first revision."""
         return first not in (await kept_revisions(api) or both)
 
     await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"maxAgeDays": 3}}})
-    await until(forgotten, "the first revision to be removed")
+    await until(is_removed, "the first revision to be removed")
 
 
 async def test_disabled_cache_deletes_its_claim(api: KubeApi, operator: OperatorProcess) -> None:

@@ -199,10 +199,10 @@ async def test_nothing_is_written_at_rest(api: KubeApi, kubelet: Kubelet, operat
 async def _also_ready(api: KubeApi, name: str) -> None:
     await api.create(gaudi_inference(name))
     await until(partial(ready, api, name), f"{name} to be Ready")
-    await until(partial(_told_ready, api, name), f"the event Ready of {name}")
+    await until(partial(_has_ready_event, api, name), f"the event Ready of {name}")
 
 
-async def _told_ready(api: KubeApi, name: str) -> bool:
+async def _has_ready_event(api: KubeApi, name: str) -> bool:
     return any((each["reason"], each["regarding"]["name"]) == ("Ready", name) for each in await api.list("Event"))
 
 

@@ -42,7 +42,9 @@ async def test_killed_runtime_closes_the_gate_and_warms_up_again(
     await until(partial(pod_ready, api, pod), "the pod to be Ready", seconds=60)
     async with gate_watched(api, pod) as seen:
         runtime = await real_kubelet.restart(pod)
-        await until(partial(_is, seen, ["True", "False", "True"]), "the gate to close and to open again", seconds=60)
+        await until(
+            partial(_equals, seen, ["True", "False", "True"]), "the gate to close and to open again", seconds=60
+        )
     assert runtime.container_id in (await gate(api, pod, "True") or {})["message"]
 
 
@@ -53,5 +55,5 @@ async def test_failed_start_is_reported_with_the_reason_of_the_runtime(
     await until(partial(stalled, api, "ModelNotFound"), "the resource to be Stalled", seconds=60)
 
 
-async def _is(seen: list[str], desired: list[str]) -> bool:
+async def _equals(seen: list[str], desired: list[str]) -> bool:
     return seen == desired

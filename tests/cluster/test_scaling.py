@@ -38,11 +38,11 @@ async def test_autoscaler_is_created_and_deleted_with_its_field(
     created = await until(partial(only_child, api, "HorizontalPodAutoscaler"), "the autoscaler")
     await api.merge("HorizontalPodAutoscaler", "tiny", {"spec": {"maxReplicas": 9}})
 
-    async def healed() -> bool:
+    async def repaired() -> bool:
         found = await api.get("HorizontalPodAutoscaler", "tiny")
         return found is not None and found["spec"] == created["spec"]
 
-    await until(healed, "the autoscaler to be as before")
+    await until(repaired, "the autoscaler to be as before")
     await api.merge("GaudiInference", "tiny", {"spec": {"autoscaling": None}})
 
     async def gone() -> bool:

@@ -85,7 +85,7 @@ async def test_operator_starts_with_a_thousand_existing_resources(
     async with _renewals(api) as holders, operator_of(plane, tmp_path / "operator.log") as operator:
         await until(partial(_caught_up, operator, api), "the first reconcile of all", seconds=PATIENCE, every=0.5)
         known = len(holders)
-        await until(partial(_more, holders, known + 3), "three renewals of the Lease", seconds=PATIENCE)
+        await until(partial(_has_renewals, holders, known + 3), "three renewals of the Lease", seconds=PATIENCE)
         assert await _written(operator) == {"services": len(CHANGED)}
     assert len(set(holders)) == 1, "the Lease changed its holder"
 
@@ -99,7 +99,7 @@ async def _caught_up(operator: OperatorProcess, api: KubeApi) -> bool:
     return False
 
 
-async def _more(renewals: list[Holder], count: int) -> bool:
+async def _has_renewals(renewals: list[Holder], count: int) -> bool:
     return len(renewals) >= count
 
 

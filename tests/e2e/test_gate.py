@@ -95,19 +95,19 @@ def test_gates_keep_their_state_without_an_operator(
     wait_ready("steady")
     of = pods("steady")
     old = of.names()
-    stays, goes = sorted(old)
+    kept, deleted = sorted(old)
     with no_operator(installed):
-        of.kubectl("delete", "pod", goes)
+        of.kubectl("delete", "pod", deleted)
         wait_until(lambda: len(of.names() - old) == 1, "the controllers to create another pod", PATIENCE)
         (new,) = of.names() - old
         of.kubectl("wait", "pod", new, "--for=condition=ContainersReady", f"--timeout={PATIENCE}s")
         seen = {pod["metadata"]["name"]: pod for pod in of.now()}
         assert condition_of(seen[new], "Ready")["reason"] == "ReadinessGatesNotReady"
-        assert condition_of(seen[stays], "Ready")["status"] == "True"
+        assert condition_of(seen[kept], "Ready")["status"] == "True"
         of.wait_endpoint(new, ready=False)
-        of.wait_endpoint(stays, ready=True)
+        of.wait_endpoint(kept, ready=True)
     of.wait_endpoint(new, ready=True)
-    assert of.restarts().keys() == {seen[name]["metadata"]["uid"] for name in (stays, new)}
+    assert of.restarts().keys() == {seen[name]["metadata"]["uid"] for name in (kept, new)}
     wait_ready("steady")
 
 

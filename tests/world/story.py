@@ -58,7 +58,7 @@ class Story(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Stop all faults and check every law on the whole record."""
         with self.world:
-            self.world.calm()
+            self.world.settle()
         found = [*broken(self.world.history), *self.world.defects]
         self.totals["stories"] += 1
         self.totals["seconds"] += self.world.now

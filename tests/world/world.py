@@ -139,7 +139,7 @@ class World:
                         replica.kill()
         self._record()
 
-    def calm(self) -> None:
+    def settle(self) -> None:
         """Stop all faults, repair what was broken, and let time pass until nothing has changed for long.
 
         Cards and quota stay scarce if all replicas have room: the rollout must end without additional room.

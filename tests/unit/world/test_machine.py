@@ -42,5 +42,5 @@ def test_no_gate_closes_while_another_pod_may_go() -> None:
             commands.PassTime(15),
         ):
             world.do(each)
-        world.calm()
+        world.settle()
         assert broken(world.history) == []
