@@ -10,7 +10,7 @@
 
 # Both may be named by digest, so that nobody can move them: --build-arg BASE_IMAGE=debian:bookworm-slim@sha256:...
 ARG BASE_IMAGE=debian:bookworm-slim
-# Intel's image of the proven pair. The driver of the nodes must match it (docs/start/install.md); declared only is
+# Intel's image of the tested pair. The driver of the nodes must match it (docs/start/install.md). Untested on hardware:
 #   vault.habana.ai/gaudi-docker/1.24.2/ubuntu24.04/habanalabs/vllm-0.30.0-ptupstream-2.13.0:latest
 ARG HPU_BASE_IMAGE=vault.habana.ai/gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest
 
@@ -114,7 +114,7 @@ RUN gaudi-runtime doctor --image-only --engine torch --engine vllm
 ENTRYPOINT ["gaudi-runtime"]
 
 
-# Stands in for Intel's image of the declared pair where there is none, so that the next target can be built and looked
+# Stands in for Intel's image of the newest pair where there is none, so that the next target can be built and looked
 # at (--build-arg HPU_BASE_IMAGE=hpu-stand-in): the same vLLM and PyTorch with all around them, nothing of ours, and of
 # the plugin and the Gaudi software no more than their names and numbers.
 FROM runtime AS hpu-stand-in

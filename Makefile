@@ -102,7 +102,7 @@ ready: $(READY) ## Build all that the tests run on, programs and images side by 
 	  --image operator=localhost/gaudi-operator:dev --image runtime=localhost/gaudi-runtime:dev
 	@$(BIN)/python -m tests.plugin.image
 
-plugin: $(READY) ## The Gaudi plugin's own code on a card that the CPU plays: all combinations (PLUGIN_MATRIX= for five)
+plugin: $(READY) ## The Gaudi plugin's own code on an emulated card: all combinations (PLUGIN_MATRIX= for five)
 	@environment="$$($(BIN)/python -m tests.plugin.environment)" && eval "$$environment" \
 	  && PLUGIN_MATRIX=$${PLUGIN_MATRIX-1} $$PLUGIN_PYTHON -m pytest --numprocesses=2 --dist=loadfile tests/plugin \
 	    tests/unit/runtime/artifacts/sources

@@ -1,5 +1,5 @@
 #!/bin/sh
-# From an empty cluster with a Prometheus to two alerts that were raised and mended: what docs/how-to/walk-through.md records.
+# From an empty cluster with a Prometheus: install, warm-up, an upgrade under load, and two alerts that fire and are resolved.
 #
 # Takes: kubectl, helm and kubectl-gaudi on the PATH; the images of `make demo` on the nodes, one of which has eight free cards,
 # as local clusters have; and a Prometheus that scrapes as docs/how-to/monitoring.md says and has the chart's alerts for rules.

@@ -1,7 +1,6 @@
-"""The walk-through of the manual: an empty cluster with Prometheus, and two alerts that are raised and resolved.
+"""Run examples/monitoring/walk.sh on an empty cluster with Prometheus: two alerts fire and are resolved.
 
-docs/how-to/walk-through.md contains the output of examples/monitoring/walk.sh, which this test writes to
-`build/walk-through.txt`.
+The test writes the output of the script to `build/walk-through.txt`.
 """
 
 import os

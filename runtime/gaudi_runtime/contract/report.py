@@ -345,7 +345,7 @@ class WarmupReport(Tolerant):
     simulated: bool = False
     releases: Text | None = Field(
         None,
-        description="What drives a card and whether that is proven or declared, in a sentence; only of engine vllm.",
+        description="The releases that drive a card and how they were tested, in a sentence; only of engine vllm.",
     )
     engine_arguments: Annotated[tuple[Text, ...], Field(max_length=MAX_ARGUMENTS)] = Field(
         (), description="What the engine's own processes were started with; only of engine vllm."

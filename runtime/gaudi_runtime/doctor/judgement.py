@@ -118,7 +118,9 @@ def bridge(image: ImageFacts) -> Row:
     """Check that Intel's Gaudi software, PyTorch and vLLM's plugin belong to the same release."""
     found = f"habana-torch-plugin {image.bridge or 'missing'}, vllm-gaudi {image.plugin or 'missing'}"
     if bool(image.bridge) != bool(image.plugin):
-        advice = f"Start from Intel's image with PyTorch and vLLM for Gaudi: {RELEASES}; proven is {PAIRS[0].image}."
+        advice = (
+            f"Start from Intel's image with PyTorch and vLLM for Gaudi: {RELEASES}; the default is {PAIRS[0].image}."
+        )
         return Row("gaudi software", State.FAIL, found, advice, VLLM)
     if not image.bridge:
         return Row("gaudi software", State.OK, "none: an image for CPUs")

@@ -64,11 +64,11 @@ class Installed:
         return self.pair is None or self.pair.tiles_queries
 
     def standing(self) -> str | None:
-        """What drives the card and whether that is proven, in a sentence; None on a CPU."""
+        """Return the releases that drive the card and how they were tested, in a sentence; None on a CPU."""
         if not self.cards:
             return None
         if self.pair is None:
-            return f"{self.found}: neither proven nor declared, let pass by {ANY_RELEASE}."
+            return f"{self.found}: not a supported pair, allowed by {ANY_RELEASE}."
         return f"The card is driven by {self.pair.words}: {MEANING[self.pair.proof]}."
 
     def why_refused(self) -> str | None:

@@ -18,8 +18,8 @@ def named_images(page: str) -> list[str]:
     return re.findall(r"vault\.habana\.ai/[\w./:-]+", (ROOT / page).read_text())
 
 
-def test_the_first_pair_is_the_proven_one() -> None:
-    assert [pair.proof for pair in PAIRS] == [Proof.PROVEN, Proof.DECLARED]
+def test_the_first_pair_is_the_tested_one() -> None:
+    assert [pair.proof for pair in PAIRS] == [Proof.EMULATED, Proof.UNTESTED]
 
 
 def test_a_cpu_drives_a_release_that_a_card_has() -> None:
@@ -28,7 +28,10 @@ def test_a_cpu_drives_a_release_that_a_card_has() -> None:
 
 
 def test_the_text_of_the_releases_names_every_pair() -> None:
-    assert RELEASES == ("vLLM 0.26.0 with vllm-gaudi 0.26.0 (proven) or vLLM 0.30.0 with vllm-gaudi 0.30.0 (declared)")
+    assert RELEASES == (
+        "vLLM 0.26.0 with vllm-gaudi 0.26.0 (tested on an emulated card) or "
+        "vLLM 0.30.0 with vllm-gaudi 0.30.0 (untested on hardware)"
+    )
 
 
 @EVERY_PAIR
@@ -100,7 +103,7 @@ def test_both_sides_of_the_hub_are_among_the_bases() -> None:
     assert [pinned(pair)["huggingface-hub"][0] for pair in PAIRS] == ["1", "2"]
 
 
-def test_the_stand_in_of_the_dockerfile_is_the_declared_pair() -> None:
+def test_the_stand_in_of_the_dockerfile_is_the_newest_pair() -> None:
     named = f'BY_NAME_ONLY="vllm_gaudi-{PAIRS[-1].plugin} habana_torch_plugin-{PAIRS[-1].gaudi_software}.0"'
     assert named in (ROOT / "Dockerfile").read_text()
     assert f"ARG TORCH_VERSION={PAIRS[-1].torch}\n" in (ROOT / "Dockerfile").read_text()

@@ -10,7 +10,10 @@ from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, Installed, check_re
 from gaudi_runtime.errors import EngineUnsupported
 from tests.unit.runtime.engines.vllm.installed import pretend_installed
 
-PAIRS_IN_WORDS = "vLLM 0.26.0 with vllm-gaudi 0.26.0 (proven) or vLLM 0.30.0 with vllm-gaudi 0.30.0 (declared)"
+PAIRS_IN_WORDS = (
+    "vLLM 0.26.0 with vllm-gaudi 0.26.0 (tested on an emulated card) or "
+    "vLLM 0.30.0 with vllm-gaudi 0.30.0 (untested on hardware)"
+)
 USE_A_PAIR = f"and this runtime drives {PAIRS_IN_WORDS} on a card: use an image with one of these pairs"
 OR_TRY = "or try yours with GAUDI_RUNTIME_ANY_VLLM=1."
 EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
@@ -112,19 +115,18 @@ def test_another_value_of_the_switch_leaves_the_check_on() -> None:
 
 def test_the_report_says_which_pair_drives_and_its_word() -> None:
     assert on_card("0.30.0+empty", "0.30.0").standing() == (
-        "The card is driven by vLLM 0.30.0 with vllm-gaudi 0.30.0 (declared): it is known by names, release notes and "
-        "parts of its text, and its plugin was never run here."
+        "The card is driven by vLLM 0.30.0 with vllm-gaudi 0.30.0 (untested on hardware): it is known from release "
+        "notes and source text, and the plugin was never run by this project."
     )
     assert on_card("0.26.0", "0.26.0").standing() == (
-        "The card is driven by vLLM 0.26.0 with vllm-gaudi 0.26.0 (proven): its own code runs in this project's tests, "
-        "on a card that a CPU plays."
+        "The card is driven by vLLM 0.26.0 with vllm-gaudi 0.26.0 (tested on an emulated card): the plugin's own code "
+        "runs in this project's tests, on a card that a CPU emulates."
     )
 
 
 def test_what_the_switch_lets_pass_is_said_to_be_neither() -> None:
     assert on_card("0.28.0", "0.28.0").standing() == (
-        "vLLM 0.28.0 and vllm-gaudi 0.28.0 are installed: neither proven nor declared, let pass by "
-        "GAUDI_RUNTIME_ANY_VLLM."
+        "vLLM 0.28.0 and vllm-gaudi 0.28.0 are installed: not a supported pair, allowed by GAUDI_RUNTIME_ANY_VLLM."
     )
 
 
