@@ -58,7 +58,7 @@ class DecodeRanges(Wire):
 
 
 class OptimalSettings(Wire):
-    """Traffic and a budget: strategy optimal pads this traffic least within it (docs/how-to/buckets.md).
+    """Traffic and a budget: strategy optimal pads this traffic least within it (docs/internals/optimal.md).
 
     At most one kind of budget: graphs per phase, or bytes or seconds of both phases together. Without one, each phase
     gets the fewest graphs that pad the traffic no more than strategy exponential does.

@@ -198,7 +198,7 @@ class ColdShape(Tolerant):
 
 
 class ServedPhase(Tolerant):
-    """Batches of one phase while serving (docs/how-to/buckets.md, While serving).
+    """Batches of one phase while serving (docs/how-to/learn-buckets.md, While serving).
 
     Tokens are batch size * query, blocks those of the whole batch; real as they came, padded as they ran.
     """

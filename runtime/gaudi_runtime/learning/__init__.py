@@ -1,4 +1,4 @@
-"""Learning of a plan from the traffic of this server, and its savings (docs/how-to/buckets.md, While serving).
+"""Learning of a plan from the traffic of this server, and its savings (docs/how-to/learn-buckets.md, While serving).
 
 advisor     while serving: when both plans are compared, and the result in the report
 process     the comparison in a process of its own, with the lowest priority and bounded

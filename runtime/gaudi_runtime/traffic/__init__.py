@@ -1,4 +1,4 @@
-"""Traffic of a model server: traces of requests, and histograms of observed shapes (docs/how-to/buckets.md). Pure.
+"""Traffic of a model server: traces and histograms of observed shapes (docs/how-to/learn-buckets.md). Pure.
 
 trace              the requests of a CSV file, in order of arrival
 batching           Traffic of a trace: its prompts, and the decode steps of a simulated server

@@ -1,6 +1,6 @@
 """Simulated batching: the decode steps that a server with continuous batching makes of a trace.
 
-See docs/how-to/buckets.md, Traces.
+See docs/how-to/learn-buckets.md, Traces.
 
 This is an estimate: a trace says when requests arrived and how long they were, not which batches a server formed. Pace
 has the assumptions. A request is admitted in order of arrival as soon as a sequence and the KV blocks of its whole
@@ -137,7 +137,7 @@ def read_traffic_of_trace(
 ) -> Traffic:
     """Convert the requests of a trace to Traffic in one pass: its prompts, and simulated decode steps.
 
-    Memory grows with the distinct shapes, up to MOST_COUNTED, not with the requests. See docs/how-to/buckets.md,
+    Memory grows with the distinct shapes, up to MOST_COUNTED, not with the requests. See docs/how-to/learn-buckets.md,
     Traces.
     """
     prompts = ShapeCounts()

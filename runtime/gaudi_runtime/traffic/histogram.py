@@ -1,6 +1,6 @@
 """Traffic as a histogram of weighted shapes, and its text form with one shape per line.
 
-See docs/how-to/buckets.md, Traces. The text is never evaluated as code.
+See docs/how-to/learn-buckets.md, Traces. The text is never evaluated as code.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ FORM = "phase, batch size, query, blocks and weight, such as: prompt 1 412 0 17"
 class Traffic:
     """A histogram of traffic: the weight of each prompt batch, by real lengths, and of each decode step.
 
-    See docs/how-to/buckets.md.
+    See docs/how-to/learn-buckets.md.
     """
 
     prompt: Weights

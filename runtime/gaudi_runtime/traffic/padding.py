@@ -1,6 +1,6 @@
 """The padding of a learned plan: the forecast from its traffic, and the observed padding of served batches.
 
-See docs/how-to/buckets.md, While serving.
+See docs/how-to/learn-buckets.md, While serving.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """ServingHistogram: the shapes that a server observed, per bucket and for learning a plan.
 
-See docs/how-to/buckets.md, While serving.
+See docs/how-to/learn-buckets.md, While serving.
 
 Its size is bounded: above a maximum number of buckets and real shapes, others are counted under rounded shapes. It is
 not thread-safe: counting and reading share one event loop.

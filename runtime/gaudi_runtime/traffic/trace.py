@@ -1,6 +1,6 @@
 """Reading a trace: a CSV file of requests, read row by row so that its size does not matter.
 
-See docs/how-to/buckets.md, Traces.
+See docs/how-to/learn-buckets.md, Traces.
 
 Columns are found by the names that public traces use, or named by the user. Requests are sorted by arrival. A trace
 can be split in time: a plan is learned from the first half and judged on the second.

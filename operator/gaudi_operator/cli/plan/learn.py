@@ -1,6 +1,6 @@
 """`gaudi-plan learn`: a change of spec.bucketing that pads the observed traffic less.
 
-See docs/how-to/buckets.md, While serving.
+See docs/how-to/learn-buckets.md, While serving.
 
 `read_texts` sums the traffic of pods, `learn` chooses buckets for it, `print_learned` shows both plans next to each
 other.

@@ -162,7 +162,7 @@ def _save(path: Path, learned: Traffic) -> None:
 
 
 def cost_of(question: PlanDocument, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
-    """Return the unit of padding, and a sentence about it (docs/how-to/buckets.md, Cost).
+    """Return the unit of padding, and a sentence about it (docs/internals/optimal.md, Cost).
 
     Raises ConfigError for a roofline of an unknown card or model.
     """

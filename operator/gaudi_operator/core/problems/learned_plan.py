@@ -1,6 +1,6 @@
 """The comparison of live traffic with a learned plan's forecast: padding and cold batches.
 
-See docs/how-to/buckets.md, While serving.
+See docs/how-to/learn-buckets.md, While serving.
 """
 
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, ServedPhase, WarmupReport

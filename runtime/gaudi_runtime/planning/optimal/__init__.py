@@ -1,4 +1,4 @@
-"""Strategy Optimal: the buckets that pad a known traffic least within a budget (docs/how-to/buckets.md).
+"""Strategy Optimal: the buckets that pad a known traffic least within a budget (docs/internals/optimal.md).
 
 strategy  traffic and a budget in, buckets out
 optimizer the cheapest buckets within a budget: the price per graph at which the choice fits

@@ -1,7 +1,7 @@
 """The cost model of strategy Optimal: the compute of a padded batch, and the price of preparing a bucket.
 
 The cost model is a function, so that a better one can be given: tokens, or seconds by the Roofline of a model's shape
-and a card's data sheet (docs/how-to/buckets.md, Cost). A cost must not fall when a shape grows in any dimension; the
+and a card's data sheet (docs/internals/optimal.md, Cost). A cost must not fall when a shape grows in any dimension; the
 unit is the model's own, only ratios are used. A price is one graph, bytes of graph memory, or seconds of warm-up.
 """
 

@@ -1,4 +1,4 @@
-"""Strategy Optimal: returns the buckets for traffic and a budget (docs/how-to/buckets.md).
+"""Strategy Optimal: returns the buckets for traffic and a budget (docs/internals/optimal.md).
 
 Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are. Without traffic
 the prior stands in (prior.py), and without a budget there are the fewest graphs that pad no more than those of strategy

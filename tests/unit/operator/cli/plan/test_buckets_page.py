@@ -1,4 +1,4 @@
-"""docs/how-to/buckets.md: its files are written down, its commands are run, and print what the page shows."""
+"""docs/how-to/buckets.md and docs/internals/bucketing.md: their commands print what the pages show."""
 
 import re
 import shlex
@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
 
-PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "buckets.md").read_text()
+DOCS = Path(__file__).parents[5] / "docs"
+PAGE = "\n".join((DOCS / page).read_text() for page in ("how-to/buckets.md", "internals/bucketing.md"))
 FILES = re.findall(r"^`([\w.-]+)`:\n```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 CONSOLES = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = [each for console in CONSOLES for each in re.split(r"^\$ ", console, flags=re.MULTILINE) if each]
@@ -34,9 +35,9 @@ def test_command_of_the_page_prints_what_the_page_shows(example: str) -> None:
     assert re.search(".*".join(map(re.escape, parts)), result.stdout, re.DOTALL)
 
 
-def test_page_has_examples_for_all_logs() -> None:
-    assert len(FILES) == 7
-    assert len(COMMANDS) == 11
+def test_pages_have_examples_for_all_logs() -> None:
+    assert len(FILES) == 8
+    assert len(COMMANDS) == 12
 
 
 @pytest.mark.usefixtures("page_files")
