@@ -21,7 +21,7 @@ from tests.support.permissions import grants
 from tests.unit.chart.rendering import render
 
 LONGEST_FIRST = (
-    "test_operator_starts_with_a_thousand_existing_resources",
+    "test_operator_starts_with_many_existing_resources",
     "test_random_commands_break_no_law",
     "test_rollout_commands_pause_resume_fail_and_retry_with_force",
     "test_rollout_ends_although_the_operator_is_killed_repeatedly",
