@@ -6,7 +6,7 @@
 
 begin cards.yaml
 
-step "Other buckets, and no card for the first pod; cards.yaml waits for room for 30 s"
+step "Other buckets, and no card for the first pod; cards.yaml waits for room for 10 s"
 change <<'YAML'
 spec:
   bucketing:

@@ -25,6 +25,7 @@ FIRST_BUILD_SECONDS = 1800
 LONGEST_FIRST = (
     "test_groups.py",
     "test_upgrade_examples.py failing",
+    "test_hostile_neighbours.py",
     "test_upgrade_examples.py",
     "test_card.py",
     "test_vllm.py",
@@ -95,9 +96,8 @@ def namespace(installed: Installed) -> Iterator[str]:
     name = f"e2e-{uuid4().hex[:8]}"
     installed.make_namespace(name)
     yield name
-    installed.kubectl(
-        "delete", "namespace", name, "--wait=false"
-    )  # the namespace controller checks its pods only twice a minute
+    # Without a wait: the namespace controller checks its pods only twice a minute.
+    installed.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,12 @@ def test_seeds_000_and_002_have_the_same_counts_in_logs(reference: Pods) -> None
     log = reference.kubectl("logs", reference.only()["metadata"]["name"])
     captured = re.findall(r"\[Warmup\]\[Graph/(\w+)\]", log)
     assert captured == ["Prompt"] * 11 + ["Decode"] * 48 + ["Prompt"] * 4
+    assert re.findall(r"\[Graph/Prompt\]\[(1[2-5])/24\] batch_size:(\d) query_len:(\d+)", log) == [
+        ("12", "4", "256"),
+        ("13", "2", "512"),
+        ("14", "1", "1024"),
+        ("15", "2", "640"),
+    ]
     assert "Graph/Prompt captured:15 (62.5%)" in log
     assert "Graph/Decode captured:48 (100.0%)" in log
 

@@ -47,7 +47,8 @@ class ReadyReplicas:
 
 def applied(installed: Installed, namespace: str, name: str, replicas: int, cards: int) -> Resource:
     """Create a resource whose replicas use this number of cards each, and return it when all are ready."""
-    spec = {**CARDS["spec"], "replicas": replicas, "parallelism": {"tensor": cards}}
+    rollout = {**CARDS["spec"]["rollout"], "surgeTimeoutSeconds": 30}
+    spec = {**CARDS["spec"], "replicas": replicas, "parallelism": {"tensor": cards}, "rollout": rollout}
     manifest = {**CARDS, "metadata": {"name": name}, "spec": spec}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     found = Resource(str(installed.kubeconfig), namespace, name)
