@@ -28,7 +28,7 @@ def alternate(runtime: FakeRuntime) -> None:
         number = next(numbers)
         changes: dict[str, object] = {"sequence": warm.sequence + 1 + number}
         if number % 2:
-            failure = RuntimeFailure.model_construct(reason="Wavers", message=f"\x1b]52;c;{number}\x07")
+            failure = RuntimeFailure.model_construct(reason="Alternates", message=f"\x1b]52;c;{number}\x07")
             changes |= {"phase": Phase.FAILED, "failure": failure}
         body = warm.model_copy(update=changes).model_dump_json(by_alias=True)
         return web.Response(text=body, content_type="application/json")

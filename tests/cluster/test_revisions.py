@@ -131,5 +131,5 @@ async def replaced_in_place(api: KubeApi) -> None:
         await api.merge("GaudiInference", "tiny", CHANGED)
         await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=90)
     assert min(seen.available) >= 1
-    assert max(seen.asked_for) <= 3
+    assert max(seen.desired) <= 3
     assert condition_of(await api.get("GaudiInference", "tiny"), "Stalled")["status"] == "False"

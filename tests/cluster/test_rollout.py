@@ -31,7 +31,7 @@ async def test_rollout_keeps_every_replica_available_and_surges_by_one(
         await api.merge("GaudiInference", "tiny", CHANGED)
         await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=60)
     assert min(seen.available) >= REPLICAS
-    assert max(seen.asked_for) <= REPLICAS + 1
+    assert max(seen.desired) <= REPLICAS + 1
 
 
 async def test_old_pods_stay_until_new_pods_are_warm(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
@@ -95,7 +95,7 @@ async def test_rollout_ends_although_the_operator_is_killed_repeatedly(
                 await operator.start()
             await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=90)
     assert min(seen.available) >= REPLICAS
-    assert max(seen.asked_for) <= REPLICAS + 1
+    assert max(seen.desired) <= REPLICAS + 1
     assert len(await revisions(api)) == 2
 
 
@@ -123,7 +123,7 @@ class Watched:
     """
 
     available: list[int] = field(default_factory=list)
-    asked_for: list[int] = field(default_factory=list)
+    desired: list[int] = field(default_factory=list)
 
 
 @asynccontextmanager
@@ -146,7 +146,7 @@ async def watched(api: KubeApi) -> AsyncIterator[Watched]:
         seen.available.append(sum(_serves(each) for each in living))
 
     def count_desired() -> None:
-        seen.asked_for.append(sum(each["spec"]["replicas"] for each in sets.values()))
+        seen.desired.append(sum(each["spec"]["replicas"] for each in sets.values()))
 
     listed = {kind: {each["metadata"]["uid"] for each in await api.list(kind)} for kind in ("Pod", "ReplicaSet")}
     tasks = [
