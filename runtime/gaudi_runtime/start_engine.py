@@ -104,7 +104,7 @@ def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[
         count = kv_blocks(split.kv_cache, own.block_bytes())
     else:
         split, count = fill_cache(split, own.block_bytes(), config.limits)
-    blocks = DeviceBlocks.as_asked(count, config.limits)
+    blocks = DeviceBlocks.from_limits(count, config.limits)
     # Published before the allocation, so that the report of a failed one has the figures.
     _publish(config, split, blocks, board)
     board.update(phase=Phase.ALLOCATING)

@@ -98,7 +98,7 @@ def _count_microseconds(*, learned: bool = False) -> float:
         if learned:
             histogram.padding = {phase: Padding(typical_cost(128), {}, 1.0) for phase in BucketPhase}
         for phase, real in batches:
-            histogram.meet(phase, real)
+            histogram.count_batch(phase, real)
 
     return min(_seconds(count) for _ in range(REPEATS)) / len(batches) * 1e6
 

@@ -193,7 +193,7 @@ async def served_prompts(api: KubeApi, pod: str, prompt: Bucket) -> Served:
     histogram = ServingHistogram(pad_by(plan, config.limits, lambda _phase, _bucket: True))
     histogram.padding = learned_padding(config.bucketing, config.limits, plan)
     for _ in range(FEWEST_PROMPTS):
-        histogram.meet(BucketPhase.PROMPT, prompt)
+        histogram.count_batch(BucketPhase.PROMPT, prompt)
     return summarize_served(histogram)
 
 

@@ -18,11 +18,11 @@ from gaudi_runtime.process.signals import raise_if_stopped
 
 LOOK_SECONDS = 1.0
 BUSY = (errno.EAGAIN, errno.EACCES)
-"""Another process has the lock; the second is how some network file systems say it."""
+"""Another process has the lock; some network file systems report the second."""
 
 
 class Turn:
-    """The right to write into `folder`, which `begin` acquires for this process, polling every `look_seconds`."""
+    """The right to write into `folder`. `begin` acquires it for this process, polling every `look_seconds`."""
 
     def __init__(self, folder: Path, look_seconds: float = LOOK_SECONDS) -> None:
         self._folder, self._holder = folder, folder / "holder"
@@ -44,12 +44,12 @@ class Turn:
         """Raise ConfigError if another process has acquired the lock too, because the volume's locks do not work."""
         if self._holder.read_text() != self._id:
             raise ConfigError(
-                f"Another process writes into {self._folder} while this one has its lock: locks of this volume end at "
-                "the node. Mount it with locks that all nodes see, or leave spec.model.cache out."
+                f"Another process writes into {self._folder} while this one has its lock: locks of this volume work "
+                "only within a node. Mount a volume whose locks work on all nodes, or leave spec.model.cache out."
             )
 
     def _sign(self) -> None:
-        # By a new file: a client of NFS that has just changed a folder looks at it again.
+        # A new file is created, because an NFS client that has just changed a folder reads it again.
         fresh = self._folder / f"holder.{self._id}"
         fresh.write_text(self._id)
         fresh.replace(self._holder)
@@ -60,25 +60,25 @@ class Turn:
             return (self._folder / "lock").open("a+")
         except OSError as error:
             raise ConfigError(
-                f"Nothing can be fetched into {self._folder} ({error.strerror}): mount a volume there that the user "
-                "of the pod may write to."
+                f"Nothing can be fetched into {self._folder} ({error.strerror}): mount a volume that the user of the "
+                "pod may write to."
             ) from error
 
 
 def use(file: Path) -> None:
-    """Mark by a shared lock on `file`, for the life of this process, that its snapshot or entry is in use.
+    """Mark with a shared lock on `file`, until this process ends, that its snapshot or entry is in use.
 
-    A volume that cannot be written or locked needs none: nothing is removed there.
+    A volume that cannot be written or locked needs no mark: nothing is removed there.
     """
     with suppress(OSError):
-        mark = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)  # never closed: the end of the process does it
+        mark = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)  # never closed: it is released when the process ends
         fcntl.flock(mark, fcntl.LOCK_SH)
         os.utime(file)
 
 
 @contextmanager
 def unused(file: Path) -> Iterator[bool]:
-    """Check whether no process uses the entry of `file`; while the block runs, none can start to use it."""
+    """Check whether no process uses the entry of `file`. While the block runs, no process can begin to use it."""
     with file.open("a+") as mark:
         yield _locked(mark, file.parent)
 
@@ -99,6 +99,6 @@ def _locked(file: IO[str], folder: Path) -> bool:
         return try_lock(file)
     except OSError as error:
         raise ConfigError(
-            f"The volume of {folder} cannot lock files ({error.strerror}), so no pod can fetch into it: mount it with "
-            "locks, or leave spec.model.cache out."
+            f"The volume of {folder} cannot lock files ({error.strerror}), so no pod can fetch into it. Mount a "
+            "volume with locks, or leave spec.model.cache out."
         ) from error

@@ -19,9 +19,9 @@ def persistently(
     wait: Callable[[float, Away], object],
     came: Callable[[], int] = lambda: 0,
 ) -> Answer:
-    """Call `ask` and return its result, retrying after each of `pauses` while it raises `away`.
+    """Call `ask` and return its result. If it raises `away`, retry after each of `pauses`.
 
-    `wait` is given the seconds of the pause and why it is needed. The pauses begin again whenever `came` has grown.
+    `wait` receives the seconds of the pause and the error. The pauses begin again whenever `came` has grown.
     """
     left, before = iter(pauses), came()
     while True:
@@ -47,6 +47,6 @@ def all_at_once(tasks: Iterable[Callable[[], None]], failed: threading.Event, na
                 each.result()
         except BaseException:
             failed.set()
-            # Not waited for here: the tasks look at `failed` themselves, and leaving the block waits for them.
+            # Not waited for here: the tasks check `failed` themselves, and the end of the block waits for them.
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -39,8 +39,8 @@ class DeviceBlocks:
     query_step: int = 1
 
     @classmethod
-    def as_asked(cls, count: int, limits: Limits) -> "DeviceBlocks":
-        """Return the blocks as the limits request them, which holds for most models."""
+    def from_limits(cls, count: int, limits: Limits) -> "DeviceBlocks":
+        """Return blocks of the configured size, which most models have."""
         return cls(count, limits.block_size, limits.block_size)
 
     def limits(self, asked: Limits) -> Limits:

@@ -43,8 +43,8 @@ class Pair:
         return f"{folder}/vllm-{self.vllm}-ptupstream-{self.torch}:latest"
 
     @property
-    def words(self) -> str:
-        """The text of both releases and the proof of the pair."""
+    def description(self) -> str:
+        """Both releases and how the pair was tested."""
         return f"vLLM {self.vllm} with vllm-gaudi {self.plugin} ({self.proof})"
 
 
@@ -67,7 +67,7 @@ PAIRS = (
     ),
 )
 """The first one is the default; the last one is the newest."""
-RELEASES = " or ".join(each.words for each in PAIRS)
+RELEASES = " or ".join(each.description for each in PAIRS)
 
 CPU_RELEASE = PAIRS[-1].vllm
 """What is driven on a CPU: a release that a card has, so that what the tests run is what is run."""

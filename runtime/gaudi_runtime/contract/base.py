@@ -1,4 +1,4 @@
-"""The base of every model that travels as JSON: snake_case in Python, camelCase on the wire."""
+"""The base of every model that is sent as JSON: snake_case in Python, camelCase in JSON."""
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -9,7 +9,7 @@ class Wire(BaseModel):
 
     model_config = ConfigDict(
         alias_generator=to_camel,
-        extra="forbid",  # a typing error must not be ignored in silence
+        extra="forbid",  # a misspelt name must not be ignored silently
         frozen=True,
         populate_by_name=True,
         allow_inf_nan=False,  # JSON has neither, and NaN passes every comparison
@@ -23,5 +23,5 @@ class Tolerant(Wire):
 
 
 def as_in_spec(word: str) -> str:
-    """A word of the contract as a GaudiInference spells it: with a capital letter, as Kubernetes spells its own."""
+    """Return a word of the contract as a GaudiInference spells it: with a capital letter, as in Kubernetes."""
     return word[:1].upper() + word[1:]

@@ -1,6 +1,6 @@
-"""BucketTable: what `GET /v1/buckets` answers, for people and their tools: each planned bucket, its state and traffic.
+"""BucketTable: the answer of `GET /v1/buckets` for people and their tools: each planned bucket, its state and traffic.
 
-The operator does not read it: the report has its counts, and a plan may have thousands of buckets.
+The operator does not read it: the report has the counts, and a plan may have thousands of buckets.
 """
 
 from enum import StrEnum
@@ -15,7 +15,7 @@ MOST_ROWS = 8192
 
 
 class BucketState(StrEnum):
-    """How far one bucket is. Whether captures apply to it, the report says."""
+    """The state of one bucket. The report states whether the mode captures graphs."""
 
     PLANNED = "Planned"
     COMPILING = "Compiling"
@@ -23,22 +23,22 @@ class BucketState(StrEnum):
     CAPTURING = "Capturing"
     CAPTURED = "Captured"
     WITHOUT_GRAPH = "WithoutGraph"
-    """Compiled, and left out of the captures."""
+    """Compiled, but without a graph."""
     COLD = "Cold"
     """Left out: batches that are padded to it wait for its compile."""
     UNPLANNED = "Unplanned"
-    """A shape that batches ran at and no bucket has."""
+    """A shape at which batches ran and that no bucket has."""
 
 
 class BucketRow(Tolerant):
-    """One bucket; its batches are those since this instance serves."""
+    """One bucket, with its batches since this instance serves."""
 
     phase: BucketPhase
     bucket: Shape = Field(description="(batch size, query tokens, KV blocks).")
     state: BucketState
     reason: ShortText | None = Field(None, description="Why it was left out.")
-    hits: Large = Field(0, description="Batches that met it warm.")
-    misses: Large = Field(0, description="Batches that did not.")
+    hits: Large = Field(0, description="Batches that used it warm.")
+    misses: Large = Field(0, description="Batches that used it cold.")
     compiles: Count = Field(0, description="Compiles that these batches waited for.")
 
 
@@ -48,4 +48,4 @@ class BucketTable(Tolerant):
     version: Literal["v1"] = "v1"
     instance: Annotated[str, Field(max_length=64)]
     rows: Annotated[tuple[BucketRow, ...], Field(max_length=MOST_ROWS)] = ()
-    left_off: Large = Field(0, description="Rows that there is no room for.")
+    left_off: Large = Field(0, description="Rows beyond the largest number of rows.")

@@ -1,4 +1,4 @@
-"""The settings of buckets, and the limits that shape them (docs/internals/bucketing.md)."""
+"""The settings of buckets, and the limits that determine them (docs/internals/bucketing.md)."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -11,9 +11,9 @@ Tokens = Annotated[int, Field(ge=1, le=16_777_216)]
 Sequences = Annotated[int, Field(ge=1, le=65_536)]
 GraphCount = Annotated[int, Field(ge=1, le=20_000)]
 MOST_TEXT = 65_536
-"""Characters of a bucket file or of traffic, which the resource, its revisions and their ConfigMaps all carry."""
+"""Characters of a bucket file or of traffic, which the resource, its revisions and their ConfigMaps all contain."""
 MOST_DRAFTS = 64
-"""Above what anybody drafts."""
+"""More than any useful number of drafts."""
 RangeValue = Annotated[int, Field(ge=0, le=16_777_216)]
 
 
@@ -29,7 +29,7 @@ class Strategy(StrEnum):
 
 
 class RangeSettings(Wire):
-    """One dimension of one phase. A value left out takes the default of the strategy."""
+    """One dimension of one phase. A value left out has the default of the strategy."""
 
     min: RangeValue | None = Field(None, description="Smallest value of the range.")
     step: Annotated[int, Field(ge=1, le=16_777_216)] | None = Field(
@@ -64,7 +64,7 @@ class OptimalSettings(Wire):
     gets the fewest graphs that pad the traffic no more than strategy exponential does.
     """
 
-    # An empty one is for the planner to refuse, in a sentence.
+    # An empty one is refused by the planner, in a sentence.
     traffic: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(
         None,
         description="What the server meets, one shape per line: phase, batch size, query, blocks and weight, such as "
@@ -83,7 +83,7 @@ class OptimalSettings(Wire):
 
 
 class BucketPolicy(Wire):
-    """Which buckets a server prepares: every request is padded to the smallest one that holds it."""
+    """The buckets that a server prepares: every request is padded to the smallest one that holds it."""
 
     strategy: Strategy = Field(Strategy.EXPONENTIAL, description="How the values of each dimension are chosen.")
     prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
@@ -96,14 +96,14 @@ class BucketPolicy(Wire):
 
 
 class AttentionSlices(Wire):
-    """Slices that fused attention of a sliding-window model is computed in."""
+    """The slices in which fused attention of a sliding-window model is computed."""
 
     tokens: Tokens = Field(1024, description="Tokens of a slice.")
     from_tokens: Tokens = Field(8192, description="Query length from which prompts are sliced, in tokens.")
 
 
 class Limits(Wire):
-    """The limits of the served model that shape a plan; the KV blocks are known later, from the device."""
+    """The limits of the served model that determine a plan. The KV blocks are known later, from the device."""
 
     max_model_len: Tokens = Field(description="Longest sequence, prompt and answer together, in tokens.")
     max_num_seqs: Sequences = Field(description="Most sequences in a decode batch.")
@@ -120,7 +120,7 @@ class Limits(Wire):
     sliding_window_slices: AttentionSlices | None = Field(
         None, description="Slices of fused attention: long prompts without context are then whole slices."
     )
-    # None and not 0: what is left out adds nothing to the hash of a plan.
+    # None instead of 0, because absent fields do not change the hash of a plan.
     draft_tokens: Annotated[int, Field(ge=1, le=MOST_DRAFTS)] | None = Field(
         None, description="Tokens that speculative decoding drafts for a sequence and step; none without it."
     )
@@ -142,12 +142,12 @@ class Limits(Wire):
 
     @property
     def has_context(self) -> bool:
-        """Whether prompt buckets have a context dimension."""
+        """Return whether prompt buckets have a context dimension."""
         return not self.steps_by_tokens and (self.prefix_caching or bool(self.splits_prompts))
 
     @property
     def longest_query(self) -> int:
-        """The most new tokens of one prompt in one step."""
+        """Return the most new tokens of one prompt in one step."""
         if self.steps_by_tokens:
             return self.max_num_batched_tokens
         return min(self.max_num_batched_tokens, self.max_model_len)

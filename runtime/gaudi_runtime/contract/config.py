@@ -1,4 +1,4 @@
-"""RuntimeConfig: everything that a runtime process is configured with, one immutable ConfigMap per revision."""
+"""RuntimeConfig: the whole configuration of a runtime process, one immutable ConfigMap per revision."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ HttpAddress = Annotated[str, Field(max_length=1024, pattern=r"^https?://[-A-Za-z
 
 
 class EngineName(StrEnum):
-    """Which engine runs the model."""
+    """The engine that runs the model."""
 
     VLLM = "vllm"
     TORCH = "torch"
@@ -31,7 +31,7 @@ class EngineName(StrEnum):
 
 
 class ExecutionMode(StrEnum):
-    """How a shape becomes fast: by HPU graphs, by torch.compile, by lazy mode's recipes, or not at all."""
+    """How a shape becomes fast: by HPU graphs, by torch.compile, by recipes of lazy mode, or not at all."""
 
     HPU_GRAPHS = "hpuGraphs"
     TORCH_COMPILE = "torchCompile"
@@ -40,14 +40,14 @@ class ExecutionMode(StrEnum):
 
 
 class CompileBackend(StrEnum):
-    """What Dynamo hands a captured CPU graph to: replay as traced, or C++ kernels by Inductor."""
+    """The backend that Dynamo compiles a CPU graph with: replay as traced, or C++ kernels by Inductor."""
 
     EAGER = "eager"
     INDUCTOR = "inductor"
 
 
 class Dtype(StrEnum):
-    """Number format of weights and KV cache; `auto` takes the checkpoint's own."""
+    """Number format of weights and KV cache; `auto` is the checkpoint's own."""
 
     AUTO = "auto"
     BFLOAT16 = "bfloat16"
@@ -85,16 +85,16 @@ class CaptureOrder(StrEnum):
 
 
 class QuantizationConfig(Wire):
-    """Quantized execution; what is left out is decided by the engine."""
+    """Quantized execution; the engine decides what is not set."""
 
     method: QuantizationMethod
     config_file: str | None = Field(None, description="Configuration of the method inside the container.")
 
 
 class HubRepository(Wire):
-    """A repository of a hub that speaks the Hugging Face protocol (docs/how-to/model-sources.md).
+    """A repository of a hub with the Hugging Face protocol (docs/how-to/model-sources.md).
 
-    Its access token and the hub's address are no part of it: they stand in HF_TOKEN and HF_ENDPOINT.
+    Its access token and the hub's address are not part of it: they are in the variables HF_TOKEN and HF_ENDPOINT.
     """
 
     repo: str
@@ -102,15 +102,15 @@ class HubRepository(Wire):
 
 
 class AdapterConfig(Wire):
-    """A LoRA adapter that requests choose by its name."""
+    """A LoRA adapter that requests select by its name."""
 
     name: AdapterName
     path: str = Field(description="Folder of the adapter inside the container, or the one it is fetched into.")
-    hub: HubRepository | None = Field(None, description="What is fetched into `path` before the engine loads.")
+    hub: HubRepository | None = Field(None, description="The repository that is fetched into `path` before the load.")
 
 
 class ItemsPerPrompt(Wire):
-    """Most items of a prompt besides text; 0 turns a kind off. Defaults: knobs/fields.py."""
+    """The most items of a prompt besides text; 0 disables a kind. Defaults: knobs/fields.py."""
 
     image: ItemsOfPrompt | None = Field(None, description="Images.")
     video: ItemsOfPrompt | None = Field(None, description="Videos.")
@@ -118,12 +118,12 @@ class ItemsPerPrompt(Wire):
 
 
 class ModelConfig(Wire):
-    """The checkpoint as the runtime sees it: a folder with config.json, safetensors files and a tokenizer."""
+    """The checkpoint for the runtime: a folder with config.json, safetensors files and a tokenizer."""
 
     path: str = Field(description="Folder of the checkpoint inside the container, or the one it is fetched into.")
-    hub: HubRepository | None = Field(None, description="What is fetched into `path` before the engine loads.")
+    hub: HubRepository | None = Field(None, description="The repository that is fetched into `path` before the load.")
     fetch_limit_bytes: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="Most that may lie in `path`, where less is allowed than the disk has; in bytes."
+        None, description="The most bytes in `path`, if less is allowed than the disk has."
     )
     served_names: tuple[str, ...] = Field(description="Names that requests may use; the first is the main one.")
     dtype: Dtype = Dtype.AUTO
@@ -138,7 +138,7 @@ class ModelConfig(Wire):
 
 
 class ParallelismConfig(Wire):
-    """How one replica is spread over cards: tensor * pipeline * data ranks, one card each."""
+    """How one replica is distributed over cards: tensor * pipeline * data ranks, one card each."""
 
     tensor: Ranks = 1
     pipeline: Ranks = 1
@@ -148,19 +148,19 @@ class ParallelismConfig(Wire):
 
     @property
     def ranks(self) -> int:
-        """Cards of the replica."""
+        """The number of cards of the replica."""
         return self.tensor * self.pipeline * self.data
 
 
 class EngineConfig(Wire):
-    """Which engine, and how it executes."""
+    """The engine, and how it executes."""
 
     name: EngineName
     execution_mode: ExecutionMode = ExecutionMode.TORCH_COMPILE
     compile_backend: CompileBackend = CompileBackend.EAGER
     device: Literal["cpu", "hpu"] = "cpu"
     card: Annotated[str, Field(max_length=64)] | None = Field(
-        None, description="Generation of the card, such as gaudi3: recipes of another are of no use."
+        None, description="Generation of the card, such as gaudi3: recipes of another one cannot be used."
     )
     device_memory_bytes: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Memory budget where the device has no memory of its own (CPU), in bytes."
@@ -226,42 +226,44 @@ class ServingConfig(Wire):
 
 
 class RecipeStore(Wire):
-    """A prefix of an object store whose objects are as the files of such a volume; it is only read.
+    """A prefix of an object store with the same objects as the files of such a volume; it is only read.
 
-    A token or the keys of S3 come by the environment (contract/ports.py).
+    A token or the keys of S3 are in variables of the environment (contract/ports.py).
     """
 
     url: HttpAddress
-    s3_region: str | None = Field(None, description="Sign requests as S3 wants them in this region.")
-    timeout_seconds: Annotated[int, Field(ge=1)] = Field(description="Most that a start spends on it, in seconds.")
-    insecure: bool | None = Field(None, description="Whether it may be asked over http://.")
+    s3_region: str | None = Field(None, description="Sign requests for S3 in this region.")
+    timeout_seconds: Annotated[int, Field(ge=1)] = Field(description="The most seconds that a start spends on it.")
+    insecure: bool | None = Field(None, description="Whether http:// is allowed.")
     public_key: Annotated[str, Field(max_length=1024)] | None = Field(
-        None, description="PEM of ECDSA over P-256; what is not signed by it is not used."
+        None, description="PEM of ECDSA over P-256; recipes without its signature are not used."
     )
 
 
 class SharedRecipes(Wire):
-    """A volume that recipes are copied from at start and to after warm-up (docs/how-to/recipe-cache.md)."""
+    """A volume from which recipes are copied at start, and to which they are copied after warm-up.
+
+    See docs/how-to/recipe-cache.md.
+    """
 
     path: str = Field(description="Folder of the volume; nothing is compiled in it.")
-    seed: str | None = Field(None, description="Folder of the same form that is only read, and looked into after it.")
-    store: RecipeStore | None = Field(None, description="Looked into after both.")
-    limit_bytes: Annotated[int, Field(ge=0)] = Field(description="Most that may lie in `path`, in bytes.")
+    seed: str | None = Field(None, description="Folder of the same form that is only read, after `path`.")
+    store: RecipeStore | None = Field(None, description="Read after both folders.")
+    limit_bytes: Annotated[int, Field(ge=0)] = Field(description="The most bytes in `path`.")
     max_age_seconds: Annotated[int, Field(ge=1)] = Field(
-        description="What no start has used for so long is removed, unless a running process has taken it."
+        description="Recipes that no start has used for this time are removed, unless a running process uses them."
     )
     kept_revisions: str | None = Field(
         None,
-        description="File with KeptRevisions. What was made only for others of the same resource is removed; without "
-        "the file nothing is removed for that.",
+        description="File with KeptRevisions. Recipes only of other revisions of the resource are removed; without "
+        "the file no recipes are removed for this reason.",
     )
 
 
 class RuntimeConfig(Wire):
-    """What `gaudi-runtime serve --config FILE` reads.
+    """The configuration that `gaudi-runtime serve --config FILE` reads.
 
-    Readiness thresholds are absent on purpose: only the operator judges them, so changing one makes no
-    revision.
+    Readiness thresholds are absent on purpose: only the operator decides on them, so changing one makes no revision.
     """
 
     version: Literal["v1"] = "v1"
@@ -273,18 +275,20 @@ class RuntimeConfig(Wire):
     warmup: WarmupConfig = WarmupConfig()
     serving: ServingConfig = ServingConfig()
     recipe_cache_dir: str | None = Field(
-        None, description="Folder of compiled recipes and of the journal of warm-ups, which outlives the process."
+        None, description="Folder of compiled recipes and of the warm-up journal, which outlives the process."
     )
     shared_recipes: SharedRecipes | None = Field(
-        None, description="Where recipes outlive their pods; only with `recipe_cache_dir`."
+        None, description="The volume where recipes outlive their pods; only with `recipe_cache_dir`."
     )
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
-    """SHA-256 of the canonical inputs of a plan, as 64 hex digits (docs/internals/architecture.md, planHash)."""
-    # Inputs, not buckets: the number of KV blocks is known only after a device's memory split, so two pods of a
-    # revision may differ in their lists while they agree on this hash. What is left out adds nothing and order means
-    # nothing: operator and runtime of two releases agree while a new optional field is not used.
+    """Return SHA-256 of the canonical inputs of a plan, as 64 hex digits (docs/internals/architecture.md, planHash)."""
+    # The hash is of inputs and not of buckets: the number of KV blocks is known only after a device's memory was
+    # divided,
+    # so two pods of a revision may have different lists but agree on this hash. Absent fields add nothing to it,
+    # and their
+    # order does not matter: operator and runtime of two releases agree while a new optional field is not used.
     inputs = {
         "bucketing": policy.model_dump(mode="json", by_alias=True, exclude_none=True),
         "limits": limits.model_dump(mode="json", by_alias=True, exclude_none=True),

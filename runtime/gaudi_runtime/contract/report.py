@@ -1,6 +1,6 @@
-"""WarmupReport: what `GET /v1/warmup` answers, and all that the operator knows about a pod's graphs.
+"""WarmupReport: the answer of `GET /v1/warmup`, and all that the operator knows about a pod's graphs.
 
-It carries durations, never the pod's clock, and stays below MAX_REPORT_BYTES.
+It contains durations, never times of the pod's clock, and stays below MAX_REPORT_BYTES.
 """
 
 from enum import StrEnum
@@ -19,30 +19,31 @@ MAX_ARGUMENTS = 200
 MAX_SERVED_BUCKETS = 32
 MAX_NAMED_VISION = 10
 RECENT_SECONDS = 300
-"""How far back recompiles count as recent."""
+"""The time in which recompilations count as recent."""
 RECOMPILATION_SECONDS = 0.1
 """Compile time above which a batch on a card has waited for a recompilation. Helper graphs take milliseconds each."""
 FEWEST_PROMPTS = 200
 """Prompt batches after which the padding of a learned plan is compared with its forecast.
 
-Traffic of the learned service pads at most 9 % more than forecast in as many (docs/internals/performance.md).
+In this many batches, traffic of the learned service pads at most 9 % more than forecast
+(docs/internals/performance.md).
 """
 COMPILE_BOUNDS = (0.001, 0.003, 0.01, 0.03, RECOMPILATION_SECONDS, 0.3, 1.0, 3.0, 10.0)
-"""Upper bounds, in seconds, by which compile times are counted. There is one more count, for longer times."""
+"""Upper bounds, in seconds, of the classes of compile times. There is one more class, for longer times."""
 
 MOST_COUNT = 1_000_000
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
-"""Of buckets, or of events; whoever counts more stays at the bound."""
+"""The number of buckets or of events; it stops at the bound."""
 Large = Annotated[int, Field(ge=0, le=2**60)]
-"""Far above any card, and within 64 bits even as a sum."""
+"""A number far above any card's, within 64 bits even as a sum."""
 Bytes = Large
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 PaddingRatio = Annotated[float, Field(ge=0, le=1e9)]
-"""Padded over real compute; 1.0 is no padding."""
+"""Padded over real compute; 1.0 is without padding."""
 Shape = tuple[Large, Large, Large]
 MOST_TEXT = 2048
 Text = Annotated[str, Field(max_length=MOST_TEXT), AfterValidator(lambda text: on_one_line(text)[:MOST_TEXT])]
-"""A sentence. Nobody knows who has written a report, and it ends in terminals."""
+"""A sentence. It is shown in terminals, and its origin is not trusted."""
 MOST_SHORT = 512
 ShortText = Annotated[str, Field(max_length=MOST_SHORT), AfterValidator(lambda text: on_one_line(text)[:MOST_SHORT])]
 
@@ -54,7 +55,7 @@ _WORD = r"^[!-~]*$"
 
 
 class Phase(StrEnum):
-    """The start-up story of a runtime, in order; FAILED is final for this instance."""
+    """The phases of start-up, in order; FAILED is final for this instance."""
 
     STARTING = "Starting"
     FETCHING = "Fetching"
@@ -71,12 +72,12 @@ class Phase(StrEnum):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the start-up is over, with or without success."""
+        """Whether start-up has ended, with or without success."""
         return self in (Phase.SERVING, Phase.DRAINING, Phase.FAILED)
 
 
 class BucketPhase(StrEnum):
-    """Which kind of batch a bucket is for."""
+    """The kind of batch that a bucket is for."""
 
     PROMPT = "prompt"
     DECODE = "decode"
@@ -91,17 +92,17 @@ class Skipped(Tolerant):
 
 
 class PhaseProgress(Tolerant):
-    """How far one phase is. `planned` is always the denominator (docs/internals/warmup.md, Percentages)."""
+    """The progress of one phase. `planned` is always the denominator (docs/internals/warmup.md, Percentages)."""
 
     planned: Count = 0
     warmed: Count = 0
     captured: Count = 0
-    capture_applies: bool = Field(True, description="False in modes without graphs: nothing is ever captured then.")
+    capture_applies: bool = Field(True, description="False in modes without graphs, which capture nothing.")
     graph_bytes: Bytes = Field(0, description="Measured bytes of the captured graphs.")
     cached: Count = Field(0, description="Planned buckets whose recipe was in the recipe cache at start.")
-    current: Shape | None = Field(None, description="(batch size, query tokens, KV blocks) in work right now.")
+    current: Shape | None = Field(None, description="(batch size, query tokens, KV blocks) of the current step.")
     forecast_seconds: Seconds | None = Field(
-        None, description="What `current` should take by the steps like it that were measured: an estimate."
+        None, description="The time of `current`, estimated from similar steps that were measured."
     )
 
     @model_validator(mode="after")
@@ -112,7 +113,7 @@ class PhaseProgress(Tolerant):
 
 
 class VisionBucket(NamedTuple):
-    """So many items of one modality, such as image, of a size in pixels, which the vision tower takes at once."""
+    """A number of items of one modality, such as image, of a size in pixels, which the vision tower runs at once."""
 
     modality: Annotated[str, Field(max_length=64, pattern=_WORD)]
     width: Large
@@ -131,12 +132,12 @@ class SkippedVision(Tolerant):
 
 
 class VisionProgress(Tolerant):
-    """How far the vision tower is (docs/internals/warmup.md, Images)."""
+    """The progress of the vision tower (docs/internals/warmup.md, Images)."""
 
     planned: Count = 0
-    warmed: Count = Field(0, description="Those that ran; where the mode has graphs of the tower, these are captured.")
-    current: VisionBucket | None = Field(None, description="In work right now.")
-    device_bytes: Bytes = Field(0, description="Measured bytes of device memory that they took.")
+    warmed: Count = Field(0, description="Buckets that ran; in modes with graphs of the tower, these are captured.")
+    current: VisionBucket | None = Field(None, description="The bucket of the current step.")
+    device_bytes: Bytes = Field(0, description="Measured bytes of device memory that these buckets took.")
     skipped: Annotated[tuple[SkippedVision, ...], Field(max_length=MAX_NAMED_VISION)] = Field(
         (), description="The first of those that stay cold."
     )
@@ -156,7 +157,7 @@ class MemorySplit(Tolerant):
     graphs: Bytes
     kv_cache: Bytes
     kv_blocks: Large
-    block_size: Large | None = Field(None, description="Tokens of a KV block as the engine has it.")
+    block_size: Large | None = Field(None, description="Tokens of a KV block in the engine.")
 
 
 class FetchProgress(Tolerant):
@@ -168,7 +169,7 @@ class FetchProgress(Tolerant):
 
 
 class RecipeOutcome(StrEnum):
-    """What the shared recipes are to one start (docs/how-to/recipe-cache.md)."""
+    """The use of shared recipes by one start (docs/how-to/recipe-cache.md)."""
 
     HIT = "Hit"
     SEEDING = "Seeding"
@@ -180,46 +181,46 @@ class SharedRecipesReport(Tolerant):
     """How this start used the recipes that pods share."""
 
     outcome: RecipeOutcome = Field(
-        description="Hit: taken from there. Seeding: there was nothing to take, and what warm-up makes will be put"
-        " there; Seeded: it was. Miss: neither is possible."
+        description="Hit: recipes were copied. Seeding: there were none, and those of warm-up will be added;"
+        " Seeded: they were added. Miss: recipes can be neither read nor added."
     )
-    reason: Text | None = Field(None, description="Why nothing was taken, or could be put there.")
-    seconds: Seconds = Field(0.0, description="What looking for recipes and copying them to the pod's disk took.")
+    reason: Text | None = Field(None, description="Why recipes could not be read or added.")
+    seconds: Seconds = Field(0.0, description="The time of finding recipes and copying them to the pod's disk.")
 
 
 class ColdShape(Tolerant):
-    """A padded shape that batches met without a warm graph while serving, how often, and the compiles it took."""
+    """A padded shape at which batches ran without a warm graph while serving, how often, and its compilations."""
 
     phase: BucketPhase
     shape: Shape
     count: Count
     compiles: Count = 0
-    needed: Shape | None = Field(None, description="The smallest bucket that holds all these batches as they came.")
+    needed: Shape | None = Field(None, description="The smallest bucket that holds all these batches before padding.")
 
 
 class ServedPhase(Tolerant):
     """Batches of one phase while serving (docs/how-to/learn-buckets.md, While serving).
 
-    Tokens are batch size * query, blocks those of the whole batch; real as they came, padded as they ran.
+    Tokens are batch size * query, and blocks those of the whole batch; real before padding, padded as they ran.
     """
 
-    hits: Large = Field(0, description="Batches that met a warm graph.")
-    misses: Large = Field(0, description="Batches that met none.")
+    hits: Large = Field(0, description="Batches with a warm graph.")
+    misses: Large = Field(0, description="Batches without one.")
     recompiles: Count = Field(0, description="Compiles that batches waited for.")
     real_tokens: Large = 0
     padded_tokens: Large = 0
     real_blocks: Large = 0
     padded_blocks: Large = 0
     padding: PaddingRatio | None = Field(
-        None, description="Padded over real compute of these batches. Only of a plan that was learned from traffic."
+        None, description="Padded over real compute of these batches. Only with a plan that was learned from traffic."
     )
     forecast_padding: PaddingRatio | None = Field(
-        None, description="What the traffic that the plan was learned from has in batches of the same sizes."
+        None, description="The same ratio of the traffic that the plan was learned from, in batches of the same sizes."
     )
 
 
 class ServedBucket(Tolerant):
-    """Batches that ran at one shape; what they padded is this shape less their real tokens and blocks."""
+    """Batches that ran at one shape; their padding is this shape less their real tokens and blocks."""
 
     phase: BucketPhase
     bucket: Shape
@@ -255,11 +256,11 @@ class CompileTimes(Tolerant):
 
 
 class Served(Tolerant):
-    """What requests met since this instance serves. It may be a poll old: it is no news by itself."""
+    """The shapes of requests since this instance serves. It may lag by one poll and does not cause a new report."""
 
     prompt: ServedPhase = ServedPhase()
     decode: ServedPhase = ServedPhase()
-    vision: ServedVision | None = Field(None, description="Only of a model with a vision tower that is watched.")
+    vision: ServedVision | None = Field(None, description="Only with a vision tower that is observed.")
     buckets: Annotated[tuple[ServedBucket, ...], Field(max_length=MAX_SERVED_BUCKETS)] = Field(
         (), description="The most frequent shapes of both phases."
     )
@@ -270,11 +271,11 @@ class Served(Tolerant):
 
 
 class Requests(Tolerant):
-    """Requests that make the engine work. It may be a poll old: only failures are news by themselves."""
+    """Requests that make the engine work. They may lag by one poll; only failures cause a new report."""
 
-    running: Large = Field(0, description="Being answered now, those that wait for a place among them.")
-    answered: Large = Field(0, description="Answers since this instance serves, refusals and failures among them.")
-    failed: Large = Field(0, description="Answers with a status of 500 or more, and streams that broke off.")
+    running: Large = Field(0, description="Requests in work now, including those that wait for a place.")
+    answered: Large = Field(0, description="Answers since this instance serves, including refusals and failures.")
+    failed: Large = Field(0, description="Answers with a status of 500 or more, and incomplete streams.")
 
 
 class PlanCost(Tolerant):
@@ -282,7 +283,7 @@ class PlanCost(Tolerant):
 
     graphs: Count
     warmup_seconds: Seconds = Field(
-        description="Without recipes of an earlier warm-up; of the learned plan an estimate by the measured steps."
+        description="Without recipes of an earlier warm-up. For the learned plan, estimated from measured steps."
     )
     prompt_padding: PaddingRatio | None = Field(None, description="None without such traffic.")
     decode_padding: PaddingRatio | None = Field(None, description="None without such traffic.")
@@ -296,7 +297,7 @@ class PlanAdvice(Tolerant):
 
 
 class RuntimeFailure(Tolerant):
-    """Why this instance cannot serve: a stable reason (CamelCase) and a sentence that says what to do."""
+    """Why this instance cannot serve: a stable reason (CamelCase), and a sentence with the remedy."""
 
     reason: Annotated[str, Field(max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
     message: Text
@@ -307,7 +308,7 @@ class WarmupReport(Tolerant):
 
     version: Literal["v1"] = "v1"
     instance: Annotated[str, Field(min_length=1, max_length=64, pattern=_WORD)] = Field(
-        description="Random per process start: a restarted container never reuses the gate of the one before."
+        description="Random for each process start: a restarted container never has the gate of the one before."
     )
     sequence: Large
     plan_hash: Annotated[str, Field(min_length=64, max_length=64, pattern=_WORD)]
@@ -317,26 +318,28 @@ class WarmupReport(Tolerant):
     decode: PhaseProgress = PhaseProgress()
     vision: VisionProgress | None = Field(None, description="Only of a model whose vision tower is warmed up.")
     warmup_skipped: bool = Field(
-        False, description="Warm-up is switched off: nothing is warmed or captured, and shapes compile on demand."
+        False, description="Warm-up is disabled: nothing is warmed or captured, and shapes compile on demand."
     )
     sampler_done: bool = False
     defragmenter_done: bool = False
     skipped: Annotated[tuple[Skipped, ...], Field(max_length=MAX_SKIPPED)] = ()
     skipped_total: Count = 0
     memory: MemorySplit | None = None
-    fetch: FetchProgress | None = Field(None, description="Only where the runtime itself fetches the model.")
+    fetch: FetchProgress | None = Field(None, description="Only if the runtime itself fetches the model.")
     elapsed_seconds: Seconds = 0.0
-    since_progress_seconds: Seconds = Field(0.0, description="Time since anything moved; compared with stallTimeout.")
-    eta_seconds: Seconds | None = Field(None, description="Estimate of what is left of warm-up, in seconds.")
+    since_progress_seconds: Seconds = Field(
+        0.0, description="Time since the last progress; compared with stallTimeout."
+    )
+    eta_seconds: Seconds | None = Field(None, description="Estimated rest of warm-up, in seconds.")
     compiles: Large = 0
     shared_recipes: SharedRecipesReport | None = Field(None, description="Only where pods share recipes.")
     recipe_seconds_saved: Seconds = Field(
         0.0,
-        description="What compiling the buckets that had a recipe took the process that did it, less what they took"
-        " here and what bringing the recipes here took; all measured.",
+        description="The compile time of the buckets with a recipe in the process that compiled them, less their time"
+        " here and the time of copying the recipes; all measured.",
     )
     recompiles_since_ready: Count = 0
-    recent_recompiles: Count = Field(0, description="Those of the last five minutes.")
+    recent_recompiles: Count = Field(0, description="Recompilations of the last five minutes.")
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=MAX_COLD_SHAPES)] = ()
     served: Served = Served()
     requests: Requests = Requests()
@@ -348,16 +351,16 @@ class WarmupReport(Tolerant):
         description="The releases that drive a card and how they were tested, in a sentence; only of engine vllm.",
     )
     engine_arguments: Annotated[tuple[Text, ...], Field(max_length=MAX_ARGUMENTS)] = Field(
-        (), description="What the engine's own processes were started with; only of engine vllm."
+        (), description="The arguments of the engine's own processes; only with engine vllm."
     )
     failure: RuntimeFailure | None = None
 
 
 def percent(part: int, planned: int) -> int | None:
-    """`part` of `planned` buckets in whole percent. None when nothing is planned."""
-    return None if planned == 0 else part * 100 // planned  # floored: 999 of 1000 are not 100 %
+    """Return `part` of `planned` buckets in whole percent; None if nothing is planned."""
+    return None if planned == 0 else part * 100 // planned  # rounded down: 999 of 1000 are not 100 %
 
 
 def meets(part: int, planned: int, min_percent: int) -> bool | None:
-    """Whether `part` of `planned` reaches `min_percent`, without rounding. None when nothing is planned."""
+    """Return whether `part` of `planned` reaches `min_percent`, without rounding; None if nothing is planned."""
     return None if planned == 0 else part * 100 >= min_percent * planned

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.doctor.judgement import Row, State, healthy, installed_engines, judge
+from gaudi_runtime.doctor.judgement import Row, State, installed_engines, is_healthy, judge
 from gaudi_runtime.doctor.probes import collect_facts
 
 _STYLES = {State.OK: "green", State.WARNING: "yellow", State.FAIL: "bold red"}
@@ -27,7 +27,7 @@ def doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -
         typer.echo(as_json(rows, engines))
     else:
         print_table(rows, engines, Console())
-    return 0 if healthy(rows) else 1
+    return 0 if is_healthy(rows) else 1
 
 
 def print_table(rows: Sequence[Row], engines: frozenset[EngineName], console: Console) -> None:
@@ -37,7 +37,7 @@ def print_table(rows: Sequence[Row], engines: frozenset[EngineName], console: Co
         advice = f"\n[dim]{row.advice}[/dim]" if row.advice else ""
         table.add_row(f"[{_STYLES[row.state]}]{row.state}", row.topic, f"{row.found}{advice}")
     console.print(table)
-    verdict = "everything that is needed was found." if healthy(rows) else "not usable here."
+    verdict = "everything that is needed was found." if is_healthy(rows) else "not usable here."
     console.print(f"Engine {', '.join(sorted(engines))}: {verdict}")
 
 
@@ -48,4 +48,4 @@ def as_json(rows: Sequence[Row], engines: frozenset[EngineName]) -> str:
         fields = asdict(row)
         needed_by = sorted(fields.pop("needed_by"))
         shown.append({**fields, "neededBy": needed_by})
-    return json.dumps({"healthy": healthy(rows), "engines": sorted(engines), "rows": shown}, indent=2)
+    return json.dumps({"healthy": is_healthy(rows), "engines": sorted(engines), "rows": shown}, indent=2)

@@ -51,13 +51,13 @@ def judge(facts: Facts, engines: frozenset[EngineName]) -> list[Row]:
 
     A failure that affects only engines outside `engines` becomes a warning.
     """
-    rows = [rule(facts.image) for rule in IMAGE_RULES]
+    rows = [check(facts.image) for check in IMAGE_CHECKS]
     if facts.machine:
-        rows += [rule(facts.machine, facts.image) for rule in MACHINE_RULES]
-    return [_for_engines(row, engines) for row in rows]
+        rows += [check(facts.machine, facts.image) for check in MACHINE_CHECKS]
+    return [_lower_if_irrelevant(row, engines) for row in rows]
 
 
-def healthy(rows: Iterable[Row]) -> bool:
+def is_healthy(rows: Iterable[Row]) -> bool:
     """Return True if no row of the doctor fails."""
     return all(row.state is not State.FAIL for row in rows)
 
@@ -68,12 +68,12 @@ def installed_engines(image: ImageFacts) -> frozenset[EngineName]:
     return frozenset(name for name, version in found.items() if version)
 
 
-def _for_engines(row: Row, engines: frozenset[EngineName]) -> Row:
-    spared = row.state is State.FAIL and not row.needed_by & engines
-    return replace(row, state=State.WARNING) if spared else row
+def _lower_if_irrelevant(row: Row, engines: frozenset[EngineName]) -> Row:
+    is_irrelevant = row.state is State.FAIL and not row.needed_by & engines
+    return replace(row, state=State.WARNING) if is_irrelevant else row
 
 
-def torch(image: ImageFacts) -> Row:
+def check_torch(image: ImageFacts) -> Row:
     """Check that torch is installed and can be imported."""
     found = image.torch
     if not found.version:
@@ -83,18 +83,18 @@ def torch(image: ImageFacts) -> Row:
     return Row("torch", State.OK, found.version)
 
 
-def compiler(image: ImageFacts) -> Row:
+def check_compiler(image: ImageFacts) -> Row:
     """Check for the C++ compiler and headers that Inductor needs."""
     # This does not fail on a card, where the bridge has its own compiler.
-    lacking = "no g++" if not image.compiler else "" if image.python_headers else f"{image.compiler}, no Python.h"
-    if not lacking:
+    missing = "no g++" if not image.compiler else "" if image.python_headers else f"{image.compiler}, no Python.h"
+    if not missing:
         return Row("compiler", State.OK, image.compiler)
     advice = "Install g++ and Python's headers (Debian: g++ python3-dev), or run in execution mode eager."
     state = State.WARNING if image.bridge else State.FAIL
-    return Row("compiler", state, lacking, advice, VLLM)
+    return Row("compiler", state, missing, advice, VLLM)
 
 
-def vllm(image: ImageFacts) -> Row:
+def check_vllm(image: ImageFacts) -> Row:
     """Check that vLLM and its plugin are installed in a supported release and that the kernels can be imported."""
     found = image.vllm
     installed = _installed(image)
@@ -107,14 +107,14 @@ def vllm(image: ImageFacts) -> Row:
         advice = f"This runtime supports {installed.driven}."
         return Row("vllm", State.WARNING, f"{found.version}, allowed by {ANY_RELEASE}", advice)
     pair = installed.pair
-    return Row("vllm", State.OK, pair.words if pair else f"{found.version}, supported")
+    return Row("vllm", State.OK, pair.description if pair else f"{found.version}, supported")
 
 
 def _installed(image: ImageFacts) -> Installed:
     return Installed(image.vllm.version, image.plugin, cards=bool(image.bridge))
 
 
-def bridge(image: ImageFacts) -> Row:
+def check_bridge(image: ImageFacts) -> Row:
     """Check that Intel's Gaudi software, PyTorch and vLLM's plugin belong to the same release."""
     found = f"habana-torch-plugin {image.bridge or 'missing'}, vllm-gaudi {image.plugin or 'missing'}"
     if bool(image.bridge) != bool(image.plugin):
@@ -142,7 +142,7 @@ def _is_built_on(pair: Pair, image: ImageFacts) -> bool:
     return software and series(image.torch.version) in ("", series(pair.torch))
 
 
-def folders(image: ImageFacts) -> Row:
+def check_folders(image: ImageFacts) -> Row:
     """Check that the folders for compiled code, models and sockets can be written."""
     # The root file system is read-only in a pod.
     if not image.read_only:
@@ -151,7 +151,7 @@ def folders(image: ImageFacts) -> Row:
     return Row("writable folders", State.FAIL, f"read-only: {', '.join(image.read_only)}", advice, MODEL_ENGINES)
 
 
-def device(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_device(machine: MachineFacts, image: ImageFacts) -> Row:
     """Check that an image for cards has cards."""
     cards = machine.cards
     if image.bridge and not cards:
@@ -162,7 +162,7 @@ def device(machine: MachineFacts, image: ImageFacts) -> Row:
     return Row("device", State.OK, f"{len(cards)} x HPU ({', '.join(sorted(set(cards)))})")
 
 
-def processor(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_processor(machine: MachineFacts, image: ImageFacts) -> Row:
     """Check that vLLM has fast kernels for this processor."""
     # vLLM's kernels for x86 need AVX2, and are fast with AVX-512.
     known = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in machine.instructions]
@@ -174,7 +174,7 @@ def processor(machine: MachineFacts, image: ImageFacts) -> Row:
     return Row("processor", State.FAIL, found, "vLLM has no kernels without AVX2: use another processor.", VLLM)
 
 
-def cores(machine: MachineFacts, _: ImageFacts) -> Row:
+def check_cores(machine: MachineFacts, _: ImageFacts) -> Row:
     """Check how many processor cores this process may use."""
     # vLLM keeps one core for its own work and computes on the others.
     if machine.cores >= 2:
@@ -183,7 +183,7 @@ def cores(machine: MachineFacts, _: ImageFacts) -> Row:
     return Row("cores", State.WARNING, str(machine.cores), advice)
 
 
-def memory(machine: MachineFacts, _: ImageFacts) -> Row:
+def check_memory(machine: MachineFacts, _: ImageFacts) -> Row:
     """Check how much memory this process may use before it is killed."""
     if machine.memory >= VLLM_MEMORY:
         return Row("memory", State.OK, size(machine.memory))
@@ -193,7 +193,7 @@ def memory(machine: MachineFacts, _: ImageFacts) -> Row:
     return Row("memory", State.FAIL, size(machine.memory), advice, VLLM)
 
 
-def shared_memory(machine: MachineFacts, _: ImageFacts) -> Row:
+def check_shared_memory(machine: MachineFacts, _: ImageFacts) -> Row:
     """Check the size of the shared memory that vLLM's processes communicate through."""
     if machine.shared_memory >= VLLM_SHARED_MEMORY:
         return Row("shared memory", State.OK, size(machine.shared_memory))
@@ -204,7 +204,7 @@ def shared_memory(machine: MachineFacts, _: ImageFacts) -> Row:
     return Row("shared memory", State.FAIL, size(machine.shared_memory), advice, VLLM)
 
 
-def huge_pages(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_huge_pages(machine: MachineFacts, image: ImageFacts) -> Row:
     """Check how many huge pages of 2 MiB are free."""
     # Intel's collective communication pins its buffers in them.
     found = f"{size(machine.free_huge_pages * HUGE_PAGE)} free"
@@ -216,7 +216,7 @@ def huge_pages(machine: MachineFacts, image: ImageFacts) -> Row:
     return Row("huge pages", State.WARNING, found, advice)
 
 
-def locked_memory(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_locked_memory(machine: MachineFacts, image: ImageFacts) -> Row:
     """Check how much memory this process may lock."""
     # The driver locks memory for transfers between host and card.
     limit = machine.locked_memory
@@ -230,7 +230,7 @@ def locked_memory(machine: MachineFacts, image: ImageFacts) -> Row:
     )
 
 
-def inc(image: ImageFacts) -> Row:
+def check_inc(image: ImageFacts) -> Row:
     """Check for Intel Neural Compressor, which quantizes with measured scales."""
     if image.inc or not image.bridge:
         return Row("neural compressor", State.OK, image.inc or "none, used on cards only")
@@ -238,7 +238,7 @@ def inc(image: ImageFacts) -> Row:
     return Row("neural compressor", State.WARNING, "not installed", advice)
 
 
-def git(image: ImageFacts) -> Row:
+def check_git(image: ImageFacts) -> Row:
     """Check for git, which vLLM's plugin runs at its start."""
     if image.git or not image.bridge:
         return Row("git", State.OK, image.git or "none, not needed on a CPU")
@@ -246,7 +246,7 @@ def git(image: ImageFacts) -> Row:
     return Row("git", State.WARNING, "not installed", advice)
 
 
-def driver(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_driver(machine: MachineFacts, image: ImageFacts) -> Row:
     """Check that the kernel's driver and the image belong to the same release of the Gaudi software."""
     found = machine.gaudi.driver
     if not image.bridge:
@@ -263,14 +263,14 @@ def driver(machine: MachineFacts, image: ImageFacts) -> Row:
         )
     if allowed:
         here = f"this image has Gaudi software {image.bridge}"
-        return Row("driver", State.WARNING, f"{found}, and {here}", f"Use {allowed[0].image} with this driver.")
+        return Row("driver", State.WARNING, f"{found}, but {here}", f"Use {allowed[0].image} with this driver.")
     wanted = " or ".join(each.gaudi_software for each in PAIRS)
     return Row(
         "driver", State.WARNING, found, f"Our pairs are made for driver {wanted}: install one of them on the node."
     )
 
 
-def firmware(machine: MachineFacts, image: ImageFacts) -> Row:
+def check_firmware(machine: MachineFacts, image: ImageFacts) -> Row:
     """Report the firmware of the cards; no public rule says which firmware is right."""
     found = machine.gaudi.firmware
     if len(found) > 1:
@@ -279,7 +279,7 @@ def firmware(machine: MachineFacts, image: ImageFacts) -> Row:
     return Row("firmware", State.OK, "; ".join(found) or ("not known" if image.bridge else "none, no cards"))
 
 
-def ports(machine: MachineFacts, _: ImageFacts) -> Row:
+def check_ports(machine: MachineFacts, _: ImageFacts) -> Row:
     """Check the network ports through which cards communicate."""
     cards = [each for each in machine.gaudi.cards if each.ports]
     total, down = sum(len(each.ports) for each in cards), [each for each in cards if each.down]
@@ -296,5 +296,16 @@ def _numbers(release: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\d+", release)[:3])
 
 
-IMAGE_RULES = (torch, compiler, vllm, bridge, inc, git, folders)
-MACHINE_RULES = (device, driver, firmware, ports, processor, cores, memory, shared_memory, huge_pages, locked_memory)
+IMAGE_CHECKS = (check_torch, check_compiler, check_vllm, check_bridge, check_inc, check_git, check_folders)
+MACHINE_CHECKS = (
+    check_device,
+    check_driver,
+    check_firmware,
+    check_ports,
+    check_processor,
+    check_cores,
+    check_memory,
+    check_shared_memory,
+    check_huge_pages,
+    check_locked_memory,
+)

@@ -89,17 +89,17 @@ def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[s
 
 def _reason(done: "subprocess.CompletedProcess[str]") -> str:
     """Return the error line about a library that does not load, otherwise the last line."""
-    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    loading = [line[line.index("Failed to import") :] for line in said if "Failed to import" in line]
-    return (loading or said[-1:] or [f"exit status {done.returncode}"])[0]
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    loading = [line[line.index("Failed to import") :] for line in lines if "Failed to import" in line]
+    return (loading or lines[-1:] or [f"exit status {done.returncode}"])[0]
 
 
 def _compiler() -> str:
     path = shutil.which(os.environ.get("CXX", "g++"))
     if not path:
         return ""
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    return said.splitlines()[0] if said else path
+    output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    return output.splitlines()[0] if output else path
 
 
 def _machine(cards: tuple[str, ...]) -> MachineFacts:

@@ -15,7 +15,7 @@ class Meeting(NamedTuple):
     port: int
 
 
-class Others(Protocol):
+class OtherPods(Protocol):
     """The other pods of the replica, as seen by the leader's engine. Its methods may be called from any thread."""
 
     def start(self, progress: Progress) -> Meeting:
@@ -33,14 +33,14 @@ class Others(Protocol):
     def gather(self, progress: Progress) -> None:
         """Wait until all pods have joined."""
 
-    def order(self, verb: Verb, *arguments: object) -> Mapping[int, Future[Update]]:
+    def send_command(self, verb: Verb, *arguments: object) -> Mapping[int, Future[Update]]:
         """Let all ranks run one engine command; return their future answers by rank."""
 
 
 class SpansPods(Protocol):
     """An engine over several pods, which reaches its processes there itself or sends commands to ranks."""
 
-    def span(self, others: Others) -> None:
+    def span(self, others: OtherPods) -> None:
         """Connect to the processes of these pods. Called before `load`."""
 
 

@@ -40,7 +40,7 @@ class Hello(Wire):
     config: str
 
 
-class Order(Wire):
+class LeaderMessage(Wire):
     """A message of the leader: a command, a farewell, why a rank may not join, or only a heartbeat."""
 
     verb: Verb | None = None

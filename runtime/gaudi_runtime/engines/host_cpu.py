@@ -1,4 +1,4 @@
-"""The processor of this machine: which code is compiled for it, and how many of its threads a model is worth."""
+"""The processor of this machine: the instructions that compiled code may use, and the useful number of threads."""
 
 import hashlib
 import platform
@@ -7,11 +7,11 @@ from pathlib import Path
 CPUINFO = Path("/proc/cpuinfo")
 BYTES_PER_THREAD = 32 * 1024**2
 _FLAGS = ("flags", "Features")
-"""How x86 and Arm call their lists of instructions."""
+"""The names of the instruction list on x86 and Arm."""
 
 
 def host_cpu() -> str:
-    """Name and instructions of this machine's processor, as far as the kernel tells."""
+    """Return name and instructions of this machine's processor, as far as the kernel reports them."""
     try:
         text = CPUINFO.read_text()
     except OSError:
@@ -20,17 +20,19 @@ def host_cpu() -> str:
 
 
 def cpu_of(cpuinfo: str, machine: str) -> str:
-    """Architecture, model and a digest of the instructions of the first processor in the text of /proc/cpuinfo."""
+    """Return architecture, model and instructions (as a digest) of the first processor in /proc/cpuinfo's text."""
     first = cpuinfo.split("\n\n")[0].splitlines()
-    said = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first)}
-    # Compilers use every instruction that the machine has: code for another digest may hold some that this one lacks.
-    flags = next((said[name] for name in _FLAGS if name in said), "")
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first)}
+    # Compilers use every instruction of the machine, so code for another digest may contain instructions that
+    # this processor lacks.
+    flags = next((fields[name] for name in _FLAGS if name in fields), "")
     digest = hashlib.sha256(" ".join(sorted(flags.split())).encode()).hexdigest()[:8]
-    return f"{machine} {said.get('model name', 'of unknown model')} {digest}"
+    return f"{machine} {fields.get('model name', 'of unknown model')} {digest}"
 
 
 def threads(weight_bytes: int, cores: int) -> int:
-    """Threads for a model, from 1 to `cores`."""
-    # A decode step streams the weights once. In a small model the threads would mostly wait for each other, and where
-    # cores are shared a thread that waits for one without a core costs far more than it saves.
+    """Return the number of threads for a model, from 1 to `cores`."""
+    # A decode step reads all weights once. In a small model the threads would mostly wait for each other, and
+    # with shared
+    # cores a thread that waits for another one without a core costs more time than it saves.
     return min(cores, 1 + weight_bytes // BYTES_PER_THREAD)

@@ -15,9 +15,9 @@ ONE_RANK = "Engine torch has one rank: set parallelism.nodes to 1, or use engine
 
 
 def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> Engine:
-    """The engine that the configuration names. Raises a RuntimeStartError; call it off the event loop.
+    """Create the configured engine. Raises a RuntimeStartError. Do not call it on the event loop.
 
-    `loop` is the one that serves; engine vllm cannot do without.
+    `loop` is the event loop that serves; engine vllm requires it.
     """
     tell_environment(config)
     match config.engine.name:
@@ -44,7 +44,7 @@ def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
 
 
 def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
-    """What pod `rank`, above 0, of a group does of that engine. Raises a RuntimeStartError."""
+    """Create the part of that engine for pod `rank` of a group, above 0. Raises a RuntimeStartError."""
     tell_environment(config)
     match config.engine.name:
         case EngineName.SIM:
@@ -60,14 +60,14 @@ def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
 
 
 def tell_environment(config: RuntimeConfig, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the engine's variables. Raises ConfigError naming every wrong setting.
+    """Set the engine's variables. Raises ConfigError that names every wrong setting.
 
     See docs/reference/knobs.md, Rendering.
     """
-    # Before the engine's libraries are imported, which read them once. A variable that the container has already
-    # stays: there the operator has rendered the same, or a user knows better.
+    # Set before the engine's libraries are imported, which read them once. A variable that the container already has is
+    # kept: either the operator has rendered the same value, or a user has set it.
     for name, value in render_engine_options(config).env.items():
         environment.setdefault(name, value)
     if key := environment.get(API_KEY_VARIABLE):
-        # A Secret made from a file often ends in a line end, which vLLM would ask of every request.
+        # A Secret made from a file often ends in a line break, which vLLM would require in every request.
         environment[API_KEY_VARIABLE] = key.strip()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 class StopStrings:
-    """Watches one completion. Text that may be the beginning of a stop string is held back until it is decided."""
+    """The stop strings of one completion. Text that may be the beginning of a stop string is held back."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
@@ -12,24 +12,24 @@ class StopStrings:
         self.stopped = False
 
     def push(self, text: str) -> str:
-        """What may be let out now that `text` has come; once `stopped`, the text before the stop string."""
+        """Add `text` and return the text that may be sent now; once `stopped`, the text before the stop string."""
         self._held += text
         found = [at for at in (self._held.find(stop) for stop in self._stops) if at >= 0]
         if found:
             self.stopped = True
             return self._held[: min(found)]
-        # The beginning of a stop string must not be out before it is decided: no client can take text back.
+        # The beginning of a stop string must not be sent, because a client cannot take text back.
         keep = max((self._overlap(stop) for stop in self._stops), default=0)
         cut = len(self._held) - keep
         out, self._held = self._held[:cut], self._held[cut:]
         return out
 
     def flush(self) -> str:
-        """What is held back, at the end of a completion that met no stop string."""
+        """Return the text that is held back, at the end of a completion without a stop string."""
         out, self._held = self._held, ""
         return out
 
     def _overlap(self, stop: str) -> int:
-        """Length of the longest end of the held text that begins `stop`."""
+        """Return the length of the longest end of the held text that begins `stop`."""
         longest = min(len(stop) - 1, len(self._held))
         return next((size for size in range(longest, 0, -1) if self._held.endswith(stop[:size])), 0)

@@ -12,7 +12,7 @@ from gaudi_runtime.engine_protocol.group import Meeting, PodPart, Rank
 from gaudi_runtime.engine_protocol.messages import (
     MOST_LINE_BYTES,
     Hello,
-    Order,
+    LeaderMessage,
     Update,
     Verb,
     config_digest,
@@ -119,14 +119,14 @@ class _Following:
         self._beside.append(asyncio.create_task(self._beat()))
         try:
             while True:
-                order = await self._order()
-                if order.farewell:
+                message = await self._receive()
+                if message.farewell:
                     log.info("The leader has sent its farewell.")
                     return
-                if order.refused:
-                    raise EngineLost(order.refused)
-                if order.verb:
-                    self._doing = asyncio.create_task(self._do(order.verb, order.arguments))
+                if message.refused:
+                    raise EngineLost(message.refused)
+                if message.verb:
+                    self._doing = asyncio.create_task(self._do(message.verb, message.arguments))
         finally:
             for task in self._beside:
                 task.cancel()
@@ -137,11 +137,11 @@ class _Following:
         if isinstance(self._engine, PodPart):
             await self._engine.close()
 
-    async def _order(self) -> Order:
+    async def _receive(self) -> LeaderMessage:
         try:
             text = await asyncio.wait_for(self._reader.readline(), self._pace.silence)
             if text:
-                return Order.model_validate_json(text)
+                return LeaderMessage.model_validate_json(text)
         except TimeoutError:
             raise EngineLost(f"The leader of this group has sent nothing for {self._pace.silence:.0f} s.") from None
         except (OSError, ValueError) as error:

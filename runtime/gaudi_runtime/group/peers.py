@@ -18,7 +18,7 @@ from gaudi_runtime.engine_protocol.group import Meeting, SpansPods
 from gaudi_runtime.engine_protocol.messages import (
     MOST_LINE_BYTES,
     Hello,
-    Order,
+    LeaderMessage,
     Update,
     Verb,
     config_digest,
@@ -79,14 +79,14 @@ async def over_the_group(
         yield make_over_all
 
 
-def send_message(writer: asyncio.StreamWriter, message: Hello | Order | Update) -> None:
+def send_message(writer: asyncio.StreamWriter, message: Hello | LeaderMessage | Update) -> None:
     """Send one message to a leader or rank, unless the connection is closed, which the reader detects."""
     if not writer.is_closing():
         writer.write(encode_message(message))
 
 
 class Peers:
-    """All ranks of a group except the leader's own, as `Others` of its engine.
+    """All ranks of a group except the leader's own, as `OtherPods` of its engine.
 
     `config` is the digest of the configuration that all must have. Progress of a rank is shown on the `board`, and
     signals of its pod are forwarded to `signals`.
@@ -149,7 +149,7 @@ class Peers:
         """Wait for all ranks and let each start its processes, without waiting for these. From any thread."""
         self.gather(progress)
         meeting = Meeting(self.address(), free_port())
-        self._starting = self.order(Verb.LOAD, *meeting)
+        self._starting = self.send_command(Verb.LOAD, *meeting)
         return meeting
 
     def raise_if_failed(self) -> None:
@@ -162,12 +162,12 @@ class Peers:
 
     def serve(self) -> None:
         """Let the ranks report that the replica serves, without waiting."""
-        self.order(Verb.SERVE)
+        self.send_command(Verb.SERVE)
 
-    def order(self, verb: Verb, *arguments: object) -> "dict[int, Future[Update]]":
+    def send_command(self, verb: Verb, *arguments: object) -> "dict[int, Future[Update]]":
         """Let all ranks run one command; return the answer of each, EngineLost once a rank is lost. From any thread."""
         answers: dict[int, Future[Update]] = {rank: Future() for rank in range(1, self._topology.size)}
-        self._loop.call_soon_threadsafe(self._send_all, Order(verb=verb, arguments=arguments), answers)
+        self._loop.call_soon_threadsafe(self._send_all, LeaderMessage(verb=verb, arguments=arguments), answers)
         return answers
 
     async def until_lost(self) -> EngineLost:
@@ -177,7 +177,7 @@ class Peers:
     async def _part(self) -> None:
         """Send a farewell and let the ranks close: closing with unread data would discard the last message."""
         for writer in self._writers.values():
-            send_message(writer, Order(farewell=True))
+            send_message(writer, LeaderMessage(farewell=True))
         hanging_up = [asyncio.ensure_future(writer.wait_closed()) for writer in self._writers.values()]
         with suppress(TimeoutError):
             async with asyncio.timeout(self._pace.parting):
@@ -191,12 +191,12 @@ class Peers:
         if self._board.report().warnings != warnings:
             self._board.update(warnings=warnings)
 
-    def _send_all(self, order: Order, answers: "dict[int, Future[Update]]") -> None:
+    def _send_all(self, message: LeaderMessage, answers: "dict[int, Future[Update]]") -> None:
         self._waiting = answers
         if self._lost.done():  # a rank may be lost between two commands
             self._give_up(self._lost.result())
         for writer in self._writers.values():
-            send_message(writer, order)
+            send_message(writer, message)
 
     async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Handle one connection, from its hello to its end."""
@@ -223,7 +223,7 @@ class Peers:
             return None
         refused = self._refusal(hello, writer)
         if refused:
-            send_message(writer, Order(refused=f"Rank {hello.rank} may not join this group: {refused}."))
+            send_message(writer, LeaderMessage(refused=f"Rank {hello.rank} may not join this group: {refused}."))
             return None
         if self._complete.is_set():
             self._miss(hello.rank, "it has restarted")
@@ -284,7 +284,7 @@ class Peers:
     async def _beat(self) -> None:
         while True:
             for writer in self._writers.values():
-                send_message(writer, Order())
+                send_message(writer, LeaderMessage())
             await asyncio.sleep(self._pace.beat)
 
 

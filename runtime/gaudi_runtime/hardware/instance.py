@@ -16,7 +16,7 @@ import psutil
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import READYZ_PATH, WARMUP_PATH
 from gaudi_runtime.contract.report import Phase, WarmupReport
-from gaudi_runtime.hardware.report import Look, Start
+from gaudi_runtime.hardware.report import Poll, Start
 
 POLL_SECONDS = 0.1
 """The interval between two polls of a starting instance. A gate that opens early for longer than this is noticed."""
@@ -70,7 +70,7 @@ class Instance:
         `tell` is called with every report. Raises Broken.
         """
         begun = time.monotonic()
-        before, looks, early = begun, 0, []
+        before, polls, early = begun, 0, []
         phases: dict[Phase, float] = defaultdict(float)
         while True:
             ready, is_open = await self._ready(), await self._open()
@@ -78,7 +78,7 @@ class Instance:
             report = await self._report()
             now = time.monotonic()
             if report is not None:
-                looks += 1
+                polls += 1
                 tell(report)
                 phases[report.phase] += now - before
                 if report.failure:
@@ -86,14 +86,14 @@ class Instance:
                 if report.phase is Phase.SERVING and ready:
                     break
                 if (ready or is_open) and report.phase is not Phase.SERVING:
-                    early.append(Look(seconds=now - begun, ready=ready, open=is_open, phase=report.phase))
+                    early.append(Poll(seconds=now - begun, ready=ready, open=is_open, phase=report.phase))
             if self._process.returncode is not None:
                 raise Broken(f"The process of the instance ended with exit code {self._process.returncode}.")
             before = now
             await asyncio.sleep(POLL_SECONDS)
         del phases[Phase.SERVING]
         return Start(
-            name=self.name, looks=looks, early=tuple(early), seconds=now - begun, phases=dict(phases), report=report
+            name=self.name, polls=polls, early=tuple(early), seconds=now - begun, phases=dict(phases), report=report
         )
 
     async def report(self) -> WarmupReport:

@@ -50,12 +50,12 @@ def check_gate(facts: HardwareReport) -> Verdict:
     if not facts.starts:
         return None, "Nothing started."
     early = [(start, look) for start in facts.starts for look in start.early]
-    looks = sum(start.looks for start in facts.starts)
+    polls = sum(start.polls for start in facts.starts)
     if early:
         start, look = early[0]
         what = "ready" if look.ready else "open"
         return False, f"{start.name} was {what} {look.seconds:.1f} s after its start, in phase {look.phase}."
-    return True, f"{looks} polls of the probe and the model port: closed until Serving in each of {_starts(facts)}."
+    return True, f"{polls} polls of the probe and the model port: closed until Serving in each of {_starts(facts)}."
 
 
 def check_graphs(facts: HardwareReport) -> Verdict:

@@ -57,7 +57,7 @@ class NameFound(Tolerant):
     needed: bool = Field(description="Whether the engine cannot be driven without this name.")
 
 
-class Look(Tolerant):
+class Poll(Tolerant):
     """One poll of a starting instance. The report is read last, and readiness and open port are compared with it."""
 
     seconds: float
@@ -70,8 +70,8 @@ class Start(Tolerant):
     """One start, from the process to its first readiness. Times are in seconds, measured by the trial."""
 
     name: str
-    looks: int = Field(description="How often probes, model port and report were polled.")
-    early: tuple[Look, ...] = Field((), description="Polls in which the instance was ready or open before it served.")
+    polls: int = Field(description="How often probes, model port and report were polled.")
+    early: tuple[Poll, ...] = Field((), description="Polls in which the instance was ready or open before it served.")
     seconds: float
     phases: dict[Phase, float] = Field(default_factory=dict, description="The observed duration of each phase.")
     report: WarmupReport

@@ -1,8 +1,6 @@
 """The trial of a machine: check it, start an instance, send requests, replace it under load, and judge.
 
 If a step fails, the report contains everything found before it and a sentence about the failure.
-
-Whatever goes wrong on the way, what was found so far is in the report, with the sentence that says where it ended.
 """
 
 import asyncio
@@ -47,8 +45,8 @@ OTHER_PORTS = 10
 """Added to the ports of the second of two instances that run side by side."""
 CLIENTS = 4
 
-LookAt = Callable[[EngineName], Facts]
-Tell = Callable[[str, WarmupReport | None], None]
+CollectFacts = Callable[[EngineName], Facts]
+Notify = Callable[[str, WarmupReport | None], None]
 """Called with the name of each step, and with each report of a starting instance."""
 
 
@@ -60,22 +58,22 @@ def collect_doctor_facts(engine: EngineName) -> Facts:
 async def try_machine(
     config: RuntimeConfig,
     folder: Path,
-    tell: Tell,
-    look_at: LookAt = collect_doctor_facts,
+    notify: Notify,
+    collect_facts: CollectFacts = collect_doctor_facts,
     settled: float = SETTLED_SECONDS,
 ) -> HardwareReport:
     """Try this machine with a configuration and return the report with its proofs.
 
-    `folder` is for recipes and logs and must not be used by anything else. `tell` is called with each step. Counts are
-    complete when they have not changed for `settled` seconds. Raises ConfigError for a configuration of several pods,
-    because no single machine runs all of them.
+    `folder` is for recipes and logs and must not have another use. `notify` is called with each step. Counts
+    are complete when they have not changed for `settled` seconds. Raises ConfigError for a configuration of several
+    pods, because no single machine runs all of them.
     """
     if config.parallelism.nodes > 1:
         raise ConfigError("The configuration is for a group of pods. Pass one with parallelism.nodes 1.")
-    tell("Checking the image and the machine", None)
-    facts = await asyncio.to_thread(look_at, config.engine.name)
+    notify("Checking the image and the machine", None)
+    facts = await asyncio.to_thread(collect_facts, config.engine.name)
     report = _begun(_alone(config, folder), facts)
-    trial = _Trial(report, folder, tell, settled)
+    trial = _Trial(report, folder, notify, settled)
     try:
         await trial.run()
     except Broken as error:
@@ -117,9 +115,9 @@ def _software() -> dict[str, str]:
 class _Trial:
     """Runs the steps of the trial and adds what they find to `report`."""
 
-    def __init__(self, report: HardwareReport, folder: Path, tell: Tell, settled: float) -> None:
+    def __init__(self, report: HardwareReport, folder: Path, notify: Notify, settled: float) -> None:
         self.report, self._settled = report, settled
-        self._config, self._folder, self._tell = report.config, folder, tell
+        self._config, self._folder, self._notify = report.config, folder, notify
         self._last: Instance | None = None
 
     def last_lines(self) -> tuple[str, ...]:
@@ -135,7 +133,7 @@ class _Trial:
             blocks = await self._start(first)
             prompts = self._prompts(blocks)
             widths = concurrency_levels(self._config, prompts, blocks)
-            self._tell(f"Sending {plural(len(prompts), 'prompt')}, at most {max(widths)} at the same time", None)
+            self._notify(f"Sending {plural(len(prompts), 'prompt')}, at most {max(widths)} at the same time", None)
             begun = time.monotonic()
             rounds = {width: select_unsplit_prompts(self._config, prompts, width) for width in widths}
             tally = await send_rounds(client, first.model_url, rounds)
@@ -148,7 +146,7 @@ class _Trial:
     ) -> None:
         """Replace the first instance with a second one under load."""
         in_place = self._in_place()
-        self._tell(f"Replacing the instance under load, {'in place' if in_place else 'side by side'}", None)
+        self._notify(f"Replacing the instance under load, {'in place' if in_place else 'side by side'}", None)
         load = _Load(client, select_unsplit_prompts(self._config, prompts, CLIENTS))
         load.route_to(first.model_url)
         asking = asyncio.create_task(load.run())
@@ -203,8 +201,8 @@ class _Trial:
 
     async def _start(self, instance: Instance) -> int:
         """Start the instance and return its number of KV blocks."""
-        self._tell(f"Starting the {instance.name} instance", None)
-        start: Start = await instance.wait_until_serving(lambda report: self._tell("", report))
+        self._notify(f"Starting the {instance.name} instance", None)
+        start: Start = await instance.wait_until_serving(lambda report: self._notify("", report))
         self._add(starts=(*self.report.starts, start))
         return start.report.memory.kv_blocks if start.report.memory else 0
 

@@ -2,8 +2,8 @@
 
 server        one uvicorn server in our event loop
 certificate   TLS of the model port, whose files change while it runs
-connection    the bounds of a connection, and of how many there are
-metrics       what Prometheus scrapes
+connection    the limits of a connection, and of the number of connections; handshake: before TLS is established
+metrics       the metrics for Prometheus
 status_api    the status port: report, probes, metrics
-openai_api    the model port, for engines that bring no application of their own
+openai_api    the model port, for engines without an application of their own
 """

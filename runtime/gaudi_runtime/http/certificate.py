@@ -1,8 +1,8 @@
-"""TLS of the model port: the pair of a Secret in cert-manager's form, as it is now.
+"""TLS of the model port: certificate and key of a Secret, reloaded when they change.
 
-The kubelet exchanges the files of a mounted Secret while a pod runs. What the folder holds is looked at again and
-again, and connections that begin later get the pair that was found last; those that are open keep theirs. A pair that
-cannot be used changes nothing: the log says so, and it is tried again.
+The kubelet replaces the files of a mounted Secret while a pod runs. The folder is checked repeatedly. New connections
+use the last valid pair, and open connections keep theirs. An unusable pair changes nothing: it is logged, and the files
+are read again later.
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Certificate:
-    """The pair in `folder`. Raises CertificateUnusable where it is none."""
+    """The certificate and key in `folder`. Raises CertificateUnusable if they are not usable."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -25,24 +25,24 @@ class Certificate:
         self._now = self._loaded()
         self._complaint = ""
         self.context = self._loaded()
-        """For every connection; each takes the pair of its moment."""
+        """The context of every connection; each gets the current pair."""
         self.context.sni_callback = self._hand_out
 
     def look(self) -> None:
-        """Take over what is in the folder now. Never raises: what was good stays."""
+        """Load the files if they have changed. Never raises: the last valid pair stays in use."""
         try:
             contents = self._contents()
             if contents == self._seen:
                 return
             self._now = self._loaded()
         except CertificateUnusable as error:
-            if str(error) != self._complaint:  # looked at every second, said once
-                log.error("The certificate stays as it was: %s", error)
+            if str(error) != self._complaint:  # checked every second, logged once
+                log.error("The certificate was not replaced: %s", error)
             self._complaint = str(error)
             return
-        # What was read is remembered after it was loaded: halves of two pairs are looked at again.
+        # Stored only after loading: if the files are halves of two pairs, they are read again.
         self._seen, self._complaint = contents, ""
-        log.info("New connections get the certificate that %s has now.", self._folder)
+        log.info("New connections use the certificate that is now in %s.", self._folder)
 
     def _hand_out(self, connection: ssl.SSLObject | ssl.SSLSocket, _: str | None, __: ssl.SSLContext) -> None:
         connection.context = self._now
@@ -58,11 +58,11 @@ class Certificate:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         try:
-            # A password, or a key that has one would be asked for on a terminal that nobody sees.
+            # With an empty password, OpenSSL does not ask for the password of an encrypted key on a terminal.
             context.load_cert_chain(self._folder / CERTIFICATE, self._folder / KEY, password="")
         except ssl.SSLError as error:
             why = error.reason or "no PEM"
-            raise _unusable(f"{CERTIFICATE} and {KEY} are no pair that can be used ({why})") from error
+            raise _unusable(f"{CERTIFICATE} and {KEY} are not a usable pair ({why})") from error
         except OSError as error:
             raise _unusable(f"its files cannot be read ({error.strerror})") from error
         return context

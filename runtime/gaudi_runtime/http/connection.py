@@ -1,8 +1,9 @@
-"""A connection of either port: how long a client may take, how much it may send, who leaves when too many come.
+"""A connection of either port: time limits, size limits, and which connection is closed when there are too many.
 
-Connections are uvicorn's own over httptools, which parses in C and h11 in Python: that shows in the time to a first
-token when many requests come at once. It has no bound of its own for heads, none for the time of anything but a pause
-between two requests, and reads some requests otherwise than others do; all that is refused or bounded here.
+Connections are uvicorn's own over httptools, which parses in C; h11 is Python, and is slower to a first token when many
+requests arrive at once. uvicorn has no limit for the size of heads, and no timeout except for a pause between two
+requests. It also reads some ambiguous requests otherwise than other servers do. This module adds limits and refuses
+those requests.
 """
 
 import asyncio
@@ -19,12 +20,12 @@ VERSIONS = frozenset({"1.0", "1.1"})
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """Bounds of one port; times in seconds, sizes in bytes.
+    """The limits of one port; times in seconds, sizes in bytes.
 
-    `head_seconds` are from a connection's or a head's first moment to the end of the head. A body has `body_seconds`,
-    and one more for each `body_rate` bytes that came. One whose answer is out already is thrown away for
-    `discard_seconds`. A client that reads nothing of its answer is given up after `reader_seconds`. A connection on
-    which nothing is asked waits `linger_seconds` for a last request once the server stops.
+    `head_seconds` is the time from the beginning of a connection or a head to the end of the head. A body has
+    `body_seconds`, and one more second for each `body_rate` bytes received. If its answer was sent already, a body is
+    read and discarded for `discard_seconds`. A client that does not read its answer is disconnected after
+    `reader_seconds`. An idle connection waits `linger_seconds` for a last request once the server stops.
     """
 
     header_bytes: int
@@ -40,7 +41,7 @@ class ServerLimits:
 
 
 class Part(Enum):
-    """What a connection is waited upon for."""
+    """The part of a request that a connection waits for."""
 
     HEAD = "head"
     BODY = "body"
@@ -48,18 +49,18 @@ class Part(Enum):
 
 
 class Connection(HttpToolsProtocol):
-    """A connection with bounds; `connection_type` makes the class that uvicorn is given."""
+    """A connection with limits; `connection_type` makes the class for uvicorn."""
 
     limits: ServerLimits
 
     _unread = 0
-    """Bytes that came since a head or a piece of a body was whole."""
+    """Bytes received since the last complete head or part of a body."""
     _head_bytes = 0
-    """Bytes of the headers of this request, those after its body included."""
+    """Bytes of the headers of this request, including trailers."""
     _body_bytes = 0
     _in_head = _in_body = False
     _why = ""
-    """Why this request is refused, where the parser would take it."""
+    """Why this request is refused, although the parser accepts it."""
     _part: Part | None = None
     _part_since = 0.0
     _part_timer: asyncio.TimerHandle | None = None
@@ -69,37 +70,37 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_answered(self) -> bool:
-        """Whether a request of it is in work."""
+        """Whether it is answering a request."""
         return self.cycle is not None and not self.cycle.response_complete
 
     @property
     def address(self) -> str:
-        """Whose it is."""
+        """The address of the client."""
         return self.client[0] if self.client else ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take it, even where it is one too many: somebody else may go."""
+        """Accept the connection, even if it is one too many: another one may be closed."""
         super().connection_made(transport)
         self.rests_since = self.loop.time()
         self._wait_for(Part.HEAD)
         if not make_room(self.connections, self.limits.connections, self):
             self._refuse(503, "This server has too many connections; try again.")
 
-    def leave(self) -> None:
-        """End it for another, at once: many may come before it is told that it is lost."""
+    def evict(self) -> None:
+        """Close it at once for another connection, which may not wait until the loss is reported."""
         self.connections.discard(self)
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget its timers."""
+        """Cancel its timers."""
         self._wait_for(None)
         self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and time what has begun and is not whole."""
+        """Parse the data, and start a timer for an incomplete part."""
         if self.transport.is_closing():
-            return  # what was refused is not read on
+            return  # nothing is read after a refusal
         self._unread += len(data)
         super().data_received(data)
         if self.transport.is_closing():
@@ -110,75 +111,75 @@ class Connection(HttpToolsProtocol):
             self._time_what_is_missing()
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Start a new head."""
         self._in_head, self._head_bytes, self._body_bytes = True, 0, 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count it; what follows a body is no header of ours."""
+        """Count the header, and ignore it if it is a trailer."""
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > self.limits.header_bytes:
             self._reject(f"headers have more than {self.limits.header_bytes} bytes")
-        # To keep a trailer would let a client put a header behind the back of the proxy that checks them.
+        # With trailers, a client could add a header that the proxy in front has not checked.
         if not self._in_body:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Refuse what another server could read otherwise, then answer."""
+        """Refuse a request that another server could read otherwise, then answer it."""
         self._check_framing()
         self._in_head, self._in_body, self._unread = False, True, 0
         super().on_headers_complete()
 
-    # From here on bytes are those of a body, which has a bound of its own (openai_api/guard.py).
+    # The limits of heads end here: bodies have their own limit (openai_api/guard.py).
     def on_body(self, body: bytes) -> None:
-        """More of a body."""
+        """Receive a part of a body."""
         self._unread = 0
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """A request is whole."""
+        """Complete the request."""
         self._unread, self._in_body = 0, False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, or wait for it."""
+        """Continue with the next request, or wait for it."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._wait_for(None)
             return
         self.rests_since = self.loop.time()
         if self._in_body and self.expect_100_continue and not self.is_answered:
-            # Its client may send the body that it announced, or another request: nobody could tell which.
+            # The next bytes may be the announced body or another request, which cannot be distinguished.
             self.transport.close()
         elif self._in_body or self._in_head:
             self._time_what_is_missing()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what came."""
+        """Refuse the request."""
         self._refuse(400, self._why or msg)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Nothing was asked for long."""
+        """Close a connection that was idle for too long."""
         self._drop()
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Start a timer, because the client does not read its answer."""
         super().pause_writing()
-        # It would keep its place in the house, and its blocks of the KV cache.
+        # Without it, the client would keep its place in the queue and its blocks of the KV cache.
         self._reader_timer = self.loop.call_later(self.limits.reader_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client reads on."""
+        """Stop the timer, because the client reads again."""
         super().resume_writing()
         if self._reader_timer is not None:
             self._reader_timer.cancel()
             self._reader_timer = None
 
     def shutdown(self) -> None:
-        """The server stops."""
-        # An answer that began before the drain did carries no `Connection: close`: its client asks once more, and
-        # that request may be on its way already.
+        """Stop the connection with the server."""
+        # An answer that began before the drain has no `Connection: close`, so its client may already have sent another
+        # request.
         self.timeout_keep_alive = self.limits.linger_seconds  # type: ignore[assignment]  # asyncio takes parts of one
         if not self.is_answered:
             self._unset_keepalive_if_required()
@@ -191,17 +192,17 @@ class Connection(HttpToolsProtocol):
         names = Counter(name for name, _ in self.headers)
         encodings = [value for name, value in self.headers if name == b"transfer-encoding"]
         if version not in VERSIONS:
-            self._reject("the version of HTTP is 1.0 or 1.1")
+            self._reject("the version of HTTP must be 1.0 or 1.1")
         if self.parser.should_upgrade():
-            # The parser takes what follows for another protocol, also the body that is announced; others do not.
-            self._reject("no other protocol is spoken here: send no Upgrade (Java: HttpClient.Version.HTTP_1_1)")
+            # The parser reads everything after the head as another protocol, including the body; other servers do not.
+            self._reject("other protocols are not supported: send no Upgrade (Java: HttpClient.Version.HTTP_1_1)")
         if names[b"host"] > 1 or (version == "1.1" and not names[b"host"]):
-            self._reject("a request has one Host header")
+            self._reject("a request must have exactly one Host header")
         if encodings and (version == "1.0" or [each.strip().lower() for each in encodings] != [b"chunked"]):
-            self._reject("the Transfer-Encoding of a body is chunked, or none in HTTP/1.0")
+            self._reject("Transfer-Encoding must be chunked, or absent in HTTP/1.0")
 
     def _reject(self, why: str) -> None:
-        """Become an answer with status 400."""
+        """Answer this request with status 400."""
         self._why = f"Refused: {why}."
         raise ValueError(why)
 
@@ -209,7 +210,7 @@ class Connection(HttpToolsProtocol):
         if self._in_body:
             self._wait_for(Part.BODY if self.is_answered else Part.REST)
         elif self.is_answered:
-            self._wait_for(None)  # the head of a next request has its time when its turn comes
+            self._wait_for(None)  # the head of the next request gets its own time later
         elif self._part is Part.REST and not self._in_head:
             self._wait_for(None)
             self.timeout_keep_alive_task = self.loop.call_later(
@@ -237,7 +238,7 @@ class Connection(HttpToolsProtocol):
 
     def _part_is_due(self) -> None:
         part = self._part
-        assert part is not None  # noqa: S101 - the timer is cancelled with it
+        assert part is not None  # noqa: S101 - the timer is cancelled together with it
         if (due := self._due(part)) > self.loop.time():
             self._part_timer = self.loop.call_at(due, self._part_is_due)
         elif part is Part.BODY:
@@ -246,7 +247,7 @@ class Connection(HttpToolsProtocol):
             self._drop()
 
     def _refuse(self, status: int, sentence: str) -> None:
-        """End the connection, with a sentence where that cannot be taken for the answer to another request."""
+        """Close the connection, with a sentence unless it could be read as the answer to another request."""
         own = self._in_body and not self.cycle.response_started and not self.pipeline
         if self.is_answered and not own:
             self._drop()
@@ -257,7 +258,7 @@ class Connection(HttpToolsProtocol):
         self._drop()
 
     def _drop(self) -> None:
-        """End it, at once where its client does not read."""
+        """Close the connection, at once if its client does not read."""
         if self.flow.write_paused:
             self.transport.abort()
         elif not self.transport.is_closing():
@@ -265,46 +266,46 @@ class Connection(HttpToolsProtocol):
 
 
 def connection_type(limits: ServerLimits) -> type[Connection]:
-    """The class of connections with these limits."""
+    """Return the class of connections with these limits."""
     return type("Connection", (Connection,), {"limits": limits})
 
 
-class Guest(Protocol):
-    """One of the connections of a port. It rests since a moment on the loop's clock."""
+class Evictable(Protocol):
+    """A connection of a port. `rests_since` is a time on the loop's clock."""
 
     rests_since: float
 
     @property
     def is_answered(self) -> bool:
-        """Whether a request of it is in work."""
+        """Whether it is answering a request."""
 
     @property
     def address(self) -> str:
-        """Whose it is."""
+        """The address of the client."""
 
-    def leave(self) -> None:
-        """Go."""
-
-
-Crowd = set[Any]
-"""The connections of one port; uvicorn's own set, which names the types of its protocols."""
+    def evict(self) -> None:
+        """Close it for another connection."""
 
 
-def make_room(crowd: Crowd, most: int, newcomer: Guest) -> bool:
-    """Whether `newcomer`, which is in the crowd, may stay; where there are more than `most`, another one leaves."""
-    leaving = crowded_out(crowd) if len(crowd) > most else None
-    if leaving is newcomer:
+Connections = set[Any]
+"""The connections of one port: uvicorn's own set, which is typed by its protocols."""
+
+
+def make_room(connections: Connections, most: int, newcomer: Evictable) -> bool:
+    """Close a connection if there are more than `most`. Return whether `newcomer`, one of them, stays open."""
+    evicted = choose_eviction(connections) if len(connections) > most else None
+    if evicted is newcomer:
         return False
-    if leaving is not None:
-        leaving.leave()
+    if evicted is not None:
+        evicted.evict()
     return True
 
 
-def crowded_out(connections: Iterable[Guest]) -> Guest | None:
-    """Who leaves when there are too many: nobody who is answered, and of the address that has the most.
+def choose_eviction(connections: Iterable[Evictable]) -> Evictable | None:
+    """Return the connection to close: never one that answers, and one of the address that has the most.
 
-    Of its connections, the one that has rested for the longest time. So nobody who opens many makes room for himself
-    at the cost of those that have few, such as the kubelet.
+    Among those, it is the one that has been idle for the longest time. So a client that opens many connections cannot
+    displace clients that have few, such as the kubelet.
     """
     here = list(connections)
     of_address = Counter(each.address for each in here)

@@ -1,7 +1,7 @@
-"""A connection of the model port that speaks TLS, until it does: it counts among the connections from its first moment.
+"""A TLS connection of the model port before its handshake ends. It counts among the connections from its beginning.
 
-asyncio's own server tells a protocol of a connection after the handshake: whoever opens very many and says nothing
-would be bounded by files alone, with a buffer of 256 KiB for each.
+asyncio's own server reports a connection only after the handshake. A client that opens very many and sends nothing
+would be limited only by the number of open files, with a buffer of 256 KiB for each.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from uvicorn.protocols.utils import get_remote_addr
 
-from gaudi_runtime.http.connection import Connection, Crowd, ServerLimits, make_room
+from gaudi_runtime.http.connection import Connection, Connections, ServerLimits, make_room
 
 SHUTDOWN_SECONDS = 1.0
-"""For a client's answer to the end of TLS."""
+"""The time that a client has to answer the end of TLS."""
 
 
 class Handshake(asyncio.Protocol):
-    """What a connection is before `connection` makes it one; without a sentence for who is refused or too slow."""
+    """A connection until `connection` takes it over. A client that is refused or too slow gets no message."""
 
     is_answered = False
     address = ""
@@ -26,37 +26,41 @@ class Handshake(asyncio.Protocol):
     """When the connection was made, on the loop's clock."""
 
     def __init__(
-        self, context: ssl.SSLContext, limits: ServerLimits, crowd: Crowd, connection: Callable[[], Connection]
+        self,
+        context: ssl.SSLContext,
+        limits: ServerLimits,
+        connections: Connections,
+        connection: Callable[[], Connection],
     ) -> None:
-        self._context, self._limits, self._crowd, self._connection = context, limits, crowd, connection
+        self._context, self._limits, self._connections, self._connection = context, limits, connections, connection
         self._early = list[bytes]()
         self._work: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, as far as there is room."""
+        """Begin the handshake, unless there are too many connections."""
         transport.pause_reading()
         loop = asyncio.get_running_loop()
         self.transport, self.rests_since = transport, loop.time()
         client = get_remote_addr(transport)
         self.address = client[0] if client else ""
-        self._crowd.add(self)
-        if make_room(self._crowd, self._limits.connections, self):
+        self._connections.add(self)
+        if make_room(self._connections, self._limits.connections, self):
             self._work = loop.create_task(self._shake_hands(loop))
         else:
-            self.leave()
+            self.evict()
 
     def data_received(self, data: bytes) -> None:
-        """Keep what comes in the moment before the handshake is known to be done."""
+        """Keep data that arrives before the end of the handshake is known."""
         self._early.append(data)
 
-    def leave(self) -> None:
-        """End it."""
-        self._crowd.discard(self)
+    def evict(self) -> None:
+        """Close the connection."""
+        self._connections.discard(self)
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """The server stops."""
-        self.leave()
+        """Stop the connection with the server."""
+        self.evict()
 
     async def _shake_hands(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
@@ -68,10 +72,10 @@ class Handshake(asyncio.Protocol):
                 ssl_handshake_timeout=self._limits.head_seconds,
                 ssl_shutdown_timeout=self._limits.linger_seconds or SHUTDOWN_SECONDS,
             )
-        except OSError:  # errors of TLS and of time are some, too
+        except OSError:  # includes errors of TLS and timeouts
             return
         finally:
-            self._crowd.discard(self)
+            self._connections.discard(self)
         if secured is None or secured.is_closing():
             return
         connection = self._connection()

@@ -25,20 +25,20 @@ from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 
 MOST_BUCKET_SERIES = 512
-"""Buckets that have series of their own; a plan with more has none."""
+"""A plan with more buckets has no series for single buckets."""
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 @dataclass
 class Observed:
-    """What metrics and probes look at; `engine` appears once it serves."""
+    """The sources of metrics and probes; `engine` is set once it serves."""
 
     report: Callable[[], WarmupReport]
     engine: Engine | None = None
 
     def heartbeat_seconds(self) -> float:
-        """Seconds since the engine's loop last turned; 0 before it serves."""
+        """Return the seconds since the last turn of the engine's loop; 0 before it serves."""
         return 0.0 if self.engine is None else self.engine.heartbeat_seconds()
 
 
@@ -61,7 +61,7 @@ class RequestMetrics:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """One request that makes the engine work, from its arrival to the end of its answer."""
+        """Count a request that makes the engine work, from its arrival to the end of its answer."""
         self._running += 1
         try:
             yield
@@ -69,14 +69,14 @@ class RequestMetrics:
             self._running -= 1
 
     def answered(self, endpoint: str, status: int, *, works: bool) -> None:
-        """An answer begins with this HTTP `status`; `works` when its request makes the engine work."""
+        """Count an answer with this HTTP `status`; `works` is whether its request makes the engine work."""
         self.requests.labels(endpoint, str(status)).inc()
         if works:
             self._answered += 1
             self._failed += status >= 500
 
     def broke_off(self) -> None:
-        """An answer that began well ends without its end."""
+        """Count an answer that began without error but is incomplete."""
         self._failed += 1
 
     def report(self) -> Requests:
@@ -91,7 +91,7 @@ class RuntimeCollector(Collector):
         self._observed = observed
 
     def collect(self) -> Iterator[Metric]:
-        """All gauges and counters of this moment."""
+        """Yield the current gauges and counters."""
         report = self._observed.report()
         yield _phases(report)
         yield from _buckets(report)
@@ -104,7 +104,7 @@ class RuntimeCollector(Collector):
 
 
 def new_registry(observed: Observed) -> CollectorRegistry:
-    """A registry with the runtime's own collector and the process's figures."""
+    """Return a registry with the runtime's own collector and the figures of the process."""
     registry = CollectorRegistry()
     registry.register(RuntimeCollector(observed))
     ProcessCollector(registry=registry)
@@ -173,7 +173,7 @@ def _served(served: Served) -> Iterator[Metric]:
 
 def _by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:
     """Return the number of batches by bucket as a metric, for a plan with few buckets."""
-    # The shapes that were met first, not the most frequent: a series that ends and comes again breaks rates.
+    # The first observed shapes are shown, not the most frequent: a series that ends and begins again breaks rates.
     family = CounterMetricFamily("gaudi_bucket_batches", "Batches by bucket.", labels=["phase", "bucket", "graph"])
     if report.prompt.planned + report.decode.planned <= MOST_BUCKET_SERIES:
         for (phase, bucket), tally in islice(counters.tallies.items(), MOST_BUCKET_SERIES):

@@ -1,4 +1,4 @@
-"""One uvicorn server inside our own event loop: our signals, our drain, no access log, connections with bounds."""
+"""One uvicorn server inside our own event loop, with our signals and drain, without access log, with limits."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ class _Server(uvicorn.Server):
         self.stop = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
+        """Open the port."""
         loop, secured = asyncio.get_running_loop(), self._certificate is not None
         self.servers = [
             await loop.create_server(
@@ -48,12 +48,12 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """None: uvicorn would take SIGTERM for itself, which belongs to the life of the process (serve.py)."""
+        """Do nothing: uvicorn would handle SIGTERM, which serve.py does."""
         yield
 
     async def main_loop(self) -> None:
         """Tick until the end."""
-        # Once a second (uvicorn: ten times), so that hundreds of idle servers fit one machine.
+        # Once a second instead of ten times, so that hundreds of idle servers fit on one machine.
         while not self.stop.is_set():
             await self.on_tick(0)
             if self._certificate:
@@ -63,17 +63,18 @@ class _Server(uvicorn.Server):
 
 
 def bind(port: int) -> socket.socket:
-    """A listening socket on all addresses of both families. Raises PortUnavailable."""
+    """Return a listening socket on all addresses of both families. Raises PortUnavailable."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     try:
         listener = socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=1024)
     except OSError as error:
         raise PortUnavailable(
-            f"Port {port} cannot be bound: {error.strerror}. Free it or choose another in serving."
+            f"Port {port} cannot be opened: {error.strerror}. Free it, or choose another port in serving."
         ) from error
-    # Connections inherit it; asyncio sets it only where it made the socket itself. Without it the body of an answer
-    # waits 40 ms for the client's acknowledgement of the head.
+    # Connections inherit the option; asyncio sets it only on its own sockets. Without it, the body of an answer
+    # waits 40 ms
+    # for the client's acknowledgement of the head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
@@ -88,10 +89,8 @@ async def http_server(
 ) -> AsyncIterator[None]:
     """Serve `app` on `port` while the block runs; then refuse connections, finish answers, and return.
 
-    Every answer carries `headers`. With a `certificate` TLS is spoken, and nothing else.
-
-    Answers that take longer than `limits.drain_seconds` after the end of the block are cut.
-    Raises PortUnavailable.
+    Every answer has `headers`. With a `certificate` only TLS is accepted. Answers that take longer than
+    `limits.drain_seconds` after the end of the block are cut. Raises PortUnavailable.
     """
     listener = bind(port)
     config = uvicorn.Config(
@@ -116,14 +115,14 @@ async def http_server(
 
 
 def get(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
-    """A route of GET alone."""
+    """Return a route that answers only GET."""
     route = Route(path, answer, methods=["GET"])
-    route.methods = {"GET"}  # Starlette adds HEAD to it
+    route.methods = {"GET"}  # Starlette also adds HEAD
     return route
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
-    """The result of `work`, or None when the client goes away first; `work` is cancelled then."""
+    """Return the result of `work`. If the client disconnects first, cancel `work` and return None."""
     doing = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnected(request))
     try:

@@ -1,4 +1,4 @@
-"""The status port: the report, the probes, the metrics and a page. GET only, nothing secret, tiny requests."""
+"""The status port: the report, the probes, the metrics and a page. Only GET, no secrets, small requests."""
 
 import hashlib
 from base64 import b64encode
@@ -29,7 +29,7 @@ from gaudi_runtime.http.server import get, unless_disconnected
 from gaudi_runtime.report.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyWaiters
 from gaudi_runtime.traffic.histogram import write_traffic
 
-# Who asks here asks again: nobody's last question is worth a second of a pod's end.
+# Short timeouts: clients of this port send their requests again, so a pod does not wait for them when it ends.
 STATUS_LIMITS = ServerLimits(
     header_bytes=8192, keep_alive_seconds=75, drain_seconds=1, connections=128, linger_seconds=0
 )
@@ -38,11 +38,11 @@ HEARTBEAT_LIMIT_SECONDS = 60.0
 
 PAGE = (files("gaudi_runtime.http") / "page.html").read_bytes()
 
-TRAFFIC_HEAD = "# Met since this instance serves: phase, batch size, query tokens, KV blocks, batches\n"
+TRAFFIC_HEAD = "# Shapes since this instance serves: phase, batch size, query tokens, KV blocks, batches\n"
 
 
 class Poll(BaseModel):
-    """The query of a long-poll: a report beyond the sequence `after`, at the latest after `wait` seconds."""
+    """The query of a long-poll: wait up to `wait` seconds for a report with a sequence above `after`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -51,7 +51,7 @@ class Poll(BaseModel):
 
 
 class StatusPort:
-    """What each path answers. `stall_timeout` in seconds."""
+    """The answers of all paths. `stall_timeout` is in seconds."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class StatusPort:
         self._stall_timeout, self._closing = stall_timeout, closing
 
     async def warmup(self, request: Request) -> Response:
-        """The report, now or when there is news."""
+        """Answer with the report, now or when it changes."""
         try:
             poll = Poll.model_validate(dict(request.query_params))
             report = await unless_disconnected(request, self._board.wait_beyond(poll.after, poll.wait))
@@ -73,35 +73,35 @@ class StatusPort:
             wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
             return JSONResponse({"detail": wrong}, 422)
         except TooManyWaiters:
-            sentence = "Too many wait for this report; ask without wait."
+            sentence = "Too many clients wait for this report. Send the request without wait."
             return JSONResponse({"detail": sentence}, 429, {"Retry-After": "1"})
         return Response("" if report is None else report.model_dump_json(by_alias=True), media_type="application/json")
 
     async def livez(self, _: Request) -> Response:
-        """Whether a restart would help."""
+        """Answer whether the container should run on; if not, a restart helps."""
         return _verdict(why_not_alive(self._board.report(), self._stall_timeout, self._observed.heartbeat_seconds()))
 
     async def readyz(self, _: Request) -> Response:
-        """Whether traffic is welcome."""
+        """Answer whether the instance may receive traffic."""
         return _verdict(why_not_ready(self._board.report(), self._closing()))
 
     async def metrics(self, _: Request) -> Response:
-        """Everything that Prometheus scrapes."""
+        """Answer with all metrics for Prometheus."""
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
     async def traffic(self, _: Request) -> Response:
-        """The shapes met since this instance serves, as strategy optimal reads them; none before."""
+        """Answer with the shapes since this instance serves, in the form that strategy optimal reads; none before."""
         engine = self._observed.engine
         return PlainTextResponse(TRAFFIC_HEAD + (write_traffic(engine.counters.traffic()) if engine else ""))
 
     async def buckets(self, _: Request) -> Response:
-        """Every bucket with its state, and with what batches met there once it serves."""
+        """Answer with every bucket, its state, and its batches once the instance serves."""
         engine, instance = self._observed.engine, self._board.report().instance
         table = self._board.buckets.table(instance, engine.counters.tallies if engine else {})
         return Response(table.model_dump_json(by_alias=True, exclude_none=True), media_type="application/json")
 
     async def page(self, _: Request) -> Response:
-        """The same to watch: one file, which asks for nothing but the report and the buckets."""
+        """Answer with the page: one file that loads only the report and the buckets."""
         return Response(PAGE, media_type="text/html", headers=PAGE_HEADERS)
 
 
@@ -112,7 +112,7 @@ def status_app(
     stall_timeout: float,
     closing: Callable[[], bool],
 ) -> Starlette:
-    """The application of the status port. `stall_timeout` in seconds."""
+    """Return the application of the status port. `stall_timeout` is in seconds."""
     port = StatusPort(board, observed, registry, stall_timeout, closing)
     return Starlette(
         routes=[
@@ -128,13 +128,13 @@ def status_app(
 
 
 def _hash_of(tag: bytes) -> str:
-    """What names the one part of the page with this tag in its policy."""
+    """Return the hash of the element with this tag of the page, for its content security policy."""
     inside = PAGE.partition(b"<" + tag + b">")[2].partition(b"</" + tag + b">")[0]
     return f"'sha256-{b64encode(hashlib.sha256(inside).digest()).decode()}'"
 
 
 PAGE_HEADERS = {
-    # A report holds texts of others, such as what a checkpoint is called: whatever they are, nothing of them is run.
+    # A report contains text from others, such as the name of a checkpoint. The browser must run nothing of it.
     "Content-Security-Policy": f"default-src 'none'; connect-src 'self'; style-src {_hash_of(b'style')}; "
     f"script-src {_hash_of(b'script')}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -150,21 +150,22 @@ def _verdict(why_not: str | None) -> Response:
 
 
 def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) -> str | None:
-    """Why a restart would help, if it would. Both durations in seconds."""
-    # While starting only standstill counts, never a fixed time (docs/internals/warmup.md, Probes). A failed start stays
-    # alive: a restart would meet the same fault, and its report would be lost in a crash loop.
+    """Return why a restart would help; None if it would not. Both durations are in seconds."""
+    # During start-up, only missing progress counts, never a fixed time (docs/internals/warmup.md, Probes). A
+    # failed start
+    # stays alive: a restart would fail again, and its report would be lost in a crash loop.
     if not report.phase.is_settled and report.since_progress_seconds > stall_timeout:
         return (
-            f"Start-up stands still in phase {report.phase}{_at(report)} for {report.since_progress_seconds:.0f} s; "
-            f"the stall timeout is {stall_timeout:.0f} s."
+            f"Start-up has made no progress in phase {report.phase}{_at(report)} for "
+            f"{report.since_progress_seconds:.0f} s; the stall timeout is {stall_timeout:.0f} s."
         )
     if report.phase in (Phase.SERVING, Phase.DRAINING) and heartbeat > HEARTBEAT_LIMIT_SECONDS:
-        return f"The engine's loop has not turned for {heartbeat:.0f} s; the limit is {HEARTBEAT_LIMIT_SECONDS:.0f} s."
+        return f"The engine's loop has not run for {heartbeat:.0f} s; the limit is {HEARTBEAT_LIMIT_SECONDS:.0f} s."
     return None
 
 
 def _at(report: WarmupReport) -> str:
-    """The bucket in work, if any, as part of a sentence."""
+    """Return the current bucket, if any, as part of a sentence."""
     for name, progress in (("prompt", report.prompt), ("decode", report.decode)):
         if progress.current:
             return f" at {name} bucket {tuple(progress.current)}"
@@ -172,11 +173,11 @@ def _at(report: WarmupReport) -> str:
 
 
 def why_not_ready(report: WarmupReport, closing: bool) -> str | None:
-    """Why this instance must get no traffic, if so. `closing`: the pod is about to end but still answers."""
+    """Return why this instance must get no traffic; None if it may. `closing` is whether the pod is about to end."""
     if report.failure is not None:
         return f"Start-up failed ({report.failure.reason}): {report.failure.message}"
     if report.phase is not Phase.SERVING:
         return f"Phase {report.phase}: the model port is open only while serving."
     if closing:
-        return "This instance is about to end; it still answers, but wants no new traffic."
+        return "This instance is about to end. It still answers, but should get no new traffic."
     return None

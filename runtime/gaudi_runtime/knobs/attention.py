@@ -34,9 +34,9 @@ def slices(variables: Mapping[str, str], strategy: Strategy) -> bool:
 
 def slices_from(variables: Mapping[str, str], max_num_batched_tokens: int) -> int:
     """Return the tokens of context and query from which attention is computed in slices."""
-    said = variables.get(SLICES_FROM, "")
+    value = variables.get(SLICES_FROM, "")
     # What is no number is refused elsewhere, and by the plugin as it loads.
-    return int(said) if said.isascii() and said.isdecimal() else min(max_num_batched_tokens, _SLICED_FROM)
+    return int(value) if value.isascii() and value.isdecimal() else min(max_num_batched_tokens, _SLICED_FROM)
 
 
 def fused_attention(
@@ -47,17 +47,17 @@ def fused_attention(
     `variables` are those of the pods that engine.settings do not set. `can_tile` says whether the plugin's release
     divides queries when it is asked to.
     """
-    said = {**variables, **config.engine.settings}
+    settings = {**variables, **config.engine.settings}
     if config.engine.name is not EngineName.VLLM or config.engine.device != "hpu":
         return None
-    if said.get(FUSED, "").lower() in NO or said.get(FLEX, "").lower() in YES:
+    if settings.get(FUSED, "").lower() in NO or settings.get(FLEX, "").lower() in YES:
         return None
-    if can_tile and said.get(TILING, "").lower() in YES:
+    if can_tile and settings.get(TILING, "").lower() in YES:
         return None
-    sliced = slices(said, config.bucketing.strategy) and not _computed_by_inc(config)
+    sliced = slices(settings, config.bucketing.strategy) and not _computed_by_inc(config)
     return FusedAttention(
         element_bytes=4 if config.model.dtype is Dtype.FLOAT32 else 2,
-        sliced_from=slices_from(said, config.limits.max_num_batched_tokens) if sliced else None,
+        sliced_from=slices_from(settings, config.limits.max_num_batched_tokens) if sliced else None,
     )
 
 

@@ -207,12 +207,12 @@ _IN_CONFIG = {"warmup.promptGraphPercent": "warmup.promptRatio"}
 
 def _ignored_fields(config: RuntimeConfig) -> Iterator[str]:
     """Optional fields of one knob that people have set although the mode or the device does not read it."""
-    said = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    settings = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for knob in knobs().values():
         if knob.home is not Home.FIELD or not knob.needs.keys() & {"mode", "device"} or len(knob.use) > 1:
             continue
         who = unmet_need(knob, config)
-        if who and _value(said, _IN_CONFIG.get(knob.use[0], knob.use[0])) is not None:
+        if who and _value(settings, _IN_CONFIG.get(knob.use[0], knob.use[0])) is not None:
             yield f"{knob.use[0]} is ignored by {who}"
 
 

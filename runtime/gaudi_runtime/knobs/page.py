@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from importlib.resources import files
 
-from gaudi_runtime.knobs.table import ENGINE, Home, Knob, Status, Type, knobs, said
+from gaudi_runtime.knobs.table import ENGINE, Home, Knob, Status, Type, format_values, knobs
 from gaudi_runtime.knobs.values import FLAG, expectation
 
 _HOMES = (
@@ -62,6 +62,6 @@ def _value(knob: Knob) -> str:
 
 
 def _needs(knob: Knob) -> str:
-    needs = "".join(f" Only with {key} {said(key, *words)}." for key, words in knob.needs.items())
+    needs = "".join(f" Only with {key} {format_values(key, *words)}." for key, words in knob.needs.items())
     idle = knob.home is Home.SETTINGS and knob.reader not in ENGINE
     return needs + (f" No effect here: for the {knob.reader}." if idle else "")

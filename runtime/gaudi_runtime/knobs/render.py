@@ -36,8 +36,8 @@ def render_engine_options(config: RuntimeConfig) -> Rendered:
     if not reading:
         return Rendered({}, ())
     settings = sorted(config.engine.settings.items())
-    said = {**_said_by_fields(config), **{name: (wire_value(knobs()[name], value),) for name, value in settings}}
-    mine = [(knobs()[name], words) for name, words in said.items() if knobs()[name].reader in reading]
+    values = {**_words_of_fields(config), **{name: (wire_value(knobs()[name], value),) for name, value in settings}}
+    mine = [(knobs()[name], words) for name, words in values.items() if knobs()[name].reader in reading]
     env = {knob.name: " ".join(words) for knob, words in mine if knob.kind is Kind.VARIABLE}
     args = tuple(part for knob, words in mine if knob.kind is Kind.ARGUMENT for part in _argument(knob, words))
     return Rendered(dict(sorted(env.items())), args + (config.engine.extra_args if Reader.VLLM in reading else ()))
@@ -50,8 +50,8 @@ def why_not_rendered(engine: EngineConfig) -> str | None:
     return "; ".join([*settings, *arguments]) or None
 
 
-def _said_by_fields(config: RuntimeConfig) -> dict[str, tuple[str, ...]]:
-    # What the strategy and the mode ignore is not said: the engine must plan the buckets that we have planned.
+def _words_of_fields(config: RuntimeConfig) -> dict[str, tuple[str, ...]]:
+    # Settings that the strategy or the mode ignores are not passed: the engine must plan the same buckets as we do.
     rows = ((knobs()[name], value) for name, value in field_values(config).items())
     return {
         knob.name: _words(knob, value) for knob, value in rows if value is not None and unmet_need(knob, config) is None

@@ -175,10 +175,10 @@ def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
     actual = {"strategy": config.bucketing.strategy, "mode": engine.execution_mode, "device": engine.device}
     for key, needed in knob.needs.items():
         if actual[key] not in needed:
-            return f"{_WHO[key].format(said(key, actual[key]))}: it needs {said(key, *needed)}"
+            return f"{_WHO[key].format(format_values(key, actual[key]))}: it needs {format_values(key, *needed)}"
     return None
 
 
-def said(need: str, *words: str) -> str:
-    """Format words of a knob's needs for people."""
+def format_values(need: str, *words: str) -> str:
+    """Return the values of a need as a GaudiInference spells them."""
     return " or ".join(words if need == "device" else map(as_in_spec, words))

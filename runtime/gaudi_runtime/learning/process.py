@@ -48,13 +48,13 @@ async def compare(
 
 def _answer(process: "subprocess.Popen[bytes]", text: bytes, seconds: float) -> bytes:
     try:
-        answer, said = process.communicate(text, seconds)
+        answer, errors = process.communicate(text, seconds)
     except subprocess.TimeoutExpired as error:
         process.kill()
         process.communicate()  # only this closes the pipes
         raise ComparisonFailed(f"it took more than {seconds:g} s") from error
     if process.returncode:
-        last = said.decode(errors="replace").strip().rpartition("\n")[2][-MOST_ERROR:]
+        last = errors.decode(errors="replace").strip().rpartition("\n")[2][-MOST_ERROR:]
         raise ComparisonFailed(f"exit code {process.returncode}: {last}")
     return answer
 

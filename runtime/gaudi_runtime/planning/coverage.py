@@ -277,7 +277,7 @@ class Uncovered:
 
     def sentences(self) -> tuple[str, ...]:
         """Return one clause for each phase with gaps, without a full stop."""
-        return tuple(said for phase in (self.prompt, self.decode) if (said := phase.sentence()))
+        return tuple(found for phase in (self.prompt, self.decode) if (found := phase.sentence()))
 
     def sentence(self) -> str | None:
         """Describe all gaps in one sentence without a full stop; None if every admissible batch has a bucket."""

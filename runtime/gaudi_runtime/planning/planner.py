@@ -28,7 +28,7 @@ def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPla
 
     Raises PlanImpossible with a sentence that names the phase, the dimension or the rule at fault.
     """
-    return plan_of_device(policy, limits, DeviceBlocks.as_asked(kv_blocks, limits))
+    return plan_of_device(policy, limits, DeviceBlocks.from_limits(kv_blocks, limits))
 
 
 def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
@@ -64,7 +64,7 @@ def count_candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> in
     if policy.strategy is Strategy.FILE:
         return len(policy.file or "")
     try:
-        values = plan_values(policy, limits, DeviceBlocks.as_asked(kv_blocks, limits))
+        values = plan_values(policy, limits, DeviceBlocks.from_limits(kv_blocks, limits))
     except PlanImpossible:
         return 0
     prompt = len(values.prompt_batch) * len(values.prompt_query) * len(values.prompt_context)

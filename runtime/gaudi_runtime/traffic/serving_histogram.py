@@ -130,7 +130,7 @@ class ServingHistogram:
         self._digits = dict.fromkeys(BucketPhase, DIGITS)
         self._largest = dict.fromkeys(BucketPhase, NOTHING)
 
-    def meet(self, phase: BucketPhase, real: Bucket) -> Bucket:
+    def count_batch(self, phase: BucketPhase, real: Bucket) -> Bucket:
         """Count a batch of the shape `real` and return the shape that it is padded to."""
         padded = self._pad(phase, real)
         self.observe(phase, real, padded)

@@ -92,9 +92,9 @@ def format_journal(recipes: Recipes, key: RecipeKey) -> str:
 
 def _step(number: int, text: str) -> tuple[Step, float]:
     try:
-        said = json.loads(text)
-        step = (StepKind(said["step"]), BucketPhase(said["phase"]), _bucket(said["bucket"]))
-        seconds = float(said["seconds"])
+        row = json.loads(text)
+        step = (StepKind(row["step"]), BucketPhase(row["phase"]), _bucket(row["bucket"]))
+        seconds = float(row["seconds"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise JournalUnusable(f"line {number} is not a step of a warm-up: {text[:80]!r}") from error
     if not math.isfinite(seconds) or seconds < 0:

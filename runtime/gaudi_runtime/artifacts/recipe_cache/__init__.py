@@ -2,7 +2,7 @@
 
 cache         the two steps of start-up, and the pod's own disk
 entry         one entry on a volume; remote_entry: the same in a store behind HTTP, with s3_signature
-manifest      what an entry holds, as a text; signature: who says so
-revisions     who needs an entry
-cleaning      which entries have to go
+manifest      the contents of an entry, as text; signature: its signature
+revisions     the revisions that need an entry
+cleaning      the removal of entries
 """

@@ -1,7 +1,7 @@
-"""The shared recipes as two steps of start-up: take before the engine loads, publish after warm-up.
+"""The shared recipes as two steps of start-up: `take` before the engine loads, `publish` after warm-up.
 
-Engines compile on the pod's own disk, never on the volume. Nothing here can fail a start: what cannot be used or
-written is a reason in the report (docs/how-to/recipe-cache.md).
+Engines compile on the pod's own disk, never on the volume. No failure here can fail a start: it becomes a reason in the
+report (docs/how-to/recipe-cache.md).
 """
 
 import logging
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 ADVICE = "raise spec.recipeCache.size."
 LOOKS = 2
-"""A writer may replace an entry while it is read: what it dropped is looked for once more."""
+"""A writer may replace an entry while it is read, so missing files are looked up once more."""
 STAGING = ".taking"
 UNFINISHED = (".lock", ".tmp", ".new")
 
@@ -45,15 +45,15 @@ class Disk:
         self._staging = folder / STAGING
 
     def held(self, alive: Alive, but: Collection[str] = ()) -> Manifest:
-        """The recipes that are here, `but` those of some paths; reads every file that it names. Raises OSError."""
+        """Return the recipes here except those of the paths `but`; reads every file that it names. Raises OSError."""
         with self._journal() as journal:
             files = files_below(self.folder, lambda path: path in but or _is_no_recipe(path), alive)
             return Manifest(files, journal.recipes)
 
     def add(self, entry: Source, manifest: Manifest, alive: Alive) -> None:
-        """Copy what is missing here, all or nothing. Raises EntryUnusable or OSError."""
+        """Copy missing files here, all or none. Raises EntryUnusable or OSError."""
         missing = [(path, file) for path, file in manifest.files.items() if not (self.folder / path).exists()]
-        # Each file appears by a rename: an engine must not load half of one, whenever this process is killed.
+        # Each file is created by a rename: an engine must never load half a file, even if this process is killed.
         with self._empty_staging():
             entry.copy(missing, self._staging, alive)
             for path, _ in missing:
@@ -67,7 +67,7 @@ class Disk:
 
     @contextmanager
     def _empty_staging(self) -> Iterator[None]:
-        """Also of what a killed process left in it."""
+        """Empty the staging folder before and after the block; a killed process may have left files in it."""
         shutil.rmtree(self._staging, ignore_errors=True)
         self._staging.mkdir(parents=True)
         try:
@@ -80,13 +80,13 @@ class Disk:
 
 
 def _is_no_recipe(path: str) -> bool:
-    """Journals travel in manifests; locks and unfinished files are of one process only."""
+    """Return True for journals, which manifests contain, and for locks and unfinished files of one process."""
     return path.startswith((f"{STAGING}/", JOURNAL_PREFIX)) or path.endswith(UNFINISHED)
 
 
 @dataclass(frozen=True)
 class _Places:
-    """Where recipes of one key are: what is shared, and the disk of this pod."""
+    """The places of the recipes of one key: the shared ones, and the disk of this pod."""
 
     shared: SharedRecipes
     entry: Entry
@@ -105,7 +105,7 @@ class RecipeCache:
         stop: threading.Event,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing is looked at yet. `clock` returns monotonic seconds."""
+        """Store the arguments; nothing is read yet. `clock` returns monotonic seconds."""
         shared, local = config.shared_recipes, config.recipe_cache_dir
         self._desired = bool(shared and local and config.warmup.enabled)
         self._places: _Places | None = None
@@ -118,14 +118,14 @@ class RecipeCache:
         self._clock, self._seconds = clock, 0.0
 
     def take(self) -> None:
-        """Copy what is there for the key to the disk of this pod. Raises Stopped."""
+        """Copy existing recipes of the key to the disk of this pod. Raises Stopped."""
         if self._places:
             self._take(self._places)
         elif self._desired:
             self._report(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
 
     def publish(self) -> None:
-        """Add what was made here to what is there. Raises Stopped."""
+        """Add the recipes that were compiled here to the shared ones. Raises Stopped."""
         if not self._places:
             return
         shared = self._places.shared
@@ -139,7 +139,7 @@ class RecipeCache:
 
     def _take(self, places: _Places) -> None:
         shared, entry = places.shared, places.entry
-        # For as long as this process lives nobody removes the entry, also not before it is there.
+        # From now until this process ends no process removes the entry, even if it does not exist yet.
         use(Path(shared.path) / mark_name(entry.key.digest, places.revisions.own()))
         begun, outcome, reasons = self._clock(), RecipeOutcome.SEEDING, list[str]()
         for name, source in _sources(shared, entry, self._alive):
@@ -155,7 +155,7 @@ class RecipeCache:
         self._report(outcome, " ".join(reasons))
 
     def _publish(self, places: _Places) -> str | None:
-        """Why nothing could be added, None when all is there or another process is at it."""
+        """Return why recipes could not be added; None if all are there or another process adds them."""
         known = self._stored(places.entry)
         fresh = places.disk.held(self._alive, but=known.files if known else ())
         if not (fresh.files or known):
@@ -163,7 +163,7 @@ class RecipeCache:
         with _turn(Path(places.shared.path)) as ours:
             if ours:
                 return self._write(places, fresh)
-        log.info("Another process writes into %s: what this one has made is not added", places.shared.path)
+        log.info("Another process writes into %s, so the recipes of this one are not added", places.shared.path)
         return None
 
     def _write(self, places: _Places, fresh: Manifest) -> str | None:
@@ -172,12 +172,12 @@ class RecipeCache:
         desired = fresh.and_that_of(stored) if stored else fresh
         limit, room = size(shared.limit_bytes), shared.limit_bytes - desired.size
         if room < 0:
-            return f"{size(desired.size)} of recipes are more than {limit}, which {shared.path} may hold: {ADVICE}"
+            return f"{size(desired.size)} of recipes exceed the limit of {limit} of {shared.path}: {ADVICE}"
         kept = places.revisions.kept()
         left = clean(Path(shared.path), entry.folder.name, room, shared.max_age_seconds, kept)
         if left > room:
             others = f"{size(left)} of others that pods use"
-            return f"{size(desired.size)} of recipes beside {others} are more than {limit}: {ADVICE}"
+            return f"{size(desired.size)} of recipes and {others} exceed the limit of {limit}: {ADVICE}"
         if stored is None or not desired.matches(stored):
             entry.write(desired, places.disk.folder, self._alive, again=self._damaged)
             entry.drop_unnamed(desired)
@@ -206,14 +206,14 @@ class RecipeCache:
 
 @contextmanager
 def _turn(root: Path) -> Iterator[bool]:
-    """Whether this process alone may write into `root` while the block runs. Raises OSError."""
+    """Yield whether this process alone may write into `root` while the block runs. Raises OSError."""
     with (root / "lock").open("a+") as lock:
         yield try_lock(lock)
 
 
 def _sources(shared: SharedRecipes, entry: Entry, alive: Alive) -> Iterator[tuple[str, Callable[[], Source]]]:
-    """The volume, whose `entry` it is, then the image, then the store."""
-    # Made when it is their turn: a store whose credentials are wrong must not keep recipes of the volume away.
+    """Yield the volume with its `entry`, then the image, then the store."""
+    # Created one by one: wrong credentials of a store must not prevent the use of the volume.
     yield shared.path, lambda: entry
     if seed := shared.seed:
         yield seed, lambda: Entry(Path(seed), entry.key)
@@ -228,7 +228,7 @@ def _sources(shared: SharedRecipes, entry: Entry, alive: Alive) -> Iterator[tupl
 
 
 def _bring(source: Source, disk: Disk, alive: Alive) -> bool:
-    """Whether the entry is there; its files are on the disk then."""
+    """Copy the files of the entry to the disk. Return False if there is no entry."""
     for look in range(1, LOOKS + 1):
         manifest = source.read()
         if manifest is None:

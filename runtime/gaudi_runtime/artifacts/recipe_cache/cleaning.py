@@ -21,7 +21,7 @@ SETTLING_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Kept:
-    """An entry: its bytes, the seconds since a start used it last, and who has a right to it."""
+    """An entry: its bytes, the seconds since a start last used it, and whether it is in use or needed."""
 
     name: str
     size: int
@@ -30,13 +30,13 @@ class Kept:
     needed: bool = True
 
     def is_over(self, max_age_seconds: float) -> bool:
-        """Whether it has to go even where there is room."""
+        """Return whether it must be removed even if there is room."""
         limit = max_age_seconds if self.needed else min(max_age_seconds, SETTLING_SECONDS)
         return not self.in_use and self.unused_seconds > limit
 
 
 def to_remove(entries: Iterable[Kept], room: int, max_age_seconds: float) -> list[str]:
-    """Names to remove so that at most `room` bytes are left, as far as entries that are not in use allow it."""
+    """Return names to remove so that at most `room` bytes are left. Entries in use are never removed."""
     entries = sorted(entries, key=lambda each: -each.unused_seconds)
     gone = [each for each in entries if each.is_over(max_age_seconds)]
     taken = sum(each.size for each in entries) - sum(each.size for each in gone)
@@ -48,9 +48,9 @@ def to_remove(entries: Iterable[Kept], room: int, max_age_seconds: float) -> lis
 
 
 def clean(root: Path, but: str, room: int, max_age_seconds: float, kept: KeptRevisions | None) -> int:
-    """Remove what has to go of all entries `but` one, for who has the turn to write; bytes of those that stay.
+    """Remove entries that are too old or do not fit, except `but`; return the bytes of the others that stay.
 
-    `kept` are the revisions that can still be run, None when that is not known.
+    `kept` are the revisions that can still run; None if they are not known. The caller must have the lock.
     """
     for half in root.glob(_HALF_REMOVED):
         remove(half)
@@ -78,11 +78,11 @@ class _Mark:
             with self.file.open("a+") as file:
                 return not try_lock(file)
         except OSError:
-            return True  # another user's file cannot be locked, so its entry is kept
+            return True  # a file of another user cannot be locked, so its entry is kept
 
 
 def _marks(root: Path) -> dict[str, list[_Mark]]:
-    """The marks of each entry, also of such that are not there."""
+    """Return the marks of each entry, including entries that do not exist."""
     found = defaultdict(list)
     for file in root.glob("*.use"):
         if mark := marked(file.name):
@@ -106,8 +106,8 @@ def _entries(root: Path, but: str, marks: dict[str, list[_Mark]], kept: KeptRevi
 
 
 def _drop_marks(root: Path, marks: dict[str, list[_Mark]], kept: KeptRevisions | None) -> None:
-    """Remove those that stand for nothing any more."""
-    # Each revision leaves one of each entry, and a volume may outlive thousands of them.
+    """Remove marks without an entry or a revision."""
+    # Each revision leaves one mark for each entry, and a volume may outlive thousands of revisions.
     for digest, own in marks.items():
         there = (root / digest).exists()
         for mark in own:

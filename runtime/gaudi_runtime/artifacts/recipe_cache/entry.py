@@ -1,7 +1,7 @@
 """One entry of the shared recipes on disk.
 
-DIGEST/manifest        what it holds; replaced by one rename
-DIGEST/objects/        contents of files, named by their SHA-256; each appears by one rename
+DIGEST/manifest        the list of its files; replaced by one rename
+DIGEST/objects/        contents of files, named by their SHA-256; each is created by one rename
 DIGEST.*.use           locked by every process that started with the entry; its time is that of the last start
 """
 
@@ -31,7 +31,7 @@ Alive = Callable[[], None]
 
 
 class Source(Protocol):
-    """A source that an entry of compiled recipes is read from."""
+    """An entry of compiled recipes that can be read."""
 
     def read(self) -> Manifest | None:
         """Read the manifest; None if there is no entry. Raises EntryUnusable or OSError."""
@@ -68,13 +68,13 @@ class Entry:
             except FileNotFoundError as error:
                 raise EntryUnusable(f"{path} is missing in it") from error
             if found != stated:
-                raise EntryUnusable(f"{path} is not as its checksum says")
+                raise EntryUnusable(f"{path} does not have its checksum")
 
     def write(self, manifest: Manifest, source: Path, alive: Alive, *, again: bool) -> None:
-        """Show `manifest`, whose files that are not here yet lie in `source`; only for who has the turn to write.
+        """Publish `manifest`; missing files are copied from `source`. The caller must have the lock.
 
-        `again` writes what is here once more, because some of it was found damaged. Raises OSError, or EntryUnusable
-        when a file has changed since the manifest was made.
+        With `again`, existing files are written again, because some were damaged. Raises OSError, or EntryUnusable if a
+        file has changed since the manifest was made.
         """
         self._objects.mkdir(parents=True, exist_ok=True)
         self._drop_unfinished()
@@ -85,7 +85,7 @@ class Entry:
             fresh.write_text(manifest_text(manifest, self.key))
 
     def drop_unnamed(self, manifest: Manifest) -> None:
-        """Remove contents that `manifest` does not name."""
+        """Remove contents that are not in `manifest`."""
         named = {file.sha256 for file in manifest.files.values()}
         for each in self._objects.iterdir():
             if each.name not in named:
@@ -110,7 +110,7 @@ class Entry:
 
 @contextmanager
 def _at_once(place: Path) -> Iterator[Path]:
-    """A file to write, which becomes `place` when the block ends well; on a full disk nothing of it is left."""
+    """Yield a file that becomes `place` if the block succeeds; on a full disk it is removed."""
     fresh = place.with_name(f"{place.name}.{uuid4().hex}")
     try:
         yield fresh
@@ -120,7 +120,7 @@ def _at_once(place: Path) -> Iterator[Path]:
 
 
 def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict[str, StoredFile]:
-    """All files below `folder` but those whose relative path is to be skipped, with their checksums."""
+    """Return all files below `folder` with their checksums, except relative paths that `skip` selects."""
     found = {}
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
@@ -132,14 +132,14 @@ def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict
 
 def remove(folder: Path) -> None:
     """Remove an entry of recipes: it disappears at once, then its files are deleted."""
-    # By one rename: who reads it meanwhile finds files missing, never an entry that is there by half.
+    # One rename hides the whole entry: a reader finds that it is missing, and never finds half of it.
     gone = folder.with_name(f"{folder.name}.{uuid4().hex}.gone")
     folder.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
 
 
 def _copy(source: Path, target: Path, alive: Alive) -> StoredFile:
-    """Copy a file, keeping whether it may be executed, and say what was read."""
+    """Copy a file with its executable bit, and return its checksum and size."""
     with source.open("rb") as content, target.open("wb") as copy:
         os.fchmod(copy.fileno(), 0o755 if os.fstat(content.fileno()).st_mode & 0o100 else 0o644)
         return stated(written(_pieces(content, alive), copy))

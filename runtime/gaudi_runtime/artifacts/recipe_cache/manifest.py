@@ -1,7 +1,7 @@
 """The manifest of an entry of the shared recipes, as text. Pure.
 
-The first line is the SHA-256 of all that follows, so that a damaged manifest is never taken for a small one. What
-follows is the key, each file by its path with checksum and bytes, and the journal of the warm-ups that made them
+The first line is the SHA-256 of the rest, so that a truncated manifest is not mistaken for a small one. The rest is the
+key, each file by its path with checksum and bytes, and the journal of the warm-ups that made them
 (docs/how-to/recipe-cache.md).
 """
 
@@ -24,11 +24,11 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class EntryUnusable(Exception):
-    """An entry cannot be used; the message says why, as the end of a sentence."""
+    """An entry is unusable; the message is the reason, as the end of a sentence."""
 
 
 class StoredFile(Wire):
-    """A file of an entry: content is kept once, under its checksum."""
+    """A file of an entry; equal contents are stored once, under their checksum."""
 
     sha256: Sha256
     size: Annotated[int, Field(ge=0)] = Field(description="Bytes.")
@@ -50,22 +50,21 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes of all content, each counted once."""
+        """The bytes of all contents, each counted once."""
         return sum({file.sha256: file.size for file in self.files.values()}.values())
 
     def and_that_of(self, stored: "Manifest") -> "Manifest":
-        """Files and steps of both."""
-        # A file that is stored stays as it is: another start has already run with it, while ours may be what a killed
-        # process left behind.
+        """Return the files and steps of both."""
+        # A stored file replaces ours: another start has already run with it, while ours may be from a killed process.
         return Manifest({**self.files, **stored.files}, self.recipes.and_those_of(stored.recipes))
 
     def matches(self, stored: "Manifest") -> bool:
-        """Whether nothing is gained by writing this over it: the seconds of a step may differ."""
+        """Return whether writing this over it changes no file; the seconds of a step may differ."""
         return self.files == stored.files and self.recipes.seconds.keys() == stored.recipes.seconds.keys()
 
 
 def manifest_text(manifest: Manifest, key: RecipeKey) -> str:
-    """The manifest of the entry of `key`."""
+    """Return the text of a manifest of the entry of `key`."""
     body = _Body(
         key=asdict(key), files=dict(manifest.files), journal=format_journal(manifest.recipes, key)
     ).model_dump_json()
@@ -73,9 +72,9 @@ def manifest_text(manifest: Manifest, key: RecipeKey) -> str:
 
 
 def parse_manifest(text: str, key: RecipeKey) -> Manifest:
-    """The manifest in `text`.
+    """Return the manifest in `text`.
 
-    Raises EntryUnusable for one that is damaged, is of another key, or names files outside of its folder.
+    Raises EntryUnusable if it is damaged, has another key, or names files outside its folder.
     """
     checksum, _, body = text.partition("\n")
     if checksum != _checksum(body):
@@ -83,11 +82,11 @@ def parse_manifest(text: str, key: RecipeKey) -> Manifest:
     try:
         found = _Body.model_validate_json(body)
     except ValidationError as error:
-        raise EntryUnusable(f"its manifest is of another form ({error.errors()[0]['msg']})") from error
+        raise EntryUnusable(f"its manifest has another form ({error.errors()[0]['msg']})") from error
     if found.key != asdict(key):
-        raise EntryUnusable("it is of another software, card, model, dtype or parallelism")
+        raise EntryUnusable("it is for another software, card, model, dtype or parallelism")
     if outside := [path for path in found.files if not _is_inside(path)]:
-        raise EntryUnusable(f"its manifest names a file outside of it: {outside[0][:80]!r}")
+        raise EntryUnusable(f"its manifest names a file outside its folder: {outside[0][:80]!r}")
     try:
         return Manifest(found.files, parse_journal(found.journal, key))
     except JournalUnusable as error:

@@ -37,7 +37,7 @@ from gaudi_runtime.units import size
 
 Answer = TypeVar("Answer")
 PAUSES = (1.0, 4.0)
-"""Seconds between the tries for one object."""
+"""Seconds between the attempts to read one object."""
 
 SILENCE_SECONDS = 10.0
 PIECE_BYTES = 1024 * 1024
@@ -54,17 +54,17 @@ class StoreAway(Exception):
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """To follow one would show the credentials to whom it names."""
+    """Refuses redirects, which would send the credentials to another host."""
 
     def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str) -> None:
-        """Nothing: the answer is an HTTPError then."""
+        """Return None, so that the answer becomes an HTTPError."""
 
 
 @dataclass(frozen=True)
 class HttpStore:
-    """The objects below `url`; at most one of `token` and `keys` is given, and `region` with the keys.
+    """The objects below `url`, with either `token` or `keys` and their `region`, or without credentials.
 
-    The store may be silent for `silence_seconds`, before an answer or in the middle of one.
+    The store may be silent for `silence_seconds`, before an answer or within one.
     """
 
     url: str
@@ -74,19 +74,19 @@ class HttpStore:
     silence_seconds: float = SILENCE_SECONDS
 
     def pieces(self, path: str) -> Iterator[bytes]:
-        """The bytes of one object. Raises NoSuchObject, StoreAway or, for what no other try fixes, EntryUnusable."""
+        """Yield the bytes of one object. Raises NoSuchObject, StoreAway, or EntryUnusable if no retry can help."""
         address = f"{self.url.rstrip('/')}/{path}"
-        request = Request(address, headers=self._headers(address))  # noqa: S310 - the contract lets no other scheme in
+        request = Request(address, headers=self._headers(address))  # noqa: S310 - only http and https are allowed
         try:
             with build_opener(_NoRedirects).open(request, timeout=self.silence_seconds) as answer:
                 while piece := answer.read1(PIECE_BYTES):
                     yield piece
                 if answer.length:
-                    raise StoreAway(f"an answer broke off {answer.length} bytes before its end")
+                    raise StoreAway(f"an answer ended {answer.length} bytes before its end")
         except HTTPError as error:
             error.close()
             raise _refusal(error.code) from error
-        except (OSError, HTTPException, ValueError, OverflowError) as error:  # the last two of an impossible address
+        except (OSError, HTTPException, ValueError, OverflowError) as error:  # the last two for an invalid address
             why = str(getattr(error, "reason", error)) or type(error).__name__
             raise StoreAway(f"it does not answer ({why})") from error
 
@@ -97,19 +97,19 @@ class HttpStore:
 
 
 def http_store(store: RecipeStore, environment: Mapping[str, str]) -> HttpStore:
-    """The store with the credentials of the `environment`. Raises EntryUnusable where one is missing or no header.
+    """Return the store with the credentials of the `environment`.
 
-    And for an address that others may listen to, unless that is meant.
+    Raises EntryUnusable if a credential is missing or invalid, and for an address without TLS, unless that is allowed.
     """
     given = {name: value.strip() for name, value in environment.items() if value.strip()}
     token, session = given.get(STORE_TOKEN_VARIABLE), given.get(STORE_SESSION_VARIABLE)
     key_id, secret = given.get(STORE_KEY_ID_VARIABLE), given.get(STORE_SECRET_VARIABLE)
     if not store.url.startswith("https://") and not store.insecure:
         raise EntryUnusable(
-            "it would be asked in the clear, and recipes are code: name it by https://, or set insecure true"
+            "its address has no TLS, but recipes are code: use an address with https://, or set insecure true"
         )
     if any(each and not (each.isascii() and each.isprintable()) for each in (token, session, key_id)):
-        raise EntryUnusable("its credentials have characters that none have: write their Secret again")
+        raise EntryUnusable("its credentials contain invalid characters: write their Secret again")
     if store.s3_region is None:
         return HttpStore(store.url, token)
     if not (key_id and secret):
@@ -130,7 +130,7 @@ def _refusal(status: int) -> Exception:
 
 
 class RemoteEntry:
-    """The recipes of `key` in a store, of which at most `limit_bytes` are taken, and within `seconds` from now on."""
+    """The recipes of `key` in a store: at most `limit_bytes`, read within `seconds` from now on."""
 
     def __init__(
         self,
@@ -143,9 +143,9 @@ class RemoteEntry:
         clock: Callable[[], float] = time.monotonic,
         public_key: str | None = None,
     ) -> None:
-        """`alive` is called for every piece, from several threads; `clock` gives monotonic seconds.
+        """`alive` is called for every piece, from several threads; `clock` returns monotonic seconds.
 
-        With a `public_key`, in PEM, only what is signed by its holder is read.
+        With a `public_key`, in PEM, an entry is read only if its holder has signed it.
         """
         self._public_key = public_key
         self._store, self._key, self._limit = store, key, limit_bytes
@@ -171,10 +171,10 @@ class RemoteEntry:
         try:
             return self._persistently(lambda: b"".join(self._pieces("manifest.sig", MAX_SIGNATURE_BYTES)))
         except NoSuchObject as error:
-            raise EntryUnusable("it has no manifest.sig, and publicKey asks for one") from error
+            raise EntryUnusable("it has no manifest.sig, which publicKey requires") from error
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
-        """As Entry.copy(), with the `alive` that this was made with; the first file that fails ends the others."""
+        """Copy files as Entry.copy() does, with `alive` of this object; the first failure cancels the others."""
         tasks = [partial(self._bring, path, wanted, target / path) for path, wanted in files]
         all_at_once(tasks, self._ended, "recipes")
 
@@ -190,17 +190,17 @@ class RemoteEntry:
         with place.open("wb") as file:
             found = stated(written(self._pieces(f"objects/{wanted.sha256}", wanted.size), file))
         if found != wanted:
-            raise StoreAway(f"{path} is not as its checksum says")
-        place.chmod(0o755)  # Stores keep no modes, and some of what engines compile is to be executed.
+            raise StoreAway(f"{path} does not have its checksum")
+        place.chmod(0o755)  # stores keep no modes, and some compiled files must be executable
 
     def _pieces(self, name: str, most: int) -> Iterator[bytes]:
-        """The bytes of one object, which may have `most`."""
-        self._look()  # each try asks again, so one that comes too late asks nothing
+        """Yield the bytes of one object, which may have at most `most`."""
+        self._look()  # checked before each attempt, so that none begins after the deadline
         count = 0
         for piece in self._store.pieces(f"{self._key.digest}/{name}"):
             self._look()
             count += len(piece)
-            if count > most:  # an answer without end must fill neither memory nor disk
+            if count > most:  # an endless answer must fill neither memory nor disk
                 raise EntryUnusable(f"{name} in it is larger than {size(most)}")
             yield piece
 
@@ -213,6 +213,6 @@ class RemoteEntry:
     def _look(self) -> None:
         self._alive()
         if self._ended.is_set():
-            raise EntryUnusable("another of its files could not be had")
+            raise EntryUnusable("another of its files could not be read")
         if self._clock() > self._until:
-            raise EntryUnusable(f"it did not come within {self._seconds:.0f} s")
+            raise EntryUnusable(f"it was not read within {self._seconds:.0f} s")

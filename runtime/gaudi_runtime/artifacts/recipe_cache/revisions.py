@@ -1,4 +1,4 @@
-"""The revisions of this pod's resource: that of the pod, and those that can still be run."""
+"""The revision of this pod, and the revisions of its resource that can still run."""
 
 import logging
 import re
@@ -32,7 +32,7 @@ def mark_name(digest: str, user: User | None) -> str:
 
 
 def marked(name: str) -> tuple[str, User | None] | None:
-    """Return the entry and the user that a mark file stands for; None if it is not a mark."""
+    """Return the entry and the user of a mark file; None if it is not a mark."""
     found = _MARK.fullmatch(name)
     if found is None:
         return None
@@ -42,7 +42,7 @@ def marked(name: str) -> tuple[str, User | None] | None:
 
 def is_needed(users: Collection[User | None], kept: KeptRevisions | None) -> bool:
     """Return True if an entry that these users started with may be used again."""
-    # Nothing is known of other resources, of starts without a revision, and where `kept` is None: they need it.
+    # An entry is kept if nothing is known: of other resources, of starts without a revision, and if `kept` is None.
     if kept is None or not users:
         return True
     return any(user is None or user.resource != kept.resource or user.revision in kept.revisions for user in users)
@@ -62,7 +62,7 @@ class Revisions:
         try:
             return KeptRevisions.model_validate_json(Path(self._file).read_bytes())
         except (OSError, ValidationError) as error:
-            log.info("Which revisions are kept is not known: %s", error)
+            log.info("The kept revisions are not known: %s", error)
             return None
 
     def own(self) -> User | None:

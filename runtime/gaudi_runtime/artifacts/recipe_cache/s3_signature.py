@@ -1,4 +1,4 @@
-"""Headers that sign one GET as S3 wants it (AWS Signature Version 4). Pure.
+"""Headers that sign one GET for S3 (AWS Signature Version 4). Pure.
 
 Only what reading an object needs: no query, no body (docs/how-to/recipe-cache.md, Recipes in an object store).
 """
@@ -16,7 +16,7 @@ NO_BODY = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True)
 class Keys:
-    """A pair of keys, and the token of a session that lends them."""
+    """An access key and a secret key, with the token of their session if they are temporary."""
 
     key_id: str
     secret: str = field(repr=False)
@@ -26,7 +26,7 @@ class Keys:
 def signed_headers(
     url: str, region: str, keys: Keys, moment: datetime, others: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """All headers of a GET of `url` at a UTC `moment`, `others` among them."""
+    """Return all headers of a GET of `url` at a UTC `moment`, including `others`."""
     split, stamp = urlsplit(url), moment.strftime("%Y%m%dT%H%M%SZ")
     headers = {
         **(others or {}),
@@ -37,7 +37,7 @@ def signed_headers(
     }
     names = ";".join(sorted(headers))
     lines = "".join(f"{name}:{headers[name].strip()}\n" for name in sorted(headers))
-    # The path as the server will write it: every byte is quoted once.
+    # The path in the server's own notation: every byte is quoted once.
     request = f"GET\n{quote(unquote(split.path))}\n\n{lines}\n{names}\n{NO_BODY}"
     scope = f"{stamp[:8]}/{region}/s3/aws4_request"
     to_sign = f"{ALGORITHM}\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"

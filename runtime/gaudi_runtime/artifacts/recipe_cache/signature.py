@@ -1,7 +1,7 @@
-"""Whether a manifest of recipes is signed: ECDSA over P-256 and SHA-256, in DER and base64.
+"""Checks the signature of a manifest of recipes: ECDSA over P-256 and SHA-256, in DER and base64.
 
-That is what `cosign sign-blob --key` writes, and `openssl dgst -sha256 -sign` with base64 behind it. A manifest names
-all of its files by their checksums, so its signature is theirs.
+`cosign sign-blob --key` writes this form, and so does `openssl dgst -sha256 -sign` with base64. A manifest contains the
+checksums of all its files, so its signature covers them, too.
 """
 
 import binascii
@@ -13,8 +13,8 @@ MAX_SIGNATURE_BYTES = 4096
 
 
 def check_signature(manifest: bytes, signature: bytes, public_key: str) -> None:
-    """Raises EntryUnusable unless `signature` is that of `manifest` by the holder of `public_key`, in PEM."""
-    # Only here: who names no key needs no library for it.
+    """Raise EntryUnusable unless the holder of `public_key` (PEM) made `signature` for `manifest`."""
+    # Imported here, because the library is needed only with a key.
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -23,10 +23,10 @@ def check_signature(manifest: bytes, signature: bytes, public_key: str) -> None:
     try:
         key = load_pem_public_key(public_key.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise EntryUnusable("publicKey is no public key in PEM") from error
+        raise EntryUnusable("publicKey is not a public key in PEM") from error
     if not (isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)):
-        raise EntryUnusable("publicKey is of another kind than ECDSA over P-256")
+        raise EntryUnusable("publicKey is not a key of ECDSA over P-256")
     try:
         key.verify(b64decode(b"".join(signature.split()), validate=True), manifest, ECDSA(SHA256()))
     except (InvalidSignature, binascii.Error) as error:
-        raise EntryUnusable("its manifest.sig is no signature of its manifest by publicKey") from error
+        raise EntryUnusable("its manifest.sig is not a signature of its manifest by publicKey") from error

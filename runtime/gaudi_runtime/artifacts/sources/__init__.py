@@ -1,8 +1,8 @@
-"""Where a checkpoint comes from when nothing mounts it: a repository of a hub, fetched before the engine loads.
+"""A checkpoint that is not mounted: a repository of a hub, fetched before the engine loads.
 
-fetch     the step of start-up, and the story of a repository: turn, listing, files, snapshot
-listing   what a repository holds, and which of its files are wanted
-download  one file from a source, as stated; hub is the one source
-store     the folder on disk, complete when a rename says so
-weights   whether the files of any checkpoint are whole, mounted ones too
+fetch     the step of start-up, and the order of a repository: lock, listing, files, snapshot
+listing   the files of a repository, and which of them are needed
+download  one file from a source, compared with its checksum; hub is the only source
+store     the folder on disk, which a rename marks as complete
+weights   checks whether the files of any checkpoint are complete, including mounted ones
 """

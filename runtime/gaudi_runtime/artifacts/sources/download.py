@@ -1,4 +1,4 @@
-"""Fetch one file from a source: go on where the last try ended, compare with the stated checksum, then show it."""
+"""Download of one file: continue after the last attempt, compare with the expected checksum, then publish it."""
 
 import errno
 import hashlib
@@ -23,8 +23,8 @@ CHUNK_BYTES = 4 * 1024 * 1024
 
 
 def is_as_stated(file: Path, stated: RemoteFile, progress: Callable[[], None]) -> bool:
-    """Reads `file` wholly, a few MB between two calls of `progress`, which may raise to end it."""
-    # Without a SHA-256 of its own a file has git's object id, which counts a head before the content.
+    """Read the whole `file` and compare its checksum. `progress` is called every few MB and may raise to end it."""
+    # A file without a SHA-256 has git's object id, which also covers a header before the content.
     blob = f"blob {stated.size}\0".encode()
     digest = hashlib.sha256() if stated.sha256 else hashlib.sha1(blob, usedforsecurity=False)
     with file.open("rb") as content:
@@ -35,7 +35,7 @@ def is_as_stated(file: Path, stated: RemoteFile, progress: Callable[[], None]) -
 
 
 class Progress:
-    """`publish` gets the figures; `alive` is called for each piece, and may raise to end the fetch."""
+    """`publish` receives the figures. `alive` is called for each piece, and may raise to end the fetch."""
 
     def __init__(self, publish: Callable[[FetchProgress], None], alive: Callable[[], None]) -> None:
         self._publish, self.alive = publish, alive
@@ -45,13 +45,13 @@ class Progress:
         self.done = 0
 
     def begin(self, total: int, done: int) -> None:
-        """`total` bytes are wanted and `done` of them are here."""
+        """Start with `done` of `total` bytes."""
         with self._lock:
             self._total, self.done = total, done
         self._publish(FetchProgress(done_bytes=done, total_bytes=total))
 
     def add(self, count: int) -> None:
-        """`count` bytes came; below 0, so many were thrown away."""
+        """Add received bytes; a number below 0 is of bytes that were discarded."""
         self.alive()
         with self._lock:
             before, self.done = self.done, self.done + count
@@ -60,8 +60,9 @@ class Progress:
             self._publish(FetchProgress(done_bytes=done, total_bytes=total))
 
     def others(self, here: int) -> None:
-        """Another process fetches the same; `here` bytes of it are on disk."""
-        # Published when it moves only, for each report starts the stall clock again: its standstill is ours.
+        """Report that another process fetches the same, and that `here` bytes of it are on disk."""
+        # Published only when the number changes, because each report restarts the stall clock: if that
+        # process stalls, this one stalls, too.
         if here != self.done or not self._waiting:
             self.done, self._waiting = here, True
             self._publish(FetchProgress(done_bytes=here, waiting=True))
@@ -72,27 +73,27 @@ class Source(Protocol):
 
     @property
     def repo(self) -> str:
-        """Name of what is fetched; its folder on disk is named after it."""
+        """The name of the source; its folder on disk is named after it."""
 
     @property
     def revision(self) -> str:
         """Branch, tag or commit."""
 
     def listing(self) -> Listing:
-        """The files that the revision has now, each with size and checksum, under an id that stands for just these.
+        """Return the current files of the revision with size and checksum, under an id of exactly these files.
 
-        Raises HubUnreachable for what another try may fix.
+        Raises HubUnreachable if a retry may help.
         """
 
     def content(self, commit: str, path: str, offset: int) -> AbstractContextManager[tuple[int, Iterator[bytes]]]:
-        """The bytes of one file from `offset` on, and the offset that they really begin at; raises as `listing`."""
+        """Return the bytes of one file from `offset` on, and the offset at which they begin; raises as `listing`."""
 
 
 def download(source: Source, commit: str, file: RemoteFile, part: Path, target: Path, progress: Progress) -> None:
-    """`target` holds the file afterwards; `part` keeps what came, whatever happens.
+    """Fetch `file` to `target`. `part` keeps the received bytes in any case.
 
-    Raises HubUnreachable for what another try may fix, ModelUnreadable for content that is not as stated twice,
-    DiskFull, or what the hub refuses.
+    Raises HubUnreachable if a retry may help, ModelUnreadable for two wrong checksums, DiskFull, or the errors of a
+    refusing hub.
     """
     if bytes_of(target) == file.size:
         return
@@ -107,13 +108,13 @@ def download(source: Source, commit: str, file: RemoteFile, part: Path, target: 
         progress.add(-file.size)
         part.unlink()
     raise ModelUnreadable(
-        f"{file.path} of repository {source.repo} came {TRIES} times with another checksum than the hub states: "
-        "choose another revision, or ask the owner of the repository or of the mirror."
+        f"{file.path} of repository {source.repo} was downloaded {TRIES} times with a wrong checksum. "
+        "Choose another revision, or ask the owner of the repository or of the mirror."
     )
 
 
 def _append(source: Source, commit: str, file: RemoteFile, part: Path, progress: Progress) -> None:
-    """Bring `part` to the stated size. A server without ranges begins again, and so does `part` then."""
+    """Append to `part` up to the expected size. If the server does not support ranges, both begin again."""
     with part.open("ab") as content:
         if content.tell() < file.size:
             with source.content(commit, file.path, content.tell()) as (start, pieces):
@@ -127,14 +128,14 @@ def _append(source: Source, commit: str, file: RemoteFile, part: Path, progress:
         if here > file.size:
             content.truncate(0)
     if here != file.size:
-        raise HubUnreachable(f"{file.path} of repository {source.repo} came with {here} of {file.size} bytes.")
+        raise HubUnreachable(f"{file.path} of repository {source.repo} ended after {here} of {file.size} bytes.")
 
 
 def _write(pieces: Iterator[bytes], content: BinaryIO, size: int, progress: Progress) -> None:
     for piece in pieces:
         content.write(piece)
         progress.add(len(piece))
-        if content.tell() > size:  # an answer without end must not fill the disk
+        if content.tell() > size:  # an endless answer must not fill the disk
             return
 
 
@@ -146,6 +147,6 @@ def _disk_full_as_sentence(file: RemoteFile) -> Iterator[None]:
         if error.errno not in FULL:
             raise
         raise DiskFull(
-            f"The disk became full while {file.path} was fetched: free space or use a larger volume; "
-            "what came is kept and the next start goes on there."
+            f"The disk became full while {file.path} was fetched. Free space, or use a larger volume. "
+            "The received bytes are kept, and the next start continues from there."
         ) from error

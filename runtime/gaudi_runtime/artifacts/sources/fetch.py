@@ -1,6 +1,6 @@
-"""The checkpoint as a step of start-up: it is fetched where nothing mounts it, and looked at before an engine does.
+"""The checkpoint as a step of start-up: it is fetched if it is not mounted, and checked before an engine loads it.
 
-A repository comes into its folder once for all who share it (docs/how-to/model-sources.md).
+A repository is fetched into its folder once for all pods that share it (docs/how-to/model-sources.md).
 """
 
 import logging
@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Hosts that no network lies before."""
+"""Hosts that are reached without a network."""
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[60.0] * 9)
-"""Seconds between tries that bring no byte, about ten minutes in all."""
+"""Seconds between attempts that bring no bytes, about ten minutes in all."""
 
 
 def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.Event) -> RuntimeConfig:
@@ -60,7 +60,7 @@ def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.E
 
 
 def _moved(desired: QuantizationConfig | None, named: str, found: str) -> QuantizationConfig | None:
-    """The same with its file in the folder that was `found`, where the folder that was `named` stood for it."""
+    """Return the configuration with its file in the folder `found`, if the file was in the folder `named`."""
     if desired is None or desired.config_file is None or not Path(desired.config_file).is_relative_to(named):
         return desired
     file = Path(found) / Path(desired.config_file).relative_to(named)
@@ -72,14 +72,14 @@ def fetched(
 ) -> Path:
     """Fetch the files of a repository below `root`, unless they are there, and return their folder.
 
-    Its figures and warnings stand on the board; everything below `root` together may have `limit` bytes. Raises a
+    Figures and warnings are published on the board. All files below `root` together may have `limit` bytes. Raises a
     RuntimeStartError with a sentence, or Stopped.
     """
     try:
         from gaudi_runtime.artifacts.sources.hub import Hub
     except ImportError as error:
         raise ConfigError(
-            f"This image cannot fetch from a hub ({error}): give it huggingface_hub, or mount the checkpoint."
+            f"This image cannot fetch from a hub ({error}): install huggingface_hub in it, or mount the checkpoint."
         ) from error
 
     def publish(progress: FetchProgress) -> None:
@@ -95,22 +95,22 @@ def fetched(
 
 
 def access(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The access token and the hub's address. Raises ConfigError if the token would be sent in the clear."""
+    """Return the access token and the hub's address. Raises ConfigError if the token would be sent unencrypted."""
     token, endpoint = _token(environment), environment.get("HF_ENDPOINT")
     address = urlsplit(endpoint or "")
     if token and address.scheme.lower() == "http" and address.hostname not in LOOPBACK:
         raise ConfigError(
-            "HF_ENDPOINT begins with http://, and the access token would be sent to it in the clear: name the hub by "
+            "HF_ENDPOINT begins with http://, so the access token would be sent unencrypted. Use an address with "
             "https://, or leave tokenSecretRef out."
         )
     return token, endpoint
 
 
 def _token(environment: Mapping[str, str]) -> str | None:
-    """Without the line end that a Secret made from a file often has; libraries quote a token that is no header."""
+    """Return the token without a line break at its end, which Secrets made from files often have."""
     token = environment.get("HF_TOKEN", "").strip()
     if not (token.isascii() and token.isprintable()):
-        raise ConfigError("The access token in HF_TOKEN has characters that no token has: write its Secret again.")
+        raise ConfigError("The access token in HF_TOKEN contains invalid characters: write its Secret again.")
     return token or None
 
 
@@ -120,10 +120,10 @@ def free_bytes(folder: Path) -> int:
 
 
 class Fetch:
-    """One repository into a folder below `root`, in which all together may have `limit` bytes.
+    """Fetches one repository into a folder below `root`, in which all repositories together may have `limit` bytes.
 
-    `warn` gets sentences for the report, `touch` is called for every piece. While another process fetches the same,
-    it looks every `look_seconds`. `free` tells the bytes that are free on the disk of a folder.
+    `warn` receives sentences for the report, and `touch` is called for every piece. While another process fetches the
+    same repository, this one polls every `look_seconds`. `free` returns the free bytes on the disk of a folder.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Fetch:
             return self._pinned_and_here() or self._in_turn()
         except OSError as error:
             if error.errno in FULL:
-                raise DiskFull(f"The disk of {self._root} is full: free space or use a larger volume.") from error
+                raise DiskFull(f"The disk of {self._root} is full. Free space, or use a larger volume.") from error
             raise ConfigError(f"Nothing can be fetched into {self._root} ({error}): check its volume.") from error
 
     def _pinned_and_here(self) -> Path | None:
@@ -162,7 +162,7 @@ class Fetch:
         if not is_pinned(commit) or not self._store.is_whole(commit):
             return None
         folder = self._store.use(commit)
-        if not self._store.is_whole(commit):  # another process may have removed it before it was in use
+        if not self._store.is_whole(commit):  # another process may have removed it before it was marked as in use
             return None
         here = bytes_below(folder)
         self._progress.begin(here, here)
@@ -177,18 +177,18 @@ class Fetch:
             return self._store.use(commit)
 
     def _listing(self) -> Listing | Path:
-        """What to fetch; where the hub is away, the snapshot that the branch or tag had when it was fetched last."""
+        """Return the listing; if the hub is not reachable, the last fetched snapshot of the branch or tag."""
         known = self._store.known(self._source.revision)
         if known is None:
             return self._persistently(self._source.listing)
         try:
             return self._source.listing()
         except (HubUnreachable, ConfigError) as error:
-            self._warn(f"{error} Commit {known.name}, fetched earlier, is taken for {self._source.revision}.")
+            self._warn(f"{error} Commit {known.name}, which was fetched earlier, is used for {self._source.revision}.")
             return known
 
     def _snapshot(self, listing: Listing) -> str:
-        """The commit, whose files are here afterwards."""
+        """Fetch the files of the listing and return their commit."""
         commit, repo = listing.commit, self._source.repo
         if not self._store.is_whole(commit):
             files = wanted(repo, listing)
@@ -202,13 +202,13 @@ class Fetch:
         return commit
 
     def _make_room(self, commit: str, needed: int) -> None:
-        """Older commits of the repository that no process reads make room; those of others stay."""
+        """Remove older commits of the repository that no process reads; those of other repositories stay."""
         for dropped in self._store.drop_unused(commit, lambda: self._free() >= needed):
             log.info("Removed %s at %s, which no process uses, to make room", self._source.repo, dropped)
         if (free := self._free()) < needed:
             advice = "use a larger volume" if self._limit is None else "raise spec.model.cache.emptyDir.sizeLimit"
             raise DiskFull(
-                f"Repository {self._source.repo} needs {size(needed)} more in {self._root}, and {size(free)} are free: "
+                f"Repository {self._source.repo} needs {size(needed)} more in {self._root}, but {size(free)} are free: "
                 f"{advice}."
             )
 
@@ -221,9 +221,9 @@ class Fetch:
         return (done if done is not None else bytes_of(self._store.parts(commit) / file.path)) or 0
 
     def _round(self, commit: str, files: Sequence[RemoteFile]) -> None:
-        """One try for every file that is missing; the first failure ends those of the others."""
+        """Try once to fetch every missing file; the first failure cancels the others."""
         total, here = sum(file.size for file in files), sum(self._here(commit, file) for file in files)
-        self._make_room(commit, total - here)  # DiskFull comes before the first byte
+        self._make_room(commit, total - here)  # so that DiskFull is raised before the first byte
         self._progress.begin(total, here)
         all_at_once([partial(self._download, commit, file) for file in files], self._failed, "fetch")
 
@@ -233,11 +233,11 @@ class Fetch:
         self._store.turn.check()
 
     def _persistently(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask again while the hub is away; the pauses begin again whenever bytes came."""
+        """Call `ask` again while the hub is not reachable; the pauses begin again whenever bytes were received."""
         return persistently(ask, HubUnreachable, self._pauses, self._wait, lambda: self._progress.done)
 
     def _wait(self, seconds: float, why: HubUnreachable) -> None:
-        self._warn(f"{why} Trying again in {seconds:.0f} s.")
+        self._warn(f"{why} The next attempt is in {seconds:.0f} s.")
         self._stop.wait(seconds)
         raise_if_stopped(self._stop)
 

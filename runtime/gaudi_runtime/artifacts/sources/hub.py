@@ -1,6 +1,6 @@
-"""A hub as seen by its protocol: what a repository holds, and bytes of one file from an offset on.
+"""A hub by its protocol: the files of a repository, and the bytes of one file from an offset on.
 
-Every failure becomes a sentence without addresses of files: those of a content network carry signatures.
+Every failure becomes a sentence without addresses of files, because those of a content network contain signatures.
 """
 
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, is_pinned
 from gaudi_runtime.errors import ConfigError, HubUnreachable, ModelAccessDenied, ModelNotFound
 
-# Release 1, which the Gaudi plugin's release 0.26 asks for, sends by httpx and later ones by its successor.
+# Release 1, which release 0.26 of the Gaudi plugin requires, uses httpx; later ones use its successor.
 _HTTP: Any = import_module("httpx" if __version__.startswith("1.") else "httpx2")
 
 ANSWER_SECONDS = 30.0
-"""How long the hub may be silent, before an answer or in the middle of one."""
+"""The time that the hub may be silent, before an answer or within one."""
 DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -51,7 +51,7 @@ class Hub:
         return Listing(self._commit(info), files)
 
     def _commit(self, info: ModelInfo) -> str:
-        # It becomes the name of a folder, so nothing but a commit will do.
+        # It becomes the name of a folder, so only a valid commit is accepted.
         commit = info.sha or ""
         if not is_pinned(commit) or (is_pinned(self.revision) and commit != self.revision):
             raise HubUnreachable(f"{self._name} answers with commit {commit!r} for revision {self.revision}.")
@@ -61,14 +61,14 @@ class Hub:
         api = HfApi(endpoint=self.endpoint, token=self.token or False)
         try:
             return api.model_info(self.repo, revision=self.revision, files_metadata=True, timeout=ANSWER_SECONDS)
-        except (KeyError, TypeError, ValueError) as error:  # what a page of a proxy becomes
+        except (KeyError, TypeError, ValueError) as error:  # for example if a proxy answers with a page
             if isinstance(error, HfHubHTTPError):
                 raise
-            raise HubUnreachable(f"{self._name} answers, but not as a hub does: check HF_ENDPOINT.") from error
+            raise HubUnreachable(f"{self._name} does not answer like a hub: check HF_ENDPOINT.") from error
 
     @contextmanager
     def content(self, commit: str, path: str, offset: int) -> Iterator[tuple[int, Iterator[bytes]]]:
-        """The offset that the answer really begins at (0 where the server knows no ranges), and its bytes.
+        """Yield the offset at which the answer begins (0 if the server does not support ranges), and its bytes.
 
         Raises as `listing` does, also while the bytes are read.
         """
@@ -96,9 +96,9 @@ class Hub:
         except HfHubHTTPError as error:
             self._refused(error)
         except OfflineModeIsEnabled as error:
-            raise ConfigError(f"HF_HUB_OFFLINE forbids to ask the hub for repository {self.repo}: unset it.") from error
+            raise ConfigError(f"HF_HUB_OFFLINE does not allow fetching repository {self.repo}: unset it.") from error
         except _HTTP.HTTPError as error:
-            # Other errors may quote addresses or headers.
+            # Other errors may contain addresses or headers.
             detail = str(error) if isinstance(error, _HTTP.ConnectError) else type(error).__name__
             raise HubUnreachable(f"{self._name} is not reachable ({detail}).") from error
 
@@ -108,7 +108,7 @@ class Hub:
             raise ModelAccessDenied(
                 f"{self._name} refuses the access token for repository {self.repo} (HTTP {status}): renew it."
                 if self.token
-                else f"{self._name} wants an access token for repository {self.repo} (HTTP {status}): name its Secret."
+                else f"{self._name} needs an access token for repository {self.repo} (HTTP {status}): name its Secret."
             ) from error
         raise HubUnreachable(f"{self._name} answers with HTTP {status}.") from error
 
@@ -123,5 +123,5 @@ class Hub:
 
     def _unknown(self) -> str:
         if self.token:
-            return f"{self._name} knows no repository {self.repo} that the token may read: check name and token."
-        return f"{self._name} shows no repository {self.repo} to the public: check its name, or name a token's Secret."
+            return f"{self._name} has no repository {self.repo} that the token may read: check name and token."
+        return f"{self._name} has no public repository {self.repo}: check its name, or name the Secret of a token."

@@ -7,17 +7,17 @@ from pathlib import PurePosixPath
 from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
 
 OTHER_WEIGHTS = frozenset({".bin", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth", ".tflite"})
-"""The same weights for other software; engines read safetensors only."""
+"""The same weights for other software; engines read only safetensors."""
 WEIGHTS = ".safetensors"
 ORIGINAL = "consolidated"
-"""How a file is named that repeats the weights in the layout of the model's authors."""
+"""The name of files that repeat the weights in the layout of the model's authors."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a repository. `size` in bytes; `sha256` where the hub knows it, else `blob_id` is git's SHA-1."""
+    """A file of a repository. `size` is in bytes; `blob_id`, git's SHA-1, counts if the hub has no `sha256`."""
 
     path: str
     size: int
@@ -47,7 +47,7 @@ def wanted(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:
         _stay_inside(repo, file.path)
     weights = [file for file in listing.files if file.path.endswith(WEIGHTS)]
     if not weights:
-        raise UnsupportedModel(f"Repository {repo} has no safetensors files: choose one that has.")
+        raise UnsupportedModel(f"Repository {repo} has no safetensors files: choose a repository with such files.")
     doubled = any(not _is_original(file) for file in weights)
     ours = (file for file in listing.files if PurePosixPath(file.path).suffix not in OTHER_WEIGHTS)
     kept = (file for file in ours if not (doubled and _is_original(file)))
@@ -62,4 +62,4 @@ def _is_original(file: RemoteFile) -> bool:
 def _stay_inside(repo: str, path: str) -> None:
     parts = PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts or not parts.parts:
-        raise ModelUnreadable(f"Repository {repo} lists the file {path!r}, which lies outside of its folder.")
+        raise ModelUnreadable(f"Repository {repo} lists the file {path!r}, which is outside its folder.")

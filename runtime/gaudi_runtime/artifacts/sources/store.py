@@ -1,12 +1,12 @@
-"""The folder of one repository on disk, complete when a rename says so.
+"""The folder of one repository on disk; a rename marks a snapshot as complete.
 
-COMMIT/            a complete snapshot: it appears by one rename, and nothing is written into it
-COMMIT.files       names and bytes of its files, so that a look tells whether all are still here
+COMMIT/            a complete snapshot: one rename creates it, and nothing is written into it
+COMMIT.files       names and bytes of its files, to check whether all of them still exist
 COMMIT.use         locked by every process that reads the snapshot; its time is that of the last start
-COMMIT.partial/    files of it that are here and as stated
-COMMIT.parts/      files of it that are not wholly here yet
+COMMIT.partial/    its files that are complete and have the expected checksum
+COMMIT.parts/      its files that are not complete
 refs/              for each branch or tag, the commit that was fetched last
-lock, holder       whose turn it is to write (lock.py)
+lock, holder       the process that may write (lock.py)
 """
 
 import json
@@ -23,33 +23,33 @@ UNFINISHED = (".partial", ".parts")
 
 
 class Store:
-    """The snapshots of one repository below `root`; `look_seconds` is how often a `Turn` looks."""
+    """The snapshots of one repository below `root`; `look_seconds` is how often a `Turn` polls."""
 
     def __init__(self, root: Path, repo: str, look_seconds: float = LOOK_SECONDS) -> None:
         self.folder = root / repo.replace("/", "--")
         self.turn = Turn(self.folder, look_seconds)
 
     def snapshot(self, commit: str) -> Path:
-        """Where the complete files of `commit` are, once they are."""
+        """Return the folder of the complete files of `commit`."""
         return self.folder / commit
 
     def partial(self, commit: str) -> Path:
-        """Where its finished files wait for the others."""
+        """Return the folder in which its complete files wait for the others."""
         return self.folder / f"{commit}.partial"
 
     def parts(self, commit: str) -> Path:
-        """Where its unfinished files are."""
+        """Return the folder of its incomplete files."""
         return self.folder / f"{commit}.parts"
 
     def known(self, revision: str) -> Path | None:
-        """The complete snapshot that was fetched last of a branch or tag."""
+        """Return the complete snapshot of a branch or tag that was fetched last."""
         ref = self._ref(revision)
         commit = ref.read_text() if ref.exists() else None
         return self.snapshot(commit) if commit and self.is_whole(commit) else None
 
     def is_whole(self, commit: str) -> bool:
-        """Whether all files of a snapshot are here with all their bytes."""
-        # Bytes, not checksums: content was compared when it came, and to read 100 GB again takes minutes.
+        """Return whether all files of a snapshot exist with all their bytes."""
+        # Only sizes are compared: checksums were compared after the download, and reading 100 GB again takes minutes.
         try:
             stated = json.loads(self._stated(commit).read_text())
         except (OSError, ValueError):
@@ -57,36 +57,36 @@ class Store:
         return all(bytes_of(self.snapshot(commit) / name) == size for name, size in stated.items())
 
     def use(self, commit: str) -> Path:
-        """The snapshot, kept from now on until this process ends."""
+        """Return the snapshot and keep it from removal until this process ends."""
         use(self.folder / f"{commit}.use")
         return self.snapshot(commit)
 
     def reopen(self, commit: str) -> None:
-        """Make place for the files of `commit`; those of a snapshot that lost some are kept."""
+        """Create the folders for the files of `commit`; files of an incomplete snapshot are kept."""
         if self.snapshot(commit).exists():
             shutil.rmtree(self.partial(commit), ignore_errors=True)
             self.snapshot(commit).rename(self.partial(commit))
         self.partial(commit).mkdir(exist_ok=True)
 
     def complete(self, commit: str, files: Iterable[RemoteFile]) -> None:
-        """All files are here: show them as a snapshot."""
+        """Publish the snapshot after all its files are complete."""
         _write(self._stated(commit), json.dumps({file.path: file.size for file in files}))
         self.partial(commit).rename(self.snapshot(commit))
         shutil.rmtree(self.parts(commit), ignore_errors=True)
 
     def remember(self, revision: str, commit: str) -> None:
-        """`revision` is `commit` now."""
+        """Store that `revision` is `commit` now."""
         if not is_pinned(revision):
             self._ref(revision).parent.mkdir(exist_ok=True)
             _write(self._ref(revision), commit)
 
     def bytes_here(self) -> int:
-        """Bytes of snapshots that are not complete yet."""
+        """Return the bytes of snapshots that are not complete."""
         return sum(map(bytes_below, self._unfinished()))
 
     def drop_unfinished(self, but: str) -> None:
-        """Remove what fetches of other commits left."""
-        # The process with the lock knows that none of them is running.
+        """Remove files from fetches of other commits."""
+        # No such fetch is running, because this process has the lock.
         for folder in self._unfinished():
             if folder not in (self.partial(but), self.parts(but)):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -94,7 +94,7 @@ class Store:
     def drop_unused(self, but: str, enough: Callable[[], bool]) -> Iterator[str]:
         """Remove snapshots that no process reads until there is `enough` room, the longest unused first.
 
-        Gives the commits that were removed.
+        Yields the commits that were removed.
         """
         marks = [mark for mark in self.folder.glob("*.use") if mark.stem != but and self.snapshot(mark.stem).exists()]
         for mark in sorted(marks, key=lambda each: each.stat().st_mtime):
@@ -118,12 +118,12 @@ class Store:
 
 
 def bytes_below(folder: Path) -> int:
-    """Bytes of all files below `folder`, which another process may move away meanwhile."""
+    """Return the bytes of all files below `folder`. Another process may move files away in the meantime."""
     return sum(bytes_of(Path(place) / name) or 0 for place, _, names in os.walk(folder) for name in names)
 
 
 def _write(file: Path, text: str) -> None:
-    """At once or not at all."""
+    """Write the whole text or nothing."""
     fresh = file.with_suffix(".new")
     with fresh.open("w") as content:
         content.write(text)
@@ -133,8 +133,8 @@ def _write(file: Path, text: str) -> None:
 
 
 def bytes_of(file: Path) -> int | None:
-    """Bytes of a file; None where there is none."""
+    """Return the bytes of a file; None if it does not exist."""
     try:
         return file.stat().st_size if file.is_file() else None
-    except FileNotFoundError:  # the process with the turn has just moved it away
+    except FileNotFoundError:  # the process with the lock has just moved it
         return None

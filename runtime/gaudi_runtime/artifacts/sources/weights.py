@@ -1,4 +1,4 @@
-"""Whether the safetensors files of a checkpoint are whole, by their headers alone.
+"""Checks whether the safetensors files of a checkpoint are complete, by reading only their headers.
 
 See docs/how-to/model-sources.md, Checks.
 """
@@ -14,31 +14,31 @@ from gaudi_runtime.units import plural, quoted, size
 INDEX_FILE = "model.safetensors.index.json"
 LENGTH_BYTES = 8
 MOST_HEADER_BYTES = 100_000_000
-"""What the format allows."""
+"""The limit of the format."""
 MOST_FILE_BYTES = 2**63 - 1
-"""What a file system can say of a file."""
+"""The largest size of a file in a file system."""
 MOST_NAME = 255
-"""Characters of a file's name that any file system takes."""
+"""The characters of a file's name that any file system supports."""
 POINTER = b"version https://git-lfs"
-"""How the stand-in begins that git leaves where large files were not fetched."""
+"""The beginning of the pointer that git leaves if large files were not fetched."""
 
 
 def check_weights(folder: Path, progress: Callable[[], None] = lambda: None) -> None:
-    """Every file that the index names is there with all its tensors, and no file is cut off.
+    """Check that every file of the index exists with all its tensors, and that no file is truncated.
 
-    Reads a header of each file, some KB to some MB, and calls `progress` after each. A folder without safetensors
-    files passes: what an engine makes of it is the engine's to say. Raises ModelNotFound for a missing file and
+    Reads the header of each file, some KB to some MB, and calls `progress` after each. A folder without safetensors
+    files passes, because only the engine can decide about it. Raises ModelNotFound for a missing file and
     ModelUnreadable for a damaged one, with a sentence that names it.
     """
     try:
         named = _named_by_index(folder)
         for name in sorted(named or (file.name for file in folder.glob("*.safetensors"))):
             _check(folder / name, named.get(name, set()))
-            progress()  # a header on a slow volume may take seconds, and there may be a hundred of them
+            progress()  # reading a header on a slow volume may take seconds, and there may be a hundred of them
     except OSError as error:
         raise ModelUnreadable(
-            f"{error.filename or folder} cannot be read ({error.strerror}): check the volume, and that the user of the "
-            "pod may read it."
+            f"{error.filename or folder} cannot be read ({error.strerror}): check the volume and whether the user of "
+            "the pod may read it."
         ) from error
 
 
@@ -46,13 +46,13 @@ def _check(file: Path, wanted: set[str]) -> None:
     if missing := wanted - _tensors(file).keys():
         lacks = plural(len(missing), "tensor")
         raise ModelUnreadable(
-            f"{file} lacks {lacks} that {INDEX_FILE} looks for in it, such as {quoted(min(missing))}: files of "
-            "different revisions are mixed, get all of them again."
+            f"{file} lacks {lacks} of {INDEX_FILE}, such as {quoted(min(missing))}: files of "
+            "different revisions are mixed. Download all of them again."
         )
 
 
 def _named_by_index(folder: Path) -> dict[str, set[str]]:
-    """The tensors that the index looks for, by file; nothing where there is no index."""
+    """Return the tensors of the index by file; empty if there is no index."""
     file = folder / INDEX_FILE
     if not file.exists():
         return {}
@@ -62,28 +62,28 @@ def _named_by_index(folder: Path) -> dict[str, set[str]]:
         for tensor, name in found.items():
             named.setdefault(_inside(str(name)), set()).add(tensor)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise ModelUnreadable(f"{file} is no index of safetensors files: get it again from its source.") from error
+        raise ModelUnreadable(f"{file} is not an index of safetensors files: download it again.") from error
     return named
 
 
 def _inside(name: str) -> str:
-    """A name of a file of the folder, as people can read it. Raises ValueError for another."""
+    """Return the name of a file in the folder, in printable form. Raises ValueError for any other path."""
     if len(name) > MOST_NAME or not name.isprintable() or name.startswith("/") or ".." in name.split("/"):
         raise ValueError(name)
     return name
 
 
 def _tensors(file: Path) -> Mapping[str, Any]:
-    """The header's entries, once the file is as long as they say."""
+    """Return the entries of the header after checking that the file has the length that they require."""
     if not file.exists():
-        raise ModelNotFound(f"{file} is missing: {INDEX_FILE} names it, so the checkpoint is not complete.")
+        raise ModelNotFound(f"{file} is missing: {INDEX_FILE} names it, so the checkpoint is incomplete.")
     with file.open("rb") as content:
         length = _header_bytes(content, file)
         entries = _header(content.read(length), file)
     here = file.stat().st_size
     wanted = LENGTH_BYTES + length + max((each["data_offsets"][1] for each in entries.values()), default=0)
     if here != wanted:
-        raise _damaged(file, f"it has {size(here)} ({here} bytes) and its header speaks of {wanted} bytes")
+        raise _damaged(file, f"it has {size(here)} ({here} bytes), but its header requires {wanted} bytes")
     return entries
 
 
@@ -91,7 +91,7 @@ def _header_bytes(content: BinaryIO, file: Path) -> int:
     begin = content.read(LENGTH_BYTES)
     length = int.from_bytes(begin, "little")
     if POINTER.startswith(begin) and len(begin) == LENGTH_BYTES:
-        raise _damaged(file, "it is a pointer of git-lfs, not the weights")
+        raise _damaged(file, "it is a pointer of git-lfs and not the weights")
     if len(begin) < LENGTH_BYTES or length > MOST_HEADER_BYTES:
         raise _damaged(file, "it does not begin with a header")
     return length
@@ -106,8 +106,8 @@ def _header(text: bytes, file: Path) -> Mapping[str, Any]:
             return entries
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise _damaged(file, "its header cannot be read") from error
-    raise _damaged(file, "its header contradicts itself")
+    raise _damaged(file, "its header is inconsistent")
 
 
 def _damaged(file: Path, why: str) -> ModelUnreadable:
-    return ModelUnreadable(f"{file} is damaged ({why}): get it again from its source.")
+    return ModelUnreadable(f"{file} is damaged ({why}): download it again.")

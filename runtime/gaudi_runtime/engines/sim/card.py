@@ -1,4 +1,4 @@
-"""SimCard: the numbers of a simulated card, its memory and its time, from a described card or from the script alone."""
+"""SimCard: the memory and speed of a simulated card, from a card of the catalog or only from the script."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from gaudi_runtime.errors import DeviceOutOfMemory
 from gaudi_runtime.units import GIB
 
 RECIPE_SHARE = 23 / 66
-"""Warm-up of an 8B model in BF16 with its recipes cached, of that without (docs/how-to/recipe-cache.md)."""
+"""Warm-up time of an 8B model in BF16 with cached recipes, over the time without (docs/how-to/recipe-cache.md)."""
 DEFAULT_MEMORY = 128 * GIB
 
 
@@ -42,17 +42,17 @@ class SimCard:
     answer_speed: float = 0.0
 
     def cost(self, phase: BucketPhase) -> PhaseCost:
-        """What one phase costs."""
+        """Return the cost of one phase."""
         return self.prompt if phase is BucketPhase.PROMPT else self.decode
 
     def graph_bytes(self, phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
-        """Bytes of the graph of one bucket; `block_size` in tokens per KV block."""
+        """Return the bytes of the graph of one bucket; `block_size` in tokens per KV block."""
         return int(self.cost(phase).graph_bytes * weight(phase, bucket, block_size))
 
 
 def imaginary_card(memory: int = DEFAULT_MEMORY) -> SimCard:
-    """A card of nobody with `memory` bytes: no delays, and sizes that are round shares of it."""
-    # Of 128 GiB: weights of 16 GiB, KV blocks of 16 MiB, graphs of 1 MiB per token or sequence.
+    """Return an imaginary card with `memory` bytes: without delays, and with sizes that are round shares of it."""
+    # With 128 GiB: weights of 16 GiB, KV blocks of 16 MiB, graphs of 1 MiB per token or sequence.
     graph = PhaseCost(0, 0, memory / 131_072)
     return SimCard(
         name="of this script",
@@ -67,10 +67,10 @@ def imaginary_card(memory: int = DEFAULT_MEMORY) -> SimCard:
 
 
 def with_script(card: SimCard, script: SimScript) -> SimCard:
-    """The card with every value that the script gives in place of its own."""
+    """Return the card with the values of the script in place of its own."""
 
     def given(value: float | None, own: float) -> float:
-        # Not `value or own`: a script may well say 0.
+        # Not `value or own`: the script may set 0.
         return own if value is None else value
 
     def cost(own: PhaseCost, graph_bytes: float | None) -> PhaseCost:
@@ -95,34 +95,34 @@ def with_script(card: SimCard, script: SimScript) -> SimCard:
 
 
 class SimMemory:
-    """`total` bytes, of which some are used: they are only counted. All amounts in bytes."""
+    """`total` bytes, some of which are in use: they are only counted. All amounts are in bytes."""
 
     def __init__(self, total: int) -> None:
         self._total, self._used = total, 0
 
     def use(self, size: int) -> None:
-        """Take `size` bytes. Raises DeviceOutOfMemory when they are not free."""
+        """Use `size` bytes. Raises DeviceOutOfMemory if they are not free."""
         if self._used + size > self._total:
-            raise DeviceOutOfMemory(f"{size} bytes wanted, {self._total - self._used} are free")
+            raise DeviceOutOfMemory(f"{size} bytes are needed, but {self._total - self._used} are free")
         self._used += size
 
     def now(self) -> DeviceMemory:
-        """Free and total."""
+        """Return free and total bytes."""
         return DeviceMemory(free=self._total - self._used, total=self._total)
 
 
 class SimClock:
-    """A simulated second is `scale` real ones, asleep; tests give a `sleep` that only moves a clock of their own."""
+    """A simulated second is a sleep of `scale` real ones; tests pass a `sleep` that only moves their own clock."""
 
     def __init__(self, scale: float, sleep: Callable[[float], None] = time.sleep) -> None:
         self._scale, self._sleep = scale, sleep
 
     def spend(self, seconds: float) -> None:
-        """Let so many simulated seconds pass in the start-up thread."""
-        # Even a sleep of 0 gives the processor away, and a warm-up of thousands of buckets would do so at each.
+        """Let this many simulated seconds pass in the start-up thread."""
+        # Even a sleep of 0 yields the processor, and a warm-up of thousands of buckets would do that at each one.
         if seconds:
             self._sleep(seconds * self._scale)
 
     async def wait(self, seconds: float) -> None:
-        """The same on the event loop; 0 only lets others have a turn."""
+        """Wait on the event loop; 0 only yields to other tasks."""
         await asyncio.sleep(seconds * self._scale)

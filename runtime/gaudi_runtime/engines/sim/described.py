@@ -1,6 +1,6 @@
-"""SimCard of a described card and a known model, by the arithmetic of the forecast (docs/internals/memory.md).
+"""SimCard of a card and a model in the catalog, calculated as the forecast does (docs/internals/memory.md).
 
-The only module of the engine that imports the catalog of cards and models.
+Only this module of the engine imports the catalog of cards and models.
 """
 
 from gaudi_runtime.catalog.cards import Card, card_named
@@ -17,9 +17,9 @@ from gaudi_runtime.forecast.memory import forecast_memory, total_memory
 
 
 def described_card(config: RuntimeConfig, card: str, model: str | None) -> SimCard:
-    """The card with the model on it; the model that the card was measured with where none is named.
+    """Return the card with the model on it; without a model, with the one that the card was measured with.
 
-    Raises ConfigError for an unknown card or model, PlanImpossible for ranks that cannot be.
+    Raises ConfigError for an unknown card or model, PlanImpossible for ranks that are not possible.
     """
     known = card_named(card)
     shape = _shape(model or (known.rates.model if known.rates else None))
@@ -42,8 +42,8 @@ def _shape(model: str | None) -> ModelShape:
     shape = known_shape(model) if model else None
     if shape is None:
         raise ConfigError(
-            f"engine.simScript.model: {model!r} is not a known model; name the repository of a public model, "
-            "or leave card and model out and give the sizes yourself."
+            f"engine.simScript.model: {model!r} is not a known model. Use the repository of a public model, "
+            "or leave out card and model and set the sizes yourself."
         )
     return shape
 

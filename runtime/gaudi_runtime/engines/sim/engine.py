@@ -1,4 +1,4 @@
-"""The sim engine: every verb of the protocol, with described times, bytes and faults instead of a model."""
+"""The sim engine: every method of the protocol, with scripted times, bytes and faults instead of a model."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -34,14 +34,14 @@ from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, warmup_swaps
 
 MISREPORTED = {None: (), Misreport.PLAN_HASH: ("plan_hash",), Misreport.BUCKETS_DIGEST: ("buckets_digest",)}
-"""By script: the fields of the report that carry the digest of no plan."""
+"""The fields of the report that carry a wrong digest, by setting of the script."""
 
 
 class SimEngine:
-    """A card that exists in a script. Answers echo the prompt, so they are the same on every run."""
+    """An engine on a scripted card. Answers echo the prompt, so they are the same on every run."""
 
     def __init__(self, config: RuntimeConfig, sleep: Callable[[float], None] = time.sleep, rank: int = 0) -> None:
-        """`sleep` takes real seconds; `rank` is that of this pod in its group.
+        """`sleep` takes real seconds; `rank` is the rank of this pod in its group.
 
         Raises ConfigError for a script with a wrong key or an unknown card.
         """
@@ -62,15 +62,15 @@ class SimEngine:
 
     @property
     def counters(self) -> ServingHistogram:
-        """What serving met so far."""
+        """The shapes that serving has counted so far."""
         return self._serving.counters
 
     def report_fields(self) -> Mapping[str, object]:
-        """That this is a simulation, and what the script misreports."""
+        """Return that this is a simulation, and what the script misreports."""
         return {"simulated": True, **dict.fromkeys(MISREPORTED[self._script.misreport], "f" * 64)}
 
     def notes(self) -> tuple[str, ...]:
-        """The sentence that says what is simulated."""
+        """Return the sentence about what is simulated."""
         card, script = self._card, self._script
         speed = "" if script.time_scale == 1 else f", a simulated second takes {script.time_scale:g} s"
         return (
@@ -83,23 +83,23 @@ class SimEngine:
         self._clock.spend(self._script.load_seconds)
         progress()
         if reason := self._faults.script.fail_load:
-            # By its reason as the report shows it; one that nobody knows is a crash, as in a real engine.
+            # The reason of the report selects the error. An unknown reason is a crash, as in a real engine.
             known = {error.reason: error for error in errors.RuntimeStartError.__subclasses__()}
             error = known.get(reason, RuntimeError)
-            raise error(f"The simulated checkpoint cannot be loaded: the script says failLoad={reason}.")
+            raise error(f"The simulated checkpoint cannot be loaded: the script sets failLoad={reason}.")
         self._fit(self._card.weights, "the weights")
 
     def profile(self) -> DeviceMemory:
-        """The card without weights and workspace."""
+        """Return the card's memory after weights and workspace."""
         self._fit(self._card.workspace, "the workspace of the profile run")
-        return self._memory.now()  # not memory(), which would ask the other ranks of a group
+        return self._memory.now()  # not memory(), which would call the other ranks of a group
 
     def block_bytes(self) -> int:
-        """Bytes of one KV block."""
+        """Return the bytes of one KV block."""
         return self._card.block
 
     def recipe_key(self) -> RecipeKey:
-        """Card and model as described."""
+        """Return the key of the described card and model."""
         return recipe_key(self._config, "sim", self._card.name, self._card.model)
 
     def allocate(self, kv_blocks: int) -> None:
@@ -109,11 +109,11 @@ class SimEngine:
         self._serving = self._new_serving()
 
     def use_plan(self, plan: BucketPlan) -> None:
-        """Take the buckets that requests are looked up in."""
+        """Set the buckets that requests are padded to."""
         self._plan = plan
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Take the time of one compile, less with its recipe at hand, or meet the scripted fault."""
+        """Take the time of one compile, less with a cached recipe, or raise the scripted fault."""
         more = self._faults.compiling(phase)
         self._memory.use(self._script.leak_bytes_per_bucket)
         seconds = self._card.cost(phase).compile_seconds
@@ -125,7 +125,7 @@ class SimEngine:
         self._warm.add((phase, bucket))
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Take the time and bytes of one graph. Raises DeviceOutOfMemory where script or card say so."""
+        """Take the time and bytes of one graph. Raises DeviceOutOfMemory if script or card require it."""
         self._faults.capturing(phase)
         graph_bytes = self._card.graph_bytes(phase, bucket, self._config.limits.block_size)
         self._memory.use(graph_bytes)
@@ -133,26 +133,26 @@ class SimEngine:
         return graph_bytes
 
     def use_warm(self, plan: BucketPlan) -> None:
-        """Pad requests to these buckets alone."""
+        """Pad requests only to these buckets."""
         self._plan = plan
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
-        """Nothing to sample from: only the runs are counted."""
+        """Count the runs; there is no sampler."""
         for _ in SAMPLER_RUNS:
             progress()
 
     def warm_defragmenter(self, progress: Progress) -> bool:
-        """Nothing to move: only the swaps are counted."""
+        """Count the swaps; there is no cache."""
         for _ in warmup_swaps():
             progress()
         return True
 
     def memory(self) -> DeviceMemory:
-        """The card, less what was used."""
+        """Return the memory of the card, less what is used."""
         return self._memory.now()
 
     def start_serving(self) -> None:
-        """Counters start at zero."""
+        """Start the counters at zero."""
         self._serving = self._new_serving()
         self._served_since = time.monotonic()
 
@@ -161,19 +161,19 @@ class SimEngine:
         return self._serving.stream(prompt, sampling)
 
     def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
-        """A sentence when prompt and answer exceed the model's length or the whole KV cache."""
+        """Return a sentence if prompt and answer exceed the model's length or the whole KV cache."""
         return self._serving.admissible(prompt_tokens, max_tokens)
 
     def load_now(self) -> EngineLoad:
-        """Sequences and blocks of this moment."""
+        """Return the current numbers of sequences and blocks."""
         return self._serving.load_now()
 
     def heartbeat_seconds(self) -> float:
-        """0, unless the script lets the engine stand still: a loop without work always turns."""
+        """Return 0, unless the script stalls the engine: an idle loop is always alive."""
         return time.monotonic() - self._served_since if self._script.stall_serving else 0.0
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there is nothing to free."""
 
     def _fit(self, size: int, what: str) -> None:
         try:
@@ -196,29 +196,29 @@ class SimEngine:
 
 
 def _card(config: RuntimeConfig, script: SimScript) -> SimCard:
-    """The described card, or the imaginary one; then the deployment's memory and the script's values."""
+    """Return the described card or the imaginary one, with the deployment's memory and the script's values."""
     if script.card is None and script.model is not None:
         raise errors.ConfigError("engine.simScript.model needs a card: name one, such as gaudi2.")
     if script.card is None:
         return with_script(imaginary_card(config.engine.device_memory_bytes or DEFAULT_MEMORY), script)
-    # Here, so that only who names a card pays for the import of the catalog: hundreds of pods may run on one machine.
+    # Imported here, because the catalog takes memory and time, and hundreds of pods may run on one machine.
     from gaudi_runtime.engines.sim.described import described_card
 
     return with_script(described_card(config, script.card, script.model), script)
 
 
 class SimRecipes:
-    """The recipe cache, an empty file per recipe of one key below `folder`; without a folder none is kept."""
+    """The recipe cache: an empty file for each recipe of one key below `folder`; without a folder nothing is kept."""
 
     def __init__(self, folder: str | None, key: RecipeKey) -> None:
         self._folder = Path(folder) / f"sim-{key.digest}" if folder else None
 
     def holds(self, phase: BucketPhase, bucket: Bucket) -> bool:
-        """Whether this shape was compiled before, in this or an earlier life of the container."""
+        """Return whether this shape was compiled before, in this container or an earlier one."""
         return self._folder is not None and self._file(self._folder, phase, bucket).exists()
 
     def keep(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """This shape is compiled now. A folder that cannot be written only costs the next start its time."""
+        """Record that this shape is compiled. If the folder is not writable, the next start only takes more time."""
         if self._folder is not None:
             with suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)

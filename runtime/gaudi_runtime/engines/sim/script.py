@@ -22,14 +22,14 @@ Name = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class Misreport(StrEnum):
-    """What a runtime with a wrong plan says falsely."""
+    """A wrong digest in the report, as from a runtime with another plan."""
 
     PLAN_HASH = "planHash"
     BUCKETS_DIGEST = "bucketsDigest"
 
 
 class SimScript(Wire):
-    """Card and faults. A fault at "prompt:3" strikes at the third prompt bucket in the order of the work."""
+    """Card and faults. A fault at "prompt:3" occurs at the third prompt bucket in the order of warm-up."""
 
     card: Name | None = Field(None, description="A described card, such as gaudi2: its memory and measured rates.")
     model: Name | None = Field(
@@ -61,25 +61,25 @@ class SimScript(Wire):
     oom_at_bucket: Nth | None = Field(None, description="This capture runs out of device memory.")
     oom_at_compile: Nth | None = Field(None, description="This compile runs out of device memory.")
     slow_at_bucket: Nth | None = Field(None, description="This compile takes slowSeconds more.")
-    slow_seconds: Seconds = Field(60, description="What slowAtBucket adds.")
+    slow_seconds: Seconds = Field(60, description="The time that slowAtBucket adds.")
     stall_at_bucket: Nth | None = Field(None, description="This compile never ends.")
     raise_at_bucket: Nth | None = Field(None, description="This compile raises an unexpected exception.")
     crash_at_bucket: Nth | None = Field(None, description="This compile kills the process, as a segfault would.")
     only_rank: Annotated[int, Field(ge=0, le=63)] | None = Field(
         None,
-        description="Faults of loading and of buckets strike only this rank of a group; all when left out.",
+        description="Faults of loading and of buckets occur only on this rank of a group; by default on all.",
     )
     fail_load: Name | None = Field(None, description="Loading fails with this reason, such as ModelNotFound.")
     fail_at_token: Size = Field(0, description="Every answer fails at this token; 0 never.")
-    recompile_every: Size = Field(0, description="Every so manieth request meets a shape that is cold; 0 never.")
+    recompile_every: Size = Field(0, description="Every Nth request uses a cold shape; 0 never.")
     leak_bytes_per_bucket: Size = Field(0, description="Device memory that every compile loses.")
     leak_bytes_per_request: Size = Field(0, description="Device memory that every request loses, until one fails.")
     misreport: Misreport | None = Field(None, description="The report names another plan: planHash or bucketsDigest.")
-    stall_serving: bool = Field(False, description="The engine's loop stands still once it serves.")
+    stall_serving: bool = Field(False, description="The engine's loop stops after it has begun to serve.")
 
 
 def read_script(script: dict[str, str | int | float]) -> SimScript:
-    """The script, checked. Raises ConfigError that names the wrong key."""
+    """Read and check the script. Raises ConfigError that names the wrong key."""
     try:
         return SimScript.model_validate(script)
     except ValidationError as error:
@@ -90,34 +90,34 @@ def read_script(script: dict[str, str | int | float]) -> SimScript:
 
 
 class Faults:
-    """Faults of the warm-up verbs: counts the steps of each phase from 1, as the script names them."""
+    """The faults of the warm-up methods. It counts the steps of each phase from 1, as the script numbers them."""
 
     def __init__(self, script: SimScript, rank: int = 0) -> None:
-        """`script` has no fault left when it spares this rank."""
+        """The faults are empty if `script` limits them to another rank."""
         spared = script.only_rank is not None and script.only_rank != rank
         self.script = SimScript() if spared else script
         self._steps: Counter[tuple[str, BucketPhase]] = Counter()
 
     def compiling(self, phase: BucketPhase) -> float:
-        """A compile begins: seconds that it takes beyond its own. Raises, stalls or ends the process by script."""
+        """Count a compile and return its additional seconds. Raises, stalls or ends the process by script."""
         at, script = self._next("compile", phase), self.script
         if at == script.stall_at_bucket:
-            # Never set: only the stall clock of the runtime ends this.
+            # Never set: only the stall timeout of the runtime ends this wait.
             threading.Event().wait()
         if at == script.crash_at_bucket:
-            # As a fault in a library does: no exception, no clean-up, no last report.
+            # Like a fault in a library: no exception, no clean-up, no last report.
             os._exit(SEGFAULT_EXIT)
         if at == script.raise_at_bucket:
-            raise RuntimeError(f"the script says raiseAtBucket={at}")
+            raise RuntimeError(f"the script sets raiseAtBucket={at}")
         if at == script.oom_at_compile:
-            raise DeviceOutOfMemory(f"the script says oomAtCompile={at}")
+            raise DeviceOutOfMemory(f"the script sets oomAtCompile={at}")
         return script.slow_seconds if at == script.slow_at_bucket else 0.0
 
     def capturing(self, phase: BucketPhase) -> None:
-        """A capture begins. Raises DeviceOutOfMemory by script."""
+        """Count a capture. Raises DeviceOutOfMemory by script."""
         at = self._next("capture", phase)
         if at == self.script.oom_at_bucket:
-            raise DeviceOutOfMemory(f"the script says oomAtBucket={at}")
+            raise DeviceOutOfMemory(f"the script sets oomAtBucket={at}")
 
     def _next(self, verb: str, phase: BucketPhase) -> str:
         self._steps[verb, phase] += 1

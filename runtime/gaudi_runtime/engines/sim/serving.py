@@ -24,11 +24,11 @@ class ByteTokenizer:
     longest_token = 1
 
     def encode(self, text: str) -> list[int]:
-        """One token per byte; an empty text is one space, because a prompt needs a token."""
+        """Return one token per byte. An empty text becomes one space, because a prompt needs a token."""
         return list(text.encode() or b" ")
 
     def apply_chat_template(self, messages: Sequence[dict[str, object]]) -> list[int]:
-        """`role: content` lines, then the assistant's opening. ValueError when the first speaker is the assistant."""
+        """Return `role: content` lines and the assistant's opening. Raises ValueError if the assistant is first."""
         if messages[0]["role"] == "assistant":
             raise ValueError("a conversation cannot begin with the assistant")
         lines = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
@@ -37,7 +37,7 @@ class ByteTokenizer:
 
 @dataclass(eq=False)
 class Seat:
-    """The place of one sequence: `reserved` KV blocks for its whole life, `blocks` that it fills now."""
+    """The place of one sequence: `reserved` KV blocks until its end, `blocks` that it fills now."""
 
     reserved: int
     turn: asyncio.Future[None]
@@ -45,7 +45,7 @@ class Seat:
 
 
 class SimScheduler:
-    """First come, first served, bounded by batch size and KV blocks; used in the event loop only."""
+    """Admits sequences in order of arrival, bounded by batch size and KV blocks. Used only on the event loop."""
 
     def __init__(self, places: int, blocks: int) -> None:
         self.total_blocks, self._places = blocks, places
@@ -53,13 +53,13 @@ class SimScheduler:
         self._queue: deque[Seat] = deque()
 
     def load(self) -> EngineLoad:
-        """Sequences with a place and without, and the KV blocks that those with one have reserved."""
+        """Return the sequences with a place and without, and the KV blocks that are reserved."""
         reserved = sum(seat.reserved for seat in self.seats)
         return EngineLoad(len(self.seats), len(self._queue), reserved, self.total_blocks)
 
     @asynccontextmanager
     async def place(self, blocks: int) -> AsyncIterator[Seat]:
-        """A place in the batch and `blocks` KV blocks, given back at the end of the block."""
+        """Reserve a place in the batch and `blocks` KV blocks for the block of code."""
         seat = Seat(blocks, asyncio.get_running_loop().create_future())
         self._queue.append(seat)
         self._start_next()
@@ -74,18 +74,19 @@ class SimScheduler:
 
     def _start_next(self) -> None:
         while self._queue and len(self.seats) < self._places:
-            # Nobody overtakes the first: a long prompt would wait for ever behind short ones that always fit.
+            # Later sequences never overtake the first: a long prompt would wait for ever behind short
+            # ones that always fit.
             if self.load().used_blocks + self._queue[0].reserved > self.total_blocks:
                 return
             seat = self._queue.popleft()
             self.seats.add(seat)
-            # A consumer that went away meanwhile has cancelled its turn, and gives the place back by itself.
+            # A consumer that has disconnected has cancelled its turn and frees the place itself.
             if not seat.turn.done():
                 seat.turn.set_result(None)
 
 
 class SimServing:
-    """One batch of sequences; used in the event loop only. `warm` are the shapes that need no compile."""
+    """One batch of sequences, used only on the event loop. `warm` are the shapes that need no compile."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class SimServing:
         self._requests = 0
 
     async def stream(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """Echo the prompt byte by byte; the end of the prompt is the end of the answer."""
+        """Echo the prompt byte by byte. The answer ends with the prompt."""
         async with self._scheduler.place(self.blocks(len(prompt) + sampling.max_tokens)) as seat:
             self._requests += 1
             self._memory.use(self._script.leak_bytes_per_request)
@@ -116,10 +117,10 @@ class SimServing:
             text, stops = codecs.getincrementaldecoder("utf-8")("replace"), StopStrings(sampling.stop)
             for position, token in enumerate(cycle(prompt) if sampling.ignore_eos else prompt, start=1):
                 if position == self._script.fail_at_token:
-                    raise RuntimeError(f"the script says failAtToken={position}")
+                    raise RuntimeError(f"the script sets failAtToken={position}")
                 await self._decode_step(seat, len(prompt) + position)
                 piece = stops.push(text.decode(bytes([token % 256])))
-                # The end of the prompt is where a model would have said its stop token.
+                # A model would produce its stop token at the end of the prompt.
                 reason = _finish_reason(position, prompt, sampling, stops.stopped)
                 if reason is not None and not stops.stopped:
                     piece += stops.flush()
@@ -128,28 +129,28 @@ class SimServing:
                     return
 
     def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
-        """A sentence when prompt and answer exceed the model's length or the whole KV cache."""
+        """Return a sentence if prompt and answer exceed the model's length or the whole KV cache."""
         wanted = prompt_tokens + max_tokens
         if wanted > self._limits.max_model_len:
             return (
-                f"{prompt_tokens} prompt tokens and {max_tokens} for the answer exceed "
-                f"the model's length of {self._limits.max_model_len}; shorten the prompt or lower max_tokens."
+                f"{prompt_tokens} prompt tokens and {max_tokens} tokens for the answer exceed the model's length of "
+                f"{self._limits.max_model_len}. Shorten the prompt or lower max_tokens."
             )
         if self.blocks(wanted) > self._scheduler.total_blocks:
             return f"{wanted} tokens need more than the {self._scheduler.total_blocks} KV blocks of this server."
         return None
 
     def load_now(self) -> EngineLoad:
-        """Sequences and blocks of this moment."""
+        """Return the current numbers of sequences and blocks."""
         return self._scheduler.load()
 
     def blocks(self, tokens: int) -> int:
-        """KV blocks of so many tokens."""
+        """Return the KV blocks of this many tokens."""
         return -(-tokens // self._limits.block_size)
 
     async def _prefill(self, seat: Seat, tokens: int) -> None:
         seat.blocks = self.blocks(tokens)
-        await self._meet(BucketPhase.PROMPT, 1, tokens, 0)
+        await self._count_or_compile(BucketPhase.PROMPT, 1, tokens, 0)
         if self._card.prompt_speed:
             await self._clock.wait(tokens / self._card.prompt_speed)
 
@@ -157,21 +158,21 @@ class SimServing:
         seat.blocks = self.blocks(tokens)
         seats = self._scheduler.seats
         filled = sum(each.blocks for each in seats)
-        await self._meet(BucketPhase.DECODE, len(seats), 1, max(len(seats), filled))
+        await self._count_or_compile(BucketPhase.DECODE, len(seats), 1, max(len(seats), filled))
         await self._clock.wait(1 / self._card.answer_speed if self._card.answer_speed else 0)
 
-    async def _meet(self, phase: BucketPhase, batch: int, query: int, blocks: int) -> None:
+    async def _count_or_compile(self, phase: BucketPhase, batch: int, query: int, blocks: int) -> None:
         """Count a hit, or compile a cold shape while the request waits."""
         real = Bucket(batch, query, blocks)
         padded = self._pad(phase, real)
-        # Before it is counted: what fails has met no shape.
+        # Checked before counting: a request that fails counts no shape.
         if not padded.warm and self._fail_on_cold_shapes:
             shape = tuple(padded.bucket)
-            raise RuntimeError(f"{phase} {shape} was not warmed up, and warmup.failOnColdShapes lets it fail")
+            raise RuntimeError(f"{phase} {shape} was not warmed up, and warmup.failOnColdShapes forbids compiling it")
         self.counters.observe(phase, real, padded)
         if not padded.warm:
             self.counters.compiled(phase, padded.bucket)
-            # Before the wait: others that meet the shape meanwhile are no further recompile.
+            # Added before the wait: other requests that use the shape in the meantime are not further recompilations.
             self._warm.add((phase, padded.bucket))
             await self._clock.wait(self._card.cost(phase).compile_seconds)
 
@@ -179,7 +180,7 @@ class SimServing:
         return (phase, bucket) in self._warm and not self._forgotten(phase)
 
     def _forgotten(self, phase: BucketPhase) -> bool:
-        """Whether the script makes this request's prompt cold."""
+        """Return whether the script makes this request's prompt cold."""
         every = self._script.recompile_every
         return phase is BucketPhase.PROMPT and every > 0 and self._requests % every == 0
 

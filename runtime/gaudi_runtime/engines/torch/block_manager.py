@@ -1,4 +1,4 @@
-"""Who owns which KV block. No torch here."""
+"""Allocation of KV blocks. This module does not import torch."""
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
@@ -8,38 +8,38 @@ class BlockManager:
     """Free and used KV blocks of one cache."""
 
     def __init__(self, kv_blocks: int) -> None:
-        # The last block is nobody's: padding is written there.
+        # The last block belongs to no sequence: padding is written there.
         self.total = kv_blocks - 1
         self._free = list(range(self.total))
         self._used: set[int] = set()
-        # The lowest free id goes first, which keeps the range in use short.
+        # The lowest free id is taken first, which keeps the range in use short.
         heapify(self._free)
 
     @property
     def free(self) -> int:
-        """Blocks that nobody owns."""
+        """The number of free blocks."""
         return len(self._free)
 
     @property
     def used(self) -> int:
-        """Blocks that sequences own."""
+        """The number of blocks that sequences use."""
         return len(self._used)
 
     @property
     def highest_used(self) -> int:
-        """Largest id in use; -1 when none is."""
+        """The largest id in use; -1 if no block is."""
         return max(self._used, default=-1)
 
     def allocate(self, count: int) -> list[int]:
-        """Take `count` blocks. MemoryError when fewer are free: callers ask `free` first."""
+        """Take `count` blocks. Raises MemoryError if fewer are free: callers check `free` first."""
         if count > len(self._free):
-            raise MemoryError(f"{count} KV blocks are wanted, {len(self._free)} are free")
+            raise MemoryError(f"{count} KV blocks are needed, but {len(self._free)} are free")
         blocks = [heappop(self._free) for _ in range(count)]
         self._used.update(blocks)
         return blocks
 
     def release(self, blocks: Iterable[int]) -> None:
-        """Give blocks back. ValueError for a block that is not in use."""
+        """Free these blocks. Raises ValueError for a block that is not in use."""
         for block in blocks:
             if block not in self._used:
                 raise ValueError(f"KV block {block} is released but not in use")
@@ -47,7 +47,7 @@ class BlockManager:
             heappush(self._free, block)
 
     def compact(self, threshold: int, most: int) -> dict[int, int]:
-        """Move the highest used ids to the lowest free ones when the used range is `threshold` wider than needed.
+        """Move the highest used ids to the lowest free ones if the used range is `threshold` wider than needed.
 
         Returns old id -> new id, at most `most` pairs (docs/internals/warmup.md, Defragmenter).
         """

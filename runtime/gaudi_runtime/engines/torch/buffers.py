@@ -1,6 +1,6 @@
 """The tensors of a model: its KV cache, and Buffers, the fixed-shape tensors of one bucket.
 
-A graph reads and writes these and nothing else.
+A graph reads and writes only these.
 """
 
 import math
@@ -22,7 +22,7 @@ INDEX = torch.int64
 
 @dataclass(frozen=True)
 class Geometry:
-    """The sizes of a loaded model that shape its cache and its buffers.
+    """The sizes of a loaded model that determine its cache and its buffers.
 
     `contiguous` means that decode reads a prefix of the cache instead of gathering blocks.
     """
@@ -44,17 +44,17 @@ class Geometry:
 
 
 KVCache = list[tuple[torch.Tensor, torch.Tensor]]
-"""Per layer keys and values, each of shape (blocks * block_size, kv_heads, head_dim)."""
+"""Keys and values of each layer, each of shape (blocks * block_size, kv_heads, head_dim)."""
 
 
 def padding_block(cache: KVCache, geometry: Geometry) -> int:
-    """The block that padding is written to."""
-    # The last, so that a prefix of the cache holds sequences only: contiguous attention reads such a prefix.
+    """Return the id of the block that padding is written to."""
+    # It is the last one, so that a prefix of the cache holds only sequences: contiguous attention reads such a prefix.
     return cache[0][0].shape[0] // geometry.block_size - 1
 
 
 def empty_cache(geometry: Geometry, kv_blocks: int, device: torch.device) -> KVCache:
-    """A cache of zeros for `kv_blocks` blocks."""
+    """Return a cache of zeros for `kv_blocks` blocks."""
     shape = (kv_blocks * geometry.block_size, geometry.kv_heads, geometry.head_dim)
 
     def zeros() -> torch.Tensor:
@@ -87,11 +87,11 @@ class Buffers(NamedTuple):
 
 
 def _layout(geometry: Geometry, phase: BucketPhase, bucket: Bucket) -> Iterator[tuple[tuple[int, ...], torch.dtype]]:
-    """Shape and type of each field of Buffers, in order."""
+    """Return shape and type of each field of Buffers, in order."""
     rows, query, blocks = bucket
     prompt = phase is BucketPhase.PROMPT
     blocks *= rows if prompt else 1
-    # Contiguous decode reads the cache in place: no window to gather blocks into.
+    # Contiguous decode reads the cache in place, so it needs no window to gather blocks into.
     gathered = 0 if geometry.contiguous and not prompt else blocks
     window = (gathered, geometry.block_size, geometry.kv_heads, geometry.head_dim)
     yield from [((rows, query), INDEX)] * 2
@@ -106,17 +106,18 @@ def _layout(geometry: Geometry, phase: BucketPhase, bucket: Bucket) -> Iterator[
 
 
 def buffer_bytes(geometry: Geometry, phase: BucketPhase, bucket: Bucket) -> int:
-    """Bytes that `empty_buffers` allocates for this bucket."""
+    """Return the bytes that `empty_buffers` allocates for this bucket."""
     return sum(math.prod(shape) * dtype.itemsize for shape, dtype in _layout(geometry, phase, bucket))
 
 
 def empty_buffers(geometry: Geometry, phase: BucketPhase, bucket: Bucket, device: torch.device) -> Buffers:
-    """Buffers of zeros: one token in slot 0, no context counts."""
+    """Return buffers of zeros: one token in slot 0, and no context counts."""
     layout = _layout(geometry, phase, bucket)
     return Buffers(*(torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in layout))
 
 
-# numpy on the host, for it writes single elements much faster than torch, and one copy a field goes to the device.
+# Arrays of numpy on the host, which writes single elements much faster than torch. Each field is copied to the device
+# once.
 Inputs = dict[str, NDArray[np.int64]]
 """Host copies of the inputs, by field of Buffers."""
 
@@ -124,7 +125,7 @@ INPUT_FIELDS = ("tokens", "positions", "slots", "last", "blocks", "owners", "len
 
 
 def fill(buffers: Buffers, phase: BucketPhase, works: tuple[Work, ...], geometry: Geometry, padding: int) -> None:
-    """Write a batch into the inputs; what no work covers is padding that goes to the block `padding`.
+    """Write a batch into the inputs. Everything else is padding, which goes to the block `padding`.
 
     The rules are in docs/internals/torch-engine.md, Padding.
     """
@@ -152,7 +153,7 @@ def _fill_row(inputs: Inputs, row: int, work: Work, block_size: int) -> None:
 
 
 def _fill_contexts(inputs: Inputs, works: tuple[Work, ...], block_size: int) -> None:
-    """Block tables of what was computed before: row after row, each as wide as the bucket's context."""
+    """Write the block tables of computed tokens: row after row, each as wide as the bucket's context."""
     width = len(inputs["blocks"]) // len(inputs["tokens"])
     for row, work in enumerate(works):
         used = -(-work.start // block_size)
@@ -161,7 +162,7 @@ def _fill_contexts(inputs: Inputs, works: tuple[Work, ...], block_size: int) -> 
 
 
 def _fill_decode(inputs: Inputs, works: tuple[Work, ...], geometry: Geometry) -> None:
-    """One entry per block with its row and its tokens; contiguous puts each block's entry at its own id."""
+    """Write one entry per block with its row and its tokens; with contiguous blocks at the index of the block's id."""
     end = 0
     for row, work in enumerate(works):
         blocks = np.array(work.blocks)

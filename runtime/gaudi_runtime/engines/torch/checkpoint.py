@@ -1,6 +1,6 @@
 """Checkpoint: a folder with config.json, safetensors files and a tokenizer, checked before its weights are loaded.
 
-That the safetensors files are whole was seen before an engine was made (sources/weights.py).
+Whether the safetensors files are complete was checked before the engine was created (sources/weights.py).
 """
 
 import json
@@ -21,13 +21,13 @@ from gaudi_runtime.errors import ModelNotFound, ModelUnreadable, UnsupportedMode
 WEIGHTS_FILE = "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model")
 ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-# The other types change with the length of a sequence, which a graph cannot have.
+# The other types change with the length of a sequence, which a graph cannot do.
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What the folder's small files say. `stop_tokens` end an answer."""
+    """The contents of the folder's small files. `stop_tokens` end an answer."""
 
     folder: Path
     config: PreTrainedConfig
@@ -37,8 +37,8 @@ class Checkpoint:
 def open_checkpoint(path: str) -> Checkpoint:
     """Check the files of the folder and read the small ones.
 
-    Raises ModelNotFound for what is missing, ModelUnreadable for what cannot be parsed, and UnsupportedModel for a
-    kind of model that transformers does not know.
+    Raises ModelNotFound for a missing file, ModelUnreadable for one that cannot be parsed, and UnsupportedModel for a
+    model type that transformers does not support.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -49,7 +49,7 @@ def open_checkpoint(path: str) -> Checkpoint:
     if settings["model_type"] not in CONFIG_MAPPING:
         raise UnsupportedModel(
             f"config.json has model_type {settings['model_type']}, which the installed transformers does not "
-            "know: choose a model of the Llama or Qwen family"
+            "support: choose a model of the Llama or Qwen family"
         )
     if not any((folder / name).exists() for name in (INDEX_FILE, WEIGHTS_FILE)):
         raise ModelNotFound(f"{folder / WEIGHTS_FILE} is missing: weights are read from safetensors files only")
@@ -58,7 +58,7 @@ def open_checkpoint(path: str) -> Checkpoint:
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
     except ValueError as error:
-        raise ModelUnreadable(f"{folder / 'config.json'} is refused by transformers: {error}") from error
+        raise ModelUnreadable(f"transformers cannot read {folder / 'config.json'}: {error}") from error
     return Checkpoint(folder, config, _stop_tokens(folder, config))
 
 
@@ -67,19 +67,19 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ModelNotFound(f"{file} is missing: the folder holds no complete checkpoint") from error
+        raise ModelNotFound(f"{file} is missing: the folder does not contain a complete checkpoint") from error
     except (JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise ModelUnreadable(f"{file} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
-        raise ModelUnreadable(f"{file} holds no JSON object")
+        raise ModelUnreadable(f"{file} does not contain a JSON object")
     return content
 
 
 def _stop_tokens(folder: Path, config: PreTrainedConfig) -> frozenset[int]:
-    """End-of-sequence ids of generation_config.json, otherwise of config.json."""
+    """Return the end-of-sequence ids of generation_config.json, otherwise of config.json."""
     wanted = config.eos_token_id
     if (folder / "generation_config.json").exists():
-        # Read once for its own sentence: transformers would tell nothing of the file that it cannot parse.
+        # Read here for an error of our own: transformers would silently ignore a file that it cannot parse.
         _read_json(folder, "generation_config.json")
         wanted = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id or wanted
     if wanted is None:
@@ -88,33 +88,33 @@ def _stop_tokens(folder: Path, config: PreTrainedConfig) -> frozenset[int]:
 
 
 def check_architecture(config: PreTrainedConfig) -> None:
-    """Raise UnsupportedModel for what this engine would serve wrongly."""
+    """Raise UnsupportedModel for a model that this engine would serve incorrectly."""
     name = (config.architectures or ["(none)"])[0]
     if name not in ARCHITECTURES:
         raise UnsupportedModel(
-            f"config.json names the architecture {name}, but the torch engine serves {', '.join(ARCHITECTURES)}: "
+            f"config.json names the architecture {name}, but the torch engine supports {', '.join(ARCHITECTURES)}: "
             "choose engine.name vllm for other models"
         )
     if getattr(config, "quantization_config", None):
         raise UnsupportedModel(
-            "config.json has a quantization_config, but the torch engine serves plain weights only: "
+            "config.json has a quantization_config, but the torch engine supports only unquantized weights: "
             "choose engine.name vllm or an unquantized checkpoint"
         )
     if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
         raise UnsupportedModel(
-            "config.json switches sliding-window attention on, which the torch engine does not have: "
+            "config.json enables sliding-window attention, which the torch engine does not support: "
             "choose engine.name vllm"
         )
     rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     if rope not in ROPE_TYPES:
         raise UnsupportedModel(
-            f"config.json asks for rope type {rope}, but the torch engine has {', '.join(ROPE_TYPES)}: "
+            f"config.json sets rope type {rope}, but the torch engine supports {', '.join(ROPE_TYPES)}: "
             "choose engine.name vllm"
         )
 
 
 def load_network(checkpoint: Checkpoint, dtype: Dtype, device: torch.device) -> Network:
-    """Read the weights onto the device. Raises ModelUnreadable when a tensor is missing or has another shape."""
+    """Read the weights onto the device. Raises ModelUnreadable if a tensor is missing or has another shape."""
     disable_progress_bar()
     try:
         loader: Any = AutoModelForCausalLM
@@ -127,10 +127,10 @@ def load_network(checkpoint: Checkpoint, dtype: Dtype, device: torch.device) -> 
             output_loading_info=True,
         )
     except (RuntimeError, ValueError, OSError) as error:
-        raise ModelUnreadable(f"the weights in {checkpoint.folder} do not load: {error}") from error
+        raise ModelUnreadable(f"the weights in {checkpoint.folder} cannot be loaded: {error}") from error
     if missing := sorted(report["missing_keys"]):
         raise ModelUnreadable(
-            f"the weights in {checkpoint.folder} lack {len(missing)} tensors that config.json asks for, "
+            f"the weights in {checkpoint.folder} lack {len(missing)} tensors of config.json, "
             f"{missing[0]} first: download the checkpoint again"
         )
     return network.eval().requires_grad_(False).to(device)

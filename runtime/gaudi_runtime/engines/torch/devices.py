@@ -1,7 +1,7 @@
 """The devices of the torch engine, CPU and HPU: memory, compilation and graphs.
 
-Both devices run the same steps over fixed buffers. A CPU keeps a memory budget in a ledger, and its graphs are Dynamo's
-fixed-shape callables; a card reports its own memory and records graphs.
+Both devices run the same steps over fixed buffers. A CPU counts memory against a budget, and its graphs are Dynamo's
+fixed-shape callables. A card reports its own memory and records graphs.
 """
 
 import os
@@ -22,7 +22,7 @@ from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, DeviceUnavailab
 from gaudi_runtime.process.cgroup import usable_cores
 
 Step = Callable[[], None]
-"""A forward over fixed buffers: the same addresses each time."""
+"""A forward over fixed buffers, at the same addresses each time."""
 Forward = Callable[..., None]
 
 RECOMPILES_BEFORE_GIVING_UP = 64
@@ -35,15 +35,15 @@ class Device(ABC):
 
     @abstractmethod
     def memory(self) -> DeviceMemory:
-        """Bytes of device memory now."""
+        """Return the bytes of device memory now."""
 
     @abstractmethod
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
-        """Run the largest forward and return the memory that is free beside it."""
+        """Run the largest forward and return the memory that is free in addition to it."""
 
     @abstractmethod
     def specialize(self, forward: Forward, name: str) -> Forward:
-        """The forward compiled for the one shape that it will be called with, or the forward as it is."""
+        """Return the forward compiled for the one shape of its calls, or the forward itself."""
 
     @abstractmethod
     def capture(self, step: Step) -> Step:
@@ -51,37 +51,38 @@ class Device(ABC):
 
     @abstractmethod
     def is_out_of_memory(self, error: Exception) -> bool:
-        """Whether this is how the device says that an allocation failed."""
+        """Return whether this error of the device means that an allocation failed."""
 
     def compiles(self) -> int:
-        """Graphs compiled by this process so far: Dynamo's count."""
+        """Return the number of graphs that this process has compiled, by Dynamo's count."""
         return counters["stats"]["unique_graphs"]
 
     def adapt(self, weight_bytes: int) -> None:  # noqa: B027 - most have nothing to do
-        """Settle what depends on the size of the model."""
+        """Set what depends on the size of the model."""
 
     def reserve(self, nbytes: int) -> None:  # noqa: B027
-        """Count an allocation that is about to happen. Raises DeviceOutOfMemory where the device itself could not."""
+        """Count an allocation before it is made. Raises DeviceOutOfMemory if the device itself would not."""
 
     def release(self, nbytes: int) -> None:  # noqa: B027
-        """Count it as gone."""
+        """Subtract an allocation that was freed."""
 
     def synchronize(self) -> None:  # noqa: B027 - nothing runs behind the caller's back on a CPU
-        """Wait until everything that was started has ended."""
+        """Wait until all started work has ended."""
 
 
 def open_device(config: EngineConfig) -> Device:
-    """The configured device. Raises DeviceUnavailable, or ConfigError when the CPU has no memory budget."""
+    """Open the configured device. Raises DeviceUnavailable, or ConfigError if the CPU has no memory budget."""
     return HpuDevice(config) if config.device == "hpu" else CpuDevice(config)
 
 
 def specialized(forward: Forward, name: str, backend: str) -> Forward:
-    """`forward` compiled by `backend` when it is first called, whole, for the shapes of that call."""
-    # Guards on anything but shapes must never switch compilation off silently.
+    """Return `forward` compiled by `backend` at its first call, as a whole, for the shapes of that call."""
+    # Without this, guards on anything but shapes could switch compilation off silently.
     torch._dynamo.config.recompile_limit = RECOMPILES_BEFORE_GIVING_UP
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    # Dynamo keeps what it compiled with a function's code and searches it one by one. A code object of its own gives
-    # each bucket a search of length one, so a second entry is always a real recompile, never another bucket.
+    # Dynamo stores compiled code with a function's code object and searches it one by one. With its own code
+    # object each
+    # bucket has one entry, so a second entry is always a real recompile and never another bucket.
     original = cast(FunctionType, forward)
     own = FunctionType(original.__code__.replace(co_name=name), original.__globals__, name)
     return cast(Forward, torch.compile(own, backend=backend, dynamic=False, fullgraph=True))
@@ -92,7 +93,7 @@ class CpuDevice(Device):
 
     def __init__(self, config: EngineConfig) -> None:
         if config.device_memory_bytes is None:
-            raise ConfigError("engine.deviceMemoryBytes is missing: on CPU it says how much memory the model may use")
+            raise ConfigError("engine.deviceMemoryBytes is missing. On a CPU it sets how much memory the model may use")
         self.torch_device = torch.device("cpu")
         self._total = config.device_memory_bytes
         self._used = 0
@@ -100,17 +101,18 @@ class CpuDevice(Device):
         self._compiled = config.execution_mode in GRAPH_MODES
 
     def memory(self) -> DeviceMemory:
-        """What the ledger leaves of the budget."""
+        """Return the rest of the budget."""
         return DeviceMemory(free=self._total - self._used, total=self._total)
 
     def adapt(self, weight_bytes: int) -> None:
-        """Use as many threads as the container may and the model is worth, unless OMP_NUM_THREADS says otherwise."""
+        """Use the threads that the container has and the model can use, unless OMP_NUM_THREADS sets another number."""
         if "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(threads(weight_bytes, usable_cores()))
 
     def reserve(self, nbytes: int) -> None:
-        """Count `nbytes`. Raises DeviceOutOfMemory when the budget has less left."""
-        # Before the allocation: a CPU has no memory of its own to run out of, and the kernel kills instead of refusing.
+        """Count `nbytes`. Raises DeviceOutOfMemory if the budget has less left."""
+        # Called before the allocation: a CPU has no device memory that could run out, and the kernel would
+        # kill the process.
         free = self._total - self._used
         if nbytes > free:
             raise DeviceOutOfMemory(
@@ -123,23 +125,23 @@ class CpuDevice(Device):
         self._used -= nbytes
 
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
-        """What is free beside the buffers of the largest forward."""
-        # Never released: batches without a graph allocate their buffers again.
+        """Return the memory that is free in addition to the buffers of the largest forward."""
+        # The buffers stay reserved: batches without a graph allocate them again.
         self.reserve(buffer_bytes)
         step()
         return self.memory()
 
     def specialize(self, forward: Forward, name: str) -> Forward:
-        """Compiled by Dynamo, unless the execution mode is eager or lazy."""
+        """Compile with Dynamo, unless the execution mode is eager or lazy."""
         return specialized(forward, name, self._backend) if self._compiled else forward
 
     def capture(self, step: Step) -> Step:
-        """The compiled step on its static buffers is the graph."""
+        """Run the step and return it: the compiled step on its static buffers is the graph."""
         step()
         return step
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        """The machine behind the budget can run out, too."""
+        """Return whether the machine itself has run out of memory."""
         # torch's allocator of a CPU raises a plain RuntimeError.
         return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
@@ -151,7 +153,8 @@ class HpuDevice(Device):
     """
 
     def __init__(self, config: EngineConfig) -> None:
-        # By name, for the bridge comes only with Intel's image; importing it is what makes torch know devices "hpu".
+        # Imported by name, because only Intel's image contains the bridge. Its import registers the device
+        # "hpu" in torch.
         try:
             bridge: Any = import_module("habana_frameworks.torch")
             self._metrics: Any = import_module("habana_frameworks.torch.hpu.metrics")
@@ -166,18 +169,18 @@ class HpuDevice(Device):
         self._compiled = config.execution_mode is ExecutionMode.TORCH_COMPILE
 
     def memory(self) -> DeviceMemory:
-        """Free and total bytes, as the driver reports them."""
+        """Return free and total bytes, as the driver reports them."""
         self.synchronize()
         free, total = self._driver.mem_get_info()
         return DeviceMemory(free=free, total=total)
 
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
-        """Free memory less what the forward needed at its peak; its buffers are allocated already."""
+        """Return free memory less the peak of the forward; its buffers are allocated already."""
         before = self.memory()
         self._driver.reset_peak_memory_stats()
         held = self._driver.memory_allocated()
         step()
-        # The step is only queued when it returns: its peak comes later.
+        # The step is only queued when it returns, and its peak comes later.
         self.synchronize()
         peak = self._driver.max_memory_allocated() - held
         return DeviceMemory(free=before.free - peak, total=before.total)
@@ -187,18 +190,18 @@ class HpuDevice(Device):
         self._driver.synchronize()
 
     def specialize(self, forward: Forward, name: str) -> Forward:
-        """Compiled in torch.compile mode; lazy mode compiles a recipe for each new shape by itself."""
+        """Compile in torch.compile mode; lazy mode itself compiles a recipe for each new shape."""
         return specialized(forward, name, "hpu_backend") if self._compiled else forward
 
     def capture(self, step: Step) -> Step:
-        """An HPU graph of the step; in torch.compile mode the compiled step itself."""
+        """Return an HPU graph of the step; in torch.compile mode the compiled step itself."""
         # The first run compiles, which a graph must not record.
         step()
         self.synchronize()
         if self._compiled:
             return step
         graph, stream = self._driver.HPUGraph(), self._driver.Stream()
-        # A capture records only the work of its own stream, never that of the default stream.
+        # A capture records only the work of its own stream, not of the default stream.
         with self._driver.stream(stream):
             graph.capture_begin()
             step()
@@ -208,10 +211,10 @@ class HpuDevice(Device):
         return replay
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        """The bridge raises plain RuntimeErrors; their text is all there is to judge by."""
+        """Check the text of the error: the bridge raises plain RuntimeErrors."""
         return isinstance(error, RuntimeError) and "memory" in str(error).lower()
 
     def compiles(self) -> int:
-        """Recipes that the graph compiler has made in this process."""
-        # Not Dynamo's count: in lazy mode the bridge makes recipes that Dynamo never sees.
+        """Return the number of recipes that the graph compiler has made in this process."""
+        # Dynamo's count is not used: in lazy mode the bridge makes recipes that Dynamo does not know.
         return int(dict(self._metrics.metric_global("graph_compilation").stats())["TotalNumber"])

@@ -1,6 +1,6 @@
 """TorchEngine: the Engine protocol over a model runner, a serving loop and one worker thread.
 
-All device work, start-up verbs included, runs in that one thread.
+All device work, including the start-up methods, runs in that thread.
 """
 
 import gc
@@ -27,12 +27,12 @@ from gaudi_runtime.engines.torch.tokenizer import TransformersTokenizer
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 
-# One for padding, one to use.
+# One block is for padding, and one to use.
 LEAST_BLOCKS = 2
 
 
 class TorchEngine:
-    """The embedded engine (docs/internals/torch-engine.md). Verbs are called in the order of the protocol."""
+    """The built-in engine (docs/internals/torch-engine.md). Its methods are called in the order of the protocol."""
 
     tokenizer: TransformersTokenizer
 
@@ -42,19 +42,20 @@ class TorchEngine:
         self._config = config
         self._runner = ModelRunner(config)
         self.captures_graphs = self._runner.captures_graphs
-        # One thread from the first verb on: compiled code is bound to its thread's settings, and would be compiled
-        # again in another. The event loop stays free.
+        # The same thread is used from the first call on: compiled code is bound to its thread's settings, and
+        # would be compiled
+        # again in another thread. The event loop stays free.
         self._thread = DeviceThread()
         self._blocks: BlockManager
         self._plan: BucketPlan
         self._serving: ServingLoop | None = None
 
     def report_fields(self) -> Mapping[str, object]:
-        """A real model: nothing to add."""
+        """Return nothing: the report has no further fields for a real model."""
         return {}
 
     def notes(self) -> tuple[str, ...]:
-        """Nothing to add."""
+        """Return nothing: this engine has no notes."""
         return ()
 
     def load(self, progress: Progress) -> None:
@@ -63,16 +64,16 @@ class TorchEngine:
         self.tokenizer = TransformersTokenizer(self._runner.checkpoint.folder)
 
     def profile(self) -> DeviceMemory:
-        """Run the largest prompt and return the memory that is free beside it, in bytes."""
+        """Run the largest prompt and return the memory that is free in addition to it, in bytes."""
         return self._thread.call(self._runner.profile)
 
     def block_bytes(self) -> int:
-        """Bytes of one KV block over all layers."""
+        """Return the bytes of one KV block over all layers."""
         return self._runner.geometry.block_bytes
 
     def recipe_key(self) -> RecipeKey | None:
-        """What compiled code on disk depends on, None where none is kept."""
-        # Besides the Gaudi bridge only Inductor keeps files of what it compiled.
+        """Return what compiled code on disk depends on; None if none is kept."""
+        # Besides the Gaudi bridge, only Inductor keeps files of compiled code.
         inductor = self._config.engine.compile_backend is CompileBackend.INDUCTOR
         keeps_files = inductor and self.captures_graphs
         return kept_recipe_key(self._config, f"torch {torch.__version__}", keeps_files=keeps_files)
@@ -81,14 +82,14 @@ class TorchEngine:
         """Allocate the cache, whose last block is for padding. Raises DeviceOutOfMemory or PlanImpossible."""
         if kv_blocks < LEAST_BLOCKS:
             raise PlanImpossible(
-                f"There is memory for {kv_blocks} KV blocks, but at least {LEAST_BLOCKS} are needed (one is for "
-                "padding): give the device more memory or lower limits.blockSize"
+                f"The device has memory for {kv_blocks} KV blocks, but at least {LEAST_BLOCKS} are needed (one is for "
+                "padding). Give the device more memory, or lower limits.blockSize"
             )
         self._thread.call(lambda: self._runner.allocate(kv_blocks))
         self._blocks = BlockManager(kv_blocks)
 
     def use_plan(self, plan: BucketPlan) -> None:
-        """Take the buckets that batches will be padded to."""
+        """Set the buckets that batches are padded to."""
         self._plan = plan
         self.counters = self._new_histogram()
 
@@ -101,7 +102,7 @@ class TorchEngine:
         return self._thread.call(lambda: self._runner.graphs.capture(phase, bucket))
 
     def use_warm(self, plan: BucketPlan) -> None:
-        """Pad requests to these buckets alone."""
+        """Pad requests only to these buckets."""
         self.use_plan(plan)
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
@@ -114,12 +115,12 @@ class TorchEngine:
         return True
 
     def memory(self) -> DeviceMemory:
-        """Device memory now, in bytes."""
+        """Return the device memory now, in bytes."""
         return self._thread.call(self._runner.device.memory)
 
     def start_serving(self) -> None:
         """Start the counters at zero; `generate` may be called from here on."""
-        # What warm-up made lives as long as the process; full collections need not walk it under load.
+        # Objects of warm-up live as long as the process, so full collections need not visit them under load.
         gc.freeze()
         self.counters = self._new_histogram()
         self._serving = ServingLoop(
@@ -133,7 +134,7 @@ class TorchEngine:
         )
 
     def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """Stream one completion. ValueError for what `admissible` refuses, RuntimeError before `start_serving`."""
+        """Stream one completion. Raises ValueError if `admissible` refuses it, RuntimeError before `start_serving`."""
         if refusal := self.admissible(len(prompt), sampling.max_tokens):
             raise ValueError(refusal)
         if self._serving is None:
@@ -141,28 +142,28 @@ class TorchEngine:
         return self._serving.stream(tuple(prompt), sampling)
 
     def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
-        """None when a request of this size can ever be served, otherwise the sentence that says why not."""
+        """Return None if a request of this size can be served, otherwise a sentence with the reason."""
         wanted, longest = prompt_tokens + max_tokens, self._limits.max_model_len
         if prompt_tokens < 1 or max_tokens < 1:
             return "A prompt needs at least one token, and max_tokens must be at least 1."
         asked = f"The prompt has {prompt_tokens} tokens and max_tokens is {max_tokens}, together {wanted}"
         if wanted > longest:
-            return f"{asked}, but the model serves at most {longest}: shorten the prompt or lower max_tokens."
+            return f"{asked}, but the model serves at most {longest}. Shorten the prompt or lower max_tokens."
         room = self._blocks.total * self._limits.block_size
         if wanted > room:
-            return f"{asked}, but the KV cache holds {room}: shorten the prompt or lower max_tokens."
+            return f"{asked}, but the KV cache has room for {room}. Shorten the prompt or lower max_tokens."
         return None
 
     def load_now(self) -> EngineLoad:
-        """Sequences and KV blocks at work."""
+        """Return running sequences and KV blocks in use."""
         return self._serving.load() if self._serving else EngineLoad(0, 0, 0, 0)
 
     def heartbeat_seconds(self) -> float:
-        """Seconds since the serving loop last turned; 0 when idle or inside a compile."""
+        """Return the seconds since the last turn of the serving loop; 0 if it is idle or compiles."""
         return self._serving.heartbeat_seconds() if self._serving else 0.0
 
     async def close(self) -> None:
-        """End the serving loop after its running step, and free everything."""
+        """End the serving loop after its current step, and free everything."""
         if self._serving is not None:
             await self._serving.close()
             self._serving = None

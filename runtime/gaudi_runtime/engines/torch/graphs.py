@@ -1,4 +1,4 @@
-"""GraphTable: what is compiled and captured, per bucket, and how a batch runs with or without a graph."""
+"""GraphTable: the compiled forwards and captured graphs of buckets, and the run of a batch with or without a graph."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ class Graph:
 
 
 class GraphTable:
-    """Compiled forwards and captured graphs of one model and cache. Not for several threads."""
+    """Compiled forwards and captured graphs of one model and cache. It is not thread-safe."""
 
     def __init__(self, device: Device, network: Network, cache: KVCache, geometry: Geometry) -> None:
         self.compiling = False
@@ -48,15 +48,15 @@ class GraphTable:
         self._graphs: dict[Key, Graph] = {}
 
     def is_compiled(self, phase: BucketPhase, bucket: Bucket) -> bool:
-        """Whether the shape has run before."""
+        """Return whether the shape has run before."""
         return (phase, bucket) in self._compiled
 
     def is_captured(self, phase: BucketPhase, bucket: Bucket) -> bool:
-        """Whether the shape has a graph."""
+        """Return whether the shape has a graph."""
         return (phase, bucket) in self._graphs
 
     def dry_run(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """A forward over padding, without compiling anything."""
+        """Run a forward over padding without compiling anything."""
         forward(*self._arguments(phase, self._buffers(phase, bucket)))
 
     @torch.inference_mode()
@@ -64,14 +64,14 @@ class GraphTable:
         """Compile the shape by a forward over padding. Raises DeviceOutOfMemory."""
         with self._naming_out_of_memory(phase, bucket):
             self._run(phase, bucket, self._buffers(phase, bucket))
-            # A card says that it is out of memory when the work ends, not when it is queued.
+            # A card reports that it is out of memory when the work ends, not when it is queued.
             self._device.synchronize()
 
     @torch.inference_mode()
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Allocate the bucket's static buffers, capture, and return the bytes that the device has less now.
+        """Allocate the bucket's static buffers, capture a graph, and return the bytes of device memory that this took.
 
-        Raises DeviceOutOfMemory, and then holds nothing of the bucket.
+        Raises DeviceOutOfMemory, and then keeps no memory for the bucket.
         """
         before, nbytes = self._device.memory().free, buffer_bytes(self._geometry, phase, bucket)
         self._device.reserve(nbytes)
@@ -83,14 +83,14 @@ class GraphTable:
                 step = partial(self._compiled[phase, bucket], *self._arguments(phase, buffers))
                 self._graphs[phase, bucket] = Graph(buffers, self._device.capture(step))
         except BaseException:
-            # Whatever it was, the ledger must not count buffers that are gone with it.
+            # After any error, the budget must not count buffers that are freed with it.
             self._device.release(nbytes)
             raise
         return max(0, before - self._device.memory().free)
 
     def run(self, phase: BucketPhase, bucket: Bucket, works: tuple[Work, ...]) -> torch.Tensor:
-        """Logits (bucket rows, vocabulary) of a batch padded to the bucket; valid until the bucket runs again."""
-        # A graph knows addresses, not tensors: a batch is copied into the buffers that it was captured with.
+        """Return logits (bucket rows, vocabulary) of a batch in this bucket; valid until the bucket runs again."""
+        # A graph uses fixed addresses, so a batch is copied into the buffers that the graph was captured with.
         if graph := self._graphs.get((phase, bucket)):
             fill(graph.buffers, phase, works, self._geometry, self._padding)
             graph.replay()
@@ -107,7 +107,7 @@ class GraphTable:
         except Exception as error:
             if not self._device.is_out_of_memory(error):
                 raise
-            raise DeviceOutOfMemory(f"{phase} bucket {tuple(bucket)} found no room: {error}") from error
+            raise DeviceOutOfMemory(f"no memory is left for {phase} bucket {tuple(bucket)}: {error}") from error
 
     def _buffers(self, phase: BucketPhase, bucket: Bucket) -> Buffers:
         return empty_buffers(self._geometry, phase, bucket, self._device.torch_device)
@@ -116,13 +116,13 @@ class GraphTable:
         return self._network, self._cache, buffers, phase is BucketPhase.PROMPT
 
     def _run(self, phase: BucketPhase, bucket: Bucket, buffers: Buffers) -> None:
-        """A forward without a graph; the first one of a shape compiles it."""
+        """Run a forward without a graph; the first one of a shape compiles it."""
         if compiled := self._compiled.get((phase, bucket)):
             compiled(*self._arguments(phase, buffers))
             return
-        # A name of its own for each bucket, by which logs and profiles tell the compiled forwards apart.
+        # Each bucket has its own name, by which logs and profiles distinguish the compiled forwards.
         compiled = self._device.specialize(forward, f"{phase}_" + "_".join(map(str, bucket)))
-        # Read by the event loop: a loop that waits for a compile does not hang.
+        # Read on the event loop: a loop that waits for a compile does not hang.
         self.compiling = True
         try:
             compiled(*self._arguments(phase, buffers))

@@ -1,8 +1,7 @@
 """A transformers model over the buffers of a bucket: one forward, with paged attention as its attention function.
 
-The attention has the same mathematics as transformers' own, with static shapes only.
-The cache is written by slot and read by block. Both phases mask what padding brought in, so a row's result does not
-depend on the bucket that it was padded to.
+The attention calculates the same as that of transformers, with static shapes only. The cache is written by slot and
+read by block. Both phases mask padding, so a row's result does not depend on the bucket that it was padded to.
 """
 
 from typing import Any, NamedTuple
@@ -15,14 +14,14 @@ from transformers import AttentionInterface
 from gaudi_runtime.engines.torch.buffers import Buffers, Geometry, KVCache
 
 Network = Any
-"""A transformers causal language model; the library has no types."""
+"""A transformers causal language model, untyped because the library has no types."""
 
 ATTENTION_NAME = "gaudi_paged"
 LOWEST = torch.finfo(torch.float32).min
 
 
 class PromptAttention(NamedTuple):
-    """What all layers of a prompt forward share; `mask` (B, 1, Q, context + Q), None without context."""
+    """The common inputs of all layers in a prompt forward; `mask` (B, 1, Q, context + Q) is None without context."""
 
     cache: KVCache
     buffers: Buffers
@@ -30,7 +29,7 @@ class PromptAttention(NamedTuple):
 
 
 class DecodeAttention(NamedTuple):
-    """What all layers of a decode forward share; `valid` (N, S) tokens that count, `owned` (B, N) blocks of a row."""
+    """The common inputs of all layers in a decode forward: `valid` (N, S) tokens, `owned` (B, N) blocks of a row."""
 
     cache: KVCache
     buffers: Buffers
@@ -39,7 +38,7 @@ class DecodeAttention(NamedTuple):
 
 
 def prompt_attention(cache: KVCache, buffers: Buffers) -> PromptAttention:
-    """Causal attention within the new tokens, plus all of the context that counts."""
+    """Return causal attention within the new tokens, and to all valid tokens of the context."""
     rows, query = buffers.tokens.shape
     context = buffers.keys.shape[0] // rows * buffers.keys.shape[1]
     if context == 0:
@@ -52,7 +51,7 @@ def prompt_attention(cache: KVCache, buffers: Buffers) -> PromptAttention:
 
 
 def decode_attention(cache: KVCache, buffers: Buffers) -> DecodeAttention:
-    """Each row attends to the filled part of the blocks that it owns."""
+    """Return attention of each row to the filled part of the blocks that it owns."""
     block_size, device = buffers.keys.shape[1], buffers.tokens.device
     valid = torch.arange(block_size, device=device) < buffers.lengths[:, None]
     rows = torch.arange(buffers.tokens.shape[0], device=device)
@@ -88,7 +87,7 @@ def _store(cache: Tensor, new: Tensor, slots: Tensor) -> None:
 
 
 def _gather(cache: Tensor, blocks: Tensor, window: Tensor) -> Tensor:
-    """The wanted blocks in the window (N, S, kv heads, D); without a window the first N blocks of the cache itself."""
+    """Copy the blocks into the window (N, S, kv heads, D); without a window, return the first N blocks of the cache."""
     by_block = cache.view(-1, *window.shape[1:])
     if window.shape[0] == 0:
         return by_block[: blocks.shape[0]]
@@ -115,13 +114,13 @@ def _prompt(
 
 
 def _with_context(cache: Tensor, new: Tensor, blocks: Tensor, window: Tensor) -> Tensor:
-    """(B, kv heads, context + Q, D): each row's cached tokens before its new ones."""
+    """Return (B, kv heads, context + Q, D): each row's cached tokens before its new ones."""
     gathered = _gather(cache, blocks, window).reshape(new.shape[0], -1, *cache.shape[1:])
     return torch.cat((gathered.transpose(1, 2), new), dim=2)
 
 
 def _decode(paged: DecodeAttention, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
-    """Softmax per block against its row's largest score, then sums per row: padding blocks weigh exactly zero."""
+    """Apply softmax per block against the row's largest score, then sum per row: padding blocks weigh exactly zero."""
     buffers = paged.buffers
     rows, heads, _, dim = query.shape
     key_blocks = _gather(keys, buffers.blocks, buffers.keys)
@@ -142,7 +141,7 @@ AttentionInterface.register(ATTENTION_NAME, paged_attention)
 
 
 def geometry(network: Network, block_size: int, contiguous: bool) -> Geometry:
-    """The sizes of a loaded model."""
+    """Return the sizes of a loaded model."""
     config, attention = network.config, network.model.layers[0].self_attn
     return Geometry(
         layers=config.num_hidden_layers,
@@ -157,14 +156,14 @@ def geometry(network: Network, block_size: int, contiguous: bool) -> Geometry:
 
 
 def forward(network: Network, cache: KVCache, buffers: Buffers, prompt: bool) -> None:
-    """One step of the model: from the inputs in `buffers` to its logits, writing keys and values into the cache."""
+    """Run one step: read inputs in `buffers`, write logits there, and keys and values into the cache."""
     decoder = network.model
     attention = prompt_attention(cache, buffers) if prompt else decode_attention(cache, buffers)
     flat = buffers.tokens.flatten()
     hidden = torch.index_select(decoder.embed_tokens.weight, 0, flat, out=buffers.hidden)
     hidden = hidden.view(*buffers.tokens.shape, -1)
     positions = decoder.rotary_emb(hidden, buffers.positions)
-    # Not the decoder's own loop: it builds masks that depend on sequence lengths, which a graph cannot have.
+    # The decoder's own loop is not used: its masks depend on sequence lengths, which a graph cannot have.
     for layer in decoder.layers:
         hidden = layer(hidden, attention_mask=None, position_embeddings=positions, paged=attention)
     last = decoder.norm(hidden.flatten(0, 1)[buffers.last])

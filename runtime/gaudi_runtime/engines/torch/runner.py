@@ -1,4 +1,4 @@
-"""ModelRunner: everything that touches the device, one verb after the other, in the one thread that is for it."""
+"""ModelRunner: all device work, one call after the other, in one thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -56,7 +56,7 @@ class ModelRunner:
         limits = self._config.limits
         self.geometry = geometry(self._network, limits.block_size, limits.contiguous_paged_attention)
         self._check_length(limits)
-        # torch names tied weights once.
+        # torch lists tied weights once.
         weights = sum(weight.nbytes for weight in self._network.parameters())
         self.device.adapt(weights)
         try:
@@ -66,8 +66,8 @@ class ModelRunner:
 
     @torch.inference_mode()
     def profile(self) -> DeviceMemory:
-        """Run the largest prompt over padding and return the memory that is free beside it."""
-        # Over a cache of one block: the real one is sized by what is left.
+        """Run the largest prompt over padding and return the memory that is free in addition to it."""
+        # Run over a cache of one block: the size of the real cache depends on the result.
         bucket, cache = self._largest_prompt(), empty_cache(self.geometry, 1, self.device.torch_device)
         graphs = GraphTable(self.device, self._network, cache, self.geometry)
         nbytes = buffer_bytes(self.geometry, BucketPhase.PROMPT, bucket)
@@ -86,12 +86,12 @@ class ModelRunner:
         except RuntimeError as error:
             self.device.release(nbytes)
             if self.device.is_out_of_memory(error):
-                raise DeviceOutOfMemory(f"the device has no room for {kv_blocks} KV blocks: {error}") from error
+                raise DeviceOutOfMemory(f"the device has no memory left for {kv_blocks} KV blocks: {error}") from error
             raise
         self.graphs = GraphTable(self.device, self._network, self.cache, self.geometry)
 
     def is_warm(self, phase: BucketPhase, bucket: Bucket) -> bool:
-        """Whether a batch of this bucket runs as fast as it can: from its graph, or compiled where none is made."""
+        """Return whether a batch of this bucket needs no compile: it has a graph, or code in modes without graphs."""
         graphs = self.graphs
         return graphs.is_captured(phase, bucket) if self.captures_graphs else graphs.is_compiled(phase, bucket)
 
@@ -110,7 +110,7 @@ class ModelRunner:
     @torch.inference_mode()
     def warm_defragmenter(self, progress: Progress) -> None:
         """Run the block moves of every size."""
-        # The padding block onto itself: no sequence is there yet, and none would be harmed.
+        # The padding block is copied onto itself, which cannot damage a sequence.
         padding = padding_block(self.cache, self.geometry)
         for size in warmup_swaps():
             self._move([padding] * size, [padding] * size)
@@ -124,8 +124,9 @@ class ModelRunner:
         sequences = [work.sequence for work in batch.works]
         rows = [(each.sampling, sampler.draw(each.seed, each.generated)) for each in sequences]
         wanted = sampler.choice(rows, bucket.batch_size, self.device.torch_device)
-        # The one wait of a step: to read tokens is to wait for the device. Cut on the host, for on a card every length
-        # would be a shape of its own.
+        # The only wait of a step: reading tokens waits for the device. They are cut on the host, because on a
+        # card every length
+        # would be another shape.
         return list(sampler.choose(logits, wanted).tolist()[: len(rows)])
 
     @torch.inference_mode()
@@ -160,22 +161,22 @@ class ModelRunner:
 
 
 class DeviceThread:
-    """The one thread that all device work of an engine runs in, one job after the other."""
+    """The thread in which all device work of an engine runs, one job after the other."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._ended = in_daemon_thread(self._run, "torch-device")
 
     def call(self, work: Callable[[], T]) -> T:
-        """Wait for the result or exception of `work`; not for the event loop."""
+        """Run `work` and return its result or raise its exception. Not for the event loop, which it would block."""
         return self._submit(work).result()
 
     async def call_async(self, work: Callable[[], T]) -> T:
-        """The same without blocking the event loop."""
+        """Run `work` without blocking the event loop."""
         return await asyncio.wrap_future(self._submit(work))
 
     async def close(self) -> None:
-        """End the thread after what it has been given."""
+        """End the thread after the submitted work."""
         self._jobs.put(None)
         await asyncio.wrap_future(self._ended)
 
@@ -183,7 +184,7 @@ class DeviceThread:
         outcome: Future[T] = Future()
 
         def job() -> None:
-            # A step whose request went away before its turn came is not made.
+            # A step whose request was cancelled before its turn is skipped.
             if outcome.set_running_or_notify_cancel():
                 settle(outcome, work)
 

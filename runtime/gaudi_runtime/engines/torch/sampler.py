@@ -1,4 +1,4 @@
-"""Choosing tokens from logits."""
+"""Sampling of tokens from logits."""
 
 from hashlib import blake2b
 from typing import NamedTuple
@@ -8,13 +8,13 @@ from torch import Tensor
 
 from gaudi_runtime.engine_protocol.engine import SamplingParams
 
-# What a float32 holds exactly.
+# The bits of an integer that a float32 represents exactly.
 DRAW_BITS = 24
 COLDEST = 1e-5
 
 
 class Choice(NamedTuple):
-    """Per-row settings of a sampled batch, each of shape (B)."""
+    """The settings of each row of a sampled batch, each of shape (B)."""
 
     temperature: Tensor
     top_p: Tensor
@@ -23,15 +23,16 @@ class Choice(NamedTuple):
 
 
 def draw(seed: int, index: int) -> float:
-    """A number in [0, 1) for the token `index` of an answer."""
-    # By seed and position alone, so that an answer does not depend on the batch it ran in, on preemption, or on the
-    # device's generator.
+    """Return a number in [0, 1) for the token `index` of an answer."""
+    # It depends only on seed and position, so that an answer does not depend on its batch, on preemption or on
+    # the device's
+    # random generator.
     digest = blake2b(f"{seed} {index}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest) >> (64 - DRAW_BITS)) / (1 << DRAW_BITS)
 
 
 def choice(rows: list[tuple[SamplingParams, float]], batch_size: int, device: torch.device) -> Choice | None:
-    """Settings and draws of a batch, padded with greedy rows; None when every row is greedy."""
+    """Return settings and draws of a batch, padded with greedy rows; None if every row is greedy."""
     if all(params.temperature == 0 for params, _ in rows):
         return None
     padded = rows + [(SamplingParams(temperature=0), 0.0)] * (batch_size - len(rows))
@@ -45,7 +46,7 @@ def choice(rows: list[tuple[SamplingParams, float]], batch_size: int, device: to
 
 
 def choose(logits: Tensor, wanted: Choice | None) -> Tensor:
-    """Token ids (B) for logits (B, vocabulary): temperature, then top-k, then top-p, as transformers orders them."""
+    """Return token ids (B) for logits (B, vocabulary): temperature, then top-k, then top-p, as in transformers."""
     best = logits.argmax(-1)
     if wanted is None:
         return best
@@ -54,14 +55,14 @@ def choose(logits: Tensor, wanted: Choice | None) -> Tensor:
     weights = _kept(ordered, wanted).cumsum(-1)
     target = wanted.draws[:, None] * weights[:, -1:]
     rank = (weights <= target).sum(-1, keepdim=True)
-    # Rounding may leave the target above the last sum: never a token that top-k or top-p has left out.
+    # Rounding may leave the target above the last sum. A token outside top-k or top-p must not be chosen then.
     last_kept = (weights < weights[:, -1:]).sum(-1, keepdim=True)
     sampled = tokens.gather(-1, torch.minimum(rank, last_kept)).squeeze(-1)
     return torch.where(wanted.temperature > 0, sampled, best)
 
 
 def _kept(ordered: Tensor, wanted: Choice) -> Tensor:
-    """Probabilities of sorted logits with everything outside top-k and top-p at zero; the best always stays."""
+    """Return probabilities of sorted logits with zeros outside top-k and top-p; the best token always stays."""
     ranks = torch.arange(ordered.shape[-1], device=ordered.device)
     beyond = (ranks >= wanted.top_k[:, None]) & (wanted.top_k > 0)[:, None]
     chances = ordered.masked_fill(beyond, float("-inf")).softmax(-1)

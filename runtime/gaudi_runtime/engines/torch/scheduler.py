@@ -1,4 +1,4 @@
-"""Sequences, and which of them run next: prompts first, then one decode step for everybody. No torch here."""
+"""Sequences and their order: prompts first, then one decode step for all. This module does not import torch."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -64,7 +64,7 @@ class Batch:
 
 
 Planned = Callable[[BucketPhase, Bucket], bool]
-"""Whether some bucket of the plan holds this shape."""
+"""Returns whether some bucket of the plan holds this shape."""
 
 
 class Scheduler:
@@ -78,11 +78,11 @@ class Scheduler:
         self._planned = planned
 
     def add(self, sequence: Sequence) -> None:
-        """Queue a sequence that `admissible` has accepted."""
+        """Add a sequence that `admissible` has accepted to the queue."""
         self.waiting.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:
-        """Forget a finished or cancelled sequence and free its blocks; nothing happens the second time."""
+        """Remove a finished or cancelled sequence and free its blocks; a second call does nothing."""
         if sequence in self.running:
             self.running.remove(sequence)
             self._free(sequence)
@@ -90,11 +90,11 @@ class Scheduler:
             self.waiting.remove(sequence)
 
     def next_batch(self) -> Batch | None:
-        """The next forward, or None when there is nothing to do."""
+        """Return the next forward; None if there is nothing to do."""
         return self._prompt_batch() or self._decode_batch()
 
     def compact(self, threshold: int, most: int) -> dict[int, int]:
-        """Renumber KV blocks as BlockManager.compact says; the caller moves their content."""
+        """Renumber KV blocks as BlockManager.compact returns; the caller moves their content."""
         moves = self.blocks.compact(threshold, most)
         if moves:
             for sequence in self.running:
@@ -102,12 +102,12 @@ class Scheduler:
         return moves
 
     def _prompt_batch(self) -> Batch | None:
-        """Prompts in order of arrival while they fit one planned bucket; the first one always goes."""
+        """Return prompts in order of arrival while they fit one planned bucket; the first one always runs."""
         works: list[Work] = []
         shape = Bucket(0, 0, 0)
         for sequence in self._prompts():
             grown = self._grown(shape, sequence)
-            # The first one goes even where no bucket holds it: it would wait for ever.
+            # The first prompt runs even if no bucket holds it: otherwise it would wait for ever.
             if works and not self._fits(grown):
                 break
             if not sequence.blocks and not self._admit(sequence):
@@ -117,12 +117,12 @@ class Scheduler:
         return Batch(BucketPhase.PROMPT, tuple(works), shape) if works else None
 
     def _prompts(self) -> Iterator[Sequence]:
-        """Prompts that are partly computed, then those that wait."""
+        """Yield prompts that are partly computed, then those that wait."""
         yield from [sequence for sequence in self.running if sequence.pending > 1]
         yield from list(self.waiting)
 
     def _grown(self, shape: Bucket, sequence: Sequence) -> Bucket:
-        """The shape of a prompt batch with one sequence more; a long prompt is computed in parts."""
+        """Return the shape of a prompt batch with one more sequence; a long prompt is computed in chunks."""
         query = min(sequence.pending, self._limits.max_num_batched_tokens)
         return Bucket(
             shape.batch_size + 1,
@@ -138,8 +138,8 @@ class Scheduler:
         )
 
     def _admit(self, sequence: Sequence) -> bool:
-        """Give a waiting sequence its blocks."""
-        # One is left for each running sequence to grow into, or the newcomer would soon be sent away again.
+        """Allocate the blocks of a waiting sequence, if there are enough."""
+        # One block stays free for each running sequence. Otherwise the new sequence would soon be preempted.
         needed = self._blocks_for(len(sequence.tokens))
         if len(self.running) >= self._limits.max_num_seqs or self.blocks.free < needed + len(self.running):
             return False
@@ -155,7 +155,7 @@ class Scheduler:
         return Work(sequence, tokens, start, tuple(sequence.blocks), samples=last)
 
     def _decode_batch(self) -> Batch | None:
-        """One token for every running sequence that has, or gets, a block for it."""
+        """Return one token for every running sequence that has, or gets, a block for it."""
         ready = [sequence for sequence in list(self.running) if self._has_room(sequence)]
         if not ready:
             return None
@@ -163,14 +163,16 @@ class Scheduler:
         return Batch(BucketPhase.DECODE, works, Bucket(len(works), 1, self._decode_blocks(works)))
 
     def _has_room(self, sequence: Sequence) -> bool:
-        """Whether the last token has a slot; takes a block for it, from the youngest sequence if none is free."""
+        """Return whether the last token has a slot; take a block for it, if needed from the youngest sequence."""
         if sequence not in self.running:
             return False
         if self._blocks_for(len(sequence.tokens)) == len(sequence.blocks):
             return True
-        # Running out of blocks never fails a request: the youngest gives its own back, waits, and is computed again
-        # with what it has generated as part of its prompt. The oldest one always finishes, because a request is only
-        # accepted when it fits the cache alone.
+        # A lack of blocks never fails a request: the youngest sequence frees its blocks, waits, and is
+        # computed again with its
+        # generated tokens as part of the prompt. The oldest one always finishes, because a request is only
+        # accepted if it fits
+        # the cache alone.
         while self.blocks.free == 0:
             youngest = self.running[-1]
             self._preempt(youngest)
@@ -190,7 +192,7 @@ class Scheduler:
         sequence.blocks = []
 
     def _decode_blocks(self, works: tuple[Work, ...]) -> int:
-        """KV blocks that a decode batch reads: a prefix of the cache if contiguous, otherwise only its own."""
+        """Return the KV blocks that a decode batch reads: a prefix of the cache if contiguous, else its own."""
         if self._limits.contiguous_paged_attention:
             return 1 + max(max(work.blocks) for work in works)
         return sum(len(work.blocks) for work in works)

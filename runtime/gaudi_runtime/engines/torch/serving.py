@@ -20,11 +20,11 @@ from gaudi_runtime.warmup.schedule import SWAP_SIZES
 log = logging.getLogger(__name__)
 
 COMPACT_THRESHOLD = 32
-"""Blocks (docs/internals/warmup.md, Defragmenter)."""
+"""In blocks (docs/internals/warmup.md, Defragmenter)."""
 
 
 class Request:
-    """One running `generate`; `chunks` carries its pieces, or the exception that ended it."""
+    """One running `generate`; `chunks` carries its chunks, or the exception that ended it."""
 
     def __init__(self, sequence: Sequence, detokenizer: Detokenizer, stop_tokens: frozenset[int]) -> None:
         self.sequence = sequence
@@ -33,7 +33,7 @@ class Request:
         self._stop_tokens = frozenset() if sequence.sampling.ignore_eos else stop_tokens
 
     def accept(self, token: int) -> GenerationChunk:
-        """Append a token to the sequence and say what is new; the last chunk has a finish reason."""
+        """Append a token to the sequence and return the new text; the last chunk has a finish reason."""
         self.sequence.tokens.append(token)
         if token in self._stop_tokens:
             return GenerationChunk(self._detokenizer.flush(), (token,), "stop")
@@ -45,7 +45,7 @@ class Request:
 
 
 class ServingLoop:
-    """Requests, their scheduler, and the task that turns them into chunks."""
+    """The requests, their scheduler, and the task that produces their chunks."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ServingLoop:
         self._turned = 0.0
 
     async def stream(self, prompt: tuple[int, ...], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """The chunks of one completion; closing the iterator frees the request's blocks."""
+        """Stream the chunks of one completion; closing the iterator frees the request's blocks."""
         request = self._submit(prompt, sampling)
         try:
             finished = False
@@ -83,7 +83,7 @@ class ServingLoop:
             self._forget(request)
 
     def load(self) -> EngineLoad:
-        """Sequences and KV blocks at work."""
+        """Return running sequences and KV blocks in use."""
         return EngineLoad(
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
@@ -92,13 +92,13 @@ class ServingLoop:
         )
 
     def heartbeat_seconds(self) -> float:
-        """Seconds since the loop last turned; 0 when idle or inside a compile."""
+        """Return the seconds since the last turn of the loop; 0 if it is idle or compiles."""
         if self._task is None or self._runner.graphs.compiling:
             return 0.0
         return time.monotonic() - self._turned
 
     async def close(self) -> None:
-        """End what still runs and wait for the step in work."""
+        """End running requests and wait for the current step."""
         self._fail(list(self._requests), RuntimeError("the engine is closed"))
         if self._task is not None:
             await self._task
@@ -110,7 +110,7 @@ class ServingLoop:
         request = Request(sequence, detokenizer, self._runner.checkpoint.stop_tokens)
         self._requests[sequence] = request
         self._scheduler.add(sequence)
-        # The loop lives only while there is work: an idle engine takes no processor time.
+        # The loop exists only while there is work, so that an idle engine uses no processor time.
         if self._task is None:
             self._turned = time.monotonic()
             self._task = asyncio.create_task(self._serve(), name="torch-engine")
@@ -121,7 +121,7 @@ class ServingLoop:
         self._scheduler.remove(request.sequence)
 
     async def _serve(self) -> None:
-        """Batch after batch until nothing is left to do."""
+        """Run batches until there is no more work."""
         try:
             while batch := self._scheduler.next_batch():
                 self._turned = time.monotonic()
@@ -134,7 +134,7 @@ class ServingLoop:
             self._task = None
 
     async def _run(self, batch: Batch) -> None:
-        """One batch. If it fails, its requests end with the error, and only those."""
+        """Run one batch. If it fails, only its requests end with the error."""
         try:
             chunks = await self._executed(batch)
         except Exception as error:
@@ -144,9 +144,9 @@ class ServingLoop:
             self._deliver(batch, chunks)
 
     async def _executed(self, batch: Batch) -> list[GenerationChunk | None]:
-        """A batch through the device, counted with the compiles that it waited for."""
-        # The device's own count, and not whether the bucket was warm: a warm one may meet a guard and compile again.
-        bucket, before = self._histogram.meet(batch.phase, batch.shape), self._runner.device.compiles()
+        """Run a batch on the device and count it with the compilations that it waited for."""
+        # By the device's own count and not by whether the bucket was warm: a guard may compile a warm bucket again.
+        bucket, before = self._histogram.count_batch(batch.phase, batch.shape), self._runner.device.compiles()
         try:
             return await self._thread.call_async(partial(self._step, batch, bucket))
         finally:
@@ -154,7 +154,7 @@ class ServingLoop:
                 self._histogram.compiled(batch.phase, bucket, made)
 
     def _step(self, batch: Batch, bucket: Bucket) -> list[GenerationChunk | None]:
-        """In the device thread: a forward, and its tokens as chunks; None for a row that has no token yet."""
+        """Run a forward in the device thread and return its tokens as chunks; None for a row without a token."""
         tokens = self._runner.execute(batch, bucket)
         return [
             request.accept(token) if work.samples and (request := self._requests.get(work.sequence)) else None
@@ -162,10 +162,10 @@ class ServingLoop:
         ]
 
     def _deliver(self, batch: Batch, chunks: list[GenerationChunk | None]) -> None:
-        """Hand chunks to their consumers; an ended sequence frees its blocks at once."""
+        """Send chunks to their consumers; an ended sequence frees its blocks at once."""
         for work, chunk in zip(batch.works, chunks, strict=True):
             work.sequence.computed = work.start + len(work.tokens)
-            # A consumer may have gone away while the step ran.
+            # A consumer may have disconnected while the step ran.
             request = self._requests.get(work.sequence)
             if request is None or chunk is None:
                 continue
@@ -180,8 +180,8 @@ class ServingLoop:
                 self._forget(request)
 
     async def _defragment(self) -> None:
-        """Move KV blocks down when it pays."""
-        # Contiguous attention reads up to the highest block in use; any other reads only its own.
+        """Move KV blocks to lower ids if that is useful."""
+        # Contiguous attention reads up to the highest block in use; other attention reads only its own blocks.
         if not self._limits.contiguous_paged_attention:
             return
         if moves := self._scheduler.compact(COMPACT_THRESHOLD, SWAP_SIZES[-1]):

@@ -1,7 +1,7 @@
-"""The engine cores of vLLM, one for each copy of the weights (spec.parallelism.data), and calls to all of them.
+"""The engine cores of vLLM: one for each copy of the weights (spec.parallelism.data), and calls to all of them.
 
-With several cores vLLM's own calls return the answer of the first core alone. So every core is called here by names of
-vLLM's client that are no stable interface: no other module uses them, and they are checked before the first call.
+With several cores, vLLM's own calls return only the answer of the first core. So this module calls each core through
+private names of vLLM's client. No other module uses these names, and they are checked before the first call.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ CALL, IDENTITIES = "_call_utility_async", "core_engines"
 
 
 class SilentCores(Exception):
-    """Engine cores `numbers` of `count` have not answered in time."""
+    """Engine cores `numbers` of `count` did not answer before the deadline."""
 
     def __init__(self, numbers: Sequence[int], count: int) -> None:
         super().__init__(numbers)
@@ -25,20 +25,21 @@ class SilentCores(Exception):
 
 
 class Cores:
-    """`engine` is vLLM's AsyncLLM, started with `count` cores."""
+    """Calls to the cores of `engine`, vLLM's AsyncLLM that was started with `count` cores."""
 
     def __init__(self, engine: Any, count: int = 1) -> None:
-        """Raises EngineUnsupported if a release of vLLM does not let each of several cores be called."""
+        """Raise EngineUnsupported if there are several cores and this release of vLLM cannot call each of them."""
         self._engine, self._count = engine, count
         if count > 1:
             _check_names(engine.engine_core, count)
 
     async def call(self, method: str, arguments: tuple[Any, ...], deadline: float) -> list[list[Any]]:
-        """Call this method of every worker, and return the answers by core and rank; `deadline` in seconds.
+        """Call this method of every worker and return the answers by core and rank. `deadline` is in seconds.
 
-        Raises SilentCores, or what vLLM raises for the first core that fails.
+        Raises SilentCores, or the error of the first core that fails.
         """
-        # All cores at once: the ranks of a mixture-of-experts model wait for those of the other cores in each forward.
+        # All cores are called at once: in each forward, the ranks of a mixture-of-experts model wait for the
+        # ranks of the other cores.
         calls = [asyncio.ensure_future(each) for each in self._calls(method, arguments)]
         try:
             done, _ = await asyncio.wait(calls, timeout=deadline, return_when=asyncio.FIRST_EXCEPTION)
@@ -52,7 +53,7 @@ class Cores:
                 each.cancel()
 
     def _calls(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Awaitable[list[Any]]]:
-        # Without vLLM's own timeout: it leaves late answers in a queue, and the next call would take them for its own.
+        # vLLM's own timeout is not used: it leaves late answers in a queue, and the next call would receive them.
         if self._count == 1:
             yield self._engine.collective_rpc(method, args=arguments)
             return
@@ -62,7 +63,7 @@ class Cores:
 
 
 def exit_codes(engine: Any) -> Mapping[str, int]:
-    """Exit codes of the processes of the engine's cores by name; nothing if this release keeps them elsewhere."""
+    """Return the exit codes of the engine cores by name; empty if this release of vLLM keeps them elsewhere."""
     try:
         codes: Mapping[str, int] = engine.engine_core.resources.engine_manager.finished_procs()
     except AttributeError:
@@ -78,12 +79,12 @@ def _check_names(client: Any, count: int) -> None:
         missing.append(f"{CALL}(method, engine=)")
     if missing:
         raise EngineUnsupported(
-            f"{type(client).__name__} of vLLM offers no {' and no '.join(missing)}, which calls to each data-parallel "
-            f"engine core need: use an image with {RELEASES} (on a CPU: vLLM {CPU_RELEASE}), or set "
+            f"{type(client).__name__} of vLLM has no {' and no '.join(missing)}. Data parallelism needs it to call "
+            f"each engine core. Use an image with {RELEASES} (on a CPU: vLLM {CPU_RELEASE}), or set "
             "spec.parallelism.data to 1."
         )
     if (found := len(getattr(client, IDENTITIES))) != count:
         raise EngineUnsupported(
-            f"vLLM started {found} engine cores and spec.parallelism.data is {count}: remove every --data-parallel "
+            f"vLLM started {found} engine cores, but spec.parallelism.data is {count}. Remove every --data-parallel "
             "argument from spec.engine.extraArgs."
         )

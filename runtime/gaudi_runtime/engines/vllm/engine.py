@@ -1,9 +1,7 @@
-"""VllmEngine: the Engine protocol over vLLM's AsyncLLM, whose workers are driven bucket by bucket.
+"""VllmEngine: the Engine protocol over vLLM's AsyncLLM, whose workers run one bucket per call.
 
-See docs/internals/vllm.md.
-
-Start-up verbs run in the worker thread of start-up and wait for calls to the workers; serving is vLLM's own
-application on our event loop.
+The start-up methods run in the worker thread of start-up and wait for calls to the workers. Serving is vLLM's own
+application on our event loop. See docs/internals/vllm.md.
 """
 
 import asyncio
@@ -23,7 +21,7 @@ from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.engine_protocol.engine import DeviceMemory, EngineLoad, Progress
-from gaudi_runtime.engine_protocol.group import Others
+from gaudi_runtime.engine_protocol.group import OtherPods
 from gaudi_runtime.engines.host_cpu import threads
 from gaudi_runtime.engines.vllm.greedy import refuse_sampling
 from gaudi_runtime.engines.vllm.memory import CpuLedger
@@ -49,14 +47,14 @@ from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 
 WORKERS_APART = "VLLM_ENABLE_V1_MULTIPROCESSING"
 ANSWER_SECONDS = 120.0
-"""For what no worker needs long for."""
+"""The deadline of calls that no worker should need long for."""
 
 
 GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
 
 
 class VllmEngine(Processes):
-    """Verbs are called in the order of the protocol. `loop` is the event loop that will serve, watched at `pace`."""
+    """An engine whose methods are called in the order of the protocol. `loop` serves; it is watched at `pace`."""
 
     counters: ServingHistogram
 
@@ -68,23 +66,23 @@ class VllmEngine(Processes):
         self._degradations: tuple[str, ...] = ()
         self._sampler_done = False
         self._vision: tuple[VisionBucket, ...] = ()
-        self._others: Others | None = None
+        self._others: OtherPods | None = None
         self._engine: Any = None
         self._ranks: Ranks
         self._shapes: WarmShapes
 
     def notes(self) -> tuple[str, ...]:
-        """What a user loses because this release of vLLM or of its plugin lacks something."""
+        """Return what does not work because this release of vLLM or of its plugin lacks something."""
         return self._degradations
 
-    def span(self, others: Others) -> None:
-        """Be one engine with vLLM's processes in these pods."""
+    def span(self, others: OtherPods) -> None:
+        """Run as one engine together with vLLM's processes in these pods."""
         self._others = others
 
     def load(self, progress: Progress) -> None:
-        """Start vLLM's processes: weights and KV cache are there afterwards. Raises a RuntimeStartError."""
+        """Start vLLM's processes. They have loaded the weights when this returns. Raises a RuntimeStartError."""
         if isinstance(self._memory, CpuLedger) and os.environ.get(WORKERS_APART) == "0":
-            # vLLM divides the cores itself only among workers that have processes of their own.
+            # vLLM divides the cores itself only if workers have processes of their own.
             os.environ.setdefault("OMP_NUM_THREADS", str(threads(self._memory.weight_bytes(), usable_cores())))
         others = self._others
         meeting = others.start(progress) if others else None
@@ -97,7 +95,7 @@ class VllmEngine(Processes):
             self._ranks = Ranks(self._engine, self._loop, note=note, cores=self._config.parallelism.data)
             self._learn()
         except BaseException:
-            # As a launch that fails: nobody would close an engine that could not be loaded.
+            # An engine that failed to load is not closed by its caller, so its processes are ended here.
             self._end()
             raise
 
@@ -118,7 +116,7 @@ class VllmEngine(Processes):
         )
 
     def divided_memory(self) -> tuple[Split, DeviceBlocks]:
-        """How the memory of the fullest rank is divided, in bytes, and the KV blocks that all ranks have."""
+        """Return how the memory of the fullest rank is divided, in bytes, and the KV blocks that all ranks have."""
         return self._memory.divided()
 
     def use_plan(self, plan: BucketPlan) -> None:
@@ -132,29 +130,29 @@ class VllmEngine(Processes):
         self._shapes = WarmShapes(self.captures_graphs)
         self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
         answers = self._ask("plan", *_lists(plan), deadline=self._step_seconds)
-        # Alike in all ranks of all cores: they have one model and one environment.
+        # All ranks of all cores have the same answer: they have one model and one environment.
         self._vision = tuple(VisionBucket(*each) for each in answers[0].get("vision", ()))
         self._degradations = tuple(dict.fromkeys((*self._degradations, *fold_sentences(answers))))
         self._memory.planned(self._ask("memory"))
 
     def vision_buckets(self) -> tuple[VisionBucket, ...]:
-        """What the plugin of a card would warm its vision tower with; none for a model without one, or on a CPU."""
+        """Return the vision buckets of the plugin's warm-up; none on a CPU or for a model without a tower."""
         return self._vision
 
     def warm_vision(self, bucket: VisionBucket) -> int:
-        """Run the tower on every rank and return the largest's bytes. Raises DeviceOutOfMemory, or ShapeRefused."""
+        """Run the tower on every rank and return the bytes of the largest. Raises DeviceOutOfMemory or ShapeRefused."""
         if full := self._memory.why_full():
             raise DeviceOutOfMemory(full)
         return self._outcome("warm_vision", *bucket)["bytes"]
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Compile this shape with a real forward. Raises DeviceOutOfMemory, or ShapeRefused."""
+        """Compile this shape with a real forward. Raises DeviceOutOfMemory or ShapeRefused."""
         self._run("warm", phase, bucket)
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Capture the graph of this shape on every rank and return the largest's bytes.
+        """Capture the graph of this shape on every rank and return the bytes of the largest.
 
-        Raises DeviceOutOfMemory, or GraphRefused where vLLM runs the shape without a graph.
+        Raises DeviceOutOfMemory, or GraphRefused if vLLM runs the shape without a graph.
         """
         if full := self._memory.why_full():
             raise DeviceOutOfMemory(full)
@@ -166,7 +164,7 @@ class VllmEngine(Processes):
         return outcome["bytes"]
 
     def use_warm(self, plan: BucketPlan) -> None:
-        """Let the workers look up these buckets alone. On a CPU, vLLM knows nothing but compiled numbers of tokens."""
+        """Restrict the workers' lookup to these buckets. On a CPU, vLLM knows only compiled numbers of tokens."""
         limits = self._memory.divided()[1].limits(self._config.limits)
         self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
         if self._config.engine.device != "cpu":
@@ -174,7 +172,7 @@ class VllmEngine(Processes):
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Run the sampler's settings: on a card for all sizes at once, on a CPU for one batch size."""
-        # The plugin's own sampler warm-up knows no single size; asked once, it does them all.
+        # The plugin's own sampler warm-up has no argument for a size: one call runs all of them.
         if self._config.engine.device == "cpu":
             if batch_size:
                 self._ask("sampler", batch_size, deadline=self._step_seconds)
@@ -184,21 +182,21 @@ class VllmEngine(Processes):
         progress()
 
     def warm_defragmenter(self, progress: Progress) -> bool:
-        """Run the block swaps of every size; False where vLLM swaps none."""
+        """Run the block swaps of every size. Return False if vLLM swaps no blocks."""
         done = all(each["done"] for each in self._ask("defragmenter", deadline=self._step_seconds))
         progress()
         return done
 
     def memory(self) -> DeviceMemory:
-        """Memory of the fullest rank now, in bytes."""
+        """Return the memory of the fullest rank now, in bytes."""
         return self._memory.now(self._ask("memory"))
 
     def start_serving(self) -> None:
-        """Nothing yet: `application` tells the workers, on the event loop."""
+        """Do nothing: `application` informs the workers, on the event loop."""
 
     @asynccontextmanager
     async def application(self) -> AsyncIterator[ASGIApp]:
-        """vLLM's own OpenAI application; from here on workers count what they meet."""
+        """Run vLLM's own OpenAI application. From here on, the workers count the shapes of requests."""
         await self._ranks.ask("start_serving", deadline=ANSWER_SECONDS)
         if self._others:
             self._others.serve()
@@ -208,28 +206,29 @@ class VllmEngine(Processes):
             try:
                 app = await stack.enter_async_context(openai_application(self._parsed, self._engine))
             except Exception as error:
-                # Adapters and chat templates are read only here.
+                # vLLM reads adapters and chat templates only here.
                 raise why_not_started(error, None) from error
             yield app
 
     def collectors(self) -> Sequence[Collector]:
-        """vLLM's own metrics."""
+        """Return the collector of vLLM's own metrics."""
         return (_VllmMetrics(),)
 
     async def until_lost(self) -> EngineLost:
-        """Returns when vLLM can serve no more."""
+        """Wait until vLLM can no longer serve, and return the reason."""
 
         def absorb(counts: Mapping[str, Any]) -> None:
             self.counters.absorb(counts["met"], counts.get("vision"), counts.get("compile_times", ()))
 
-        # What compiles in another pod is no hang in this one.
+        # Work in another pod, such as a compile, shows that this pod does not hang but waits.
         moves = self._others.moves if self._others else lambda: 0
         return await Watch(self._engine, self._ranks, absorb, self._step_seconds, moves, self._pace).until_lost()
 
     def load_now(self) -> EngineLoad:
-        """Requests in the batch and waiting, and KV blocks in use, by vLLM's own metrics after its last step."""
+        """Return requests running and waiting, and KV blocks in use, by vLLM's own metrics after its last step."""
         wanted = dict.fromkeys(GAUGES, 0.0)
-        # Restricted, for this is read on every request, and the whole registry has hundreds of series.
+        # Restricted to three gauges, because this is read on every request and the whole registry has
+        # hundreds of series.
         for family in REGISTRY.restricted_registry(GAUGES).collect():
             for sample in family.samples:
                 wanted[sample.name] = wanted.get(sample.name, 0.0) + sample.value
@@ -239,25 +238,25 @@ class VllmEngine(Processes):
         return EngineLoad(int(running), int(waiting), round(min(cores, used) * blocks), cores * blocks)
 
     def heartbeat_seconds(self) -> float:
-        """0: `until_lost` sees a hang, and ends the process."""
+        """Return 0: `until_lost` detects a hang and ends the process."""
         return 0.0
 
     async def close(self) -> None:
-        """End vLLM's processes; what ran has been drained or cancelled before."""
+        """End vLLM's processes. Running requests were drained or cancelled before."""
         await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
         self._engine.shutdown(timeout=0)
-        # Then the whole tree: vLLM's core leaves its workers behind when it does not answer.
+        # vLLM's core does not end its workers if it does not answer, so the whole process tree is ended.
         end_children()
 
     def _refuse_other_drafts(self, described: Sequence[Mapping[str, Any]]) -> None:
-        """The plan has the steps of so many drafts, and vLLM was told of drafts elsewhere."""
+        """Raise ConfigError if vLLM drafts another number of tokens than the plan has steps for."""
         planned = self._config.limits.draft_tokens or 0
         if any(each.get("draft_tokens", 0) != planned for each in described):
             raise ConfigError(
-                f"limits.draftTokens is {planned}, and vLLM drafts another number of tokens: say --speculative-config "
-                "in spec.engine.settings alone, with its num_speculative_tokens."
+                f"vLLM drafts another number of tokens than limits.draftTokens ({planned}). Set --speculative-config "
+                "only in spec.engine.settings, with its num_speculative_tokens."
             )
 
     def _run(self, verb: str, phase: BucketPhase, bucket: Bucket) -> Outcome:
@@ -276,37 +275,37 @@ class VllmEngine(Processes):
 
 
 def _lists(plan: BucketPlan) -> list[list[list[int]]]:
-    """The buckets of prompt and decode, and the seeds if there are any, as JSON carries them."""
+    """Return the buckets of prompt and decode, and the seeds if there are any, in the form of JSON."""
     lists = [plan.prompt, plan.decode, *([plan.seeds] if plan.seeds else [])]
     return [[list(each) for each in buckets] for buckets in lists]
 
 
 def _other_blocks(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
-    """Said, because the settings of buckets count blocks."""
+    """Return a sentence if KV blocks have another size than configured: bucket settings count blocks."""
     asked = config.limits.block_size
     if found.size != asked:
         yield (
-            f"vLLM has KV blocks of {found.size} tokens for this model, not the {asked} of engine.blockSize: the "
-            "buckets are planned for these"
+            f"vLLM uses KV blocks of {found.size} tokens for this model instead of the {asked} of engine.blockSize. "
+            "The buckets are planned for this size"
         )
 
 
 def _unequal_caches(found: DeviceBlocks, largest: int) -> Iterator[str]:
-    """The sentence for engine cores with KV caches of different sizes; vLLM makes those of one core's ranks equal."""
+    """Return a sentence if the KV caches of the engine cores differ; vLLM makes those of one core's ranks equal."""
     if largest > found.count:
         yield (
-            f"the KV caches of the engine cores have {found.count} to {largest} blocks: the buckets are planned for "
-            f"{found.count}, and decode batches of cores with more may be cold"
+            f"the KV caches of the engine cores have {found.count} to {largest} blocks. The buckets are planned for "
+            f"{found.count}, so decode batches of cores with more blocks may be cold"
         )
 
 
 class _VllmMetrics(Collector):
-    """vLLM's own metrics, as they stand in the registry of our process that it writes to."""
+    """vLLM's own metrics in the registry of our process."""
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering must not scrape."""
+        """Return nothing: registering must not scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The families of this moment."""
+        """Return the current metric families."""
         return (family for family in REGISTRY.collect() if family.name.startswith("vllm:"))

@@ -1,7 +1,7 @@
-"""Requests that end the plugin's model runner while it drafts are refused, one by one, before they reach it.
+"""Refuses requests that sample while drafts are on, because they would end the plugin's model runner.
 
-vllm-gaudi 0.26 compares drafts with the most likely tokens alone: a batch with a request that samples stops at an
-assertion, in the process that holds the card, and all requests with it (docs/internals/vllm.md, Speculative decoding).
+vllm-gaudi 0.26 compares drafts with the most likely tokens only. A batch with a request that samples fails an assertion
+in the process that holds the card, and all its requests fail (docs/internals/vllm.md, Speculative decoding).
 """
 
 from typing import Any
@@ -12,15 +12,15 @@ LOGPROBS = "logprobs"
 
 
 def refuse_sampling(engine: Any) -> None:
-    """`engine`, vLLM's AsyncLLM, answers such requests with a ValueError, of which its own server makes a 400."""
+    """Make `engine`, vLLM's AsyncLLM, raise ValueError for such requests; its own server answers them with 400."""
     generate = engine.generate
 
-    # No coroutine: raised where the server asks, before a stream has begun.
+    # Not a coroutine, so that the error is raised before a stream begins.
     def generate_greedily(prompt: Any, sampling_params: Any, *rest: Any, **named: Any) -> Any:
         if found := beyond_greedy(sampling_params):
             raise ValueError(
-                f"This server drafts tokens (--speculative-config), and then takes no request with {found}: leave it "
-                "out, and set temperature to 0."
+                f"This server drafts tokens (--speculative-config) and does not accept {found}. Leave it out, and set "
+                "temperature to 0."
             )
         return generate(prompt, sampling_params, *rest, **named)
 
@@ -28,8 +28,8 @@ def refuse_sampling(engine: Any) -> None:
 
 
 def beyond_greedy(sampling: Any) -> str | None:
-    """What this request asks for that a step with drafts cannot do, None where nothing; `sampling` is vLLM's."""
-    # Below this vLLM itself takes a temperature for 0 (its _SAMPLING_EPS).
+    """Return the parameter of vLLM's `sampling` that a step with drafts does not support; None if there is none."""
+    # vLLM treats a temperature below this as 0 (its _SAMPLING_EPS).
     if sampling.temperature > 1e-5:
         return SAMPLES
     if getattr(sampling, "structured_outputs", None) is not None:

@@ -32,9 +32,10 @@ HOST_VARIABLE = "VLLM_HOST_IP"
 MEDIA_DOMAINS = "--allowed-media-domains"
 TRACES = "--otlp-traces-endpoint"
 NO_DOMAIN = "NONE.INVALID"
-"""No host matches it: for vLLM an empty list means all, and it compares with the host of a URL in lower case.
+"""A host name that matches no URL.
 
-In lower case the name could exist: with the search domains of a pod, none.invalid is Service none of namespace invalid.
+vLLM takes an empty list as all hosts, and it compares with the host of a URL in lower case. In lower case the name
+could exist: with the search domains of a pod, none.invalid is the Service none of namespace invalid.
 """
 WORKERS = {
     "cpu": "gaudi_runtime.engines.vllm.workers.cpu_worker.DrivenCpuWorker",
@@ -52,10 +53,10 @@ def launch(
     look: Callable[[], None] = lambda: None,
     look_seconds: float = LOOK_SECONDS,
 ) -> tuple[Namespace, Any]:
-    """The arguments as vLLM reads them, and what `build` makes of them; takes a minute or more.
+    """Start vLLM, and return the arguments as vLLM parsed them and the result of `build`; takes a minute or more.
 
-    Of `config` the workers are told their execution mode and what to do with cold shapes. `look` is called every
-    `look_seconds`, and raises what makes the start hopeless. Raises a RuntimeStartError, or what `progress` and `look`
+    The workers receive from `config` their execution mode and what to do with cold shapes. `look` is called every
+    `look_seconds` and raises if the start cannot succeed. Raises a RuntimeStartError, or what `progress` and `look`
     raise; no process of vLLM is left then.
     """
     with tempfile.TemporaryDirectory(prefix="vllm-start-") as folder:
@@ -79,15 +80,16 @@ def launch(
 
 
 def stand_in_for_git(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which processes find a git that knows no repository, made in `folder`; none where there is one.
+    """Make a git in `folder` that knows no repository, and return the variables for it; empty if git is installed.
 
-    vLLM's plugin asks git for its revision as it starts, lives with a refusal, and ends where there is no such program.
+    vLLM's plugin calls git for its revision as it starts. It accepts a failure of git, but ends if the program is
+    missing.
     """
     path = environment.get("PATH", os.defpath)
     refuses = shutil.which("false", path=path)
     if shutil.which("git", path=path) or not refuses:
         return {}
-    # A link and no script: nothing may be executed from where temporary files are.
+    # A link and not a script: files in the folder for temporary files may not be executable.
     folder.joinpath("git").symlink_to(refuses)
     return {"PATH": f"{path}{os.pathsep}{folder}"}
 
@@ -99,18 +101,18 @@ def _built(
     look: Callable[[], None],
     look_seconds: float,
 ) -> Any:
-    """What `work` makes; an error of vLLM's own is raised `explained`."""
+    """Return the result of `work`. An error of vLLM is converted by `explained` and raised."""
     starting, before = in_daemon_thread(work, "vllm-start"), None
     try:
         while wait([starting], look_seconds).not_done:
             look()
-            # vLLM tells nothing before it is there, so what its processes do is all that shows progress.
+            # vLLM reports no progress of its start, so activity of its processes counts as progress.
             if (now := measure_activity()) != before:
                 before = now
                 progress()
         return starting.result()
     except Exception as error:
-        # vLLM's core leaves its workers behind when a start fails, and they hold the memory of the card.
+        # vLLM's core does not end its workers if a start fails, and they hold the memory of the card.
         end_children()
         vllms_own = starting.done() and error is starting.exception()
         raise (explained(error) if vllms_own else error) from error
@@ -119,15 +121,14 @@ def _built(
 def engine_arguments(
     config: RuntimeConfig, kv_cache_bytes: int | None, environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
-    """All arguments. `kv_cache_bytes` is the KV cache of one rank, None where vLLM's plugin divides the memory.
+    """Return all arguments. `kv_cache_bytes` is the KV cache of one rank, None if vLLM's plugin divides the memory.
 
-    `environment` may name a collector of traces.
-    Raises ConfigError naming every wrong setting.
+    `environment` may name a collector of traces. Raises ConfigError that names every wrong setting.
     """
     engine = config.engine
     arguments = [*render_engine_options(config).args, f"--worker-cls={WORKERS[engine.device]}"]
     if not any(each.replace("_", "-").startswith(MEDIA_DOMAINS) for each in arguments):
-        # vLLM would fetch an image from wherever a request says, with the pod's own reach into the cluster's network.
+        # vLLM would fetch images from the address in a request, with the pod's access to the cluster's network.
         arguments.append(f"{MEDIA_DOMAINS}={NO_DOMAIN}")
     traces = collector(environment)
     if traces and traces.is_understood and not any(each.startswith(TRACES) for each in arguments):
@@ -135,13 +136,13 @@ def engine_arguments(
     if kv_cache_bytes is not None:
         arguments.append(f"--kv-cache-memory-bytes={kv_cache_bytes}")
     if engine.device == "cpu" and engine.execution_mode is ExecutionMode.TORCH_COMPILE:
-        # vLLM's own graph of a CPU has symbolic sizes; ours are compiled by us (workers/cpu.py).
+        # vLLM's own graph on a CPU has symbolic sizes; workers/cpu.py compiles the graphs of our sizes.
         arguments.append("--enforce-eager")
     return tuple(arguments)
 
 
 def meeting_arguments(meeting: Meeting, nodes: int, rank: int) -> tuple[str, ...]:
-    """What joins the processes of pod `rank` to those of all `nodes` pods, by vLLM's own launcher."""
+    """Return the arguments that join the processes of pod `rank` to the other `nodes` pods, by vLLM's own launcher."""
     return (
         f"--nnodes={nodes}",
         f"--node-rank={rank}",
@@ -151,14 +152,14 @@ def meeting_arguments(meeting: Meeting, nodes: int, rank: int) -> tuple[str, ...
 
 
 def tell_own_address(meeting: Meeting) -> None:
-    """Set vLLM's variable for the address by which its processes of this pod are reached."""
-    # vLLM would guess by a route to the internet. Whoever set it before knows better (`engine.env`).
+    """Set vLLM's variable for the address at which its processes of this pod are reached."""
+    # vLLM would guess it by a route to the internet. A value that the user set (`engine.env`) is kept.
     os.environ.setdefault(HOST_VARIABLE, address_towards(meeting))
 
 
 def address_towards(meeting: Meeting) -> str:
-    """This machine's address on the way to where the processes meet."""
-    # Nothing is sent: to connect a datagram socket only asks the kernel for the route.
+    """Return this machine's address on the route to the meeting point."""
+    # Connecting a datagram socket sends nothing: it only reads the route from the kernel.
     family = socket.AF_INET6 if ":" in meeting.address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as way:
         way.connect(meeting)
@@ -166,13 +167,16 @@ def address_towards(meeting: Meeting) -> str:
 
 
 def tell_protocol(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the variable by which vLLM chooses the protocol of traces, where those of OpenTelemetry name a collector."""
+    """Set the variable by which vLLM chooses the protocol of traces, if OpenTelemetry's variables name a collector."""
     if found := collector(environment):
         environment.setdefault(PROTOCOL_VARIABLE, found.protocol)
 
 
 class Orders(BaseModel):
-    """`failures` is a file that a worker writes when it cannot start; `runtime_pid` is whom it must not outlive."""
+    """The settings of a worker.
+
+    `failures` is the file that it writes if it cannot start. It ends when the process `runtime_pid` ends.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -183,11 +187,11 @@ class Orders(BaseModel):
 
 
 def give_orders(orders: Orders) -> dict[str, str]:
-    """The environment that carries `orders`."""
-    # By a variable, which vLLM's processes inherit however it starts them; of its arguments none is free for us.
+    """Return the environment that carries `orders`."""
+    # All processes of vLLM inherit a variable, however they are started; vLLM has no argument for this.
     return {ORDERS_VARIABLE: orders.model_dump_json()}
 
 
 def read_orders(environment: Mapping[str, str] = os.environ) -> Orders:
-    """The orders of this process. Raises KeyError outside of a process that the runtime started."""
+    """Return the orders of this process. Raises KeyError in a process that the runtime did not start."""
     return Orders.model_validate_json(environment[ORDERS_VARIABLE])

@@ -1,4 +1,4 @@
-"""The memory of a rank: on a card what the plugin measured, on a CPU a budget.
+"""The memory of a rank: on a card as the plugin measured it, on a CPU as a budget.
 
 See docs/internals/vllm.md, Memory on a CPU.
 """
@@ -23,12 +23,12 @@ Answers = Sequence[dict[str, Any]]
 
 
 def memory_of(config: RuntimeConfig) -> "CardMemory | CpuLedger":
-    """The memory of the ranks of this configuration; every answer is that of the rank with the least left, in bytes."""
+    """Return the memory of the ranks of this configuration. Its figures are those of the fullest rank, in bytes."""
     return CpuLedger(config) if config.engine.device == "cpu" else CardMemory()
 
 
 class CardMemory:
-    """A Gaudi card, divided by the plugin."""
+    """A Gaudi card, whose memory the plugin divides."""
 
     def __init__(self) -> None:
         self._split: Split
@@ -37,13 +37,13 @@ class CardMemory:
         self._free: list[int] = []
 
     def before_start(self) -> None:
-        """Bytes of the KV cache that vLLM is told: none, for the plugin finds out by its own profile run."""
+        """Return no KV cache size for vLLM: the plugin measures it in its own profile run."""
         return
 
     def started(self, profile: Answers) -> None:
-        """What is free beside weights and KV cache, less the margin, is for graphs."""
+        """Take the split: free memory after weights and KV cache, less the margin, is for graphs."""
         self._margins = [int(each["margin"]) for each in profile]
-        # All figures of one rank: least of each would be the split of a card that does not exist.
+        # All figures are from one rank: the minimum of each figure would describe a card that does not exist.
         fullest = min(profile, key=lambda each: int(each["free"]))
         free, margin, kv_cache = (int(fullest[name]) for name in ("free", "margin", "kv_cache"))
         graphs = max(0, free - margin)
@@ -52,28 +52,28 @@ class CardMemory:
         self._blocks = _blocks(profile)
 
     def planned(self, memory: Answers) -> None:
-        """The card itself knows."""
+        """Do nothing: the card measures its memory itself."""
 
     def divided(self) -> tuple[Split, DeviceBlocks]:
-        """The split, and the KV blocks that every rank has."""
+        """Return the split, and the KV blocks that every rank has."""
         return self._split, self._blocks
 
     def now(self, memory: Answers) -> DeviceMemory:
-        """The card with the least free."""
+        """Return the memory of the card that has the least free."""
         self._free = [int(each["free"]) for each in memory]
         return DeviceMemory(free=least(memory, "free"), total=least(memory, "total"))
 
     def why_full(self) -> str | None:
-        """Why no graph may be captured any more, by what was free when the memory was asked for last."""
-        # Decided here for all ranks: one that refused by itself would leave the others waiting for it in a collective.
+        """Return why no more graphs may be captured, by the last measured free memory; None if they may."""
+        # Decided here for all ranks: if one rank refused on its own, the others would wait for it in a collective.
         for rank, (free, margin) in enumerate(zip(self._free, self._margins, strict=False)):
             if free <= margin:
-                return f"{size(free)} of the card of rank {rank} are free and {size(margin)} are kept as margin"
+                return f"The card of rank {rank} has {size(free)} free, and {size(margin)} are kept as margin"
         return None
 
 
 def figures(config: RuntimeConfig) -> str:
-    """Weights and memory as a clause, as far as they are known without the engine; empty where neither is."""
+    """Return weights and memory as a clause, as far as they are known without the engine; empty if neither is."""
     files = [each.stat().st_size for each in Path(config.model.path).glob("*.safetensors")]
     ranks = config.parallelism.tensor * config.parallelism.pipeline
     weights = [f"the weight files have {size(sum(files))} for {plural(ranks, 'rank')}"] if files else []
@@ -90,8 +90,8 @@ def _device(engine: EngineConfig) -> Iterator[str]:
 class CpuLedger:
     """A budget of weights, KV cache and graphs.
 
-    A graph on a CPU is code and keeps no tensor, so it takes 0 bytes of the budget. The compiler's own memory is the
-    container's, not the model's.
+    A graph on a CPU is code without tensors, so it takes 0 bytes of the budget. The compiler's own memory is part of
+    the container's memory, not of the model's.
     """
 
     def __init__(self, config: RuntimeConfig) -> None:
@@ -101,24 +101,24 @@ class CpuLedger:
         self._blocks: DeviceBlocks
 
     def before_start(self) -> int:
-        """Bytes of the KV cache that vLLM is told, left by weights and graphs. Raises PlanImpossible."""
+        """Return the bytes of the KV cache for vLLM: what weights and graphs leave. Raises PlanImpossible."""
         self._told = forecast(self._config)
         return self._told.blocks * self._told.block_bytes
 
     def weight_bytes(self) -> int:
-        """What the weights take by config.json."""
+        """Return the bytes of the weights by config.json."""
         return self._told.total - self._told.split.free
 
     def started(self, profile: Answers) -> None:
-        """Real sizes take the place of forecast ones."""
+        """Replace forecast sizes by real ones."""
         self._weights, self._kv_cache = most(profile, "weights"), most(profile, "kv_cache")
         self._blocks = _blocks(profile)
 
     def planned(self, memory: Answers) -> None:
-        """Nothing is in use that was not known before."""
+        """Do nothing: a plan takes no memory that is not in the budget."""
 
     def divided(self) -> tuple[Split, DeviceBlocks]:
-        """The forecast of what is usable, less the real KV cache: the rest is for graphs."""
+        """Return the forecast of usable memory, less the real KV cache: the rest is for graphs."""
         free = self._told.total - self._weights
         usable = min(free, self._told.split.usable)
         graphs = max(0, usable - self._kv_cache)
@@ -126,17 +126,17 @@ class CpuLedger:
         return split, self._blocks
 
     def now(self, memory: Answers) -> DeviceMemory:
-        """The budget less weights and KV cache."""
+        """Return the budget less weights and KV cache."""
         used = self._weights + self._kv_cache
         return DeviceMemory(free=max(0, self._told.total - used), total=self._told.total)
 
     def why_full(self) -> None:
-        """None: the budget of captures is all there is."""
+        """Return None: only the budget limits captures."""
         return
 
 
 def _blocks(profile: Answers) -> DeviceBlocks:
-    """All ranks have blocks of the same sizes."""
+    """Return the blocks that every rank has; they have the same sizes."""
     one = profile[0]
     size = int(one["block_size"])
     return DeviceBlocks(
@@ -153,7 +153,7 @@ _BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOAT32: 4}
 
 @dataclass(frozen=True)
 class CpuMemory:
-    """What a rank may use before it starts, in bytes: the split beside its weights, the blocks of the KV cache."""
+    """The memory of a rank before its start: total and split in bytes, and the blocks of the KV cache."""
 
     total: int
     split: Split
@@ -162,16 +162,16 @@ class CpuMemory:
 
 
 def forecast(config: RuntimeConfig) -> CpuMemory:
-    """The split by what config.json says. Raises PlanImpossible for a model that does not fit, before it is loaded."""
-    # Before vLLM starts, because a CPU has no memory of its own to run out of: the kernel would kill a worker.
+    """Return the split by config.json. Raises PlanImpossible for a model that does not fit, before it is loaded."""
+    # Checked before vLLM starts: a CPU has no device memory that could run out, so the kernel would kill a worker.
     total = config.engine.device_memory_bytes
     if total is None:
-        raise ConfigError("engine.deviceMemoryBytes is missing: on CPU it says how much memory the model may use.")
+        raise ConfigError("engine.deviceMemoryBytes is missing. On a CPU it sets how much memory the model may use.")
     rank = _fullest(config)
     if rank.weights >= total:
         raise PlanImpossible(
-            f"The weights take {size(rank.weights)} by config.json and engine.deviceMemoryBytes is {size(total)}: "
-            "give the pod more memory, or choose a smaller model."
+            f"The weights take {size(rank.weights)} by config.json, but engine.deviceMemoryBytes is {size(total)}. "
+            "Give the pod more memory, or choose a smaller model."
         )
     utilization, share = config.engine.device_memory_utilization, config.warmup.graph_memory_share
     split = split_memory(total - rank.weights, utilization, share)
@@ -181,12 +181,12 @@ def forecast(config: RuntimeConfig) -> CpuMemory:
 
 
 def _refuse_short_cache(config: RuntimeConfig, tokens: int) -> None:
-    # vLLM refuses it, too, but in a process that cannot tell us why.
+    # vLLM refuses this too, but in a process that cannot report the reason to us.
     longest = config.limits.max_model_len
     if tokens < longest:
         raise PlanImpossible(
-            f"The KV cache has room for {tokens} tokens and limits.maxModelLen is {longest}: "
-            "give the pod more memory, or lower maxModelLen."
+            f"The KV cache has room for {tokens} tokens, but limits.maxModelLen is {longest}. "
+            "Give the pod more memory, or lower maxModelLen."
         )
 
 
@@ -195,11 +195,14 @@ def _fullest(config: RuntimeConfig) -> Stage:
     try:
         shape = parse_config(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ModelNotFound(f"{file} is missing: the folder holds no complete checkpoint.") from None
+        raise ModelNotFound(f"{file} is missing: the folder does not contain a complete checkpoint.") from None
     except UnsupportedModel as error:
-        raise UnsupportedModel(f"{error}: on a CPU the KV cache is sized by it.") from error
+        raise UnsupportedModel(f"{error}: on a CPU the size of the KV cache depends on it.") from error
     if config.model.kv_cache_dtype is not KvCacheDtype.AUTO:
-        raise ConfigError("model.kvCacheDtype: on a CPU the KV cache has the model's own number format; use auto.")
+        raise ConfigError(
+            "model.kvCacheDtype is not supported on a CPU: the KV cache uses the number format of the model. Set it "
+            "to auto."
+        )
     number = _BYTES.get(config.model.dtype, shape.dtype_bytes)
     ranks = config.parallelism
     spread = Spread(ranks.tensor, ranks.pipeline, number, number, shape.quantization)

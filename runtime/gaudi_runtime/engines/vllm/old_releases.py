@@ -1,7 +1,7 @@
 """Names that vLLM has moved between supported releases, and their places in the older ones.
 
-0.29 took the OpenAI server's modules to entrypoints.launchers. What stayed where it was is imported by name
-(vllm_imports.py); once no release before 0.29 is driven, this module goes.
+0.29 moved the OpenAI server's modules to entrypoints.launchers. Names that did not move are imported directly
+(vllm_imports.py). Delete this module when no release before 0.29 is supported any more.
 """
 
 from collections.abc import Callable
@@ -31,11 +31,11 @@ FROM_0_29 = Layout(
 
 
 def layout_of(has: Callable[[str], object]) -> Layout:
-    """The layout of a vLLM; `has` says whether it has the package of this name."""
-    # Not by version: a build from source may call itself anything. Not by the old modules: newer releases keep one.
+    """Return the layout of a vLLM. `has` returns whether vLLM has the package of this name."""
+    # The version is not used: a build from source may have any. The old modules are not used: newer releases keep one.
     return FROM_0_29 if has(_LAUNCHERS) else TO_0_28
 
 
 def installed_layout() -> Layout:
-    """The layout of the installed vLLM, of which a part is imported. Raises ImportError without one."""
+    """Return the layout of the installed vLLM, a part of which is imported. Raises ImportError if vLLM is missing."""
     return layout_of(find_spec)

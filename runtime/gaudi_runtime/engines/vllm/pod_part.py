@@ -1,4 +1,4 @@
-"""vLLM's processes in a pod that does not lead: the engine of the leader's pod reaches them itself.
+"""vLLM's processes in a pod that does not lead: the engine in the leader's pod connects to them itself.
 
 See docs/how-to/several-nodes.md, vLLM.
 """
@@ -17,7 +17,7 @@ from gaudi_runtime.process.children import end_children
 
 
 class VllmPodPart(Processes):
-    """Pod `rank` of the group, above 0."""
+    """The processes of pod `rank` of the group; `rank` is above 0."""
 
     def __init__(self, config: RuntimeConfig, rank: int) -> None:
         super().__init__(config)
@@ -25,19 +25,20 @@ class VllmPodPart(Processes):
         self._executor: Any = None
 
     def join(self, meeting: Meeting, progress: Progress) -> None:
-        """Start the processes; returns when weights are loaded. Raises a RuntimeStartError."""
+        """Start the processes and wait until they have loaded the weights. Raises a RuntimeStartError."""
         _, self._executor = self._launch(build_pod_part, progress, meeting, self._rank, lambda: None)
 
     async def until_lost(self) -> EngineLost:
-        """Returns when a process has died, as vLLM's own monitor of them sees at once."""
+        """Wait until vLLM's own monitor reports that a process has died, and return the reason."""
         loop, died = asyncio.get_running_loop(), asyncio.Event()
-        # vLLM's monitor calls from a thread of its own.
+        # vLLM's monitor calls back in its own thread.
         self._executor.register_failure_callback(lambda: loop.call_soon_threadsafe(died.set))
         await died.wait()
         return died_here(self._executor)
 
     async def close(self) -> None:
-        """End the processes at once, also those that still start."""
-        # Both at the same time: vLLM's own end waits nine seconds for processes that still start.
-        told = asyncio.to_thread(self._executor.shutdown if self._executor else lambda: None)
-        await asyncio.gather(told, asyncio.to_thread(end_children))
+        """End the processes at once, including those that are still starting."""
+        # Both run at the same time, because vLLM's own shutdown waits nine seconds for processes that are
+        # still starting.
+        shutdown = asyncio.to_thread(self._executor.shutdown if self._executor else lambda: None)
+        await asyncio.gather(shutdown, asyncio.to_thread(end_children))

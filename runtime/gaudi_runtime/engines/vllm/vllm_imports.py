@@ -1,6 +1,6 @@
-"""Every import of vLLM that our own process makes, with the paths of the supported releases (versions.py).
+"""Every import of vLLM in our own process, with the module paths of the supported releases (versions.py).
 
-Nothing here is imported before it is asked for: it takes twenty seconds, none of which may pass on the event loop.
+The imports are made only when needed: they take twenty seconds, and must not block the event loop.
 """
 
 import io
@@ -28,10 +28,10 @@ CONTAINERS = ("list_schema", "tuple_schema", "set_schema", "frozenset_schema", "
 
 
 def stop_at_first_error() -> None:
-    """Let models that are defined from now on stop at the first wrong value of a container; before vLLM's are imported.
+    """Let pydantic models that are defined from now on stop at the first wrong value of a container.
 
-    They would report every value once for each kind that it could be: 20,000 values became a million errors and
-    gigabytes, on the event loop.
+    Call it before vLLM's models are imported. By default they report every value once for each type that it could have:
+    20,000 values became a million errors and gigabytes, on the event loop.
     """
     for name in CONTAINERS:
         describe = getattr(core_schema, name)
@@ -49,8 +49,8 @@ def _failing_fast(describe: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def import_server() -> None:
-    """Import what the OpenAI application needs."""
-    # Before warm-up: it takes seconds, which would lie between the last graph and the first answer.
+    """Import the modules of the OpenAI application."""
+    # Done before warm-up: it takes seconds, which would otherwise delay the first answer after the last graph.
     layout = installed_layout()
     stop_at_first_error()
     import_module(layout.state)
@@ -58,27 +58,25 @@ def import_server() -> None:
 
 
 def parse_arguments(arguments: Sequence[str]) -> Namespace:
-    """What `vllm serve` would make of these arguments. Raises ConfigError with vLLM's own sentence."""
+    """Parse these arguments as `vllm serve` would. Raises ConfigError with vLLM's own sentence."""
     stop_at_first_error()
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     make_arg_parser = import_module(installed_layout().arguments).make_arg_parser
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with redirect_stderr(said):
+        with redirect_stderr(output):
             parser = make_arg_parser(FlexibleArgumentParser())  # type: ignore[no-untyped-call]
             parsed: Namespace = parser.parse_args(list(arguments))
             return parsed
     except (SystemExit, ValueError) as error:
         # argparse prints its sentence and exits, which would end the start-up thread without a reason.
-        last = (said.getvalue().strip().splitlines() or [str(error)])[-1]
-        raise ConfigError(
-            f"vLLM refuses its arguments: {last}; look at engine.settings and engine.extraArgs."
-        ) from error
+        last = (output.getvalue().strip().splitlines() or [str(error)])[-1]
+        raise ConfigError(f"vLLM refuses its arguments: {last}. Check engine.settings and engine.extraArgs.") from error
 
 
 def build_engine(arguments: Namespace) -> "AsyncLLM":
-    """vLLM's engine with its processes; returns when weights are loaded and the KV cache is allocated."""
+    """Start vLLM's engine and processes; returns when weights are loaded and the KV cache is allocated."""
     _inspect_models_here()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
@@ -90,7 +88,7 @@ def build_engine(arguments: Namespace) -> "AsyncLLM":
 
 
 def build_pod_part(arguments: Namespace) -> "MultiprocExecutor":
-    """The processes of vLLM in a pod without its core (`vllm serve --headless`); returns when weights are loaded."""
+    """Start vLLM's processes in a pod without a core (`vllm serve --headless`); returns when weights are loaded."""
     _inspect_models_here()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
@@ -101,21 +99,21 @@ def build_pod_part(arguments: Namespace) -> "MultiprocExecutor":
 
 
 def _inspect_models_here() -> None:
-    """Look at a model's class in this interpreter."""
+    """Let vLLM inspect a model's class in this interpreter."""
     from vllm.model_executor.models import registry
 
-    # vLLM takes one more interpreter for it, lest CUDA be opened in this one: without CUDA only a longer start.
+    # vLLM starts another interpreter for it, so that CUDA is not opened in this one. Without CUDA that only costs time.
     setattr(registry, "_run_in_subprocess", lambda fn: fn())  # noqa: B010 - private, and typed otherwise
 
 
 @asynccontextmanager
 async def openai_application(arguments: Namespace, engine: "AsyncLLM") -> AsyncIterator[ASGIApp]:
-    """vLLM's own OpenAI application over `engine`, with its lifespan."""
+    """Run vLLM's own OpenAI application over `engine`, with its lifespan."""
     layout = installed_layout()
     tasks = await engine.get_supported_tasks()
     app = import_module(layout.app).build_app(arguments, tasks, engine.model_config)
     await import_module(layout.state).init_app_state(engine, app.state, arguments, tasks)
-    # What vLLM tells to exit when its engine has died, before it answers that. We see the death ourselves (watch.py).
+    # vLLM sets should_exit on this object when its engine has died. We detect the death ourselves (watch.py).
     app.state.server = SimpleNamespace(should_exit=False)
     async with app.router.lifespan_context(app):
         yield app

@@ -1,6 +1,6 @@
-"""Sees within seconds that vLLM died or hangs while it serves, and takes over what its workers count.
+"""Detects within seconds that vLLM died or hangs while it serves, and collects the counts of its workers.
 
-A worker's death shows in a flag of vLLM's; for a hang the workers are asked for their counts every few seconds.
+A flag of vLLM shows that a worker died. To detect a hang, the workers are called for their counts every few seconds.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Counts = Mapping[str, Sequence[Sequence[Any]]]
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds between two questions, between two looks while an answer is late, and until silence is a hang."""
+    """Seconds between two calls, between two checks while an answer is late, and until silence counts as a hang."""
 
     ask: float
     look: float
@@ -32,9 +32,9 @@ PACE = Pace(ask=2.0, look=0.5, hang=30.0)
 
 
 class Watch:
-    """`engine` is vLLM's AsyncLLM.
+    """Watches `engine`, vLLM's AsyncLLM.
 
-    `absorb` takes the counts of the first rank of each engine core: all ranks of a core make the same steps.
+    `absorb` receives the counts of the first rank of each engine core: all ranks of a core run the same steps.
     """
 
     def __init__(
@@ -47,17 +47,18 @@ class Watch:
         pace: Pace = PACE,
         works: Callable[[], object] = measure_activity,
     ) -> None:
-        """`longest_step` in seconds: no step may take longer, even if it works.
+        """`longest_step` in seconds: no step may take longer, even if processes are active.
 
-        `moves` grows as other pods work, and what `works` returns changes as the processes of this pod do.
+        `moves` returns a number that grows as other pods work. `works` returns a value that changes as the processes of
+        this pod work.
         """
         self._engine, self._ranks, self._absorb, self._longest_step = engine, ranks, absorb, longest_step
         self._moves, self._pace, self._works = moves, pace, works
 
     async def until_lost(self) -> EngineLost:
-        """Returns when nothing will ever be answered again, with the sentence that says why."""
+        """Wait until the engine will never answer again, and return the reason."""
         while True:
-            # A hang shows nowhere in vLLM: its own health check passes. So each look is a question to every worker.
+            # vLLM's own health check passes while it hangs, so each check is a call to every worker.
             asked = asyncio.ensure_future(self._ranks.ask_cores("counters", deadline=self._longest_step))
             try:
                 await self._answered(asked)
@@ -76,11 +77,11 @@ class Watch:
         try:
             self._absorb(counts)
         except ValueError:
-            # Counting must not end what serves.
-            log.exception("What the workers of vLLM counted cannot be taken over")
+            # A fault in counting must not end serving.
+            log.exception("Cannot read the counts of vLLM's workers; serving continues")
 
     async def _answered(self, asked: "asyncio.Future[Any]") -> None:
-        """Wait for the answer. Raises EngineLost for processes that are dead, or neither answer nor work."""
+        """Wait for the answer. Raises EngineLost if processes are dead, or neither answer nor work."""
         still: tuple[object, int] | None = None
         moved = time.monotonic()
         while not asked.done():
@@ -89,8 +90,9 @@ class Watch:
                 raise self._died()
             if asked.done():
                 return
-            # Only while an answer is late: a look takes milliseconds, which tokens would wait for. A step that compiles
-            # answers late, too, but it works, perhaps in another pod.
+            # Measured only while an answer is late: it takes milliseconds, which would delay tokens. A
+            # step that compiles answers
+            # late, too, but it works, perhaps in another pod.
             if (now := (await asyncio.to_thread(self._works), self._moves())) != still:
                 still, moved = now, time.monotonic()
             elif time.monotonic() - moved > self._pace.hang:

@@ -1,4 +1,4 @@
-"""Turn a Generation into one JSON answer or a stream of server-sent events."""
+"""Conversion of a Generation to one JSON answer or a stream of server-sent events."""
 
 import json
 import logging
@@ -23,15 +23,15 @@ class TextFormat:
     prefix, whole_object, chunk_object = "cmpl", "text_completion", "text_completion"
 
     def opening(self, index: int) -> dict[str, Any] | None:
-        """The choice of a stream's first chunk, if this format has one."""
+        """Return the choice of a stream's first chunk; None if this format has none."""
         return None
 
     def delta(self, index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
-        """The choice of one more piece of text."""
+        """Return the choice of one more piece of text."""
         return {"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}
 
     def whole(self, index: int, text: str, finish_reason: str) -> dict[str, Any]:
-        """The choice of a whole answer."""
+        """Return the choice of a complete answer."""
         return self.delta(index, text, finish_reason)
 
 
@@ -41,15 +41,15 @@ class ChatFormat:
     prefix, whole_object, chunk_object = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
     def opening(self, index: int) -> dict[str, Any] | None:
-        """The choice of a stream's first chunk: who speaks."""
+        """Return the choice of a stream's first chunk, with the role."""
         return _chat_choice(index, {"delta": {"role": "assistant", "content": ""}}, None)
 
     def delta(self, index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
-        """The choice of one more piece of text."""
+        """Return the choice of one more piece of text."""
         return _chat_choice(index, {"delta": {"content": text} if text else {}}, finish_reason)
 
     def whole(self, index: int, text: str, finish_reason: str) -> dict[str, Any]:
-        """The choice of a whole answer."""
+        """Return the choice of a complete answer."""
         return _chat_choice(index, {"message": {"role": "assistant", "content": text}}, finish_reason)
 
 
@@ -61,36 +61,36 @@ def _chat_choice(index: int, content: dict[str, Any], finish_reason: str | None)
 
 
 class Envelope:
-    """What the chunks of one answer have in common."""
+    """The common fields of all chunks of one answer."""
 
     def __init__(self, shape: Format, model: str) -> None:
         self.shape = shape
         self._common = {"id": f"{shape.prefix}-{uuid4().hex}", "created": int(time.time()), "model": model}
 
     def whole(self, choices: list[dict[str, Any]], usage: dict[str, int]) -> dict[str, Any]:
-        """The body of an answer that is not streamed."""
+        """Return the body of an answer that is not streamed."""
         return {**self._common, "object": self.shape.whole_object, "choices": choices, "usage": usage}
 
     def chunk(self, *choices: dict[str, Any], **usage: dict[str, int] | None) -> dict[str, Any]:
-        """One chunk of a stream; `usage` is named only when the client asked for it."""
+        """Return one chunk of a stream, with `usage` only if the client requested it."""
         return {**self._common, "object": self.shape.chunk_object, "choices": list(choices), **usage}
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events that give back their places and cancel their generation however they end."""
+    """Server-sent events that free their places and cancel their generation at any kind of end."""
 
     def __init__(self, events: AsyncGenerator[bytes, None], ticket: AbstractContextManager[object]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
         self._events, self._ticket = events, ticket
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all events, or stop when the client goes away."""
+        """Send all events, or stop if the client disconnects."""
         with self._ticket:
             await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
         """Send the events."""
-        # Closed here and now: a cancelled send would leave the generator, and its KV blocks, to the garbage collector.
+        # Closed here, because a cancelled send would leave the generator and its KV blocks to the garbage collector.
         async with aclosing(self._events):
             await super().stream_response(send)
 
@@ -108,7 +108,7 @@ async def whole_answer(generation: Generation, envelope: Envelope) -> dict[str, 
 
 
 async def events(generation: Generation, envelope: Envelope, include_usage: bool) -> AsyncGenerator[bytes, None]:
-    """The events of a stream, an error event among them when the engine fails midway."""
+    """Yield the events of a stream, with an error event if the engine fails after its beginning."""
     usage: dict[str, dict[str, int] | None] = {"usage": None} if include_usage else {}
     try:
         for choice in generation.choices:
@@ -119,9 +119,9 @@ async def events(generation: Generation, envelope: Envelope, include_usage: bool
                 delta = envelope.shape.delta(index, chunk.text, chunk.finish_reason)
                 yield _event(envelope.chunk(delta, **usage))
     except Exception:
-        log.exception("A streamed answer failed midway.")
+        log.exception("A streamed answer failed after its beginning.")
         generation.broke_off()
-        yield _event(error_body("The server failed midway; its log says why.", "server_error"))
+        yield _event(error_body("The server failed during this answer. Its log has the reason.", "server_error"))
         return
     if include_usage:
         yield _event(envelope.chunk(usage=generation.usage.body()))

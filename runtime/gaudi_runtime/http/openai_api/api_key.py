@@ -1,4 +1,4 @@
-"""The key that requests must bring where the resource names one (docs/reference/openai-api.md, API key)."""
+"""The API key that requests need if the resource names one (docs/reference/openai-api.md, API key)."""
 
 import os
 from collections.abc import Mapping
@@ -14,27 +14,27 @@ from gaudi_runtime.errors import ApiKeyBlank
 from gaudi_runtime.http.openai_api.errors import error_body
 
 POLICY_VIOLATION = 1008
-"""Of RFC 6455; before a connection is accepted the server answers 403."""
+"""The close code of RFC 6455; before a WebSocket is accepted, the server answers 403."""
 OPEN = frozenset({"/health"})
 SENTENCE = "Send the API key of this server as a bearer token: Authorization: Bearer KEY."
 
 
 def asked_key(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The key of the container's environment; None where it names none. Raises ApiKeyBlank."""
+    """Return the key of the container's environment; None if there is none. Raises ApiKeyBlank."""
     value = environment.get(API_KEY_VARIABLE)
     if value is None:
         return None
-    if key := value.strip():  # a Secret made from a file often ends with a line end
+    if key := value.strip():  # a Secret made from a file often ends in a line break
         return key
-    # Whoever names a key does not want the model published without.
+    # A user who names a key does not want to publish the model without one.
     raise ApiKeyBlank(
-        f"The API key of this server is blank ({API_KEY_VARIABLE}, which spec.server.apiKeySecretRef fills), and "
-        "anybody could use the model: write a key into the Secret and restart the pods, or leave apiKeySecretRef out."
+        f"The API key of this server is blank ({API_KEY_VARIABLE}, which spec.server.apiKeySecretRef fills), so "
+        "anyone could use the model. Write a key into the Secret and restart the pods, or leave apiKeySecretRef out."
     )
 
 
 class KeyRequired:
-    """ASGI middleware: a request without the key is answered with 401 and reaches nothing; probes need none."""
+    """ASGI middleware that answers a request without the key with 401. Probes need no key."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
         self._app, self._digest = app, _digest(key)
@@ -52,12 +52,12 @@ class KeyRequired:
 
     def _brings_key(self, headers: Headers) -> bool:
         kind, _, token = headers.get("authorization", "").partition(" ")
-        # Digests have one length, and are compared in one time: an answer tells nothing about the key.
+        # Digests have a fixed length and are compared in constant time, so that the time of an answer reveals nothing.
         return compare_digest(_digest(token.strip()), self._digest) and kind.lower() == "bearer"
 
 
 def behind_key(app: ASGIApp) -> ASGIApp:
-    """`app` behind the key that the container's environment names, if it names one."""
+    """Return `app` behind the key of the container's environment, if there is one."""
     key = asked_key()
     return app if key is None else KeyRequired(app, key)
 

@@ -34,7 +34,7 @@ DEFAULT_COMPLETION_TOKENS = 16
 
 
 class Api:
-    """One engine, spoken to in OpenAI's language."""
+    """OpenAI's API over one engine."""
 
     def __init__(
         self, engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics, admission: Admission
@@ -79,7 +79,7 @@ class Api:
             return await self._answer(request, body, ChatFormat(), choices, [prompt], places)
 
     def _places(self, choices: int) -> ExitStack:
-        """Of all choices of a request: the first has the place that it was let in with (guard.py)."""
+        """Reserve places for all choices of a request; the first one has its place already (guard.py)."""
         return self._admission.admit(choices, held=1)
 
     async def _answer(
@@ -109,14 +109,14 @@ class Api:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "gaudi-runtime"}
 
     def _room(self, prompt_tokens: int) -> int:
-        """Tokens that an answer without a limit may have: what model and KV cache leave, and at least one."""
+        """Return how many tokens an answer without a limit may have by model and KV cache, at least one."""
         cache = self._engine.load_now().total_blocks * self._limits.block_size
         return max(1, min(self._limits.max_model_len, cache) - prompt_tokens)
 
     def _check_model(self, name: str) -> None:
         if name not in self._names:
             served = ", ".join(self._names)
-            raise NotFound(f"Model {name} is not served here; served: {served}.", "model", "model_not_found")
+            raise NotFound(f"Model {name} is not served here; this server has {served}.", "model", "model_not_found")
 
 
 def _echoes(body: CompletionRequest) -> list[str]:
@@ -136,7 +136,7 @@ def openai_app(
     closing: Callable[[], bool],
     traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
-    """The application of the model port, `traced` in its doors."""
+    """Return the application of the model port, with traces by `traced`."""
     admission = admission_of(config)
     api = Api(engine, config, metrics, admission)
     routes = [

@@ -1,8 +1,8 @@
 """Checks of the body of a request, before any application validates it.
 
-A validator reports what is wrong with every value, and vLLM's models try each value of a chat as up to sixty kinds of
-item. So the number of values is bounded here, and engines/vllm/vllm_imports.py lets vLLM's models stop at the first
-wrong value of a list. Only token ids may be many: on the paths that take them, in the field that takes them.
+A validator reports an error for every value, and vLLM's models try each value of a chat as up to sixty kinds of item.
+So the number of values is limited here, and engines/vllm/vllm_imports.py lets vLLM's models stop at the first wrong
+value of a list. Only token ids may be many, in the one field of a path that takes them.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from gaudi_runtime.http.openai_api.errors import InvalidRequest, error_body
 from gaudi_runtime.http.openai_api.media import check_media
 
 MOST_VALUES = 20_000
-"""Far above what a long chat with many tools has."""
+"""More than a long chat with many tools needs."""
 TOKEN_FIELDS: Mapping[str, str] = MappingProxyType(
     {
         "/v1/completions": "prompt",
@@ -31,36 +31,37 @@ TOKEN_FIELDS: Mapping[str, str] = MappingProxyType(
         "/detokenize": "tokens",
     }
 )
-"""By path, the field that takes token ids, as one list or as a list of lists."""
+"""The field that takes token ids by path, as one list or as a list of lists."""
 MOST_TOKEN_ID = 2**32
 RESPONSES = "/v1/responses"
 MOST_ITEMS = 4096
-"""Of `input` of a response: vLLM tries each as about sixty kinds, which takes 0.1 ms."""
+"""The most items in `input` of a response: vLLM tries each as about sixty kinds, which takes 0.1 ms."""
 LARGE_BYTES = 256 * 1024
 """Bodies of this size and above are checked in a thread."""
 FORMS = "/v1/audio/"
-"""What the paths begin with that take a file in a form; all others take JSON."""
+"""The prefix of paths that take a file in a form; all others take JSON."""
 MEDIA_OPTIONS = ("media_io_kwargs", "mm_processor_kwargs")
-"""Options of the readers and processors of media, by which a request would lift the bounds of frames and pixels."""
+"""Options of media readers and processors by which a request could raise the limits of frames and pixels."""
 
-# To its end also where its quote is missing, and never looked at twice: else a body of quotes took minutes.
+# A string without a closing quote ends with the text, and the match never backtracks: otherwise a body of quotes took
+# minutes.
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
 def check_body(path: str, body: bytes, *, media_options: bool = False, pixels: int = 0) -> None:
-    """Raise InvalidRequest if the JSON in `body` is more than `path` takes: values, items, options and size of media.
+    """Raise InvalidRequest if the JSON in `body` has more values, items, options or pixels than `path` allows.
 
-    `pixels` is the most that all images may have together, 0 for no bound.
-    A body that is not JSON passes: the application refuses it with its own message.
+    `pixels` is the limit of all images together, 0 for no limit. A body that is not JSON passes: the application
+    refuses it with its own message.
     """
     if b"\0" in body:
-        raise InvalidRequest("The body is not JSON in UTF-8.")  # nothing below would be found in UTF-16
+        raise InvalidRequest("The body is not JSON in UTF-8.")  # the checks below would find nothing in UTF-16
     field = TOKEN_FIELDS.get(path)
     _refuse_many_signs(body, b"[{" if field else b",[{")
     try:
         document = json.loads(body)
     except RecursionError as error:
-        raise InvalidRequest("The body is nested too deeply; send a flatter one.") from error
+        raise InvalidRequest("The body is nested too deeply. Send a flatter one.") from error
     except ValueError:
         return
     _count(document, field)
@@ -74,7 +75,7 @@ def check_body(path: str, body: bytes, *, media_options: bool = False, pixels: i
 
 
 def _refuse_many_signs(body: bytes, signs: bytes) -> None:
-    """Refuse by counting alone what would be refused after parsing, without the memory of the parsed document."""
+    """Refuse by counting what would be refused after parsing, without the memory of the parsed document."""
     if all(_at_most(sign, body) for sign in signs):
         return
     bare = STRING.sub(b"", body)
@@ -83,7 +84,7 @@ def _refuse_many_signs(body: bytes, signs: bytes) -> None:
 
 
 def _at_most(sign: int, text: bytes) -> bool:
-    # Each comma, bracket and brace is at least one value; of each kind there may be as many as of values.
+    # Each comma, bracket and brace means at least one value, so there may be as many of each kind as values.
     return text.count(bytes([sign])) <= MOST_VALUES
 
 
@@ -98,7 +99,7 @@ def _count(document: Any, field: str | None) -> None:
         elif found > MOST_VALUES:
             raise _too_many()
         elif isinstance(value, dict):
-            # Token ids are in a field of the document itself, or in a list there.
+            # Token ids are in a field of the document itself, or in a list in that field.
             left += [(key if value is document else None, each) for key, each in value.items()]
         else:
             left += [(name, each) for each in inside if isinstance(each, (dict, list))]
@@ -110,8 +111,7 @@ def _are_token_ids(values: list[Any]) -> bool:
 
 def _too_many() -> InvalidRequest:
     return InvalidRequest(
-        f"The body has more than {MOST_VALUES} values, not counting token ids where this path takes them; "
-        "send fewer or smaller requests."
+        f"The body has more than {MOST_VALUES} values, not counting token ids. Send fewer or smaller requests."
     )
 
 
@@ -119,7 +119,7 @@ def _refuse_media_options(document: dict[str, Any]) -> None:
     for name in MEDIA_OPTIONS:
         if document.get(name):
             raise InvalidRequest(
-                f"{name} is not allowed in requests to this server; leave it out, or set it for the server in "
+                f"{name} is not allowed in requests to this server. Leave it out, or set it for the server in "
                 "spec.engine.settings.",
                 name,
             )
@@ -129,16 +129,16 @@ def _check_items(items: Any) -> None:
     if not isinstance(items, list):
         return
     if len(items) > MOST_ITEMS:
-        raise InvalidRequest(f"input has {len(items)} items; this server takes at most {MOST_ITEMS}.", "input")
+        raise InvalidRequest(f"input has {len(items)} items, but this server accepts at most {MOST_ITEMS}.", "input")
     wrong = next((at for at, each in enumerate(items) if not isinstance(each, dict)), None)
     if wrong is not None:
-        raise InvalidRequest(f"input[{wrong}] is not an object; send text as a string, or items as objects.", "input")
+        raise InvalidRequest(f"input[{wrong}] is not an object. Send text as a string, or items as objects.", "input")
 
 
 class Bodies:
-    """ASGI middleware: reads the whole body of a POST, checks it, and passes it on in one piece.
+    """ASGI middleware that reads the whole body of a POST, checks it, and passes it on as one message.
 
-    `media_options` allows MEDIA_OPTIONS in requests, `pixels` is the most that the images of one may have.
+    `media_options` allows MEDIA_OPTIONS in requests. `pixels` limits the images of one request.
     """
 
     def __init__(self, app: ASGIApp, *, media_options: bool = False, pixels: int = 0) -> None:
@@ -151,7 +151,7 @@ class Bodies:
             return
         try:
             if _takes_form(scope):
-                message = None  # a form is read piece by piece, and its parser bounds fields and files
+                message = None  # a form is read in parts, and its parser limits fields and files
             else:
                 message = await _whole(receive)
                 if not message["more_body"]:
@@ -168,17 +168,17 @@ class Bodies:
     async def _checked(self, path: str, body: bytes) -> None:
         if len(body) < LARGE_BYTES:
             self._check(path, body)
-        else:  # tens of milliseconds, in which the event loop has others to answer
+        else:  # takes tens of milliseconds, which would block the event loop
             await asyncio.to_thread(self._check, path, body)
 
 
 def _takes_form(scope: Scope) -> bool:
-    """Whether the body is a form. Raises HTTPException if it is neither that nor JSON, whichever the path takes."""
+    """Return whether the body is a form. Raises HTTPException if its type is not the one that the path takes."""
     form: bool = scope["path"].startswith(FORMS)
     expected = "multipart/form-data" if form else "application/json"
     if _media_type(scope) != expected:
-        # An application that reads another type would read a body that was checked as JSON, or not at all.
-        raise HTTPException(415, f"{scope['path']} takes Content-Type {expected}; send the body as that.")
+        # An application could read another type although the body was checked as JSON.
+        raise HTTPException(415, f"{scope['path']} takes Content-Type {expected}. Send the body in this type.")
     return form
 
 
@@ -188,7 +188,7 @@ def _media_type(scope: Scope) -> str:
 
 
 async def _whole(receive: Receive) -> Message:
-    """All of a body, or what came of it before its client went away."""
+    """Return the whole body, or what was received before the client disconnected."""
     pieces = list[bytes]()
     while True:
         message = await receive()

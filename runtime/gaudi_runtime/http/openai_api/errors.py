@@ -8,7 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 CLIENT_WENT_AWAY = 499
-"""Counted, and seen by nobody."""
+"""The status of requests whose client has disconnected; it is counted but never sent."""
 
 
 class ApiError(Exception):
@@ -28,7 +28,7 @@ class ApiError(Exception):
 
 
 class InvalidRequest(ApiError):
-    """The request can never be served as it is."""
+    """A request that cannot be served as it is."""
 
     status = 400
     kind = "invalid_request_error"
@@ -41,7 +41,7 @@ class NotFound(InvalidRequest):
 
 
 class Overloaded(ApiError):
-    """All places are taken; the same request may succeed in a moment."""
+    """All places are taken; the same request may succeed later."""
 
     status = 429
     kind = "rate_limit_error"
@@ -49,7 +49,7 @@ class Overloaded(ApiError):
 
 
 def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """OpenAI's error object."""
+    """Return OpenAI's error object."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
@@ -63,12 +63,12 @@ async def _no_route(_: Request, error: HTTPException) -> Response:
 
 
 async def _crashed(_: Request, __: Exception) -> Response:
-    # The exception itself goes to the log only: it may quote files and addresses of this pod.
-    return JSONResponse(error_body("The server failed to answer; its log says why.", "server_error"), 500)
+    # The exception itself is only logged: it may contain files and addresses of this pod.
+    return JSONResponse(error_body("The server failed to answer. Its log has the reason.", "server_error"), 500)
 
 
 async def _left(_: Request, __: Exception) -> Response:
-    # Nobody reads it; without it every client that goes away in the middle of its body is a traceback in the log.
+    # This answer is not sent. Without it, every client that disconnects within its body causes a traceback in the log.
     return Response(status_code=CLIENT_WENT_AWAY)
 
 
@@ -78,4 +78,4 @@ ERROR_HANDLERS: Mapping[Any, Any] = {
     ClientDisconnect: _left,
     Exception: _crashed,
 }
-"""Every kind of failure, answered in OpenAI's form."""
+"""The handlers of all kinds of failure, which answer in OpenAI's form."""

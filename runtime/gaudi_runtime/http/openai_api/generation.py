@@ -1,4 +1,4 @@
-"""From the choices of one request to their chunks, merged in the order in which the engine yields them."""
+"""The chunks of all choices of one request, merged in the order in which the engine yields them."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ Piece = tuple[int, GenerationChunk]
 
 @dataclass(frozen=True)
 class Choice:
-    """One completion to make: its index in the answer, the prompt's token ids, and how to sample."""
+    """One requested completion: its index in the answer, the prompt's token ids, and how to sample."""
 
     index: int
     prompt: Sequence[int]
@@ -24,13 +24,13 @@ class Choice:
 
 @dataclass
 class Usage:
-    """Tokens of one request."""
+    """The tokens of one request."""
 
     prompt_tokens: int
     completion_tokens: int = 0
 
     def body(self) -> dict[str, int]:
-        """OpenAI's usage object."""
+        """Return OpenAI's usage object."""
         return {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
@@ -39,7 +39,7 @@ class Usage:
 
 
 class Generation:
-    """The chunks of all choices of one request; ending the iteration early cancels every choice."""
+    """The chunks of all choices of one request. If the iteration ends early, every choice is cancelled."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Generation:
         self._arrived = clock()
 
     async def pieces(self) -> AsyncGenerator[Piece, None]:
-        """(index of the choice, chunk) as they come."""
+        """Yield (index of the choice, chunk) in order of arrival."""
         self._metrics.prompt_tokens.inc(self.usage.prompt_tokens)
         source = self._one(self.choices[0]) if len(self.choices) == 1 else self._merged()
         async with aclosing(source):
@@ -64,7 +64,7 @@ class Generation:
                 yield piece
 
     def broke_off(self) -> None:
-        """Its stream ends with an error."""
+        """Count that its stream ends with an error."""
         self.is_broken = True
         self._metrics.broke_off()
 
@@ -82,7 +82,7 @@ class Generation:
                 yield choice.index, chunk
 
     async def _merged(self) -> AsyncGenerator[Piece, None]:
-        # Bounded: no choice runs far ahead of a client that reads slowly.
+        # Limited, so that no choice runs far ahead of a client that reads slowly.
         queue: asyncio.Queue[Piece | BaseException | None] = asyncio.Queue(maxsize=64)
         tasks = [asyncio.create_task(self._feed(choice, queue)) for choice in self.choices]
         try:

@@ -1,7 +1,7 @@
-"""Bounds around an application of the model port: which requests, how many, how large, and the closing mode.
+"""Limits around an application of the model port: allowed paths, number and size of requests, and the closing mode.
 
-A request passes in this order: it brings the key (api_key), its path is listed (Doors), it has a place in the house
-(Queue). Only then its body is read and checked (body.py), and what was read is tokenized.
+A request is checked in this order: the key (api_key), the path (AllowedPaths), and a free place (Queue). Only then its
+body is read, checked (body.py) and tokenized.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from gaudi_runtime.http.openai_api.media import most_pixels
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 LEAST_CONNECTIONS = 1024
-"""What a load test or the pool of a gateway opens; each is a file descriptor and a few kilobytes."""
+"""The connections of a load test or of a gateway's pool; each is a file descriptor and a few kilobytes."""
 COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/health"})
 GENERATING = frozenset(
     {
@@ -45,15 +45,15 @@ GENERATING = frozenset(
         "/v2/rerank",
     }
 )
-"""Paths of requests that make work: each is a POST, takes a place in the house, and is counted."""
+"""Paths of requests that make the engine work: each is a POST, takes a place, and is counted."""
 PAGES = frozenset({"/v1/models", "/health", "/version"})
-"""What costs nothing: each is a GET."""
+"""Paths that need no engine: each is a GET."""
 MODELS = "/v1/models/"
-"""What a GET of one model begins with."""
+"""The prefix of the paths of single models."""
 
 
 class Edge:
-    """ASGI middleware. While `closing`, every answer tells the client to open its next connection elsewhere."""
+    """ASGI middleware. While `closing`, every answer makes the client open its next connection elsewhere."""
 
     def __init__(self, app: ASGIApp, closing: Callable[[], bool], metrics: RequestMetrics) -> None:
         self._app, self._closing, self._metrics = app, closing, metrics
@@ -77,7 +77,7 @@ class Edge:
                 await self._app(scope, _bounded(receive), counted_send)
             except Exception:
                 if not begun:
-                    self._count(scope["path"], 500, works)  # the answer that the exception becomes further out
+                    self._count(scope["path"], 500, works)  # the status of the answer that an outer handler sends
                 raise
 
     def _count(self, path: str, status: int, works: bool) -> None:
@@ -85,7 +85,7 @@ class Edge:
 
 
 def _bounded(receive: Receive) -> Receive:
-    # Counted as it comes: a head may state no length, or a wrong one.
+    # Counted during reading: a head may have no length, or a wrong one.
     taken = 0
 
     async def bounded() -> Message:
@@ -99,8 +99,8 @@ def _bounded(receive: Receive) -> Receive:
     return bounded
 
 
-class Doors:
-    """ASGI middleware: lets through what is listed, whatever routes the application has, now or in its next release."""
+class AllowedPaths:
+    """ASGI middleware that passes only listed paths, whatever routes this or a later release of the application has."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -108,54 +108,54 @@ class Doors:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
-            return  # no server of ours brings one
+            return  # WebSockets are not supported
         method = _method(scope["path"])
         if method is None:
             await _no_such_path(scope, receive, send)
             return
-        if scope["method"] in (method, "OPTIONS"):  # which browsers ask first
+        if scope["method"] in (method, "OPTIONS"):  # browsers send OPTIONS first
             await self._app(scope, receive, send)
             return
-        body = error_body(f"{scope['path']} is asked by {method}.", "invalid_request_error")
+        body = error_body(f"{scope['path']} requires {method}.", "invalid_request_error")
         await JSONResponse(body, 405, {"Allow": method})(scope, receive, send)
 
 
 def makes_work(scope: Scope) -> bool:
-    """Whether the engine works for this request, if it is let in."""
+    """Return whether this request makes the engine work."""
     return scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in GENERATING
 
 
 def _method(path: str) -> str | None:
-    """How a path is asked; None for one that is not listed."""
+    """Return the method of a path; None if the path is not listed."""
     if path in GENERATING:
         return "POST"
     return "GET" if path in PAGES or path.startswith(MODELS) else None
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
-    sentence = "There is no such path here: the page OpenAI API of the manual lists those of this server."
+    sentence = "This path does not exist. The page OpenAI API of the manual lists the paths of this server."
     await JSONResponse(error_body(sentence, "invalid_request_error"), 404)(scope, receive, send)
 
 
 class Admission:
-    """Counts sequences from arrival to the end of their answer; used in the event loop only."""
+    """Counts sequences from arrival to the end of their answer; used only on the event loop."""
 
     def __init__(self, running: int, queued: int) -> None:
         self.capacity = running + queued
         self.inside = 0
 
     def admit(self, sequences: int, held: int = 0) -> ExitStack:
-        """Take places for `sequences`, less the `held` that the request has; leaving the block gives them back, once.
+        """Take places for `sequences`, less `held` places that the request has; they are freed once, after the block.
 
-        Raises Overloaded, or InvalidRequest when even an empty house is too small.
+        Raises Overloaded, or InvalidRequest if there are too few places in all.
         """
         if sequences > self.capacity:
             raise InvalidRequest(
-                f"The request asks for {sequences} completions; this server takes at most {self.capacity}.", "n"
+                f"The request asks for {sequences} completions, but this server accepts at most {self.capacity}.", "n"
             )
         more = sequences - held
         if self.inside + more > self.capacity:
-            raise Overloaded(f"All places ({self.capacity} with the queue) are taken; try again.", code="queue_full")
+            raise Overloaded(f"All {self.capacity} places (queue included) are taken. Try again.", code="queue_full")
         self.inside += more
         ticket = ExitStack()
         ticket.callback(self._leave, more)
@@ -166,7 +166,7 @@ class Admission:
 
 
 class Queue:
-    """ASGI middleware: what makes work takes a place before its body is read, and hears 429 in a full house."""
+    """ASGI middleware: a request for the engine takes a place before its body is read, or gets 429 if none is free."""
 
     def __init__(self, app: ASGIApp, admission: Admission) -> None:
         self._app, self._admission = app, admission
@@ -186,7 +186,7 @@ class Queue:
 
 
 def admission_of(config: RuntimeConfig) -> Admission:
-    """The house of one model port."""
+    """Return the admission of one model port."""
     return Admission(config.limits.max_num_seqs, config.serving.max_queued_requests)
 
 
@@ -198,18 +198,18 @@ def guarded(
     admission: Admission | None = None,
     traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
-    """`app` behind the doors of the model port; `admission` where `app` counts in the same house.
+    """Return `app` with the limits of the model port. Pass `admission` if `app` counts sequences in it, too.
 
-    `traced` gives an application its traces.
+    `traced` adds traces to an application.
     """
     pixels = most_pixels() if config.engine.name is EngineName.VLLM else 0  # built-in engines take no images
     bodies = Bodies(app, media_options=bool(config.serving.allow_media_options), pixels=pixels)
-    inside = Doors(Queue(bodies, admission or admission_of(config)))
-    # Behind the key: whoever has none makes nobody send anything. A full house and a wrong body have their spans.
+    inside = AllowedPaths(Queue(bodies, admission or admission_of(config)))
+    # Behind the key, so that a client without one causes no traces. Refusals of the queue and of bodies have spans.
     return Edge(behind_key(traced(inside)), closing=closing, metrics=metrics)
 
 
 def most_connections(serving: ServingConfig, limits: Limits) -> int:
-    """Of the model port: all that are answered, and as many clients at rest as keep their connections for the next."""
+    """Return the limit of the model port: all requests that are answered, and as many idle clients."""
     places = limits.max_num_seqs + serving.max_queued_requests
     return serving.max_connections or max(LEAST_CONNECTIONS, 4 * places)

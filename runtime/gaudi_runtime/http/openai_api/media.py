@@ -1,6 +1,6 @@
-"""How much the images of a request decode to, read from their headers before anything is decoded.
+"""The decoded size of a request's images, read from their headers before anything is decoded.
 
-vLLM bounds the pixels of each image alone, and a file of 20 KB can have as many as it allows.
+vLLM limits only the pixels of each single image, and a file of 20 KB can have as many as the limit.
 """
 
 import os
@@ -15,15 +15,15 @@ from gaudi_runtime.http.openai_api.errors import InvalidRequest
 
 PIXELS_VARIABLE = "VLLM_MAX_IMAGE_PIXELS"
 MOST_PIXELS = 4096 * 4096
-"""Of one image, where PIXELS_VARIABLE is not set: above what any model sees without scaling it down."""
+"""The limit of one image if PIXELS_VARIABLE is not set: above the size to which any model scales images down."""
 IMAGES = 4
-"""A request may decode to as many pixels as so many of the largest images; this is also 32 frames of 1920x1080."""
+"""A request may have as many pixels as this number of the largest images; that is also 32 frames of 1920x1080."""
 MOST_MEDIA = 256
-"""Images, frames and clips of one request whose headers are read."""
+"""The most images, frames and clips of one request whose headers are read."""
 
 
 def most_pixels(environment: Mapping[str, str] = os.environ) -> int:
-    """The most pixels of one request; 0 if they are not bounded."""
+    """Return the most pixels of one request; 0 if they are not limited."""
     value = environment.get(PIXELS_VARIABLE, "")
     return max(0, int(value) if value.strip("-").isdecimal() else MOST_PIXELS) * IMAGES
 
@@ -42,7 +42,7 @@ def check_media(document: Any, most: int) -> None:
 
 
 def _media(document: Any) -> Iterator[str]:
-    """The base64 texts of data: URLs, and of sources as Anthropic's API writes them."""
+    """Yield the base64 texts of data: URLs, and of sources in the form of Anthropic's API."""
     left = [document]
     while left:
         value = left.pop()
@@ -53,20 +53,20 @@ def _media(document: Any) -> Iterator[str]:
         elif isinstance(value, list):
             left += value
         elif isinstance(value, str) and value[:5].lower() == "data:":
-            # A video may be frames with commas between; more of them than may be is as bad as any number.
+            # A video may consist of frames with commas between them. Counting stops above the limit.
             yield from value.split(",", MOST_MEDIA + 2)[1:]
 
 
 def _pixels(data: str) -> int:
-    """The pixels of an image; 0 for what is none, which vLLM refuses with its own message, or reads as sound."""
-    from PIL import Image  # part of vLLM's image, and not of the built-in engines'
+    """Return the pixels of an image; 0 for other data, which vLLM refuses with its own message or reads as sound."""
+    from PIL import Image  # part of vLLM's image, but not of the built-in engines' image
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             width, height = Image.open(BytesIO(a2b_base64(data))).size
     except Image.DecompressionBombError as error:
-        raise InvalidRequest("An image of the request is too large; send a smaller one.") from error
+        raise InvalidRequest("An image of the request is too large. Send a smaller one.") from error
     except (NotBase64, ValueError, OSError, SyntaxError, OverflowError, MemoryError):
         return 0
     return width * height

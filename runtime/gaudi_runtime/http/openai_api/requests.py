@@ -15,7 +15,7 @@ StopString = Annotated[str, Field(min_length=1, max_length=1024)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, fail_fast=True)]
 
 MOST_PROMPTS, MOST_MESSAGES, MOST_PARTS = 4096, 16_384, 16_384
-"""Of one request: to read millions of small ones, or what is wrong with each, would hold the event loop for seconds."""
+"""The limits of one request: to read millions of small items would block the event loop for seconds."""
 
 HARMLESS: dict[str, tuple[object, ...]] = {
     "audio": (None,),
@@ -39,17 +39,17 @@ HARMLESS: dict[str, tuple[object, ...]] = {
     "top_logprobs": (None, 0),
     "web_search_options": (None,),
 }
-"""Fields that this server does not act upon, each with the values that change nothing."""
+"""Fields that this server does not support, each with the values that change nothing."""
 
 
 class StreamOptions(BaseModel):
-    """What a stream carries besides text."""
+    """The parts of a stream besides text."""
 
     include_usage: bool = False
 
 
 class GenerationRequest(BaseModel):
-    """What completions and chat completions have in common. max_tokens in tokens, temperature 0 is greedy."""
+    """The common fields of completions and chat completions. max_tokens is in tokens; temperature 0 is greedy."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
@@ -70,26 +70,26 @@ class GenerationRequest(BaseModel):
     def _refuse_what_would_change_the_answer(cls, data: Any) -> Any:
         for name, harmless in HARMLESS.items():
             value = data.get(name) if isinstance(data, dict) else None
-            # By type too: True equals 1 and 0 equals False, which mean other things here.
+            # The type is compared, too: True equals 1 and 0 equals False, but they mean other things here.
             if not any(type(value) is type(same) and value == same for same in harmless):
                 raise PydanticCustomError(
-                    "unsupported", "{param} is not supported by this server; leave it out.", {"param": name}
+                    "unsupported", "{param} is not supported by this server. Leave it out.", {"param": name}
                 )
         return data
 
     @property
     def includes_usage(self) -> bool:
-        """Whether a stream ends with a chunk of usage."""
+        """Return whether a stream ends with a chunk of usage."""
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling(self, choice: int, max_tokens: int) -> SamplingParams:
-        """How the tokens of one choice are chosen; with a seed every choice gets its own, in a fixed way."""
+        """Return how the tokens of one choice are sampled. With a seed, every choice gets its own seed from it."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return SamplingParams(
             temperature=1.0 if self.temperature is None else self.temperature,
             top_p=1.0 if self.top_p is None else self.top_p,
             top_k=max(0, self.top_k or 0),
-            seed=None if self.seed is None else self.seed + choice,  # else all choices were the same text
+            seed=None if self.seed is None else self.seed + choice,  # otherwise all choices would have the same text
             max_tokens=max_tokens,
             stop=stop,
             ignore_eos=self.ignore_eos,
@@ -108,7 +108,7 @@ class CompletionRequest(GenerationRequest):
     echo: bool = False
 
     def prompts(self) -> list[str | list[int]]:
-        """The prompts one by one, as text or token ids."""
+        """Return the prompts one by one, as text or token ids."""
         if isinstance(self.prompt, str):
             return [self.prompt]
         if isinstance(self.prompt[0], int):
@@ -117,14 +117,14 @@ class CompletionRequest(GenerationRequest):
 
 
 class TextPart(BaseModel):
-    """A piece of a message. Other kinds (images, audio) are refused by the type."""
+    """A text part of a message. Other kinds (images, audio) are refused by the type."""
 
     type: Literal["text"]
     text: str
 
 
 class Message(BaseModel):
-    """One message of a conversation."""
+    """One message of a chat."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -133,7 +133,7 @@ class Message(BaseModel):
     name: str | None = None
 
     def for_template(self) -> dict[str, object]:
-        """As chat templates read it: plain text, `developer` by its older name."""
+        """Return the message for chat templates: plain text, and `developer` by its older name."""
         parts = [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
         text = "".join(part.text for part in parts or ())
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
@@ -147,7 +147,7 @@ class ChatRequest(GenerationRequest):
 
 
 async def read_body(request: Request, kind: type[T]) -> T:
-    """The body as a `kind`. Raises InvalidRequest that names the first wrong field."""
+    """Return the body as a `kind`. Raises InvalidRequest that names the first wrong field."""
     try:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:

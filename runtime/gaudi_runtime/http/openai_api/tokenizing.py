@@ -1,4 +1,4 @@
-"""Text to tokens for the model port: in one thread, of a length that can fit, within a time."""
+"""Conversion of text to tokens for the model port: in one thread, with limits of length and time."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from gaudi_runtime.engine_protocol.engine import ChatTokenizer
 from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded
 
 TOKENIZING_SECONDS = 30.0
-"""From a request's admission to its tokens, the wait for others included. Megabytes take a second."""
+"""The time from a request's admission to its tokens, including the wait for others. Megabytes take a second."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,16 +21,16 @@ class Tokenizing:
     def __init__(self, tokenizer: ChatTokenizer, max_model_len: int, seconds: float = TOKENIZING_SECONDS) -> None:
         self._tokenizer, self._seconds = tokenizer, seconds
         self._max_model_len, self._most = max_model_len, max_model_len * tokenizer.longest_token
-        # One thread: tokenizers are not safe to share, and a long prompt must not stop the event loop.
+        # One thread: tokenizers are not thread-safe, and a long prompt must not block the event loop.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
 
     async def prompts(self, prompts: Sequence[str | Sequence[int]]) -> list[Sequence[int]]:
-        """Token ids of each prompt; those that are token ids already stay."""
+        """Return the token ids of each prompt; token ids are returned as they are."""
         self._refuse_what_never_fits(max((len(each) for each in prompts if isinstance(each, str)), default=0))
         return await self._within_time(self._encode, prompts)
 
     async def chat(self, messages: Sequence[dict[str, object]]) -> list[int]:
-        """Token ids of a conversation up to the answer. Raises InvalidRequest when the template refuses it."""
+        """Return the token ids of a chat up to the answer. Raises InvalidRequest if the template refuses it."""
         self._refuse_what_never_fits(sum(len(str(each["content"])) for each in messages))
         try:
             return await self._within_time(self._tokenizer.apply_chat_template, messages)
@@ -41,11 +41,11 @@ class Tokenizing:
         return [self._tokenizer.encode(each) if isinstance(each, str) else each for each in prompts]
 
     def _refuse_what_never_fits(self, characters: int) -> None:
-        # Told by its length alone: to tokenize it for the same answer would keep the one thread busy for seconds.
+        # Decided by its length alone: tokenizing it would only keep the one thread busy for seconds.
         if characters > self._most:
             raise InvalidRequest(
-                f"{characters} characters are more than the model's length of {self._max_model_len} tokens can hold; "
-                "shorten the prompt.",
+                f"{characters} characters cannot fit into the model's length of {self._max_model_len} tokens. "
+                "Shorten the prompt.",
                 code="context_length_exceeded",
             )
 
@@ -55,6 +55,6 @@ class Tokenizing:
                 return await asyncio.get_running_loop().run_in_executor(self._thread, tokenize, text)
         except TimeoutError as error:
             raise Overloaded(
-                f"This request was not tokenized within {self._seconds:.0f} s; shorten it, or try again.",
+                f"This request was not tokenized within {self._seconds:.0f} s. Shorten it, or try again.",
                 code="tokenizing_too_slow",
             ) from error

@@ -9,7 +9,7 @@ from gaudi_runtime.catalog.pairs import CPU_RELEASE, PAIRS, RELEASES, Pair
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor.facts import Facts, Package
 from gaudi_runtime.doctor.gaudi import Card
-from gaudi_runtime.doctor.judgement import EVERY_ENGINE, State, healthy, installed_engines, judge
+from gaudi_runtime.doctor.judgement import EVERY_ENGINE, State, installed_engines, is_healthy, judge
 from tests.unit.runtime.doctor.facts import CARD_IMAGE, GAUDI, GIB, IMAGE, MACHINE, ON_CARDS, ON_CPU, row_of
 
 SIM, TORCH, VLLM = EngineName.SIM, EngineName.TORCH, EngineName.VLLM
@@ -88,7 +88,7 @@ def test_other_release_of_vllm_is_named_with_the_driven_range() -> None:
 @EVERY_PAIR
 def test_every_released_pair_is_supported_with_its_word(pair: Pair) -> None:
     row = row_of("vllm", ON_CARDS, vllm=Package(pair.vllm), plugin=pair.plugin)
-    assert (row.state, row.found) == (State.OK, pair.words)
+    assert (row.state, row.found) == (State.OK, pair.description)
 
 
 @EVERY_PAIR
@@ -135,12 +135,12 @@ def test_what_no_wanted_engine_needs_is_a_warning(topic: str, lack: dict[str, An
     image = replace(IMAGE, **{name: value for name, value in lack.items() if hasattr(IMAGE, name)})
     machine = replace(MACHINE, **{name: value for name, value in lack.items() if hasattr(MACHINE, name)})
     rows = judge(Facts(image, machine), frozenset(others))
-    assert healthy(rows)
+    assert is_healthy(rows)
     assert State.WARNING in {row.state for row in rows if row.topic == topic}
 
 
 def test_one_fail_is_not_healthy() -> None:
-    assert not healthy(judge(Facts(replace(IMAGE, vllm=Package()), MACHINE), frozenset({VLLM})))
+    assert not is_healthy(judge(Facts(replace(IMAGE, vllm=Package()), MACHINE), frozenset({VLLM})))
 
 
 def test_without_a_machine_only_the_image_is_judged() -> None:

@@ -3,17 +3,17 @@
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import ParallelismConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engine_protocol.messages import Order, Update, Verb, config_digest, encode_message
+from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update, Verb, config_digest, encode_message
 from tests.unit.runtime.configs import sim_config
 
 
 def test_sign_of_life_is_a_line_of_three_bytes() -> None:
-    assert (encode_message(Order()), encode_message(Update())) == (b"{}\n", b"{}\n")
+    assert (encode_message(LeaderMessage()), encode_message(Update())) == (b"{}\n", b"{}\n")
 
 
 def test_order_arrives_as_plain_data() -> None:
-    sent = Order(verb=Verb.WARM, arguments=(BucketPhase.PROMPT, Bucket(1, 128, 0)))
-    assert Order.model_validate_json(encode_message(sent)).arguments == ("prompt", [1, 128, 0])
+    sent = LeaderMessage(verb=Verb.WARM, arguments=(BucketPhase.PROMPT, Bucket(1, 128, 0)))
+    assert LeaderMessage.model_validate_json(encode_message(sent)).arguments == ("prompt", [1, 128, 0])
 
 
 def test_answer_of_zero_arrives() -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gaudi_runtime.contract.base import Wire
-from gaudi_runtime.engine_protocol.messages import MOST_LINE_BYTES, Hello, Order, Update, encode_message
+from gaudi_runtime.engine_protocol.messages import MOST_LINE_BYTES, Hello, LeaderMessage, Update, encode_message
 from gaudi_runtime.group.peers import Pace
 
 HOST = "127.0.0.1"
@@ -40,9 +40,9 @@ class End:
         """What a rank says first."""
         return Hello.model_validate_json(await self.reader.readline())
 
-    async def order(self) -> Order:
+    async def order(self) -> LeaderMessage:
         """The leader's next order that is more than a sign of life."""
-        while (order := Order.model_validate_json(await self.reader.readline())) == Order():
+        while (order := LeaderMessage.model_validate_json(await self.reader.readline())) == LeaderMessage():
             pass
         return order
 
@@ -52,7 +52,7 @@ class End:
 
     async def hung_up(self) -> bool:
         """Whether the other end closes, having said nothing more than that it lives."""
-        return not (await self.reader.read()).replace(encode_message(Order()), b"")
+        return not (await self.reader.read()).replace(encode_message(LeaderMessage()), b"")
 
     def hang_up(self) -> None:
         """Close in good order."""

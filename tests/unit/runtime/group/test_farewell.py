@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 from contextlib import AsyncExitStack
 
-from gaudi_runtime.engine_protocol.messages import Order, Update
+from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update
 from gaudi_runtime.group.peers import Pace
 from tests.unit.runtime.group.ends import PATIENT, QUICK, End
 from tests.unit.runtime.group.lead import Lead
@@ -26,7 +26,7 @@ async def parting(ranks: AsyncExitStack, pace: Pace = POLITE) -> "tuple[End, asy
 async def test_rank_hears_a_farewell_when_the_leader_ends() -> None:
     async with AsyncExitStack() as ranks:
         rank, leader = await parting(ranks)
-        assert await rank.order() == Order(farewell=True)
+        assert await rank.order() == LeaderMessage(farewell=True)
         rank.hang_up()
         await leader
 
@@ -38,7 +38,7 @@ async def test_farewell_arrives_though_the_rank_is_still_speaking() -> None:
         for _ in range(100):
             rank.say(Update(moved=True))
             await asyncio.sleep(0)
-        assert await rank.order() == Order(farewell=True)
+        assert await rank.order() == LeaderMessage(farewell=True)
         rank.hang_up()
         await leader
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gaudi_runtime.engine_protocol.messages import Hello, Order, Update, Verb, config_digest
+from gaudi_runtime.engine_protocol.messages import Hello, LeaderMessage, Update, Verb, config_digest
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.topology import Topology
@@ -37,7 +37,7 @@ async def test_rank_tries_again_until_the_leader_is_there(caplog: pytest.LogCapt
     async with leader_by_hand(config.serving.group_port) as joined:
         leader = await joined.get()
         assert (await leader.hello()).rank == 1
-        leader.say(Order(farewell=True))
+        leader.say(LeaderMessage(farewell=True))
         await following
 
 
@@ -56,7 +56,7 @@ async def test_rank_that_waits_for_its_leader_does_not_stand_still() -> None:
 
 async def test_rank_that_may_not_join_ends_with_the_sentence() -> None:
     async with followed() as rank:
-        rank.leader.say(Order(refused="Rank 1 may not join."))
+        rank.leader.say(LeaderMessage(refused="Rank 1 may not join."))
         with pytest.raises(EngineLost, match=r"^Rank 1 may not join\.$"):
             await rank.following
 
@@ -88,8 +88,8 @@ async def test_leader_that_says_nothing_for_long_is_lost() -> None:
 async def test_sign_of_life_orders_nothing() -> None:
     async with followed() as rank:
         await rank.leader.hello()
-        rank.leader.say(Order())
-        rank.leader.say(Order(farewell=True))
+        rank.leader.say(LeaderMessage())
+        rank.leader.say(LeaderMessage(farewell=True))
         await rank.following
         assert await rank.leader.hung_up()
 
@@ -98,7 +98,7 @@ async def test_farewell_ends_the_rank_without_an_error(caplog: pytest.LogCapture
     caplog.set_level(logging.INFO)
     async with followed() as rank:
         await rank.leader.hello()
-        rank.leader.say(Order(farewell=True))
+        rank.leader.say(LeaderMessage(farewell=True))
         await rank.following
     assert "The leader has sent its farewell." in caplog.messages
 
@@ -108,9 +108,9 @@ async def test_rank_that_is_to_end_works_until_the_farewell() -> None:
         await rank.leader.hello()
         rank.signals.ask_to_stop()
         assert await rank.leader.update() == Update(closing=True, stopping=True)
-        rank.leader.say(Order(verb=Verb.MEMORY))
+        rank.leader.say(LeaderMessage(verb=Verb.MEMORY))
         assert (await rank.leader.update()).done is Verb.MEMORY
-        rank.leader.say(Order(farewell=True))
+        rank.leader.say(LeaderMessage(farewell=True))
         await rank.following
 
 

@@ -41,7 +41,7 @@ async def test_rank_that_says_nothing_for_long_is_lost() -> None:
 
 async def test_verb_ends_for_all_ranks_when_one_is_lost() -> None:
     async with group(size=3) as (lead, ranks):
-        answers = lead.peers.order(Verb.PROFILE)
+        answers = lead.peers.send_command(Verb.PROFILE)
         await ranks[0].order()
         ranks[1].hang_up()
         for answer in answers.values():
@@ -51,7 +51,7 @@ async def test_verb_ends_for_all_ranks_when_one_is_lost() -> None:
 
 async def test_answer_that_came_before_the_loss_stays() -> None:
     async with group(size=3) as (lead, ranks):
-        answers = lead.peers.order(Verb.CAPTURE)
+        answers = lead.peers.send_command(Verb.CAPTURE)
         ranks[0].say(Update(done=Verb.CAPTURE, answer=5))
         assert (await asyncio.wrap_future(answers[1])).answer == 5
         ranks[1].hang_up()
@@ -64,7 +64,7 @@ async def test_verb_after_the_loss_ends_at_once() -> None:
         ranks[0].hang_up()
         await lead.peers.until_lost()
         with pytest.raises(EngineLost, match="Rank 1 of this group is lost"):
-            await asyncio.wrap_future(lead.peers.order(Verb.PROFILE)[2])
+            await asyncio.wrap_future(lead.peers.send_command(Verb.PROFILE)[2])
 
 
 async def test_first_loss_is_the_one_that_is_told() -> None:

@@ -16,7 +16,7 @@ MEBIBYTE = "x" * 2**20
 
 async def test_every_rank_hears_the_verb_and_answers_for_itself() -> None:
     async with group(size=3) as (lead, ranks):
-        answers = lead.peers.order(Verb.ALLOCATE, 7)
+        answers = lead.peers.send_command(Verb.ALLOCATE, 7)
         assert [await rank.order() for rank in ranks] == [Order(verb=Verb.ALLOCATE, arguments=(7,))] * 2
         for number, rank in enumerate(ranks, start=1):
             rank.say(Update(done=Verb.ALLOCATE, answer=number * 10))
@@ -26,14 +26,14 @@ async def test_every_rank_hears_the_verb_and_answers_for_itself() -> None:
 
 async def test_answer_may_be_longer_than_usual_lines() -> None:
     async with group() as (lead, [rank]):
-        answers = lead.peers.order(Verb.PLAN)
+        answers = lead.peers.send_command(Verb.PLAN)
         rank.say(Update(done=Verb.PLAN, answer=MEBIBYTE))
         assert (await asyncio.wrap_future(answers[1])).answer == MEBIBYTE
 
 
 async def test_second_answer_to_one_verb_changes_nothing() -> None:
     async with group() as (lead, [rank]):
-        answers = lead.peers.order(Verb.CAPTURE)
+        answers = lead.peers.send_command(Verb.CAPTURE)
         await rank.order()
         for answer in (1, 2):
             rank.say(Update(done=Verb.CAPTURE, answer=answer))

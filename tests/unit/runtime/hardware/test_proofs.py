@@ -19,9 +19,9 @@ from gaudi_runtime.hardware.proofs import judge_trial
 from gaudi_runtime.hardware.report import (
     Finding,
     HardwareReport,
-    Look,
     NameFound,
     Outcome,
+    Poll,
     Start,
     Traffic,
     Upgrade,
@@ -107,7 +107,7 @@ def test_a_name_that_can_be_missed_is_told_only() -> None:
 
 
 def test_a_port_that_opens_before_serving_disproves_the_gate() -> None:
-    early = Look(seconds=2.0, ready=False, open=True, phase=Phase.CAPTURING)
+    early = Poll(seconds=2.0, ready=False, open=True, phase=Phase.CAPTURING)
     told = evidence("gate", starts=(start(early=(early,)),))
     assert told == "first was open 2.0 s after its start, in phase Capturing."
 

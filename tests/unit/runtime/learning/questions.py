@@ -8,7 +8,7 @@ from gaudi_runtime.learning.comparison import Question
 from gaudi_runtime.warmup.estimate import Pace, StepPace
 
 LIMITS = Limits(max_model_len=4096, max_num_seqs=64, max_num_batched_tokens=4096)
-BLOCKS = DeviceBlocks.as_asked(2048, LIMITS)
+BLOCKS = DeviceBlocks.from_limits(2048, LIMITS)
 TRAFFIC = "".join(
     f"prompt 1 {700 + 9 * at} 0 {at}\ndecode {at % 7 + 1} 1 {9 * (at % 7 + 1)} {90 * at}\n" for at in range(1, 40)
 )

@@ -44,7 +44,7 @@ def test_decode_pads_sequences_and_the_blocks_of_the_whole_batch() -> None:
 def test_buckets_come_most_frequent_first_and_bounded() -> None:
     histogram = met(PROMPT, Bucket(1, 9, 0), Bucket(1, 10, 0), warm=True, batches=7)
     for query in range(100, 100 + MAX_SERVED_BUCKETS):
-        histogram.meet(PROMPT, Bucket(1, query, 0))
+        histogram.count_batch(PROMPT, Bucket(1, query, 0))
     buckets = summarize_served(histogram).buckets
     assert buckets[0] == ServedBucket(phase=PROMPT, bucket=(1, 10, 0), hits=7, misses=0, real_tokens=63, real_blocks=0)
     assert len(buckets) == MAX_SERVED_BUCKETS

@@ -51,7 +51,7 @@ async def test_warm_shapes_are_hits(caplog: pytest.LogCaptureFixture) -> None:
 async def test_hits_are_reported_without_waking_whoever_waits_for_news() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
     news, sequence = ServingNews(board), board.report().sequence
-    histogram.meet(BucketPhase.PROMPT, Bucket(1, 100, 0))
+    histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0))
     news.look(histogram, Requests(), 1.0)
     assert board.report().served.prompt == ServedPhase(hits=1, real_tokens=100, padded_tokens=100)
     assert board.report().sequence == sequence
@@ -60,7 +60,7 @@ async def test_hits_are_reported_without_waking_whoever_waits_for_news() -> None
 async def test_recompile_is_news_when_it_comes_and_when_it_ages() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=False))
     news, seen = ServingNews(board), []
-    histogram.compiled(BucketPhase.PROMPT, histogram.meet(BucketPhase.PROMPT, Bucket(1, 100, 0)))
+    histogram.compiled(BucketPhase.PROMPT, histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0)))
     for now in (1.0, 2.0, 1.0 + RECENT_SECONDS):
         news.look(histogram, Requests(), now)
         seen.append((board.report().sequence, board.report().recent_recompiles))

@@ -40,7 +40,7 @@ def counting(policy: BucketPolicy) -> ServingHistogram:
 def meet(histogram: ServingHistogram, batches: Iterable[tuple[Bucket, float]], phase: BucketPhase = PROMPT) -> None:
     for shape, count in batches:
         for _ in range(int(count)):
-            histogram.meet(phase, shape)
+            histogram.count_batch(phase, shape)
 
 
 def test_traffic_unlike_the_learned_one_pads_more_than_forecast() -> None:
@@ -56,7 +56,7 @@ def test_traffic_unlike_the_learned_one_pads_more_than_forecast() -> None:
 
 def test_padding_is_compute_that_ran_over_compute_needed() -> None:
     histogram, cost = counting(learned(USUAL)), typical_cost(LIMITS.block_size)
-    ran = [histogram.meet(PROMPT, Bucket(1, query, 0)) for query in (60, 300, 700)]
+    ran = [histogram.count_batch(PROMPT, Bucket(1, query, 0)) for query in (60, 300, 700)]
     real = sum(cost(PROMPT, Bucket(1, query, 0)) for query in (60, 300, 700))
     assert summarize_served(histogram).prompt.padding == pytest.approx(sum(cost(PROMPT, each) for each in ran) / real)
 
@@ -84,7 +84,7 @@ def test_forecast_is_for_batches_of_the_sizes_that_ran() -> None:
 @pytest.mark.parametrize("policy", [BucketPolicy(), BucketPolicy(strategy=Strategy.OPTIMAL)])
 def test_plan_that_was_not_learned_has_no_padding_to_compare(policy: BucketPolicy) -> None:
     histogram = counting(policy)
-    histogram.meet(PROMPT, Bucket(1, 300, 0))
+    histogram.count_batch(PROMPT, Bucket(1, 300, 0))
     assert (summarize_served(histogram).prompt.padding, summarize_served(histogram).prompt.forecast_padding) == (
         None,
         None,

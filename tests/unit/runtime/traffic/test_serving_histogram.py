@@ -27,44 +27,44 @@ def unpadded(most_buckets: int = MOST_BUCKETS) -> ServingHistogram:
 
 def test_batch_in_a_warm_bucket_is_a_hit() -> None:
     histogram = served_by_plan()
-    assert histogram.meet(PROMPT, Bucket(1, 100, 0)) == Bucket(1, 128, 0)
+    assert histogram.count_batch(PROMPT, Bucket(1, 100, 0)) == Bucket(1, 128, 0)
     assert histogram.tallies == {(PROMPT, Bucket(1, 128, 0)): Tally(hits=1, tokens=100)}
 
 
 def test_batch_in_a_bucket_without_graph_is_cold() -> None:
     histogram = served_by_plan()
-    histogram.meet(PROMPT, Bucket(1, 400, 0))
+    histogram.count_batch(PROMPT, Bucket(1, 400, 0))
     assert (histogram.hits, histogram.cold) == (0, {(PROMPT, Bucket(1, 512, 0)): 1})
 
 
 def test_batch_without_a_bucket_is_cold_at_its_fallback_shape() -> None:
     histogram = served_by_plan()
-    assert histogram.meet(PROMPT, Bucket(2, 100, 0)) == Bucket(4, 160, 0)
+    assert histogram.count_batch(PROMPT, Bucket(2, 100, 0)) == Bucket(4, 160, 0)
     assert histogram.cold == {(PROMPT, Bucket(4, 160, 0)): 1}
 
 
 def test_smallest_bucket_that_holds_all_misses_of_shape_is_known() -> None:
     histogram = served_by_plan()
     for real in (Bucket(3, 190, 0), Bucket(4, 170, 0)):
-        assert histogram.meet(PROMPT, real) == Bucket(4, 192, 0)
+        assert histogram.count_batch(PROMPT, real) == Bucket(4, 192, 0)
     assert histogram.tallies[PROMPT, Bucket(4, 192, 0)].needed == Bucket(4, 190, 0)
 
 
 def test_blocks_of_decode_batch_are_those_of_all_its_sequences() -> None:
     histogram = served_by_plan()
-    histogram.meet(DECODE, Bucket(3, 1, 40))
+    histogram.count_batch(DECODE, Bucket(3, 1, 40))
     assert histogram.tallies[DECODE, Bucket(4, 1, 64)] == Tally(hits=1, tokens=3, blocks=40)
 
 
 def test_blocks_of_a_prompt_batch_count_for_each_sequence() -> None:
     histogram = unpadded()
-    histogram.meet(PROMPT, Bucket(3, 100, 2))
+    histogram.count_batch(PROMPT, Bucket(3, 100, 2))
     assert histogram.tallies[PROMPT, Bucket(3, 100, 2)] == Tally(hits=1, tokens=300, blocks=6)
 
 
 def test_compiles_belong_to_the_shape_that_waited_for_them() -> None:
     histogram = served_by_plan()
-    histogram.compiled(PROMPT, histogram.meet(PROMPT, Bucket(1, 400, 0)), 2)
+    histogram.compiled(PROMPT, histogram.count_batch(PROMPT, Bucket(1, 400, 0)), 2)
     assert (histogram.recompiles, histogram.tallies[PROMPT, Bucket(1, 512, 0)].compiles) == (2, 2)
 
 
@@ -72,9 +72,9 @@ def test_rows_of_another_process_count_like_batches_of_this_one() -> None:
     absorbed, met = served_by_plan(), served_by_plan()
     absorbed.absorb([["prompt", [1, 400, 0], None, 2, 1], ["decode", [3, 1, 40], None, 1, 0]])
     for _ in range(2):
-        bucket = met.meet(PROMPT, Bucket(1, 400, 0))
+        bucket = met.count_batch(PROMPT, Bucket(1, 400, 0))
     met.compiled(PROMPT, bucket)
-    met.meet(DECODE, Bucket(3, 1, 40))
+    met.count_batch(DECODE, Bucket(3, 1, 40))
     assert (absorbed.tallies, absorbed.traffic()) == (met.tallies, met.traffic())
 
 
@@ -125,7 +125,7 @@ def test_compile_times_of_another_form_are_refused(row: list[object]) -> None:
 def test_short_sizes_are_exact_and_long_ones_a_little_large() -> None:
     histogram = unpadded()
     for query in (5000, 100, 4097):
-        histogram.meet(PROMPT, Bucket(1, query, 0))
+        histogram.count_batch(PROMPT, Bucket(1, query, 0))
     assert histogram.traffic().prompt == {Bucket(1, 100, 0): 1, Bucket(1, 4160, 0): 1, Bucket(1, 5000, 0): 1}
 
 
@@ -138,7 +138,7 @@ def test_batches_are_remembered_and_no_size_shrinks_or_grows_beyond(
 ) -> None:
     histogram = unpadded()
     for phase, real in batches:
-        histogram.meet(phase, real)
+        histogram.count_batch(phase, real)
     for phase in BucketPhase:
         met, remembered = [real for of, real in batches if of is phase], histogram.traffic().shapes_of(phase)
         assert total_weight(remembered) == len(met)
@@ -151,7 +151,7 @@ def test_batches_are_remembered_and_no_size_shrinks_or_grows_beyond(
 def test_real_shapes_stay_few_however_many_are_met() -> None:
     histogram = unpadded()
     for query in range(1, 20_000):
-        histogram.meet(PROMPT, Bucket(query % 97 + 1, query, query % 89))
+        histogram.count_batch(PROMPT, Bucket(query % 97 + 1, query, query % 89))
     remembered = histogram.traffic().prompt
     assert MOST_LINES // 4 < len(remembered) <= MOST_SHAPES
     assert total_weight(remembered) == 19_999
@@ -160,6 +160,6 @@ def test_real_shapes_stay_few_however_many_are_met() -> None:
 def test_buckets_stay_few_where_every_batch_has_its_own_shape() -> None:
     histogram = unpadded(most_buckets=100)
     for query in range(1, 5000):
-        histogram.meet(PROMPT, Bucket(1, query, 0))
+        histogram.count_batch(PROMPT, Bucket(1, query, 0))
     assert len(histogram.tallies) < 115
     assert histogram.hits == 4999

@@ -1,7 +1,9 @@
-"""Our part inside vLLM's worker processes, one for each rank: nothing here is imported by our own process.
+"""Our code inside vLLM's worker processes, one for each rank. Our own process imports nothing from here.
 
-hpu_worker.py and cpu_worker.py are the classes that vLLM is told to make, driven.py what they have in common: it takes
-a verb and answers plain data. hpu.py and cpu.py do the verbs, a bucket a call; dummy_batches.py makes the batches that
-run a bucket on a card. capabilities.py says beforehand whether this release of the plugin can be driven,
-observed_shapes.py counts what is met while serving.
+hpu_worker, cpu_worker    the worker classes that vLLM creates
+driven                    their common part: it receives a call and answers plain data
+hpu, cpu                  the calls of a worker, one bucket per call
+dummy_batches             the batches that run a bucket on a card
+capabilities              checks first whether this release of the plugin is usable
+observed_shapes           counts the shapes of serving
 """

@@ -1,9 +1,10 @@
 """Capabilities of a worker's model runner, checked by attribute before the first bucket.
 
-None of these names is a stable interface. A missing one is either an error with the supported releases in it, or a
-degradation: a sentence that says what the user loses. The contract suite compares each with the recorded plugin.
+None of these names is a stable interface. A missing name is either an error, which names the supported releases, or a
+degradation: a sentence about what does not work. The contract tests compare each name with the recorded plugin.
 
-The bridge is what the Gaudi software itself offers beside the plugin: memory, synchronization, compile-only mode.
+The bridge is what the Gaudi software itself offers in addition to the plugin: memory, synchronization, compile-only
+mode.
 """
 
 import inspect
@@ -31,9 +32,9 @@ NO_COMPILE_METRIC = (
 
 @dataclass(frozen=True)
 class Bridge:
-    """One card. `memory` answers (free, total) in bytes; `compile_only` is None where the software has no such mode.
+    """One card. `memory` returns (free, total) in bytes; `compile_only` is None if the software has no such mode.
 
-    `compiled` reads what the bridge has compiled in this process. None if the bridge has no such metric.
+    `compiled` returns what the bridge has compiled in this process; it is None if the bridge has no such metric.
     """
 
     memory: Callable[[], tuple[int, int]]
@@ -44,7 +45,7 @@ class Bridge:
 
 
 def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
-    """The Gaudi software of this process; `load` imports a module by name. Raises DeviceUnavailable."""
+    """Open the Gaudi software of this process; `load` imports a module by name. Raises DeviceUnavailable."""
     try:
         torch = load("torch")
         return Bridge(
@@ -55,12 +56,12 @@ def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
             compiled=_compiles(load),
         )
     except (ImportError, AttributeError) as error:
-        raise DeviceUnavailable(f"The Gaudi software is not whole ({error}): use the runtime-hpu image.") from error
+        raise DeviceUnavailable(f"The Gaudi software is incomplete ({error}): use the runtime-hpu image.") from error
 
 
 def _compile_only(load: Callable[[str], Any]) -> Callable[[], AbstractContextManager[Any]] | None:
     try:
-        # Tried once: the setting raises KeyError where the bridge does not know the mode.
+        # Entered once as a test: the setting raises KeyError if the bridge does not know the mode.
         setting = load("habana_frameworks.torch.internal.bridge_config").env_setting
         with setting(_COMPILE_ONLY, True):
             pass
@@ -71,7 +72,7 @@ def _compile_only(load: Callable[[str], Any]) -> Callable[[], AbstractContextMan
 
 def _compiles(load: Callable[[str], Any]) -> Compiles | None:
     try:
-        # The metric counts from the moment in which this module is imported.
+        # The metric counts from the moment when this module is imported.
         metric = load("habana_frameworks.torch.hpu.metrics").metric_global("graph_compilation")
         _read_metric(metric)
     except (ImportError, AttributeError, KeyError, TypeError, ValueError):
@@ -90,25 +91,26 @@ def _left_in_any_case(mode: AbstractContextManager[Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        # Without the error: the bridge's own context has no finally, and would stay in the mode, in which nothing is
-        # computed and every answer is garbage.
+        # Called without the error: the bridge's own context has no finally and would stay in compile-only
+        # mode, in which
+        # nothing is computed and every answer is garbage.
         mode.__exit__(None, None, None)
 
 
 @dataclass(frozen=True)
 class Name:
-    """An attribute, or a method with what we pass it; without `loss` the engine cannot be driven without it."""
+    """An attribute, or a method with the arguments that we pass. It is required if it has no `loss`."""
 
     name: str
     parameters: tuple[str, ...] | None = None
     loss: str | None = None
 
 
-_PLAIN = "the plan takes every layer for one of plain attention, and shapes of other models may be cold"
+_PLAIN = "the plan assumes plain attention in every layer, and shapes of other models may be cold"
 UNBOUNDED = ("num_gdn", "num_mamba_like_layers", "interleaved_sliding_window")
-"""Set of a model whose decode batches may refer to as many blocks as its length allows."""
+"""Attributes that are set for a model whose decode batches may refer to as many blocks as its length allows."""
 _GUIDED_COLD = "guided decoding compiles the sampler for each number of requests in a step"
-# Of a step with a grammar, whose joined logits are padded.
+# Names for a step with a grammar, whose joined logits are padded.
 GUIDED = (
     Name(
         "_run_sampling",
@@ -153,7 +155,7 @@ MANAGER = (
 )
 _REQUEST = ("requests", "num_scheduled_tokens", "num_computed_tokens", "total_tokens", "scheduled_tokens", "is_prompt")
 _LONG_COLD = "prompt buckets whose query and context exceed the longest sequence run as shorter ones"
-# Of a dummy batch, for buckets that the plugin's own would run as another one.
+# Names for a dummy batch of a bucket that the plugin's own dummy batch would run as another bucket.
 PIECES = (
     Name(
         "_add_dummy_request",
@@ -162,7 +164,7 @@ PIECES = (
     ),
     Name("_execute_dummy_scenario", ("requests", "scheduled_tokens"), loss=_LONG_COLD),
 )
-# Of a dummy step that verifies drafts; only with speculative decoding.
+# Names for a dummy step that verifies drafts; only with speculative decoding.
 DRAFTS = (
     Name("execute_model", ("scheduler_output", "warmup_mode")),
     Name("use_contiguous_pa"),
@@ -171,7 +173,7 @@ DRAFTS = (
     Name("_execute_dummy_scenario", ("requests", "scheduled_tokens")),
 )
 SEEDS = (Name("seed_decode_buckets"),)
-# Of the input batch: what drafts are evened out by, and what takes the requests of a failed dummy batch away.
+# Names of the input batch, by which drafts are made equal in number and requests of a failed dummy batch are removed.
 BATCH = (
     Name("num_tokens_no_spec"),
     Name("num_reqs"),
@@ -180,7 +182,7 @@ BATCH = (
     Name("condense", ("empty_req_indices",)),
 )
 _TOWER_COLD = "the vision tower is not warmed up: the first image of every size is slow"
-# Only of a model that takes images.
+# Names for a model that takes images.
 VISION = (
     Name("model", loss=_TOWER_COLD),
     Name("get_model", (), loss=_TOWER_COLD),
@@ -193,11 +195,11 @@ VISION = (
     ),
 )
 TOWER = (Name("embed_multimodal", loss=_TOWER_COLD),)
-# Made when the plugin prepares itself.
+# Names that exist after the plugin has prepared itself.
 VISION_BUCKETS = (Name("multimodal_buckets", loss=_TOWER_COLD), Name("is_batch_based", loss=_TOWER_COLD))
 _SWAPS_COLD = "the defragmenter is not warmed up: its first move of each size is slow"
-_SWAPS_KEPT = "the defragmenter keeps what warm-up did to it"
-# Made when the plugin prepares itself, not before.
+_SWAPS_KEPT = "the defragmenter keeps its state from warm-up"
+# Names that do not exist before the plugin has prepared itself.
 PREPARED = (Name("defragmenter", loss=_SWAPS_COLD),)
 REMADE = (Name("kv_caches", loss=_SWAPS_KEPT), Name("block_size", loss=_SWAPS_KEPT))
 DEFRAGMENTER = (Name("warmup", (), loss=_SWAPS_COLD), *REMADE, Name("graphed", loss=_SWAPS_COLD))
@@ -212,7 +214,7 @@ _MODES = {
 
 @dataclass(frozen=True)
 class Capabilities:
-    """How this worker executes, and what a user loses because its plugin lacks something."""
+    """How this worker executes, and what does not work because its plugin lacks something."""
 
     mode: ExecutionMode
     degradations: tuple[str, ...]
@@ -224,12 +226,12 @@ class Capabilities:
 
 
 def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
-    """What this worker can do.
+    """Return what this worker can do.
 
-    Raises EngineUnsupported for a plugin that lacks what is necessary, ConfigError or UnsupportedModel for one that is
-    set up in a way that cannot be driven.
+    Raises EngineUnsupported for a plugin that lacks a required name, and ConfigError or UnsupportedModel for a
+    configuration that is not supported.
     """
-    # First, for what comes next reads these names.
+    # Checked first, because the next lines read these names.
     losses(runner, SETUP)
     if not runner.enable_bucketing:
         raise ConfigError("VLLM_ENABLE_BUCKETING is off, so there are no buckets to warm up: remove the variable.")
@@ -248,24 +250,24 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
 
 
 def tower_losses(runner: Any) -> list[str]:
-    """What is lost because the vision tower of a model that takes images cannot be warmed up; nothing where it can."""
+    """Return what does not work because the plugin cannot warm up the vision tower; empty if it can."""
     return losses(runner, VISION) or losses(runner.model, TOWER)
 
 
 def runner_names(mode: ExecutionMode) -> tuple[Name, ...]:
-    """What this mode uses of the runner."""
+    """Return the names of the runner that this mode needs."""
     hpu_graphs = HPU_GRAPHS if mode is ExecutionMode.HPU_GRAPHS else ()
     return (*RUNNER, *(MARGIN if mode in GRAPH_MODES else ()), *hpu_graphs)
 
 
 def losses(owner: object, names: Iterable[Name]) -> list[str]:
-    """What is lost by the names that `owner` lacks, once each. Raises EngineUnsupported for a necessary name."""
+    """Return what does not work without the names that `owner` lacks. Raises EngineUnsupported for a required name."""
     missing = [each for each in names if not _offers(owner, each)]
     for each in missing:
         if each.loss is None:
             call = "" if each.parameters is None else f"({', '.join(each.parameters)})"
             raise EngineUnsupported(
-                f"{type(owner).__name__} of vllm-gaudi offers no {each.name}{call}: this runtime drives {RELEASES}; "
+                f"{type(owner).__name__} of vllm-gaudi has no {each.name}{call}. This runtime supports {RELEASES}: "
                 "use an image with these releases."
             )
     return list(dict.fromkeys(each.loss for each in missing if each.loss))
@@ -282,9 +284,9 @@ def _offers(owner: object, wanted: Name) -> bool:
 
 
 def refuse_pooling(runner: Any) -> None:
-    """Raises UnsupportedModel for a model that vLLM's model runner (of any platform) serves without decoding."""
+    """Raise UnsupportedModel for a model that vLLM's model runner (of any platform) serves without decoding."""
     if runner.is_pooling_model:
-        raise UnsupportedModel("Warm-up of pooling models is not built yet: choose a model that generates.")
+        raise UnsupportedModel("Warm-up of pooling models is not supported: choose a model that generates text.")
 
 
 def _refuse_drafts(runner: Any) -> None:
@@ -292,20 +294,19 @@ def _refuse_drafts(runner: Any) -> None:
         return
     if (method := runner.speculative_config.method) != NGRAM:
         raise UnsupportedModel(
-            f"Speculative decoding by method {method} is not built, for {why_refused(method)}: use method {NGRAM}, or "
-            "remove --speculative-config."
+            f"Speculative decoding by method {method} is not supported, for {why_refused(method)}: use method "
+            f"{NGRAM}, or remove --speculative-config."
         )
     losses(runner, DRAFTS)
     if getattr(runner, "attn_block_size", None) not in (None, runner.block_size):
         raise UnsupportedModel(
-            "Warm-up of speculative decoding is not built for models with recurrent layers: remove "
-            "--speculative-config."
+            "Speculative decoding is not supported for models with recurrent layers: remove --speculative-config."
         )
-    # Rows of one sequence share its blocks, and contiguous attention knows one row of each block: seen to answer
-    # with other tokens.
+    # Rows of one sequence share its blocks, but contiguous attention expects one row for each block: in a test, answers
+    # had other tokens.
     if runner.use_contiguous_pa:
         raise ConfigError(
-            "Speculative decoding answers wrongly with contiguous paged attention (vllm-gaudi 0.26): set "
+            "Speculative decoding gives wrong answers with contiguous paged attention (vllm-gaudi 0.26): set "
             "spec.engine.contiguousPagedAttention to false."
         )
     losses(runner.bucketing_manager, SEEDS)
@@ -314,6 +315,6 @@ def _refuse_drafts(runner: Any) -> None:
 def _refuse_too_early(runner: Any, mode: ExecutionMode) -> None:
     if runner.bucketing_manager.num_hpu_blocks is None or (mode in GRAPH_MODES and runner.mem_margin is None):
         raise EngineUnsupported(
-            "vllm-gaudi has not split the device memory yet (num_hpu_blocks or mem_margin is None), and warm-up comes "
-            f"after that in every release that this runtime drives ({RELEASES}): use an image with these releases."
+            "vllm-gaudi has not divided the device memory yet (num_hpu_blocks or mem_margin is None). Supported "
+            f"releases do that before warm-up: use an image with {RELEASES}."
         )

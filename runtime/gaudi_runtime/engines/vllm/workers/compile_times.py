@@ -1,7 +1,7 @@
 """The compile times of a worker: recipes that the bridge compiles, and which of them count.
 
-Dynamo's graphs are not what a card compiles: the plugin compiles one graph with symbolic sizes, and the bridge makes a
-recipe of it for each concrete size. The bridge's metric `graph_compilation` counts those recipes, in every execution
+A card does not compile Dynamo's graphs: the plugin compiles one graph with symbolic sizes, and the bridge makes a
+recipe of it for each concrete size. The bridge's metric `graph_compilation` counts those recipes in every execution
 mode. A recipe that is read from disk is not compiled, so it does not count (docs/internals/vllm.md, Counts).
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from gaudi_runtime.contract.report import COMPILE_BOUNDS, RECOMPILATION_SECONDS
 
 Row = list[Any]
-"""[stage, recipes, seconds, counts by COMPILE_BOUNDS], as JSON carries it."""
+"""[stage, recipes, seconds, counts by COMPILE_BOUNDS], in the form of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Compiled:
 
     @property
     def counts(self) -> bool:
-        """Whether this is a recompilation if a batch has waited for it."""
+        """Whether this is a recompilation if a batch waited for it."""
         return self.seconds > RECOMPILATION_SECONDS
 
 
 NOTHING = Compiled()
 
 Compiles = Callable[[], Compiled]
-"""Everything that was compiled since the process started. Reading it waits for nothing."""
+"""Reads everything that was compiled since the process started, without waiting."""
 
 
 @dataclass
@@ -49,19 +49,19 @@ class _Stage:
 
 
 class CompileTimes:
-    """The distribution of compile times by stage of warm-up and serving, from which the threshold can be corrected."""
+    """The distribution of compile times by stage of warm-up and serving, by which the threshold can be adjusted."""
 
     def __init__(self) -> None:
         self._stages: dict[str, _Stage] = defaultdict(_Stage)
 
     def add(self, stage: str, compiled: Compiled) -> None:
-        """Count what one bucket or batch was compiled for. Nothing if it needed no recipe."""
+        """Count the recipes that were compiled for one bucket or batch. Nothing is counted if there were none."""
         if compiled.recipes:
             found = self._stages[stage]
             found.total += compiled
             found.counts[bisect_left(COMPILE_BOUNDS, compiled.seconds)] += 1
 
     def take(self) -> list[Row]:
-        """A row for each stage since the last look, in the order in which the stages began. The counts begin again."""
+        """Return a row for each stage since the last call, in the order of their beginning, and reset the counts."""
         found, self._stages = self._stages, defaultdict(_Stage)
         return [[stage, each.total.recipes, round(each.total.seconds, 6), each.counts] for stage, each in found.items()]

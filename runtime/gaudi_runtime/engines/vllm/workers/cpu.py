@@ -1,10 +1,10 @@
-"""The verbs of a worker on a CPU: real steps through vLLM's own model runner, with or without compiled graphs.
+"""The calls of a worker on a CPU: real steps through vLLM's own model runner, with or without compiled graphs.
 
-Plain data in and out, one bucket a call, as on a card (hpu.py). A bucket is run as the step that vLLM's scheduler would
-hand to a worker: real block tables, attention, logits and sampler. Compiled is the model's forward, which knows a step
-only as its number of tokens, for attention is one opaque operation whose own shapes are not compiled. So a bucket needs
-the graph of batch size x query tokens, a step takes the smallest graph that holds it, and a step of decodes and prompts
-counts as one prompt of all its tokens (docs/internals/vllm.md, On a CPU).
+Arguments and answers are plain data, one bucket per call, as on a card (hpu.py). A bucket is run as the step that
+vLLM's scheduler would hand to a worker: with real block tables, attention, logits and sampler. Only the model's forward
+is compiled. It sees a step as a number of tokens, because attention is one opaque operation whose own shapes are not
+compiled. So a bucket needs the graph of batch size x query tokens, a step uses the smallest graph that holds it, and a
+step of decodes and prompts counts as one prompt of all its tokens (docs/internals/vllm.md, On a CPU).
 """
 
 from bisect import bisect_left, insort
@@ -24,11 +24,11 @@ from gaudi_runtime.warmup.schedule import SAMPLER_RUNS
 
 GREEDY = {"temperature": 0.0}
 MOST_GRAPHS = 8192
-"""Above any plan."""
+"""A limit that no plan reaches."""
 
 
 class CpuVerbs:
-    """Drives one worker, from its one thread, between the allocation of the KV cache and the first request."""
+    """Drives one worker from one thread, between the allocation of the KV cache and the first request."""
 
     def __init__(self, worker: Any, mode: ExecutionMode) -> None:
         """`mode` is torchCompile or eager."""
@@ -37,12 +37,10 @@ class CpuVerbs:
         self._met: MetShapes | None = None
 
     def describe(self) -> dict[str, object]:
-        """Execution mode, whether it has graphs, and what a user should know. Raises UnsupportedModel."""
+        """Return execution mode, whether it has graphs, and what a user should know. Raises UnsupportedModel."""
         refuse_pooling(self._worker.model_runner)
         if self._worker.model_runner.speculative_config is not None:
-            raise UnsupportedModel(
-                "Warm-up with speculative decoding is not built for a CPU: remove --speculative-config."
-            )
+            raise UnsupportedModel("Speculative decoding is not supported on a CPU: remove --speculative-config.")
         return {
             "execution_mode": self._mode.value,
             "captures_graphs": self._mode is ExecutionMode.TORCH_COMPILE,
@@ -50,11 +48,11 @@ class CpuVerbs:
         }
 
     def memory(self) -> dict[str, int]:
-        """Nothing: the budget of a CPU is counted by our own process (memory.py)."""
+        """Return nothing: our own process counts the budget of a CPU (memory.py)."""
         return {}
 
     def profile(self) -> dict[str, int]:
-        """What the start left: bytes of weights and of the KV cache, KV blocks, tokens of a block."""
+        """Return bytes of weights and of the KV cache, KV blocks, and tokens of a block, after the start."""
         runner, cache = self._worker.model_runner, self._worker.cache_config
         return {
             "weights": sum(each.numel() * each.element_size() for each in runner.model.parameters()),
@@ -64,8 +62,8 @@ class CpuVerbs:
         }
 
     def plan(self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]]) -> dict[str, object]:
-        """Make the KV cache resident, and get ready to compile."""
-        # Linux gives a page when it is first written: no request should pay for the pages of the KV cache.
+        """Make the KV cache resident and prepare to compile."""
+        # Linux allocates a page at the first write. Done here, so that no request pays for the pages of the KV cache.
         for layer in self._worker.model_runner.kv_caches:
             layer.zero_()
         make_stage_buffer(self._worker.model_runner)
@@ -79,7 +77,7 @@ class CpuVerbs:
         return Outcome(bytes=0, graph=False, out_of_memory=None)
 
     def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
-        """Run the compiled bucket once more: its graph is there when nothing is compiled by that."""
+        """Run the compiled bucket once more; its graph exists if nothing is compiled by that."""
         if self._shapes is None:
             raise ValueError(f"execution mode {self._mode} has no graphs to capture")
         before = self._shapes.compiles()
@@ -95,19 +93,19 @@ class CpuVerbs:
         return {"done": True}
 
     def defragmenter(self) -> dict[str, bool]:
-        """vLLM's cache on a CPU is never moved."""
+        """Do nothing: vLLM never moves its cache on a CPU."""
         return {"done": False}
 
     def start_serving(self) -> None:
-        """Warm-up is over: steps from here on are counted."""
+        """End warm-up: steps are counted from here on."""
         self._met = MetShapes()
 
     def counters(self) -> dict[str, list[Row]]:
-        """What was met since the last look."""
+        """Return the counts since the last call."""
         return {"met": self._met.take() if self._met else []}
 
     def step(self, step: Any, execute: Any) -> Any:
-        """Count a step of serving around its execution."""
+        """Execute a step of serving and count it."""
         if self._met is None or not step.total_num_scheduled_tokens:
             return execute(step)
         shape = shape_of(scheduled(step), self._worker.cache_config.block_size)
@@ -115,7 +113,7 @@ class CpuVerbs:
         answer = execute(step)
         made = self._shapes.compiles() - before if self._shapes else 0
         if self._shapes and made:
-            # From now on these graphs are there for others, too.
+            # Other steps can use these graphs from now on.
             self._shapes.counts.add(step.total_num_scheduled_tokens)
         self._met.met(shape, compiles=made)
         return answer
@@ -134,7 +132,7 @@ class CpuVerbs:
 
 @dataclass(frozen=True)
 class StepShape:
-    """`requests` sequences of `query` new tokens each, behind `context` tokens that are in the cache already."""
+    """`requests` sequences of `query` new tokens each, after `context` tokens that are in the cache already."""
 
     requests: int
     query: int
@@ -142,8 +140,8 @@ class StepShape:
 
 
 def step_shape(phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int) -> StepShape:
-    """The largest step that this bucket is for."""
-    # A sequence has at most so many tokens, the one that is sampled included, whatever a bucket is padded to.
+    """Return the largest step that this bucket is for."""
+    # A sequence has at most this many tokens, including the sampled one, even if the bucket is padded to more.
     longest = max_model_len - 1
     if phase is BucketPhase.DECODE:
         blocks = max(1, bucket.num_blocks // bucket.batch_size)
@@ -153,16 +151,16 @@ def step_shape(phase: BucketPhase, bucket: Bucket, block_size: int, max_model_le
 
 
 def block_table(shape: StepShape, row: int, block_size: int, blocks: int) -> list[int]:
-    """Ids of the blocks of one sequence."""
-    # Block 0 is vLLM's own; a cache that is too small is used more than once. Nobody owns any of them yet, for these
-    # steps are made between the allocation of the cache and the first request.
+    """Return the ids of the blocks of one sequence."""
+    # Block 0 is vLLM's own. If the cache is too small, blocks are used more than once: that is safe, because no request
+    # exists before the end of warm-up.
     needed = -(-(shape.query + shape.context) // block_size)
     return [1 + (row * needed + at) % max(1, blocks - 1) for at in range(needed)]
 
 
 def make_stage_buffer(runner: Any) -> None:
-    """Where a later stage of a pipeline takes what the one before it sends."""
-    # Only vLLM's own warm-up would make it, which is off.
+    """Create the buffer in which a later stage of a pipeline receives the output of the one before it."""
+    # Only vLLM's own warm-up would create it, and that is off.
     from vllm.distributed.parallel_state import get_pp_group
 
     if not get_pp_group().is_first_rank:
@@ -172,7 +170,7 @@ def make_stage_buffer(runner: Any) -> None:
 
 
 def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
-    """Execute one step and forget its requests. `sampling` are arguments of vLLM's SamplingParams."""
+    """Execute one step and remove its requests. `sampling` holds arguments of vLLM's SamplingParams."""
     from vllm.sampling_params import SamplingParams
     from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
 
@@ -187,7 +185,7 @@ def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
             mm_features=[],
             sampling_params=SamplingParams(max_tokens=1, **sampling),
             pooling_params=None,
-            # Each group of layers that share a table gets a list of its own, which the runner goes on to write to.
+            # Each group of layers that share a table gets its own list, because the runner writes to it later.
             block_ids=tuple(list(table) for _ in groups),
             num_computed_tokens=shape.context,
             lora_request=None,
@@ -197,7 +195,7 @@ def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
     step.num_scheduled_tokens = dict.fromkeys(names, shape.query)
     step.total_num_scheduled_tokens = shape.requests * shape.query
     try:
-        # None says that the logits wait for their sampling, as between a scheduler and its grammar.
+        # None means that the logits wait for their sampling, as between a scheduler and its grammar.
         if worker.execute_model(step) is None:
             worker.sample_tokens(None)
     finally:
@@ -214,21 +212,21 @@ class TokenCounts:
         self._wanted: int | None = None
 
     def padded(self, tokens: int) -> int:
-        """What a step of `tokens` tokens is padded to; itself where no graph holds it, which makes one."""
+        """Return the padded number of tokens; `tokens` itself if no graph holds so many, which compiles a new graph."""
         if self._wanted is not None:
             return max(tokens, self._wanted)
         at = bisect_left(self._known, tokens)
         return self._known[at] if at < len(self._known) else tokens
 
     def add(self, tokens: int) -> None:
-        """There is a graph of so many tokens now."""
+        """Record that a graph of this many tokens exists."""
         at = bisect_left(self._known, tokens)
         if at == len(self._known) or self._known[at] != tokens:
             insort(self._known, tokens)
 
     @contextmanager
     def exactly(self, tokens: int) -> Iterator[None]:
-        """Pad the steps inside the block to exactly so many tokens."""
+        """Pad the steps in the block to exactly this many tokens."""
         self._wanted = tokens
         try:
             yield
@@ -237,7 +235,7 @@ class TokenCounts:
 
 
 class FixedShapes:
-    """Compiles one worker's model again for every number of tokens. Create it once the model is loaded."""
+    """Compiles one worker's model again for every number of tokens. Create it after the model is loaded."""
 
     def __init__(self, runner: Any) -> None:
         import torch._dynamo as dynamo
@@ -246,14 +244,14 @@ class FixedShapes:
         self.counts = TokenCounts()
         self._stats = counters["stats"]
         self._decide = runner._determine_batch_execution_and_padding
-        # Dynamo's own limit would make the model fail at its eighth shape.
+        # With Dynamo's default limit the model would fail at its eighth shape.
         dynamo.config.recompile_limit = MOST_GRAPHS
         dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
         runner._determine_batch_execution_and_padding = self._padded
         runner.model.compile(fullgraph=True, dynamic=False, backend="inductor")
 
     def compiles(self) -> int:
-        """Graphs that Dynamo has made in this process."""
+        """Return the number of graphs that Dynamo has made in this process."""
         return int(self._stats["unique_graphs"])
 
     def _padded(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:

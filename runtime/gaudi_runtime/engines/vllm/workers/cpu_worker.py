@@ -1,4 +1,4 @@
-"""The worker of vLLM on a CPU, driven. Only vLLM's own processes import this module, by its name."""
+"""The worker of vLLM on a CPU, under our control. Only vLLM's own processes import this module, by its name."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ class DrivenCpuWorker(DrivenWorker, CPUWorker):
     """One rank on a CPU."""
 
     def _should_warm_up_model(self) -> bool:
-        """No: on a CPU vLLM compiles while it measures memory."""
+        """Return False: on a CPU vLLM compiles while it measures memory."""
         return False
 
     def execute_model(self, scheduler_output: Any) -> Any:
-        """One step, counted while serving."""
+        """Execute one step; while serving, count it."""
         if self.gaudi_verbs is None:
             return super().execute_model(scheduler_output)
         return self.gaudi_verbs.step(scheduler_output, super().execute_model)
 
     def gaudi_open_verbs(self) -> CpuVerbs:
-        """Real steps through the model runner."""
+        """Return the calls that run real steps through the model runner."""
         return CpuVerbs(self, ExecutionMode(self.gaudi_orders.execution_mode))

@@ -1,7 +1,8 @@
 """Dummy batches that run a bucket of the plan through the plugin's model runner.
 
-The plugin makes a dummy batch of a bucket by itself, but for a few shapes: a bucket longer than every sequence, a batch
-size that no prompt bucket has, and a piece of a prompt. Speculative decoding has more of them (speculative.py).
+The plugin itself makes a dummy batch for most buckets. This module makes the others: for a bucket longer than every
+sequence, for a batch size that no prompt bucket has, and for a chunk of a prompt. speculative.py makes those of
+speculative decoding.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,9 +25,9 @@ class DummyBatches:
         self._runner = runner
 
     def of_bucket(self, phase: str, shape: Shape, seeds: Sequence[Shape]) -> list[Forward]:
-        """Return the batches that run this bucket in every way; none if no batch can ever be padded to it.
+        """Return the batches that run this bucket in every way; none if no batch can be padded to it.
 
-        `seeds` are the decode buckets by which sequences with drafts are padded, none without speculative decoding.
+        `seeds` are the decode buckets by which sequences with drafts are padded; empty without speculative decoding.
         """
         if phase == BucketPhase.PROMPT:
             prompt = self._of_prompt_bucket(shape)
@@ -40,7 +41,7 @@ class DummyBatches:
         block, longest = int(self._runner.block_size), int(self._runner.max_model_len)
         if query + blocks * block <= longest or not self._pieces_are_known():
             return partial(self._runner._prepare_dummy_scenario, shape, None)
-        # The plugin would cut its context, and so run another bucket.
+        # The plugin would shorten its context and so run another bucket.
         found = smallest_prompt(shape, self._prompt_buckets(), block, longest)
         return None if found is None else partial(self._run_prompts, size, *found)
 
@@ -55,9 +56,9 @@ class DummyBatches:
             self._run_prompts(count, query, 0)
 
     def run_piece(self, *, drafts: bool) -> None:
-        """Run a piece of a prompt that is not its last: it has no logits, so torch.compile makes separate code.
+        """Run a chunk of a prompt that is not its last: it has no logits, so torch.compile makes separate code.
 
-        `drafts` says that the model decodes speculatively.
+        `drafts` is whether the model decodes speculatively.
         """
         prompts = self._prompt_buckets()
         if not prompts or not self._pieces_are_known():
@@ -67,19 +68,20 @@ class DummyBatches:
         requests: list[Any] = []
         scheduled: dict[str, int] = {}
         if computed + query < int(self._runner.max_model_len):
-            # One token of the prompt is left: not as a prompt, of which the plugin would schedule all tokens.
+            # One token of the prompt is left. Not added as a prompt, because the plugin schedules all
+            # tokens of a prompt.
             self._runner._add_dummy_request(requests, scheduled, computed, computed + query + 1, query, False)
             if drafts:
-                # A step that samples nothing at all ends the plugin's drafting by an error.
+                # A step without any sampled token would fail in the plugin's drafting.
                 self._runner._add_dummy_request(requests, scheduled, computed, computed + query, query, True)
             self._runner._execute_dummy_scenario(requests, scheduled)
 
     def forget(self) -> None:
-        """Remove the requests of a batch that failed; the plugin leaves them for the first real request to meet."""
+        """Remove the requests of a failed batch; the plugin would leave them in the batch of the first real request."""
         self._runner.requests, self._runner.scheduler_output = {}, None
         batch = getattr(self._runner, "input_batch", None)
         if batch is not None:
-            # As the plugin does between two batches: rows are removed first, then the rest moves up.
+            # In the order of the plugin between two batches: first remove rows, then move the others up.
             batch.condense(sorted(map(batch.remove_request, tuple(batch.req_id_to_index)), reverse=True))
 
     def _run_prompts(self, size: int, query: int, computed: int) -> None:
@@ -99,14 +101,14 @@ class DummyBatches:
 
 
 def smallest_prompt(shape: Shape, known: Sequence[Shape], block: int, longest: int) -> tuple[int, int] | None:
-    """Return new and computed tokens of the smallest prompts of which a batch is padded to the bucket `shape`.
+    """Return new and computed tokens of the smallest prompts whose batch is padded to the bucket `shape`.
 
-    `known` has all prompt buckets in plan order, `block` is in tokens, and a prompt has at most `longest` tokens. None
-    if every prompt is padded to an earlier bucket (docs/internals/bucketing.md, Finding a bucket).
+    `known` has all prompt buckets in plan order, `block` is in tokens, and a prompt has at most `longest` tokens.
+    Return None if every prompt is padded to an earlier bucket (docs/internals/bucketing.md, Finding a bucket).
     """
     size, query, blocks = shape
     earlier = [each for each in known if tuple(each) < tuple(shape) and each[0] >= size]
-    # A token more than the queries of some earlier buckets, and a block more than the contexts of all the others.
+    # One token more than the queries of some earlier buckets, and one block more than the contexts of all the others.
     for shorter in sorted({0, *(each[1] for each in earlier if each[1] < query)}):
         held = max((each[2] for each in earlier if each[1] > shorter), default=-1)
         computed = held * block + 1 if held >= 0 else 0

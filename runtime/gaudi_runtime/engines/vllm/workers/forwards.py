@@ -1,7 +1,7 @@
-"""The forwards of the plugin's model runner: each with the shape it is padded to, and its real batch.
+"""The forwards of the plugin's model runner: for each, the padded shape and the real batch.
 
-Not predicted from vLLM's steps: the plugin merges prompts, looks buckets up twice for a decode batch, and with
-contiguous blocks pads it to the highest block in use (docs/internals/vllm.md, Counts).
+They are observed and not predicted from vLLM's steps: the plugin merges prompts, looks up a decode batch twice, and
+with contiguous blocks pads it to the highest block in use (docs/internals/vllm.md, Counts).
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from gaudi_runtime.engines.vllm.workers.observed_shapes import Ran, Shape
 
 
 class Padded(NamedTuple):
-    """The shape of one forward, as our plan counts it; one that verifies drafts has code and a graph of its own."""
+    """The shape of one forward in the sizes of our plan. A forward that verifies drafts has its own code and graph."""
 
     phase: BucketPhase
     bucket: Bucket
@@ -23,9 +23,9 @@ class Padded(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One forward of serving: the sizes that were in it, what it ran as, and the recompilations that it waited for.
+    """One forward of serving: its real sizes, the shape that it ran as, and the recompilations that it waited for.
 
-    `batches` is 0 for a recompilation that was seen after its forward had been counted.
+    `batches` is 0 for a recompilation that was observed after its forward had been counted.
     """
 
     real: Shape
@@ -40,7 +40,7 @@ class ColdShape(RuntimeError):
 
 @dataclass
 class _Forward:
-    """`known` says whether its shape ran before; `took` is what was compiled for it; `batch` is how it was counted."""
+    """`known` is whether its shape ran before, `took` what was compiled for it, `batch` how it was counted."""
 
     padded: Padded
     known: bool
@@ -50,9 +50,9 @@ class _Forward:
 
 
 class Forwards:
-    """Watches one runner through its own check of every shape, and its lookups of buckets.
+    """Observes one runner through its own check of every shape and its lookups of buckets.
 
-    `compiled` reads what this process has compiled. If it is None, the first forward of a shape is one recompilation.
+    `compiled` returns what this process has compiled. If it is None, the first forward of a shape is one recompilation.
     `settled` receives what was compiled for each forward of serving.
     """
 
@@ -63,7 +63,7 @@ class Forwards:
         settled: Callable[[Compiled], None] = lambda _: None,
     ) -> None:
         self._manager = manager = runner.bucketing_manager
-        # Where attention has smaller blocks than the cache, a forward counts context in those, and buckets do not.
+        # If attention has smaller blocks than the cache, a forward counts context in those, but buckets do not.
         block = int(runner.block_size)
         self._per_block = max(1, block // int(getattr(runner, "attn_block_size", None) or block))
         self._check, self._compiled, self._settled = runner._check_config, compiled, settled
@@ -84,28 +84,28 @@ class Forwards:
 
     @property
     def running(self) -> Padded | None:
-        """The shape of the forward that runs, or ran last."""
+        """The shape of the forward that runs or ran last."""
         return self._now.padded if self._now else None
 
     def forget(self) -> None:
-        """What runs next need not check its shape."""
+        """Forget the shape of the last forward, because the next one may not check its shape."""
         self._now = None
 
     def decided(self, graph: bool) -> None:
-        """The forward that runs has a graph, or has none."""
+        """Record whether the current forward uses a graph."""
         if self._now:
             self._now.graph = graph
 
     def start_serving(self, *, refuses_cold: bool) -> None:
-        """Count from here on. With `refuses_cold` raise ColdShape before a forward of a shape that never ran."""
+        """Count from here on. With `refuses_cold`, raise ColdShape before a forward of a shape that never ran."""
         self._refuses, self._seen = refuses_cold, self._read()
 
     def step(self, execute: Callable[[], Any]) -> tuple[Any, list[Batch]]:
-        """The answer of `execute`, a step of serving, and the batches that the plugin made of it."""
+        """Run `execute`, a step of serving; return its answer and the batches that the plugin made of it."""
         previous, self._step, self._prompts, self._decodes = self._queued, [], [], []
         answer = execute()
         self._blame()
-        # An answer of this kind is waited for after the next step has begun: until then the card may still compile.
+        # An answer of this kind is read after the next step has begun: until then the card may still compile.
         self._queued = self._step if hasattr(answer, "get_output") else []
         late = [again for each in previous if (again := self._late(each))]
         for each in previous if self._queued else [*previous, *self._step]:
@@ -114,7 +114,7 @@ class Forwards:
 
     def _batches(self) -> list[Batch]:
         prompts = [each for each in self._step if each.padded.phase is BucketPhase.PROMPT]
-        # Each prompt batch is looked up once as it is formed; before that the plugin looks up what it might merge.
+        # Each prompt batch is looked up when it is formed; earlier lookups are for merges that the plugin considers.
         lengths = iter(self._prompts[len(self._prompts) - len(prompts) :])
         for each in self._step:
             each.batch = self._batch(each, lengths)
@@ -125,29 +125,30 @@ class Forwards:
         if phase is BucketPhase.PROMPT:
             real = (phase, *next(lengths, bucket))
         else:
-            # By its sequences first, then by the blocks that it reads.
+            # Looked up by its sequences first, then by the blocks that it reads.
             found = self._decodes or [(bucket.batch_size, bucket.num_blocks)]
-            # Drafts have rows of their own: as many for each sequence as the one with most drafts needs.
+            # With drafts, each sequence has as many rows as the one with most drafts needs.
             rows = found[0][0] * (bucket.batch_size // self._verified if verifies and self._verified else 1)
             real = (phase, rows, bucket.query_len, found[min(1, len(found) - 1)][1])
         compiles = int(forward.took.counts) if self._compiled else int(not forward.known)
         return Batch(real, Ran(bucket, forward.known and forward.graph and not compiles), compiles)
 
     def _late(self, forward: _Forward) -> Batch | None:
-        """The recompilation of a forward that was counted without it."""
+        """Return the recompilation of a forward that was counted without it."""
         counted = forward.batch
         if counted is None or counted.compiles or not forward.took.counts:
             return None
         return Batch(counted.real, Ran(counted.ran.bucket, warm=False), compiles=1, batches=0)
 
     def _blame(self, beginning: _Forward | None = None) -> None:
-        """Assign what was compiled since the last look to a forward, at the latest to the one that begins."""
+        """Assign what was compiled since the last call to a forward, at the latest to the one that begins."""
         found = self._read() - self._seen
         running = [*self._queued, *self._step]
         if not found.recipes or not (running or beginning):
             return
         self._seen += found
-        # Forwards are queued on the card, so an earlier one may still compile: first the one that is known to need it.
+        # Forwards are queued on the card, so an earlier one may still compile. A forward with an unknown
+        # shape comes first.
         cold = [each for each in running if not each.known and not each.took.counts]
         blamed = cold[0] if cold else running[-1] if running else beginning
         if blamed:
@@ -160,7 +161,7 @@ class Forwards:
         self, batch_size: int, seq_len: int, num_blocks: int, attn_metadata: Any, warmup_mode: bool
     ) -> None:
         prompt = bool(attn_metadata.is_prompt)
-        # Of a prompt the plugin counts the context of the whole batch.
+        # For a prompt, the plugin counts the context of the whole batch.
         blocks = num_blocks // batch_size // self._per_block if prompt else num_blocks
         bucket = Bucket(int(batch_size), int(seq_len), int(blocks))
         verifies = not prompt and self._verified is not None
@@ -168,7 +169,7 @@ class Forwards:
         known = padded in self._known
         if self._refuses and not known and not warmup_mode:
             raise ColdShape(
-                f"{padded.phase} shape {tuple(bucket)} was not warmed up, and warmup.failOnColdShapes forbids "
+                f"{padded.phase} shape {tuple(bucket)} was not warmed up, and warmup.failOnColdShapes does not allow "
                 "compiling it while serving"
             )
         self._now = _Forward(padded, known)
@@ -179,12 +180,12 @@ class Forwards:
         self._check(batch_size, seq_len, num_blocks, attn_metadata, warmup_mode)
 
     def _can_merge(self, batch: Any, prompt: Any) -> bool:
-        """Whether the plugin may add a prompt to a batch: only if a planned bucket holds both."""
+        """Return whether the plugin may add a prompt to a batch: only if a planned bucket holds both."""
         self._found = None
         return bool(self._merges(batch, prompt)) and self._found in self._manager.prompt_buckets
 
     def _find_prompt_bucket(self, batch_size: int, seq_len: int, ctx: int = 0) -> Any:
-        self._prompts.append((int(batch_size), int(seq_len), int(ctx)))  # numbers of numpy's, which JSON does not know
+        self._prompts.append((int(batch_size), int(seq_len), int(ctx)))  # JSON does not support the numbers of numpy
         self._found = self._find_prompt(batch_size, seq_len, ctx)
         return self._found
 
@@ -192,13 +193,13 @@ class Forwards:
         self._decodes.append((int(batch_size), int(num_blocks)))
         found = self._find_decode(batch_size, num_blocks, *seeds, **options)
         if seeds:
-            # The first lookup of a decode batch: by its sequences, and whether they have drafts.
+            # The first lookup of a decode batch is by its sequences and whether they have drafts.
             self._verified = int(found[0]) if seeds[0] else None
         return found
 
 
 class GraphGate:
-    """Stands before the runner's own answer whether a forward may use a graph."""
+    """Replaces the runner's own decision whether a forward may use a graph."""
 
     def __init__(self, runner: Any, forwards: Forwards) -> None:
         self._ask, self._forwards = runner._use_graphs, forwards
@@ -208,7 +209,7 @@ class GraphGate:
         runner._use_graphs = self._use_graphs
 
     def capture(self, forward: Callable[[], None]) -> bool:
-        """Run `forward` with graphs; False when the plugin would not use one, as for prompts above its own limit."""
+        """Run `forward` with graphs. Return False if the plugin uses none, as for prompts above its own limit."""
         self._forwards.forget()
         self._capturing, self._granted = True, False
         try:
@@ -219,9 +220,11 @@ class GraphGate:
         return self._granted
 
     def _use_graphs(self, attn_metadata: object, batch_size: int) -> bool:
-        # The plugin checks a forward's shape before it asks for a graph, in the same thread. It captures at the first
-        # forward of any shape: compiling would capture already, and serving a bucket that was left without a graph
-        # would capture it then, in memory that the split does not have.
+        # The plugin checks a forward's shape before this call, in the same thread. It captures a graph at the
+        # first forward of
+        # any shape. So without this check, compiling would already capture, and serving a bucket without a
+        # graph would capture
+        # it in memory that the split does not have.
         allowed = self._capturing or self._forwards.running in self._graphed
         self._granted = allowed and bool(self._ask(attn_metadata, batch_size))
         self._forwards.decided(self._granted)
@@ -229,9 +232,9 @@ class GraphGate:
 
 
 class FixedBuckets(list[tuple[int, ...]]):
-    """The buckets of our plan, to which the plugin adds none."""
+    """The buckets of our plan; the plugin cannot add any."""
 
-    # It would add every fallback shape, and pad later batches to it, past a bucket that has a graph.
+    # It would add every fallback shape and then pad later batches to it instead of to a bucket that has a graph.
 
     def append(self, bucket: tuple[int, ...]) -> None:
-        """Nothing: what no bucket holds runs at its fallback shape each time."""
+        """Do nothing: a batch that no bucket holds runs at its fallback shape each time."""

@@ -1,7 +1,7 @@
 """Guided decoding on a card: its sampler runs at the batch sizes that warm-up has compiled.
 
-In a step with a grammar the plugin joins the logits of all decodes and prompts without padding, and samples them at
-once. Without what is here the sampler would be compiled for each number of requests in such a step, while they wait.
+In a step with a grammar, the plugin joins the logits of all decodes and prompts without padding and samples them at
+once. Without this module the sampler would be compiled for each number of requests in such a step, while they wait.
 """
 
 from bisect import bisect_left
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class GuidedSampling:
-    """Stands before the sampling of one runner, and pads the joined logits of a step with a grammar."""
+    """Replaces the sampling of one runner, and pads the joined logits of a step with a grammar."""
 
     def __init__(self, runner: Any) -> None:
         self._runner = runner
@@ -30,14 +30,14 @@ class GuidedSampling:
         size = self._padded(rows) if self._runner.use_structured_output else rows
         if size == rows:
             return self._sample(batch_changed, logits_device, request_ids, pad_to, logits_requests)
-        # Rows of zeros: whatever is sampled from them is dropped.
+        # Rows of zeros: the tokens that are sampled from them are dropped.
         padded = logits_device.new_zeros((size, *logits_device.shape[1:]))
         padded[:rows] = logits_device
         output, metadata = self._sample(batch_changed, padded, request_ids, size, logits_requests)
         return replace(output, sampled_token_ids=output.sampled_token_ids[:rows]), metadata
 
     def _padded(self, rows: int) -> int:
-        """The smallest batch size of the plugin's sampler warm-up for so many rows; `rows` if all are smaller."""
+        """Return the smallest batch size of the sampler's warm-up for this many rows; `rows` if all are smaller."""
         sizes = sorted({1, *(int(batch_size) for batch_size, *_ in self._runner.bucketing_manager.decode_buckets)})
         at = bisect_left(sizes, rows)
         return sizes[at] if at < len(sizes) else rows

@@ -1,7 +1,7 @@
-"""The verbs of a worker on a Gaudi card, over the model runner of vLLM's plugin.
+"""The calls of a worker on a Gaudi card, over the model runner of vLLM's plugin.
 
-Plain data in and out, one bucket a call. The orchestrator owns order, budget and progress; here one verb does one
-thing (docs/internals/vllm.md).
+Arguments and answers are plain data, one bucket per call. The warm-up runner in our own process owns order, budget and
+progress; each call here does one thing (docs/internals/vllm.md).
 """
 
 import logging
@@ -41,11 +41,11 @@ NO_VISION = (
     "without buckets of their own also VLLM_MULTIMODAL_RESOLUTIONS in spec.engine.settings"
 )
 RAN_AS = "vllm-gaudi runs it as"
-REPORT = "the two count shapes differently, which is a defect of this runtime; please report it"
+REPORT = "the runtime and the plugin count shapes differently, which is a defect of the runtime; please report it"
 
 
 class HpuVerbs:
-    """Drives one worker, from its one thread, between the allocation of the KV cache and the first request."""
+    """Drives one worker from one thread, between the allocation of the KV cache and the first request."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class HpuVerbs:
         leave_note: Callable[[str], None] = lambda _: None,
         vision_for_real: bool = False,
     ) -> None:
-        """`wanted` is the configured mode; `leave_note` tells why others may wait for this rank in vain.
+        """`wanted` is the configured mode. `leave_note` stores why this rank stops, for the leader.
 
-        With `vision_for_real` the vision tower computes in warm-up where it would only be compiled. Raises a
-        RuntimeStartError when this plugin cannot be driven.
+        With `vision_for_real` the vision tower computes in warm-up instead of only being compiled. Raises a
+        RuntimeStartError if this plugin is not supported.
         """
         self._leave_note = leave_note
         self._runner, self._bridge, self._wanted = runner, bridge, wanted
@@ -84,32 +84,30 @@ class HpuVerbs:
         self._lost: str | None = None
 
     def describe(self) -> dict[str, object]:
-        """Execution mode, whether it has graphs, most drafts of a step, whether some layers have a sliding window, and
-        the degradations as sentences.
-        """
-        told = list(self._offered.degradations)
-        # What the worker really runs in counts: an image or a user may have set the bridge's variable.
+        """Return the execution mode, what the model uses, and the degradations as sentences."""
+        degradations = list(self._offered.degradations)
+        # The mode in which the worker really runs counts: an image or a user may have set the bridge's variable.
         found, wanted = self._offered.mode, self._wanted
         if wanted is not None and wanted is not found:
             modes = f"{as_in_spec(found)} and not in {as_in_spec(wanted)}"
-            told.insert(0, f"the worker runs in mode {modes}: something else set it")
+            degradations.insert(0, f"the worker runs in mode {modes}: a variable of the image or of engine.env sets it")
         return {
             "execution_mode": self._offered.mode.value,
             "captures_graphs": self._offered.captures_graphs,
             "draft_tokens": draft_tokens(self._runner),
             "windowed": bool(getattr(self._runner, "interleaved_sliding_window", False)),
-            "degradations": told,
+            "degradations": degradations,
         }
 
     def memory(self) -> dict[str, int]:
-        """Device memory now, free and total, in bytes."""
-        # Work that is only queued has not taken its memory yet.
+        """Return device memory now, free and total, in bytes."""
+        # Work that is only queued has not allocated its memory yet.
         self._bridge.synchronize()
         free, total = self._bridge.memory()
         return {"free": int(free), "total": int(total)}
 
     def profile(self) -> dict[str, int]:
-        """What the plugin left: memory, margin and KV cache in bytes, KV blocks, tokens of a block."""
+        """Return memory, margin and KV cache in bytes, KV blocks, and tokens of a block, as the plugin left them."""
         return {
             **self.memory(),
             "margin": self._margin(),
@@ -118,11 +116,11 @@ class HpuVerbs:
         }
 
     def _blocks(self) -> dict[str, int]:
-        """Blocks as the plugin counts them; of some models they are other ones than it was asked for."""
+        """Return blocks as the plugin counts them; for some models they differ from the configured ones."""
         runner = self._runner
         size = int(runner.block_size)
         decode = int(getattr(runner, "attn_block_size", None) or size)
-        # As releases after 0.26 decide it; 0.26 bounds no model.
+        # The rule of releases after 0.26; 0.26 bounds no model.
         unbounded = decode != size or any(getattr(runner, each, None) for each in UNBOUNDED)
         manager = runner.bucketing_manager
         chunks = getattr(manager, "mamba_chunk_size_is_explicit", False)
@@ -137,21 +135,21 @@ class HpuVerbs:
     def plan(
         self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]] = ()
     ) -> dict[str, object]:
-        """Hand our buckets to the plugin and let it prepare itself; what is lost beside what `describe` says.
+        """Hand our buckets to the plugin and let it prepare itself. Return further degradations.
 
-        `seeds` are the decode buckets by which sequences with drafts are padded, none without speculative decoding.
+        `seeds` are the decode buckets by which sequences with drafts are padded; empty without speculative decoding.
         """
         manager = self._runner.bucketing_manager
         prompts, decodes = _fixed(prompt), _fixed(decode)
         if seeds:
             self._seeds = manager.seed_decode_buckets = _fixed(seeds)
-        # In place of the plugin's own planner: it also derives Dynamo's limit from the length of these lists.
+        # Replaces the plugin's own planner, which also derives Dynamo's limit from the length of these lists.
         manager.generate_prompt_buckets = partial(setattr, manager, "prompt_buckets", prompts)
         manager.generate_decode_buckets = partial(setattr, manager, "decode_buckets", decodes)
-        # Never unset: a second call by vLLM must not warm up behind our back.
+        # Never reset: a second call by vLLM must not start the plugin's own warm-up.
         self._runner.skip_warmup = True
         self._runner.warmup_model()
-        # Once more: a release may prepare itself without planning.
+        # Set again, because a release may prepare itself without planning.
         manager.prompt_buckets, manager.decode_buckets = prompts, decodes
         manager._fallback_max_ctx = max((blocks for _, _, blocks in decodes), default=0)
         lost = losses(self._runner, PREPARED) or losses(self._runner.defragmenter, DEFRAGMENTER)
@@ -161,8 +159,8 @@ class HpuVerbs:
     def use_warm(
         self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]] = ()
     ) -> dict[str, object]:
-        """Let the plugin look up these buckets alone: the part of the plan that is warm."""
-        # `_fallback_max_ctx` stays that of the whole plan: the plugin would cut the blocks of a larger batch to it.
+        """Restrict the plugin's lookup to these buckets: the part of the plan that is warm."""
+        # `_fallback_max_ctx` stays that of the whole plan: the plugin would shorten a larger batch to it.
         manager = self._runner.bucketing_manager
         manager.prompt_buckets, manager.decode_buckets = _fixed(prompt), _fixed(decode)
         if seeds:
@@ -176,24 +174,24 @@ class HpuVerbs:
         return {"vision": [list(each) for each in vision], "degradations": [*lost, *more]}
 
     def warm_vision(self, modality: str, width: int, height: int, items: int) -> Outcome:
-        """Run the vision tower once, on so many dummies of this size."""
-        assert self._tower is not None  # noqa: S101 - `plan` has told of its buckets
+        """Run the vision tower once on `items` dummies of this size."""
+        assert self._tower is not None  # noqa: S101 - `plan` has returned its buckets
         run = partial(self._tower.run, VisionBucket(modality, width, height, items))
         before = self.memory()["free"]
         try:
-            # As the plugin does it: where torch.compile makes the code, that is enough; else graphs and recipes come of
-            # a real run.
+            # As the plugin does it: with torch.compile, compiling is enough; otherwise only a real run makes graphs and
+            # recipes.
             if self._compiles_vision:
                 self._compile(run)
             else:
                 run()
         except Exception as error:
             if not ran_out_of_memory(str(error)):
-                # Of some models the plugin cannot make the dummy; they serve all the same.
-                log.exception("The vision tower cannot be run with %s %dx%dx%d", modality, width, height, items)
+                # For some models the plugin cannot make the dummy, but they can still serve.
+                log.exception("The vision tower cannot run %s %dx%dx%d", modality, width, height, items)
                 why = f"vllm-gaudi cannot run it: {type(error).__name__}: {error}"
                 return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=why)
-            # Of the tower alone: it leaves no dummy request behind, on which what comes next could fail.
+            # Only the tower is affected: it leaves no dummy request that could make later calls fail.
             why = f"the device ran out of memory at vision bucket {modality} {width}x{height}x{items} ({error})"
             self._leave_note(why)
             return _refused(why)
@@ -205,7 +203,7 @@ class HpuVerbs:
             return self._run(phase, bucket, self._compile)
 
     def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
-        """Run one bucket so that its graph is kept."""
+        """Run one bucket and keep its graph."""
         if not self._offered.captures_graphs:
             raise ValueError(f"execution mode {self._offered.mode} has no graphs to capture")
         with self._timed("capture"):
@@ -216,7 +214,7 @@ class HpuVerbs:
         return outcome
 
     def sampler(self) -> dict[str, bool]:
-        """Run the plugin's sampler warm-up once, for all its batch sizes; and what comes after a piece of a prompt."""
+        """Run the plugin's sampler warm-up once for all its batch sizes, and the code after a chunk of a prompt."""
         with self._timed("sampler"):
             done = self._optional(self._runner, "warmup_sampler")
         if not self._lost:
@@ -231,12 +229,12 @@ class HpuVerbs:
             return self._optional(getattr(self._runner, "defragmenter", None), "warmup")
 
     def start_serving(self) -> None:
-        """Warm-up is over: a defragmenter without its traces, and what is met from here on counts."""
+        """End warm-up: reset the defragmenter, and count from here on."""
         used = getattr(self._runner, "defragmenter", None)
-        # A new one of its class, without the traces that the swaps of warm-up left in it.
+        # A new defragmenter of its class, without the traces that the swaps of warm-up left in the old one.
         if used is not None and not losses(used, REMADE):
             self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
-            # Its graphs are its own: without this, requests would wait for each to be captured again.
+            # It keeps its own graphs: without this, requests would wait until each one is captured again.
             if self._swaps_warm and getattr(used, "graphed", False):
                 self._optional(self._runner.defragmenter, "warmup")
         self._forwards.start_serving(refuses_cold=self._fail_on_cold_shapes and self._offered.captures_graphs)
@@ -245,13 +243,13 @@ class HpuVerbs:
             self._tower.start_serving()
 
     def step(self, execute: Callable[[], Any]) -> Any:
-        """Count what a step of serving ran, around its execution."""
+        """Execute a step of serving and count what it ran."""
         if self._met is None:
             return execute()
         try:
             answer, batches = self._forwards.step(execute)
         except ColdShape as refused:
-            # vLLM ends for it, and says only that a process has died.
+            # vLLM ends after this error, and reports only that a process has died.
             self._leave_note(str(refused))
             raise
         for batch in batches:
@@ -259,24 +257,24 @@ class HpuVerbs:
         return answer
 
     def counters(self) -> dict[str, list[Row]]:
-        """What was met and compiled since the last look."""
+        """Return what was observed and compiled since the last call."""
         met = {"met": self._met.take() if self._met else []}
         if times := self._times.take():
             met["compile_times"] = times
         return {**met, "vision": self._tower.take()} if self._tower else met
 
     def _run(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> Outcome:
-        """One bucket as a dummy batch; `execute` is handed its forward and answers whether a graph was kept.
+        """Run one bucket as a dummy batch. `execute` gets its forward and returns whether a graph was kept.
 
-        Raises what the plugin raises, except that the device ran out of memory.
+        Raises the plugin's errors, except that the device ran out of memory.
         """
-        # No further dummy batch in a process in which one has failed.
+        # A process in which a dummy batch has failed runs no more of them.
         if self._lost:
             return _refused(self._lost)
         shape = tuple(bucket)
         forwards = self._dummies.of_bucket(phase, shape, self._seeds or ())
         if not forwards:
-            # Nothing will ever ask for it, so there is nothing to warm.
+            # No request can use this bucket, so there is nothing to warm.
             return Outcome(bytes=0, graph=self._offered.captures_graphs, out_of_memory=None)
         graphs: list[bool] = []
         ran_as: list[tuple[int, ...]] = []
@@ -286,7 +284,7 @@ class HpuVerbs:
                 graphs.append(execute(each))
                 ran_as += self._ran(shape)
         except RuntimeError as error:
-            # The bridge raises plain RuntimeErrors; their text is all there is to judge by.
+            # The bridge raises plain RuntimeErrors, so only their text can be checked.
             if not ran_out_of_memory(str(error)):
                 raise
             self._lost = f"the device ran out of memory at {phase} bucket {shape} ({error})"
@@ -294,22 +292,22 @@ class HpuVerbs:
             self._leave_note(self._lost)
             return _refused(self._lost)
         if ran_as:
-            # One bucket of a plan is not worth the start: it is left out, and said.
+            # One bucket of a plan must not end the start: it is left out and reported.
             return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {ran_as[0]}: {REPORT}")
         return Outcome(bytes=max(0, before - self.memory()["free"]), graph=all(graphs), out_of_memory=None)
 
     def _ran(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """What ran last, where it is another shape."""
+        """Return the shape that ran last if it is another one."""
         ran = self._forwards.running
         return [tuple(ran.bucket)] if ran is not None and ran.bucket != shape else []
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        """Count the compile time of what runs inside of this, if the bridge measures it."""
+        """Measure the compile time of the block, if the bridge has a metric for it."""
         before = self._bridge.compiled() if self._bridge.compiled else None
         yield
         if self._bridge.compiled and before:
-            # Nothing is compiled any more once the device has been waited for.
+            # All compilations have ended once the device is synchronized.
             self._bridge.synchronize()
             self._times.add(stage, self._bridge.compiled() - before)
 
@@ -328,7 +326,7 @@ class HpuVerbs:
         return int(getattr(self._runner, "mem_margin", None) or 0)
 
     def _kv_cache(self) -> int:
-        """Bytes of all layers. Layers of a hybrid model share storages: each counts once."""
+        """Return the bytes of all layers. Layers of a hybrid model share storages; each storage counts once."""
         storages = (each.untyped_storage() for each in _tensors(getattr(self._runner, "kv_caches", None) or ()))
         return sum({each.data_ptr(): int(each.nbytes()) for each in storages}.values())
 
@@ -338,18 +336,18 @@ def _fixed(buckets: Sequence[Sequence[int]]) -> FixedBuckets:
 
 
 def _refused(reason: str) -> Outcome:
-    """Of a bucket for which there is no memory."""
+    """Return the outcome of a bucket for which there is no memory."""
     return Outcome(bytes=0, graph=False, out_of_memory=reason)
 
 
 def _graphed(forward: Forward) -> bool:
-    """With torch.compile the compiled forward is the graph: it runs once more, and what that takes is measured."""
+    """Run the forward once more, so that its memory is measured: with torch.compile it is the graph already."""
     forward()
     return True
 
 
 def _tensors(layer: Any) -> Iterator[Any]:
-    """Those of a layer's keys, values and scales that are there; scales of values are a tuple of their own."""
+    """Return the keys, values and scales of a layer, without those that are None; scales of values are a tuple."""
     if isinstance(layer, (tuple, list)):
         for each in layer:
             yield from _tensors(each)

@@ -1,4 +1,4 @@
-"""The worker of vLLM's plugin for Gaudi, driven. Only vLLM's own processes import this module, by its name."""
+"""The worker of vLLM's plugin for Gaudi, under our control. Only vLLM's own processes import it, by its name."""
 
 import logging
 from functools import partial
@@ -35,25 +35,25 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         return useful
 
     def sample_tokens(self, grammar_output: Any) -> Any:
-        """As the plugin does, which runs a whole step here and not in `execute_model`; counted while serving."""
+        """Run a step as the plugin does, which executes it here and not in `execute_model`; while serving, count it."""
         run = partial(super().sample_tokens, grammar_output)
         return self.gaudi_verbs.step(run) if self.gaudi_verbs is not None else run()
 
     def take_draft_token_ids(self) -> Any:
-        """As the plugin does, but as many for every sequence."""
+        """Return the drafts as the plugin does, but the same number for every sequence."""
         drafts = super().take_draft_token_ids()
         if drafts is not None:
             drafts.draft_token_ids = even_drafts(self.model_runner, drafts.draft_token_ids)
         return drafts
 
     def gaudi_open_verbs(self) -> HpuVerbs:
-        """The verbs over the plugin's model runner."""
+        """Return the calls over the plugin's model runner."""
         orders = self.gaudi_orders
         mode = ExecutionMode(orders.execution_mode)
-        # As ranks.py counts the ranks of all engine cores.
+        # Ranks are numbered over all engine cores, as in ranks.py.
         ranks = self.vllm_config.parallel_config
         leave_note = partial(Note(orders.runtime_pid).leave, ranks.data_parallel_index * ranks.world_size + self.rank)
-        # As the plugin reads it; 0.26.0 does not know it.
+        # The same rule as in the plugin; 0.26.0 does not have this setting.
         vision_for_real = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
         runner = self.model_runner
         verbs = HpuVerbs(runner, open_bridge(), mode, orders.fail_on_cold_shapes, leave_note, vision_for_real)

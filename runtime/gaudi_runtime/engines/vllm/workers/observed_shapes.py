@@ -9,7 +9,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 
 Row = list[Any]
-"""Of MetShapes.take, as JSON carries it and ServingHistogram.absorb reads it."""
+"""A row of MetShapes.take in the form of JSON, which ServingHistogram.absorb reads."""
 
 Shape = tuple[str, int, int, int]
 """Phase, sequences, query in tokens, KV blocks (prompt: longest context; decode: of the whole batch)."""
@@ -24,7 +24,7 @@ class Scheduled:
 
 
 def shape_of(sequences: Iterable[Scheduled], block_size: int) -> Shape:
-    """The shape of a step, as the plan counts with `steps_by_tokens`.
+    """Return the shape of a step in the counts of a plan with `steps_by_tokens`.
 
     One query above 1 makes the step a prompt of all its tokens, without context.
     """
@@ -35,7 +35,7 @@ def shape_of(sequences: Iterable[Scheduled], block_size: int) -> Shape:
 
 
 def scheduled(step: Any) -> list[Scheduled]:
-    """The sequences of a SchedulerOutput of vLLM."""
+    """Return the sequences of a SchedulerOutput of vLLM."""
     tokens, cached = step.num_scheduled_tokens, step.scheduled_cached_reqs
     computed = {each.req_id: each.num_computed_tokens for each in step.scheduled_new_reqs}
     computed.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
@@ -44,31 +44,31 @@ def scheduled(step: Any) -> list[Scheduled]:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a batch was padded to, and whether that shape was there: its graph, or where there are none its code."""
+    """The shape that a batch was padded to, and whether it was warm: its graph existed, or without graphs its code."""
 
     bucket: Bucket
     warm: bool
 
 
 class MetShapes:
-    """Counts of one worker since the last look."""
+    """The counts of one worker since the last call of `take`."""
 
-    # Handed over and forgotten at every look, so that a worker that serves for weeks holds no more than a look's worth.
+    # Counts are deleted when they are handed over, so that a worker that serves for weeks keeps only recent ones.
 
     def __init__(self) -> None:
         self._batches: Counter[tuple[Shape, Ran | None]] = Counter()
         self._compiles: Counter[tuple[Shape, Ran | None]] = Counter()
 
     def met(self, shape: Shape, ran: Ran | None = None, compiles: int = 0, batches: int = 1) -> None:
-        """One batch of this shape, which waited for so many compiles; without `ran` it is padded as the plan says.
+        """Count a batch of this shape that waited for `compiles` compilations. Without `ran` it is padded by the plan.
 
-        `batches` is 0 if the batch was counted before its compile was seen.
+        `batches` is 0 if the batch was counted before its compilation was observed.
         """
         self._batches[shape, ran] += batches
         self._compiles[shape, ran] += compiles
 
     def take(self) -> list[Row]:
-        """Rows [phase, shape, what it ran as and whether that was warm, batches, compiles]; the counts begin again."""
+        """Return rows [phase, shape, [shape that ran, warm], batches, compiles], and reset the counts."""
         rows = [_row(*met, count, self._compiles[met]) for met, count in self._batches.items()]
         self._batches, self._compiles = Counter(), Counter()
         return rows

@@ -1,8 +1,8 @@
-"""Speculative decoding on a card: the ways in which requests meet a decode bucket, and drafts that keep to them.
+"""Speculative decoding on a card: the ways in which requests use a decode bucket, and drafts of equal number.
 
-The plugin warms up decode batches of one token a sequence alone. A step that verifies drafts has the same shape, but
-numbers of another kind in it, for which torch.compile makes code of its own, and the check of the drafts comes after it
-(planning/speculative.py). So each bucket is run in every way in which it can be met.
+The plugin warms up only decode batches of one token per sequence. A step that verifies drafts has the same shape but
+other kinds of numbers in it, for which torch.compile makes separate code, and it is followed by the check of the drafts
+(planning/speculative.py). So each bucket is run in every way in which requests can use it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,13 +16,13 @@ Shape = tuple[int, ...]
 
 
 def draft_tokens(runner: Any) -> int:
-    """Most tokens that are drafted for a sequence and step; 0 without speculative decoding."""
+    """Return the most tokens that are drafted for a sequence and step; 0 without speculative decoding."""
     config = runner.speculative_config
     return 0 if config is None else int(config.num_speculative_tokens)
 
 
 def decode_forwards(runner: Any, shape: Shape, seeds: Iterable[Shape]) -> list[Forward]:
-    """The dummy batches that meet the decode bucket `shape`; none for one that no batch is padded to."""
+    """Return the dummy batches that run the decode bucket `shape`; none if no batch is padded to it."""
     rows, _, blocks = shape
     sizes = {size for size, _, _ in seeds}
     ways: list[Forward] = []
@@ -35,13 +35,14 @@ def decode_forwards(runner: Any, shape: Shape, seeds: Iterable[Shape]) -> list[F
 
 
 NO_MATCH = 0
-"""Drafted where the text has no match: a token like any other, which is compared and kept only if it is right."""
+"""The draft where the text has no match: it is compared like any other token, and kept only if it is right."""
 
 
 def even_drafts(runner: Any, drafts: Iterable[Sequence[int]]) -> list[list[int]]:
-    """As many drafts for every sequence, or none for any where one of them is about to reach the model's length."""
-    # The plugin gives a sequence with fewer drafts than its neighbour rows at position 0, and what is computed there is
-    # written over its first token. It also drafts token -1, which no embedding has.
+    """Return the same number of drafts for every sequence; none if one of them is about to reach the model's length."""
+    # The plugin gives a sequence with fewer drafts than the others rows at position 0, and the result is written
+    # over its
+    # first token. It also drafts token -1, which no embedding has.
     tokens = draft_tokens(runner)
     batch, longest = runner.input_batch, int(runner.max_model_len)
     room = min((longest - int(each) for each in batch.num_tokens_no_spec[: batch.num_reqs]), default=0)
@@ -51,15 +52,15 @@ def even_drafts(runner: Any, drafts: Iterable[Sequence[int]]) -> list[list[int]]
 
 
 def _verifying(runner: Any, shape: Shape, size: int, tokens: int) -> Iterator[Forward]:
-    """A step of `size` sequences with so many tokens each, where one is padded to `shape`."""
+    """Return a step of `size` sequences with this many tokens each, if it is padded to `shape`."""
     rows, _, blocks = shape
     block, longest = int(runner.block_size), int(runner.max_model_len)
-    # Attention reads the blocks of a sequence once a token: as many as fit, spread over the sequences.
+    # Attention reads the blocks of a sequence once for each token: use as many as fit, spread over the sequences.
     total = min(blocks // tokens, size * ceil((longest - tokens + 1) / block))
     held = [total // size + (at < total % size) for at in range(size)]
     padded = runner.bucketing_manager.find_decode_bucket(size, total, True)
     if min(held) and padded[0] == size and _finds(runner, shape, rows, total * tokens):
-        # As full as the last block may be, but for the tokens of this step.
+        # The last block is as full as it may be before the tokens of this step.
         computed = [max(1, (each - 1) * block, min(each * block, longest) - tokens) for each in held]
         yield partial(_verify, runner, computed, tokens)
 
@@ -79,11 +80,11 @@ def _verify(runner: Any, computed: Sequence[int], tokens: int) -> None:
 
 @contextmanager
 def _drafted(runner: Any, drafts: Mapping[str, list[int]]) -> Iterator[None]:
-    """The plugin's dummy step says that nothing was drafted; inside of this it says what was."""
+    """Let the plugin's dummy step report these drafts in the block; without this it reports none."""
     execute = runner.execute_model
 
     def execute_drafted(step: Any, *rest: Any, **options: Any) -> Any:
-        # The step that ends the requests has none.
+        # The step that ends the requests has no tokens.
         if step.num_scheduled_tokens:
             step.scheduled_spec_decode_tokens.update(drafts)
         return execute(step, *rest, **options)

@@ -1,8 +1,8 @@
-"""The vision tower on a card: what the plugin's own warm-up would run of it, each run alone, and what requests met.
+"""The vision tower on a card: the runs of the plugin's own warm-up, each as a bucket, and counts of requests.
 
-Which sizes, and how many images, is read by letting the plugin's `warmup_multimodal_graphs` go through its list while
-what it would run is only written down: buckets of the model, resolutions and limits come from four places, and no copy
-of those rules can stand beside them for long (docs/internals/vllm.md, Images).
+The sizes and numbers of images are read by running the plugin's `warmup_multimodal_graphs` with methods that only
+record each run. The rules come from four places of the plugin (buckets of the model, resolutions, limits), and a copy
+of them would soon be out of date (docs/internals/vllm.md, Images).
 """
 
 from collections import Counter
@@ -16,20 +16,20 @@ from gaudi_runtime.contract.report import VisionBucket
 from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiled, Compiles
 
 MOST_KNOWN = 8192
-"""Sizes of images that are remembered: requests choose them, and a worker serves for weeks."""
+"""The most image sizes that are remembered: requests choose the sizes, and a worker serves for weeks."""
 MOST_TEXT = 512
 MOST_VALUES = 1024
-"""Numbers of a tensor that are read; one with more is told by its shape."""
+"""The most numbers of a tensor that are read; a larger tensor is identified by its shape."""
 _EMBEDDING = SimpleNamespace(ndim=2)
-"""All that the plugin looks at in what the tower makes of an image."""
+"""An embedding with the only attribute that the plugin reads from the tower's result."""
 
 Row = list[Any]
 
 
 class VisionTower:
-    """Stands before the tower of one runner. `compiled` reads what this process has compiled, as in Forwards.
+    """Replaces the tower of one runner. `compiled` returns what this process has compiled, as in Forwards.
 
-    `runner` has planned already when `planned` is called.
+    `planned` must be called after `runner` has planned.
     """
 
     def __init__(self, runner: Any, compiled: Compiles | None = None) -> None:
@@ -43,11 +43,11 @@ class VisionTower:
         runner.model.embed_multimodal = self._embed_multimodal
 
     def planned(self) -> list[VisionBucket]:
-        """What the plugin would warm up, in its order, each once."""
+        """Return the buckets that the plugin would warm up, in its order, each once."""
         found: list[VisionBucket] = []
         runner = self._runner
         manager = runner.get_model().vision_bucket_manager
-        # Made anew whenever the plugin prepares itself.
+        # The plugin replaces it whenever it prepares itself.
         if (divide := getattr(manager, "greedy_plan", None)) is not None:
             manager.greedy_plan = partial(self._greedy_plan, divide)
 
@@ -63,29 +63,29 @@ class VisionTower:
             _replaced(runner, _get_mm_dummy_batch=write_down, log_warmup_multimodal=lambda *_: None),
             _replaced(runner.model, embed_multimodal=embed),
         ):
-            # It is None where somebody has switched buckets off, whose length the plugin takes.
+            # It is None if buckets were switched off, but the plugin reads its length.
             runner.warmup_multimodal_graphs(manager.multimodal_buckets or [])
-        # Of a modality that no prompt may hold the plugin plans dummies of no item, and dies of them.
+        # For a modality that no prompt may contain, the plugin plans dummies of zero items and then fails on them.
         limits = getattr(getattr(runner, "mm_budget", None), "mm_limits", {})
         return list(dict.fromkeys(each for each in found if each.items and limits.get(each.modality) != 0))
 
     def run(self, bucket: VisionBucket) -> None:
-        """One bucket, by the two calls that the plugin makes for it."""
+        """Run one bucket by the two calls that the plugin makes for it."""
         by_batch = self._runner.get_model().vision_bucket_manager.is_batch_based
         images = (bucket.items, None) if by_batch else (None, bucket.items)
         batch = self._runner._get_mm_dummy_batch(bucket.modality, images[0], bucket.width, bucket.height, images[1])
         self._runner.model.embed_multimodal(**batch)
 
     def compiled_without(self) -> Compiled:
-        """What this process has compiled, except for the tower."""
+        """Return what this process has compiled, except for the tower."""
         return self._read() - self._own
 
     def start_serving(self) -> None:
-        """What is met from here on counts."""
+        """Count requests from here on."""
         self._met = Counter()
 
     def take(self) -> list[Row]:
-        """Rows [inputs, whether that was warm, runs, compiles] since the last look; the counts begin again."""
+        """Return rows [inputs, whether they were warm, runs, compiles] since the last call, and reset the counts."""
         rows = [[*key, runs, self._compiles[key]] for key, runs in (self._met or {}).items()]
         if self._met is not None:
             self._met, self._compiles = Counter(), Counter()
@@ -95,7 +95,7 @@ class VisionTower:
         return self._compiled() if self._compiled else NOTHING
 
     def _greedy_plan(self, divide: Callable[..., list[int]], *sizes: Any) -> list[int]:
-        """The plugin divides the images of some models into batches of sizes that it knows."""
+        """Record how the plugin divides the images of some models into batches of sizes that it knows."""
         batches = divide(*sizes)
         self._batches += batches
         return batches
@@ -119,7 +119,7 @@ class VisionTower:
 
 
 def layout(inputs: Mapping[str, Any]) -> str:
-    """What tells two runs of the tower apart: tensors by shape, and those of whole numbers on the host by value."""
+    """Return what distinguishes two runs of the tower: shapes of tensors, and values of integer tensors on the host."""
     return ", ".join(f"{name} {_layout(each)}" for name, each in sorted(inputs.items()))
 
 
@@ -129,8 +129,9 @@ def _layout(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if shape is None:
         return str(value)
-    # Such as the patches of each image in height and width, by which the tower divides the one long row that it gets.
-    # On the card they would have to be waited for.
+    # For example the patches of each image in height and width, by which the tower divides its one long row.
+    # Tensors on the
+    # card are not read, because that would wait for the card.
     if not value.is_floating_point() and value.device.type == "cpu" and value.numel() <= MOST_VALUES:
         return str(value.tolist())
     return "x".join(map(str, shape))
@@ -138,7 +139,7 @@ def _layout(value: Any) -> str:
 
 @contextmanager
 def _replaced(owner: Any, **others: Any) -> Iterator[None]:
-    """These methods of `owner` inside of this."""
+    """Replace these methods of `owner` in the block."""
     own = {name: getattr(owner, name) for name in others}
     for name, other in others.items():
         setattr(owner, name, other)

@@ -121,7 +121,7 @@ async def test_bucket_takes_the_bytes_of_the_rank_that_took_most(monkeypatch: py
 
 async def test_the_report_says_which_pair_drives(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
     _, report = await started(Cluster([Card(), Card()]), monkeypatch)
-    assert str(report.releases).startswith(f"The card is driven by {pair.words}: ")
+    assert str(report.releases).startswith(f"The card is driven by {pair.description}: ")
 
 
 async def test_a_bucket_counts_when_every_rank_has_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:

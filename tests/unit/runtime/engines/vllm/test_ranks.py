@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.engines.vllm.ranks import Note, Ranks, said
+from gaudi_runtime.engines.vllm.ranks import Note, Ranks, describe_call
 from gaudi_runtime.errors import EngineLost, EngineUnsupported, RankFailed
 from tests.unit.runtime.engines.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, echo, never
 
@@ -138,7 +138,7 @@ async def test_an_event_loop_that_ends_ends_the_call() -> None:
     ],
 )
 def test_a_call_is_said_as_people_read_it(words: tuple[Any, ...], text: str) -> None:
-    assert said(*words) == text
+    assert describe_call(*words) == text
 
 
 def of_cores(engine: FakeVllm, cores: int = 2) -> Ranks:

@@ -114,21 +114,21 @@ def test_another_value_of_the_switch_leaves_the_check_on() -> None:
 
 
 def test_the_report_says_which_pair_drives_and_its_word() -> None:
-    assert on_card("0.30.0+empty", "0.30.0").standing() == (
+    assert on_card("0.30.0+empty", "0.30.0").describe_support() == (
         "The card is driven by vLLM 0.30.0 with vllm-gaudi 0.30.0 (untested on hardware): it is known from release "
         "notes and source text, and the plugin was never run by this project."
     )
-    assert on_card("0.26.0", "0.26.0").standing() == (
+    assert on_card("0.26.0", "0.26.0").describe_support() == (
         "The card is driven by vLLM 0.26.0 with vllm-gaudi 0.26.0 (tested on an emulated card): the plugin's own code "
         "runs in this project's tests, on a card that a CPU emulates."
     )
 
 
 def test_what_the_switch_lets_pass_is_said_to_be_neither() -> None:
-    assert on_card("0.28.0", "0.28.0").standing() == (
+    assert on_card("0.28.0", "0.28.0").describe_support() == (
         "vLLM 0.28.0 and vllm-gaudi 0.28.0 are installed: not a supported pair, allowed by GAUDI_RUNTIME_ANY_VLLM."
     )
 
 
 def test_on_a_cpu_nothing_is_said_of_pairs() -> None:
-    assert on_cpu("0.30.0").standing() is None
+    assert on_cpu("0.30.0").describe_support() is None
