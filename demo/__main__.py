@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from demo.story import clean, tell
+from demo.story import clean, run
 from localcluster import LocalClusterError
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -12,9 +12,9 @@ app = typer.Typer(add_completion=False, help=__doc__)
 
 @app.command()
 def main(clean_up: Annotated[bool, typer.Option("--clean", help="Remove what the demo left running.")] = False) -> None:
-    """Tell the story, or remove its traces."""
+    """Run the demo, or remove everything that it started."""
     try:
-        clean() if clean_up else tell()
+        clean() if clean_up else run()
     except (LocalClusterError, TimeoutError) as error:
         typer.secho(str(error), fg="red", err=True)
         raise typer.Exit(1) from error

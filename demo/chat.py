@@ -1,4 +1,4 @@
-"""One streamed chat completion, printed as it comes. Standard library only: it is piped into a pod's python."""
+"""One streamed chat completion, printed as it arrives. Standard library only: it is piped into a pod's python."""
 
 import http.client
 import json
@@ -6,7 +6,7 @@ import sys
 
 
 def main(host: str, model: str, question: str) -> None:
-    """Ask `question` of the OpenAI API on `host` and print the pieces of the answer."""
+    """Send `question` to the OpenAI API on `host` and print the chunks of the answer."""
     connection = http.client.HTTPConnection(host, 80, timeout=60)
     body = {
         "model": model,

@@ -1,4 +1,4 @@
-"""A script of the standard library in a pod of the cluster: a client like any other."""
+"""A script of the standard library in a pod of the cluster: an ordinary client."""
 
 import json
 from collections.abc import Callable
@@ -12,9 +12,9 @@ TIMEOUT = "--timeout=120s"
 
 @dataclass(frozen=True)
 class ClientPod:
-    """`script` runs in `image`, which needs a python3 and nothing else; pod and ConfigMap have the same `name`.
+    """Runs `script` in `image`, which needs only python3; pod and ConfigMap have the same `name`.
 
-    `kubectl(*arguments, stdin=None)` returns the output of kubectl. `cpu` is what the pod requests.
+    `kubectl(*arguments, stdin=None)` returns the output of kubectl. `cpu` is the CPU request of the pod.
     """
 
     kubectl: Kubectl
@@ -25,17 +25,17 @@ class ClientPod:
     cpu: str = "0"
 
     def start(self, *arguments: str) -> None:
-        """Create it; it starts when the kubelet has it."""
+        """Create the pod; the kubelet starts it."""
         manifests = {"apiVersion": "v1", "kind": "List", "items": [self._config_map(), self._pod(list(arguments))]}
         self._run("apply", "-f", "-", stdin=json.dumps(manifests))
 
     def interrupt(self) -> None:
-        """Once it runs, ask it to end."""
+        """Wait until it runs, and send SIGTERM to it."""
         self._run("wait", f"pod/{self.name}", "--for=condition=Ready", TIMEOUT)
         self._run("exec", self.name, "--", "/bin/sh", "-c", "kill -TERM 1")
 
     def finish(self) -> str:
-        """Wait until it has ended, remove it, and return what it printed."""
+        """Wait until it has ended, remove it, and return its output."""
         self._run("wait", f"pod/{self.name}", "--for=jsonpath={.status.phase}=Succeeded", TIMEOUT)
         log = self._run("logs", self.name)
         self._run("delete", f"pod/{self.name}", f"configmap/{self.name}", "--wait=true")

@@ -1,4 +1,4 @@
-"""What the demo applies, and how it changes it."""
+"""The example of the demo, and the change that its upgrade makes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Images, chart and example on a cluster: what the demo and the end-to-end tests start from."""
+"""Images, chart and example on a cluster: the beginning of the demo and of the end-to-end tests."""
 
 import os
 import subprocess
@@ -28,15 +28,15 @@ class Installed:
 
     @property
     def kubeconfig(self) -> Path:
-        """Kubeconfig of the administrator."""
+        """The kubeconfig of the administrator."""
         return self.cluster.kubeconfig
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl; LocalClusterError with its own words."""
+        """Run kubectl and return its output. Raises LocalClusterError with its error."""
         return self.cluster.kubectl(*arguments, stdin=stdin)
 
     def helm(self, *arguments: str) -> str:
-        """Run Helm; LocalClusterError with its own words."""
+        """Run Helm and return its output. Raises LocalClusterError with its error."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         command = [str(build.helm() / "helm"), *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -45,19 +45,19 @@ class Installed:
         return done.stdout
 
     def apply_example(self, name: str, namespace: str) -> None:
-        """Apply examples/NAME.yaml in a namespace that is made when missing."""
+        """Apply examples/NAME.yaml in a namespace, which is created if it is missing."""
         self.make_namespace(namespace)
         self.kubectl("apply", "--namespace", namespace, "-f", str(ROOT / "examples" / f"{name}.yaml"))
 
     def make_namespace(self, name: str) -> None:
-        """A namespace that holds its pods to the restricted Pod Security Standard."""
+        """Create a namespace that enforces the restricted Pod Security Standard."""
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
 
 
 def everything(name: str) -> Installed:
-    """A running cluster with images and operator; what is there already is used and brought up to date."""
+    """Return a running cluster with images and operator; existing parts are updated."""
     found = with_images(name)
     installed = Installed(found)
     found.folder_image(checkpoint(), MODEL_IMAGE)
@@ -66,7 +66,7 @@ def everything(name: str) -> Installed:
 
 
 def checkpoint() -> Path:
-    """Folder of the tiny checkpoint, made once: the libraries that write it take ten seconds to load."""
+    """Return the folder of the tiny checkpoint, made once: the libraries that write it take ten seconds to load."""
     script = ROOT / "examples" / "make_tiny_checkpoint.py"
 
     def make(folder: Path) -> None:
@@ -76,7 +76,7 @@ def checkpoint() -> Path:
 
 
 def with_images(name: str) -> Cluster:
-    """A running cluster with the images of operator and runtime."""
+    """Return a running cluster with the images of operator and runtime."""
     return cluster(name, {"operator": OPERATOR_IMAGE, "runtime": RUNTIME_IMAGE})
 
 
@@ -89,6 +89,6 @@ def install_chart(installed: Installed, *settings: str) -> None:
     namespace = ("--namespace", OPERATOR_NAMESPACE)
     before = installed.helm("list", *namespace, "--short").split()
     installed.helm("upgrade", RELEASE, chart, "--install", *namespace, "--create-namespace", "--wait", *options)
-    if RELEASE in before:  # the image behind the tag may be another one than last time
+    if RELEASE in before:  # the tag may refer to another image than before
         installed.kubectl("rollout", "restart", *namespace, f"deployment/{RELEASE}")
         installed.kubectl("rollout", "status", *namespace, f"deployment/{RELEASE}", "--timeout=120s")

@@ -1,4 +1,4 @@
-"""The traffic client in a pod, and what its answers say."""
+"""The traffic client in a pod, and its answers."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).with_name("traffic.py")
 
 @dataclass(frozen=True)
 class Answer:
-    """One line of the traffic client; `at` in seconds since the epoch, when the request was sent."""
+    """One line of the traffic client; `at` is the time of the request in seconds since the epoch."""
 
     at: float
     seconds: float
@@ -25,11 +25,11 @@ class Traffic:
     """Requests to a Service from inside the cluster, until stopped."""
 
     def __init__(self, kubectl: Kubectl, namespace: str, image: str) -> None:
-        """Nothing is started yet."""
+        """Start nothing yet."""
         self._pod = ClientPod(kubectl, namespace, "traffic", image, SCRIPT)
 
     def start(self, service: str, model: str, *, workers: int = 4, max_tokens: int = 12, pause: float = 0.0) -> None:
-        """Start sending; answers have at most `max_tokens`. Each worker pauses so many seconds after an answer."""
+        """Start sending; answers have at most `max_tokens`. Each worker waits `pause` seconds after an answer."""
         numbers = ("--workers", str(workers), "--max-tokens", str(max_tokens), "--pause", str(pause))
         self._pod.start("--host", service, "--model", model, *numbers)
 
@@ -40,7 +40,7 @@ class Traffic:
 
 
 def answers_of(log: str) -> list[Answer]:
-    """The answers in the log of a traffic client."""
+    """Return the answers in the log of a traffic client."""
     return [_answer(json.loads(line)) for line in log.splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""The bucket plan of the demo's resource, as `gaudi-plan` shows it: before a pod exists, and before it is changed."""
+"""The bucket plan of the demo's resource in the form of `gaudi-plan`: before a pod exists, and before a change."""
 
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,14 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 def show_plan(manifest: Path, console: Console) -> None:
-    """A heat map per phase: which shapes are prepared, and what requests waste in each. Raises ConfigError."""
+    """Print a heat map per phase with the prepared shapes and the padding of requests in each. Raises ConfigError."""
     question = read_question(parse_document(read_text(manifest)))
     for heat_map in heat_maps(question, question.plan(), Heat.PADDING):
         console.print(heat_table(heat_map, console))
 
 
 def show_prompt_change(manifest: Path, spec: dict[str, Any], console: Console) -> None:
-    """The prompt buckets that a merge of `spec` into the manifest adds and drops. Raises ConfigError."""
+    """Print the prompt buckets that a merge of `spec` into the manifest adds and removes. Raises ConfigError."""
     document = parse_document(read_text(manifest))
     old, new = read_question(document), _patched(document, spec)
     prompt = compare_plans(old, new, old.plan(), new.plan()).phases[BucketPhase.PROMPT]
@@ -34,7 +34,7 @@ def _patched(document: dict[str, Any], spec: dict[str, Any]) -> PlanDocument:
 
 
 def merge(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """A merge patch (RFC 7386), as the API server applies it."""
+    """Return the result of a merge patch (RFC 7386), as the API server applies it."""
     merged = {key: value for key, value in document.items() if key not in patch or patch[key] is not None}
     for key, value in patch.items():
         if isinstance(value, dict):

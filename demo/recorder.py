@@ -1,4 +1,4 @@
-"""Looks at a cluster from a thread of its own while a block runs."""
+"""Observes a cluster from a separate thread while a block runs."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -7,25 +7,25 @@ from typing import Self
 
 
 class Recorder(ABC):
-    """`record` runs from enter to exit, and returns once `done` is set."""
+    """`record` runs from enter to exit, and must return once `done` is set."""
 
     def __init__(self) -> None:
-        """Nothing is seen yet."""
+        """Start nothing yet."""
         self.done = threading.Event()
         self._thread = threading.Thread(target=self.record, daemon=True)
 
     def __enter__(self) -> Self:
-        """Start to look."""
+        """Start to observe."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Look no more."""
+        """Stop observing."""
         self.done.set()
         self._thread.join()
 
     @abstractmethod
     def record(self) -> None:
-        """Look until `done` is set."""
+        """Observe until `done` is set."""

@@ -1,4 +1,4 @@
-"""Every warm-up report of every pod, while something is going on: who met a cold graph, and how often."""
+"""The warm-up reports of all pods during a block, with their batches without a warm graph."""
 
 from typing import Any
 
@@ -18,24 +18,24 @@ class ReportRecorder(Recorder):
     """Reads the report of every pod of a resource through the API server's proxy, from enter to exit."""
 
     def __init__(self, kubeconfig: str, namespace: str, name: str) -> None:
-        """Nothing is read yet."""
+        """Read nothing yet."""
         super().__init__()
         self._api: Any = client.CoreV1Api(config.new_client_from_config(kubeconfig))
         self._namespace = namespace
         self._selector = f"{NAME_LABEL}={name}"
         self.last: dict[str, WarmupReport] = {}
-        """The last report of each instance that was ever seen."""
+        """The last report of each observed instance."""
 
     def cold_requests(self) -> int:
-        """Batches that met no warm graph, over all instances."""
+        """Return the number of batches without a warm graph, over all instances."""
         return sum(cold.count for report in self.last.values() for cold in report.cold_shapes)
 
     def recompiles(self) -> int:
-        """Compiles on the request path, over all instances."""
+        """Return the number of compiles on the request path, over all instances."""
         return sum(report.recompiles_since_ready for report in self.last.values())
 
     def record(self) -> None:
-        """Every pod, again and again, and once more at the end."""
+        """Read every pod repeatedly, and once more at the end."""
         while not self.done.wait(PERIOD_SECONDS):
             self._look()
         self._look()
@@ -52,5 +52,5 @@ class ReportRecorder(Recorder):
             ).data
             report = WarmupReport.model_validate_json(text)
         except (ApiException, HTTPError, ValidationError):
-            return  # a pod that starts or goes has no report: the one before stands
+            return  # a pod that starts or ends has no report, so the last one is kept
         self.last[report.instance] = report

@@ -1,4 +1,4 @@
-"""The GaudiInference of the demo as the API server shows it."""
+"""The GaudiInference of the demo in the API server."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,16 +9,16 @@ from gaudi_operator.api.v1alpha1.resource import GROUP, PLURAL, VERSION
 
 
 class Resource:
-    """One GaudiInference, watched and patched as any user could."""
+    """One GaudiInference, watched and patched with the permissions of a user."""
 
     def __init__(self, kubeconfig: str, namespace: str, name: str) -> None:
-        """Nothing is sent yet."""
+        """Send nothing yet."""
         self._api: Any = client.CustomObjectsApi(config.new_client_from_config(kubeconfig))
         self.namespace = namespace
         self.name = name
 
     def states(self, timeout: int) -> Iterator[dict[str, Any]]:
-        """Every state from now on; TimeoutError after `timeout` seconds without the caller having left."""
+        """Yield every state from now on. Raises TimeoutError if the caller still iterates after `timeout` seconds."""
         arguments = {"group": GROUP, "version": VERSION, "namespace": self.namespace, "plural": PLURAL}
         selector = f"metadata.name={self.name}"
         stream = watch.Watch().stream(
@@ -26,10 +26,10 @@ class Resource:
         )
         for event in stream:
             yield event["object"]
-        raise TimeoutError(f"GaudiInference {self.name} did not get there in {timeout} s.")
+        raise TimeoutError(f"GaudiInference {self.name} did not reach the expected state within {timeout} s.")
 
     def patch(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """Merge `spec` into the resource and return it as stored."""
+        """Merge `spec` into the resource and return the stored resource."""
         patched: dict[str, Any] = self._api.patch_namespaced_custom_object(
             GROUP, VERSION, self.namespace, PLURAL, self.name, {"spec": spec}
         )
@@ -37,19 +37,24 @@ class Resource:
 
 
 def condition(state: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The condition `kind` when it judges the current generation, otherwise an Unknown one."""
+    """Return the condition `kind` if it is of the current generation, otherwise an Unknown one."""
     for each in state.get("status", {}).get("conditions", []):
         if each["type"] == kind and each.get("observedGeneration") == state["metadata"]["generation"]:
             return dict(each)
-    return {"type": kind, "status": "Unknown", "reason": "NotJudgedYet", "message": "The operator has not looked yet."}
+    return {
+        "type": kind,
+        "status": "Unknown",
+        "reason": "NotJudgedYet",
+        "message": "The operator has not reconciled yet.",
+    }
 
 
 def is_ready(state: dict[str, Any]) -> bool:
-    """Whether the current generation is rolled out and every desired replica takes traffic."""
+    """Return whether the current generation is rolled out and every desired replica is ready."""
     return bool(condition(state, "Ready")["status"] == "True")
 
 
 def is_stalled(state: dict[str, Any], reason: str) -> bool:
-    """Whether the current generation needs a person, for this reason; others may come before it."""
+    """Return whether the current generation is stalled for this reason; other reasons may come before it."""
     found = condition(state, "Stalled")
     return bool((found["status"], found["reason"]) == ("True", reason))

@@ -1,4 +1,4 @@
-"""What the demo shows: headlines, and the live table of warm-up."""
+"""The output of the demo: headlines, and the live table of warm-up."""
 
 from types import TracebackType
 from typing import Any, Self
@@ -15,15 +15,15 @@ console = Console(highlight=False)
 
 
 def headline(number: int, what: str) -> None:
-    """Announce a chapter of the demo."""
+    """Print the headline of a step of the demo."""
     console.print(f"\n[bold cyan]{number}. {what}[/bold cyan]")
 
 
 class LiveTable:
-    """The resource's table, redrawn in place; where there is no terminal, printed again at every third of the way."""
+    """The resource's table, redrawn in place; without a terminal, it is printed at every third of the warm-up."""
 
     def __init__(self) -> None:
-        """Nothing is shown yet."""
+        """Show nothing yet."""
         self._live = Live(console=console, refresh_per_second=8) if console.is_terminal else None
         self._shown = ""
 
@@ -50,7 +50,7 @@ class LiveTable:
 
 
 def table(state: dict[str, Any]) -> Group:
-    """The resource's columns, one line a pod, and the sentence of its Ready condition."""
+    """Return the resource's columns, one line per pod, and the message of its Ready condition."""
     status = state.get("status", {})
     pod_name = Column("POD", no_wrap=True, min_width=16)
     grid = Table(pod_name, "PHASE", "PROMPT%", "DECODE%", "WARMUP", "", "GATE", box=None, header_style="bold")

@@ -1,4 +1,4 @@
-"""The demo as a story: cluster, images, chart, plan, model, table, chat, upgrade, what to do next."""
+"""The steps of the demo: cluster, images, chart, plan, model, table, chat, upgrade, and what to do next."""
 
 from pathlib import Path
 
@@ -18,8 +18,8 @@ READY_SECONDS = 600
 CHAT = Path(__file__).with_name("chat.py")
 
 
-def tell() -> None:
-    """Everything, in order; LocalClusterError or TimeoutError with a sentence when a chapter fails."""
+def run() -> None:
+    """Run all steps in order. Raises LocalClusterError or TimeoutError with a sentence if a step fails."""
     headline(1, "A Kubernetes cluster, images from the Dockerfile, and the Helm chart")
     installed = install.everything("demo")
     headline(2, f"gaudi-plan buckets -f examples/{EXAMPLE}.yaml --heat padding: what every pod will prepare")
@@ -33,12 +33,12 @@ def tell() -> None:
     chat(installed)
     headline(5, "A rolling upgrade under load: prompt buckets every 32 tokens instead of 64, so new graphs")
     upgrade(installed, resource)
-    headline(6, "Look around")
-    look_around(installed.kubeconfig)
+    headline(6, "What to try next")
+    print_next_commands(installed.kubeconfig)
 
 
 def show_until_ready(resource: Resource) -> None:
-    """The live table of warm-up, until the current generation is Ready."""
+    """Show the live table of warm-up until the current generation is Ready."""
     with screen.LiveTable() as table:
         for state in resource.states(READY_SECONDS):
             table.show(state)
@@ -47,14 +47,14 @@ def show_until_ready(resource: Resource) -> None:
 
 
 def chat(installed: Installed) -> None:
-    """Ask from a pod, as a client of the cluster would."""
+    """Send a chat request from a pod of the cluster."""
     pod = ClientPod(installed.kubectl, NAMESPACE, "chat", install.RUNTIME_IMAGE, CHAT)
     pod.start(f"{EXAMPLE}.{NAMESPACE}", EXAMPLE, "What is a bucket?")
     console.print(f"[green]{EXAMPLE}:[/green] {pod.finish().strip()!r}")
 
 
 def upgrade(installed: Installed, resource: Resource) -> None:
-    """Roll a new revision out while a client pod sends requests; say what they met."""
+    """Roll out a new revision while a client pod sends requests, and print their results."""
     show_prompt_change(MANIFEST, FINER_BUCKETS, console)
     traffic = Traffic(installed.kubectl, NAMESPACE, install.RUNTIME_IMAGE)
     traffic.start(EXAMPLE, EXAMPLE)
@@ -66,7 +66,7 @@ def upgrade(installed: Installed, resource: Resource) -> None:
 
 
 def verdict(answers: list[Answer], cold: int) -> str:
-    """One line: requests sent, failed, and batches that met a cold graph (from the pods' own reports)."""
+    """Return a line with the numbers of requests, failures, and batches without a warm graph (by the pods' reports)."""
     failed = [answer for answer in answers if answer.error]
     streams = sum(answer.stream for answer in answers)
     colour = "red" if failed or cold else "green"
@@ -74,8 +74,8 @@ def verdict(answers: list[Answer], cold: int) -> str:
     return f"[bold {colour}]{line}[/bold {colour}]" + "".join(f"\n  {answer.error}" for answer in failed[:5])
 
 
-def look_around(kubeconfig: Path) -> None:
-    """What to type next, and how to clean up."""
+def print_next_commands(kubeconfig: Path) -> None:
+    """Print commands to try next, and the command to clean up."""
     console.print(f"  export KUBECONFIG={kubeconfig}")
     for command in (
         f"kubectl --namespace {NAMESPACE} get gi,rs,pods,svc -o wide",
@@ -88,5 +88,5 @@ def look_around(kubeconfig: Path) -> None:
 
 
 def clean() -> None:
-    """Remove what the demo left running."""
+    """Remove everything that the demo started."""
     remove_cluster("demo")

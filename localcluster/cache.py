@@ -1,4 +1,4 @@
-"""Where things are kept between runs, and how two runs at once do not make the same thing twice."""
+"""The cache between runs, and locks so that two runs do not make the same thing twice."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ def cache_dir() -> Path:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`; the kernel frees it when the holder ends, however it ends."""
+    """Hold the lock file `path`; the kernel releases it at any kind of end of the holder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         try:
@@ -29,7 +29,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """The cached folder `name`; `make` fills it the first time, and half-made folders never count."""
+    """Return the cached folder `name`; `make` fills it the first time. Incomplete folders are made again."""
     folder = cache_dir() / name
     if folder.exists():
         return folder

@@ -1,4 +1,4 @@
-"""Certificates of one cluster: an authority that lives as long as its run folder, and what it signs."""
+"""Certificates of one cluster: an authority that exists as long as its run folder, and its certificates."""
 
 import datetime
 import ipaddress
@@ -25,7 +25,7 @@ class Authority:
 
     @classmethod
     def create(cls, folder: Path) -> "Authority":
-        """Make a new authority in `folder`, with ca.crt and ca.key."""
+        """Create a new authority in `folder`, with ca.crt and ca.key."""
         folder.mkdir(parents=True, exist_ok=True)
         key, name = new_key(), _name("gaudi-operator local cluster")
         certificate = (
@@ -54,7 +54,7 @@ class Authority:
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """A P-256 key: made in microseconds, where RSA takes part of a second."""
+    """Return a P-256 key, which is made in microseconds; RSA takes part of a second."""
     return ec.generate_private_key(ec.SECP256R1())
 
 

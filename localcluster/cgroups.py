@@ -1,4 +1,4 @@
-"""The cgroup that all pods of a node are in, by cgroup v1 and v2."""
+"""The cgroup of all pods of a node, for cgroup v1 and v2."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ ROOT = Path("/sys/fs/cgroup")
 
 
 def prepare(name: str, root: Path = ROOT) -> None:
-    """Make the cgroup `name` in every hierarchy, empty of earlier pods, with all controllers usable in it."""
+    """Create the cgroup `name` in every hierarchy, without earlier pods, with all controllers enabled in it."""
     remove(name, root)
     try:
         if _unified(root):
@@ -19,12 +19,12 @@ def prepare(name: str, root: Path = ROOT) -> None:
             _allow_all_cpus(hierarchy, name)
     except OSError as error:
         raise LocalClusterError(
-            f"Making a cgroup failed ({error}): mount {root} writable, in a container with `--privileged`."
+            f"Creating a cgroup failed ({error}): mount {root} writable, in a container with `--privileged`."
         ) from error
 
 
 def remove(name: str, root: Path = ROOT) -> None:
-    """Remove the cgroup and all below it, waiting for ended processes to leave."""
+    """Remove the cgroup and all below it, after waiting for its processes to end."""
     wait_until(lambda: all(_gone(each / name) for each in _hierarchies(root)), f"cgroup {name} to be empty", 10)
 
 
@@ -33,17 +33,17 @@ def _unified(root: Path) -> bool:
 
 
 def _hierarchies(root: Path) -> list[Path]:
-    """The v2 hierarchy, or each of v1's; links such as `cpu` -> `cpu,cpuacct` are followed once."""
+    """Return the v2 hierarchy, or each one of v1; links such as `cpu` -> `cpu,cpuacct` are followed once."""
     if _unified(root):
         return [root]
     return sorted({folder.resolve() for folder in root.iterdir() if (folder / "cgroup.procs").exists()})
 
 
 def _delegate(root: Path) -> None:
-    """Hand v2's controllers down to children of `root`.
+    """Enable v2's controllers for children of `root`.
 
-    The kernel refuses that while processes are in `root` itself, unless it is the machine's root cgroup. In
-    a container it is not, so its processes move one level down first.
+    The kernel refuses that while processes are in `root` itself, unless it is the machine's root cgroup. In a container
+    it is not, so its processes are moved one level down first.
     """
     if (root / "cgroup.type").exists():
         (root / "init").mkdir(exist_ok=True)
@@ -54,7 +54,7 @@ def _delegate(root: Path) -> None:
 
 
 def _allow_all_cpus(hierarchy: Path, name: str) -> None:
-    """A new v1 cpuset is empty, and nothing can run in it."""
+    """Allow all CPUs: a new v1 cpuset is empty, and no process can run in it."""
     for file in ("cpuset.cpus", "cpuset.mems"):
         allowed = hierarchy / file
         if allowed.exists() and not _unified(hierarchy):

@@ -1,4 +1,4 @@
-"""Which cluster is used: the one that the user gives, else kind, else a node of our own."""
+"""The choice of a cluster: the one of KUBECONFIG, otherwise kind's, otherwise a node of our own."""
 
 import json
 import os
@@ -23,12 +23,12 @@ _PROJECT = Path(__file__).parents[1]
 
 
 class Cluster(Protocol):
-    """A cluster to install to, whoever runs it."""
+    """A cluster to install to, of any kind."""
 
     kubeconfig: Path
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl as administrator; returns its output, LocalClusterError with its own words."""
+        """Run kubectl as administrator and return its output. Raises LocalClusterError with its error."""
 
     def build_image(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
         """Make the Dockerfile's `target` available to pods as `tag`."""
@@ -41,10 +41,10 @@ class Cluster(Protocol):
 
 
 def cluster(name: str = "gaudi", images: Mapping[str, str] | None = None) -> Cluster:
-    """The cluster of `KUBECONFIG`, else kind's where its engine answers, else our node `name`; started if need be.
+    """Return the cluster of `KUBECONFIG`, otherwise kind's if its engine answers, otherwise our node `name`.
 
-    Its pods find `images` (target of the Dockerfile -> name). It stays until `remove_cluster`.
-    Raises LocalClusterError with what to install or run where none is possible.
+    It is started if it is not running, and stays until `remove_cluster`. Its pods find `images` (target of the
+    Dockerfile -> name). Raises LocalClusterError with what to install or run if no cluster is possible.
     """
     wanted = images or {}
     if given := os.environ.get("KUBECONFIG"):
@@ -53,9 +53,9 @@ def cluster(name: str = "gaudi", images: Mapping[str, str] | None = None) -> Clu
         return _with_images(KindCluster(kind, _engine(), name), wanted)
     if os.uname().sysname != "Linux" or os.geteuid() != 0:
         raise LocalClusterError(
-            "No cluster to use: set KUBECONFIG to one, or install kind and start Docker"
-            " (or podman, with KIND_EXPERIMENTAL_PROVIDER=podman),"
-            " or run the same command as root on Linux (it then starts a node of its own)."
+            "There is no cluster to use. Set KUBECONFIG, or install kind and start Docker"
+            " (or Podman, with KIND_EXPERIMENTAL_PROVIDER=podman),"
+            " or run the same command as root on Linux, which starts a local node."
         )
     prepare(wanted)
     node = ensure_node(_run_dir(name), name)
@@ -71,7 +71,7 @@ def _with_images(found: Cluster, wanted: Mapping[str, str]) -> Cluster:
 
 
 def remove_cluster(name: str = "gaudi") -> None:
-    """Remove what `cluster(name)` made, if anything; a cluster that the user gave is left alone."""
+    """Remove the cluster that `cluster(name)` created, if any; a cluster of KUBECONFIG is not changed."""
     if os.environ.get("KUBECONFIG"):
         return
     if kind := _kind():
@@ -82,26 +82,26 @@ def remove_cluster(name: str = "gaudi") -> None:
 
 
 class GivenCluster:
-    """The cluster that the user gives; images come to its nodes by the user's own means."""
+    """The cluster of KUBECONFIG; its user makes images available to the nodes."""
 
     def __init__(self, kubeconfig: Path) -> None:
         """Use the current context of `kubeconfig`."""
         self.kubeconfig = kubeconfig
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl as whoever the kubeconfig says."""
+        """Run kubectl as the user of the kubeconfig."""
         return run_kubectl(_kubectl(), self.kubeconfig, arguments, stdin)
 
     def build_image(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
-        """See that the nodes have the image; nothing is built."""
+        """Check that the nodes have the image; nothing is built."""
         self.load_image(tag)
 
     def folder_image(self, folder: Path, tag: str) -> None:
-        """See that the nodes have the image; nothing is packed."""
+        """Check that the nodes have the image; nothing is packed."""
         self.load_image(tag)
 
     def load_image(self, tag: str) -> None:
-        """See that every node has the image."""
+        """Check that every node has the image."""
         for node in json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]:
             if not any(tag in (image.get("names") or ()) for image in node["status"].get("images", [])):
                 raise LocalClusterError(
@@ -111,10 +111,10 @@ class GivenCluster:
 
 
 class KindCluster:
-    """A cluster by kind, with images by `engine`, which is what its nodes are containers of."""
+    """A cluster of kind whose nodes are containers of `engine`, with images of the same engine."""
 
     def __init__(self, kind: str, engine: str, name: str) -> None:
-        """Use kind's cluster `name`; it is created when missing."""
+        """Use kind's cluster `name`; create it if it is missing."""
         self._kind, self._engine, self._name = kind, engine, name
         self.kubeconfig = _kind_config(name)
         self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
@@ -131,14 +131,14 @@ class KindCluster:
         return run_kubectl(_kubectl(), self.kubeconfig, arguments, stdin)
 
     def build_image(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
-        """Build and load."""
+        """Build an image and load it."""
         options = [option for item in (arguments or {}).items() for option in ("--build-arg", "=".join(item))]
         with step(f"Building the {target} image"):
             _run(self._engine, "build", "--target", target, "--tag", tag, *options, str(_PROJECT))
         self.load_image(tag)
 
     def load_image(self, tag: str) -> None:
-        """Copy an image of the engine to the nodes."""
+        """Copy an image from the engine to the nodes."""
         with step(f"Loading {tag} into kind"):
             if self._engine == "docker":
                 _run(self._kind, "load", "docker-image", tag, "--name", self._name)
@@ -146,17 +146,17 @@ class KindCluster:
                 self._pipe(tag)
 
     def _pipe(self, tag: str) -> None:
-        """`kind load docker-image` calls Docker whatever the provider is, so the engine's archive is handed on.
+        """Load an archive of the engine's image, because `kind load docker-image` requires Docker for every provider.
 
-        Through a pipe, because an image of gigabytes need not lie on the disk once more, and so to one node at a time.
+        It is piped, so that an image of gigabytes needs no more disk space, and so it goes to one node at a time.
         """
-        _run(self._engine, "image", "inspect", tag)  # what is missing is said by the engine, not by who got nothing
+        _run(self._engine, "image", "inspect", tag)  # reports a missing image clearly; an empty pipe would not
         load = (self._kind, "load", "image-archive", "/dev/stdin", "--name", self._name, "--nodes")
         for node in _run(self._kind, "get", "nodes", "--name", self._name).split():
             with subprocess.Popen([self._engine, "save", tag], stdout=subprocess.PIPE) as saving:
                 _run(*load, node, stdin=saving.stdout)
             if saving.returncode:
-                raise LocalClusterError(f"`{self._engine} save {tag}` failed: its own words stand above.")
+                raise LocalClusterError(f"`{self._engine} save {tag}` failed: its error is printed above.")
 
     def folder_image(self, folder: Path, tag: str) -> None:
         """Pack the folder and copy the image to the nodes."""
@@ -175,7 +175,7 @@ def _kind_config(name: str) -> Path:
 
 
 def _kind() -> str | None:
-    """kind, where it is installed and its engine answers."""
+    """Return the path of kind if it is installed and its engine answers."""
     kind, engine = shutil.which("kind"), shutil.which(_engine())
     if not kind or not engine:
         return None
@@ -184,16 +184,16 @@ def _kind() -> str | None:
 
 
 def _engine() -> str:
-    """Docker, or what kind's own variable says.
+    """Return Docker, or the engine of kind's own variable.
 
-    kind takes podman by itself where there is no Docker; we do not, because podman stands on many machines for other
-    things, and on Linux our own node is there sooner.
+    kind itself uses podman if Docker is missing. We do not, because many machines have podman for other purposes, and
+    on Linux our own node starts faster.
     """
     return os.environ.get("KIND_EXPERIMENTAL_PROVIDER") or "docker"
 
 
 def _kubectl() -> Path:
-    """The user's own kubectl fits their cluster best."""
+    """Return the user's own kubectl, which fits their cluster best, otherwise ours."""
     return Path(shutil.which("kubectl") or build.kubernetes() / "kubectl")
 
 

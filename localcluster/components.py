@@ -1,11 +1,11 @@
-"""Command lines of the components, each flag with the reason where it is not plain."""
+"""The command lines of the components, with reasons for flags that are not obvious."""
 
 from pathlib import Path
 
 from localcluster.addresses import Addresses
 
-_FAST_CLIENT = ("--kube-api-qps=500", "--kube-api-burst=1000")  # the default of 20 holds pod creation back
-# One instance each, so no time is lost on electing it.
+_FAST_CLIENT = ("--kube-api-qps=500", "--kube-api-burst=1000")  # the default of 20 delays the creation of pods
+# There is one instance of each, so no time is spent on leader election.
 _ALONE = ("--leader-elect=false", *_FAST_CLIENT)
 
 _AUDIT = """apiVersion: audit.k8s.io/v1
@@ -13,11 +13,11 @@ kind: Policy
 omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 """
-"""Who asked for what, and the answer's code; nothing of the bodies."""
+"""The user, object and status code of each request, without bodies."""
 
 
 def etcd(run_dir: Path, addresses: Addresses) -> list[str]:
-    """State lives in the run folder and ends with it, so nothing need survive a power cut."""
+    """Return the command of etcd. Its state is deleted with the run folder, so it need not survive a power failure."""
     client = f"http://{addresses.loopback}:2379"
     return [
         "etcd",
@@ -32,7 +32,7 @@ def etcd(run_dir: Path, addresses: Addresses) -> list[str]:
 
 
 def apiserver(run_dir: Path, addresses: Addresses, *, audited: bool = False) -> list[str]:
-    """The API server; it dials kubelets by address, because nothing resolves the node's name."""
+    """Return the command of the API server. It connects to kubelets by address, because node names are not in DNS."""
     pki = run_dir / "pki"
     policy = run_dir / "audit.yaml"
     if audited:
@@ -63,7 +63,7 @@ def apiserver(run_dir: Path, addresses: Addresses, *, audited: bool = False) -> 
 
 
 def _front_proxy(pki: Path) -> tuple[str, ...]:
-    """Who asks an API that another server serves: the API server tells that one, and proves who it is itself."""
+    """Return the flags by which the API server authenticates itself, and names the user, to aggregated APIs."""
     return (
         f"--requestheader-client-ca-file={pki / 'front-proxy' / 'ca.crt'}",
         "--requestheader-allowed-names=front-proxy-client",
@@ -76,7 +76,7 @@ def _front_proxy(pki: Path) -> tuple[str, ...]:
 
 
 def controller_manager(run_dir: Path, addresses: Addresses) -> list[str]:
-    """All controllers, each with the rights of its own service account as in production."""
+    """Return the command of all controllers, each with the permissions of its own service account as in production."""
     return [
         "kube-controller-manager",
         f"--kubeconfig={run_dir / 'controller-manager.kubeconfig'}",
@@ -89,7 +89,7 @@ def controller_manager(run_dir: Path, addresses: Addresses) -> list[str]:
 
 
 def scheduler(run_dir: Path, addresses: Addresses) -> list[str]:
-    """The scheduler."""
+    """Return the command of the scheduler."""
     return [
         "kube-scheduler",
         f"--kubeconfig={run_dir / 'scheduler.kubeconfig'}",
@@ -99,12 +99,12 @@ def scheduler(run_dir: Path, addresses: Addresses) -> list[str]:
 
 
 def containerd(run_dir: Path) -> list[str]:
-    """The container runtime."""
+    """Return the command of the container runtime."""
     return ["containerd", f"--config={run_dir / 'containerd.toml'}"]
 
 
 def kubelet(run_dir: Path, addresses: Addresses, node: str) -> list[str]:
-    """The kubelet."""
+    """Return the command of the kubelet."""
     return [
         "kubelet",
         f"--kubeconfig={run_dir / 'kubelet.kubeconfig'}",
@@ -116,5 +116,5 @@ def kubelet(run_dir: Path, addresses: Addresses, node: str) -> list[str]:
 
 
 def kube_proxy(run_dir: Path) -> list[str]:
-    """The proxy that makes Service addresses work."""
+    """Return the command of the proxy that implements Service addresses."""
     return ["kube-proxy", f"--config={run_dir / 'kube-proxy.yaml'}"]

@@ -1,4 +1,4 @@
-"""etcd, API server, controllers and, where asked for, the scheduler."""
+"""etcd, API server, controllers and optionally the scheduler."""
 
 import os
 import shutil
@@ -22,10 +22,10 @@ _START_SECONDS = 60
 
 
 class ControlPlane:
-    """A control plane in the network that the caller is in, with its state in `run_dir`.
+    """A control plane in the network of the caller, with its state in `run_dir`.
 
-    Used alone (`with ControlPlane(folder) as plane`) it runs in the caller's network namespace with `ip` on
-    `lo`, and ends with the caller however that ends. A node gives it a sandbox and addresses of its own.
+    Used alone (`with ControlPlane(folder) as plane`) it runs in the caller's network namespace with `ip` on `lo`, and
+    ends with the caller in any case. A node gives it its own sandbox and addresses.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ControlPlane:
         addresses: Addresses | None = None,
         audited: bool = False,
     ) -> None:
-        """Nothing is started yet. With `audited` every request becomes a line of JSON in `run_dir`/audit.log."""
+        """Start nothing yet. With `audited` every request becomes a line of JSON in `run_dir`/audit.log."""
         self.run_dir = run_dir.absolute()
         self.addresses = addresses or Addresses(node_ip=ip)
         self.kubeconfig = self.run_dir / "kubeconfig"
@@ -51,7 +51,7 @@ class ControlPlane:
         self._api: ApiServer | None = None
 
     def __enter__(self) -> Self:
-        """Start it; a start that fails or is interrupted leaves nothing."""
+        """Start it; a start that fails or is interrupted leaves nothing behind."""
         try:
             self.start()
         except BaseException:
@@ -66,7 +66,7 @@ class ControlPlane:
         self.stop()
 
     def start(self) -> None:
-        """Start the components and return when the API server is ready and controllers run."""
+        """Start the components, and return when the API server is ready and controllers run."""
         self.begin()
         self.start_controllers()
         self.wait_controllers()
@@ -92,13 +92,13 @@ class ControlPlane:
     def wait_controllers(self) -> None:
         """Wait for the first service account, which pods need.
 
-        A controller manager that has come this far outlives a restart of the API server.
+        A controller manager that has created it survives a restart of the API server.
         """
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self.wait(lambda: self.api.exists(account), "the controllers to make the default service account")
 
     def stop(self) -> None:
-        """End everything at once; the state in etcd ends with it."""
+        """Stop all components at once; the state in etcd is lost."""
         self.release()
         if self._given is None and self._sandbox:
             self._sandbox.kill()
@@ -116,7 +116,7 @@ class ControlPlane:
 
     @property
     def api(self) -> ApiServer:
-        """The API server as administrator."""
+        """The API server, for the administrator."""
         if self._api is None:
             self._api = ApiServer(self.addresses.server, self.run_dir / "pki")
         return self._api
@@ -127,7 +127,7 @@ class ControlPlane:
         self.wait(self.api.ready, "the API server to be ready")
 
     def stop_apiserver(self) -> None:
-        """Kill the API server, as a crash would: clients see their connections break."""
+        """Kill the API server, as in a crash: clients lose their connections."""
         self.end("kube-apiserver")
 
     def restart_apiserver(self) -> None:
@@ -136,14 +136,14 @@ class ControlPlane:
         self.start_apiserver()
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl as administrator; returns its output, LocalClusterError with its own words."""
+        """Run kubectl as administrator and return its output. Raises LocalClusterError with its error."""
         return run_kubectl(build.kubernetes() / "kubectl", self.kubeconfig, arguments, stdin)
 
     def launch(self, command: list[str], folder: Path | None = None) -> None:
         """Start the component `command[0]` of `folder` (Kubernetes' by default) in the sandbox."""
         name, *flags = command
         if self._sandbox is None:
-            raise LocalClusterError("The control plane is stopped; start it first.")
+            raise LocalClusterError("The control plane is not running: start it first.")
         binary = (folder or build.kubernetes()) / name
         log = self.run_dir / "log" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -159,12 +159,12 @@ class ControlPlane:
         wait_gone(process)
 
     def wait(self, condition: Callable[[], bool], what: str, timeout: float = _START_SECONDS) -> None:
-        """Wait for `condition`; LocalClusterError at once when a component has ended meanwhile."""
+        """Wait for `condition`. Raises LocalClusterError at once if a component ends."""
 
         def holds() -> bool:
             for name, process in self._running.items():
                 if not process.alive:
-                    raise LocalClusterError(f"{name} has ended by itself; its last words: {self._tail(name)}")
+                    raise LocalClusterError(f"{name} ended unexpectedly. Its last output: {self._tail(name)}")
             return condition()
 
         wait_until(holds, what, timeout)
@@ -174,7 +174,7 @@ class ControlPlane:
         return "\n".join(lines[-5:])
 
     def _environment(self, folder: Path) -> dict[str, str]:
-        """Nothing of the caller's: a proxy or a KUBECONFIG of theirs must not lead a component astray."""
+        """Return an environment without the caller's variables: a proxy or KUBECONFIG must not affect a component."""
         return {"PATH": f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.run_dir)}
 
     def _prepare(self) -> None:
@@ -185,7 +185,7 @@ class ControlPlane:
         authority.issue("apiserver", "kube-apiserver", hosts=hosts)
         authority.issue("admin", "admin", "system:masters")
         authority.issue("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
-        # An authority of its own: whoever has a certificate of it may speak for anybody.
+        # A separate authority, because the holder of such a certificate may act as any user.
         Authority.create(pki / "front-proxy").issue("client", "front-proxy-client")
         write_key(pki / "service-account.key", new_key())
         self.kubeconfig_for("admin", self.kubeconfig)
@@ -200,7 +200,7 @@ class ControlPlane:
 
 
 def run_kubectl(kubectl: Path, kubeconfig: Path, arguments: Sequence[str], stdin: str | None = None) -> str:
-    """Run kubectl against a cluster; returns its output, LocalClusterError with its own words."""
+    """Run kubectl against a cluster and return its output. Raises LocalClusterError with its error."""
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
     command = [str(kubectl), *arguments]
     done = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The Debian packages that the cluster is made of, and how they get here."""
+"""The Debian packages of the cluster, and their installation."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from localcluster.errors import LocalClusterError
 from localcluster.progress import step
 
-# Looked for by a file, because /usr/sbin is often not on a user's PATH.
+# Each is detected by a file, because /usr/sbin is often not on a user's PATH.
 NODE = {
     "runc": "/usr/sbin/runc",
     "iptables": "/usr/sbin/iptables",
@@ -28,19 +28,19 @@ IMAGES = {
 
 
 def environment() -> dict[str, str]:
-    """Our environment with the folders of system programs on PATH, where a user's often lacks them."""
+    """Return our environment with the folders of system programs on PATH, where users often lack them."""
     return {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
 
 
 def missing(packages: dict[str, str]) -> list[str]:
-    """Which of `packages` (name -> a file of it) are not installed."""
+    """Return the `packages` (name -> one of its files) that are not installed."""
     return [name for name, file in packages.items() if not Path(file).exists()]
 
 
 def require(packages: dict[str, str]) -> None:
-    """Install what is missing of `packages` as root with apt.
+    """Install the missing `packages` as root with apt.
 
-    Raises LocalClusterError with the command to run where we may not, or apt fails.
+    Raises LocalClusterError with the command to run if we are not root, or if apt fails.
     """
     absent = missing(packages)
     if not absent:

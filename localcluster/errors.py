@@ -1,5 +1,5 @@
-"""The one error of this package: a sentence that says what is wrong and what to install or run."""
+"""The only error of this package: a sentence with the fault and the remedy."""
 
 
 class LocalClusterError(Exception):
-    """The local cluster cannot do what was asked; the message is complete without a traceback."""
+    """The local cluster cannot do what was requested; the message is complete without a traceback."""

@@ -1,4 +1,4 @@
-"""Build the project's images with buildah, each layer once."""
+"""Build of the project's images with buildah, each layer once."""
 
 import hashlib
 import json
@@ -15,26 +15,26 @@ from localcluster.progress import step
 from localcluster.sandbox import run_bound
 
 BASE_IMAGE = f"localhost/debian:{build_settings.SUITE}-slim"
-# How long they took the first time, on two cores beside a compiler.
+# The time of the first build, on two cores that also compile.
 BASE_SECONDS = 35
 _IMAGE_SECONDS = {"operator": 40, "runtime": 160}
 _PROJECT = Path(__file__).parents[1]
-# What Debian's own slim images leave out; dpkg goes on leaving it out in the layers above.
+# The files that Debian's own slim images omit; dpkg also omits them in the layers above.
 _DOCUMENTATION = ("doc", "man", "info", "locale", "lintian", "groff", "linda")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A Dockerfile, and by their names the folders beside the project's that it copies from."""
+    """A Dockerfile, and by name the folders besides the project's from which it copies."""
 
     dockerfile: Path = _PROJECT / "Dockerfile"
     folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = None, recipe: Recipe = Recipe()) -> None:
-    """Build the `target` of `recipe` as `tag`, with build `arguments`, unless it was made of the same files before.
+    """Build the `target` of `recipe` as `tag` with build `arguments`, unless it exists with the same inputs.
 
-    Unchanged layers are kept from before.
+    Unchanged layers are reused.
     """
     if is_made(target, tag, arguments, recipe):
         return
@@ -62,43 +62,43 @@ def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = Non
 
 
 def is_made(target: str, tag: str, arguments: Mapping[str, str] | None = None, recipe: Recipe = Recipe()) -> bool:
-    """Whether the image that is `tag` now was built of just this."""
+    """Return whether the image `tag` was built from exactly these inputs."""
     record = _record(tag)
     return record.exists() and record.read_text() == f"{built().get(tag)} {_inputs(target, arguments, recipe)}"
 
 
 def _record(tag: str) -> Path:
-    """Id of the image `tag` and what it was made of; in the folder of the images, so that it goes with them."""
+    """Return the file with the id of the image `tag` and the hash of its inputs; it is deleted with the images."""
     return cache_dir() / "buildah" / "made-of" / tag.replace("/", "_")
 
 
 def _inputs(target: str, arguments: Mapping[str, str] | None, recipe: Recipe) -> str:
-    """A hash of all that a build depends on: the Dockerfile, the files that .dockerignore lets in, and the folders."""
-    said = hashlib.sha256(json.dumps([target, sorted((arguments or {}).items())]).encode())
+    """Return a hash of all inputs of a build: Dockerfile, the files that .dockerignore allows, and the folders."""
+    digest = hashlib.sha256(json.dumps([target, sorted((arguments or {}).items())]).encode())
     ignored = (_PROJECT / ".dockerignore").read_text().splitlines()
     context = [_PROJECT / line.removeprefix("!") for line in ignored if line.startswith("!")]
     for each in sorted([recipe.dockerfile, *context]):
-        _add_files(said, each, _PROJECT)
+        _add_files(digest, each, _PROJECT)
     for _, folder in sorted(recipe.folders.items()):
-        _add_files(said, folder, folder)
-    return said.hexdigest()
+        _add_files(digest, folder, folder)
+    return digest.hexdigest()
 
 
-def _add_files(said: "hashlib._Hash", files: Path, root: Path) -> None:
-    """To a hash: names below `root`, modes and contents."""
+def _add_files(digest: "hashlib._Hash", files: Path, root: Path) -> None:
+    """Add names below `root`, modes and contents to a hash."""
     for file in sorted(files.rglob("*")) if files.is_dir() else [files]:
         if file.is_file() and file.suffix != ".pyc":
-            said.update(f"{file.relative_to(root)} {file.stat().st_mode}\0".encode())
-            said.update(hashlib.sha256(file.read_bytes()).digest())
+            digest.update(f"{file.relative_to(root)} {file.stat().st_mode}\0".encode())
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
 
 
 def first_seconds(target: str) -> float:
-    """How long building the Dockerfile's `target` takes the first time; 0 where nobody has measured it."""
+    """Return the seconds of the first build of the Dockerfile's `target`; 0 if that was not measured."""
     return _IMAGE_SECONDS.get(target, 0)
 
 
 def built() -> dict[str, str]:
-    """Names and ids of the images that were built before."""
+    """Return names and ids of the images that were built before."""
     if debian.missing(debian.IMAGES) or not _storage().exists():
         return {}
     lines = _buildah("images", "--no-trunc", "--format", "{{.Name}}:{{.Tag}} {{.ID}}").splitlines()
@@ -106,7 +106,7 @@ def built() -> dict[str, str]:
 
 
 def export_image(tag: str, layout: Path) -> None:
-    """Write an image into an OCI layout, uncompressed and without the blobs that are there already."""
+    """Write an image into an OCI layout, uncompressed and without blobs that exist there."""
     source = f"containers-storage:[overlay@{_storage()}+{_run_folder()}]{tag}"
     options = ["--quiet", "--format", "oci", "--dest-oci-accept-uncompressed-layers"]
     _run_privately("skopeo", "copy", *options, source, f"oci:{layout}:{tag}")
@@ -118,7 +118,7 @@ def _buildah(*arguments: str) -> str:
 
 
 def _run_privately(*command: str) -> str:
-    """Run a command on our image storage; returns its output, LocalClusterError with its last words."""
+    """Run a command on our image storage and return its output. Raises LocalClusterError with its error."""
     _run_folder().mkdir(parents=True, exist_ok=True)
     with_run_folder = ["sh", "-c", 'mount -t tmpfs private "$0" && exec "$@"', str(_run_folder())]
     done = run_bound([*with_run_folder, *command])
@@ -129,7 +129,7 @@ def _run_privately(*command: str) -> str:
 
 
 def remove_layers() -> None:
-    """Remove all images and layers that were built; the next build starts from nothing."""
+    """Remove all built images and layers; the next build starts from the beginning."""
     with exclusive(cache_dir() / "locks" / "buildah"):
         shutil.rmtree(cache_dir() / "buildah", ignore_errors=True)
 
@@ -143,7 +143,7 @@ def _run_folder() -> Path:
 
 
 def make_base_image() -> None:
-    """Make the Debian image that the others are built on, where it is missing; what builds images is installed."""
+    """Create the Debian base image if it is missing, and install the image builder."""
     debian.require(debian.IMAGES)
     with exclusive(cache_dir() / "locks" / "buildah"):
         if BASE_IMAGE in built():
@@ -168,7 +168,7 @@ def _debootstrap(root: Path) -> None:
 
 
 def _slim(root: Path) -> None:
-    """Leave out documentation and what only says how this machine reaches its mirror."""
+    """Remove documentation, and files about this machine's access to its mirror."""
     for name in _DOCUMENTATION:
         shutil.rmtree(root / "usr/share" / name, ignore_errors=True)
     excluded = "".join(f"path-exclude /usr/share/{name}/*\n" for name in _DOCUMENTATION)

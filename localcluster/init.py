@@ -1,9 +1,9 @@
-"""Process 1 of a sandbox: when it ends, the kernel ends every process in there.
+"""Process 1 of a sandbox: when it ends, the kernel ends all processes of the sandbox.
 
-It runs by file name in an interpreter without site packages, so it imports nothing of the project. Its
-input is a pipe from the launcher, a JSON object per line: `{"command": [...], "log": path, "environment":
-{...}}` starts a process and is answered with its pid in here; `{"detach": true}` lets the sandbox outlive
-the launcher. A launcher that ends otherwise, even by SIGKILL, closes the pipe, and the sandbox ends too.
+It runs by file name in an interpreter without site packages, so it imports nothing of the project. Its input is a pipe
+from the launcher with one JSON object per line: `{"command": [...], "log": path, "environment": {...}}` starts a
+process and is answered with its pid in the sandbox; `{"detach": true}` lets the sandbox outlive the launcher. If the
+launcher ends in another way, even by SIGKILL, the pipe is closed and the sandbox ends, too.
 """
 
 import json
@@ -13,7 +13,7 @@ import sys
 
 
 def reap(_signal: int, _frame: object) -> None:
-    """Collect our own children and the orphans that the kernel hands to process 1."""
+    """Reap our own children and the orphans that the kernel assigns to process 1."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -24,7 +24,7 @@ def reap(_signal: int, _frame: object) -> None:
 
 
 def spawn(command: list[str], log: str, environment: dict[str, str]) -> int:
-    """Start `command` in its own session with its output appended to `log`; returns its pid in here."""
+    """Start `command` in its own session, append its output to `log`, and return its pid in the sandbox."""
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
@@ -34,12 +34,12 @@ def spawn(command: list[str], log: str, environment: dict[str, str]) -> int:
 
 
 def answer(text: object) -> None:
-    """One line to the launcher."""
+    """Write one line to the launcher."""
     os.write(sys.stdout.fileno(), f"{text}\n".encode())
 
 
 def main() -> None:
-    """Say "ready", then do what the launcher asks until it detaches or ends."""
+    """Write "ready", then execute requests of the launcher until it detaches or ends."""
     signal.signal(signal.SIGCHLD, reap)
     answer("ready")
     for line in sys.stdin:

@@ -7,7 +7,7 @@ import yaml
 
 
 def write_kubeconfig(path: Path, server: str, pki: Path, user: str, cluster: str) -> None:
-    """Write a self-contained kubeconfig for the certificate `user` of folder `pki`, owner-readable only."""
+    """Write a self-contained kubeconfig for the certificate `user` in `pki`, readable only by the owner."""
 
     def embedded(name: str) -> str:
         return base64.b64encode((pki / name).read_bytes()).decode()

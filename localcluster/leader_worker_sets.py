@@ -1,4 +1,4 @@
-"""The LeaderWorkerSet controller on a cluster, for replicas over several nodes, where a test or a user asks for it."""
+"""The LeaderWorkerSet controller, for replicas over several nodes; it is installed only on request."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ _PROBE: dict[str, Any] = {
 
 
 def install(cluster: Cluster) -> None:
-    """Install the controller, or bring it up to date, and return when it admits LeaderWorkerSets."""
+    """Install or update the controller, and return when it admits LeaderWorkerSets."""
     folder = build.leader_worker_sets()
     with step(f"Installing the LeaderWorkerSet controller {build.LEADER_WORKER_SETS}"):
         cluster.folder_image(folder / "image", IMAGE)
@@ -39,18 +39,18 @@ def _manifests(cluster: Cluster, folder: Path) -> str:
 
 
 def fitted(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The same manifests with one controller, of our image, that asks for nothing."""
+    """Yield the manifests for one controller with our image and without resource requests."""
     for document in documents:
         if document["kind"] == "Deployment":
             document["spec"]["replicas"] = 1
             (manager,) = document["spec"]["template"]["spec"]["containers"]
             manager |= {"image": IMAGE, "imagePullPolicy": "Never", "resources": {}}
-            manager["securityContext"]["runAsUser"] = _USER  # the image names none
+            manager["securityContext"]["runAsUser"] = _USER  # the image does not set a user
         yield document
 
 
 def _admits(cluster: Cluster) -> bool:
-    """Its readiness is green before its webhooks listen: only an answer of theirs tells."""
+    """Return whether its webhooks answer: its readiness probe succeeds before they listen."""
     try:
         cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(_PROBE))
     except LocalClusterError:

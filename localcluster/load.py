@@ -1,4 +1,4 @@
-"""Bring an image that buildah built into a node's containerd, only what is new of it."""
+"""Import of an image from buildah into a node's containerd, with only its new layers."""
 
 import subprocess
 import tempfile
@@ -11,11 +11,11 @@ from localcluster.progress import step
 
 
 def load_image(tag: str, store: Path, importer: list[str]) -> None:
-    """Import `tag` into the containerd whose folder is `store` with the command `importer`, fed by a tar.
+    """Import `tag` with the command `importer`, which reads a tar, into the containerd whose folder is `store`.
 
-    The layout that the image is written to already shows containerd's blobs, as links, so those
-    are skipped; the archive is then made without the links, and containerd completes the image by itself.
-    Layers stay uncompressed all the way: only then is a layer's blob the same thing on both sides.
+    The layout to which the image is written already contains links to containerd's blobs, so buildah skips these. The
+    archive is made without the links, and containerd completes the image itself. Layers stay uncompressed, because only
+    then the blob of a layer is the same on both sides.
     """
     with (
         tempfile.TemporaryDirectory(dir=cache_dir()) as folder,
@@ -38,7 +38,7 @@ def _show_known_blobs(folder: Path, store: Path) -> None:
 
 
 def _import(layout: Path, importer: list[str]) -> None:
-    """Through a pipe, because the first image is too large to lie on the disk once more."""
+    """Import through a pipe, because the first image is too large for a second copy on the disk."""
     with subprocess.Popen(["tar", "-C", str(layout), "-cf", "-", "."], stdout=subprocess.PIPE) as archive:
         done = subprocess.run(importer, stdin=archive.stdout, capture_output=True, text=True, check=False)
         if archive.stdout:

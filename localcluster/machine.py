@@ -1,4 +1,4 @@
-"""The sandbox that a node runs in, and the removal of one, whoever started it."""
+"""The sandbox of a node, and its removal, also by another process than the one that started it."""
 
 import os
 import shutil
@@ -13,17 +13,17 @@ from localcluster.processes import wait_gone
 from localcluster.sandbox import Sandbox
 from localcluster.state import State, read_state
 
-# Where the kubelet, CNI and containerd write outside the folders that they are given: private to a sandbox.
+# Folders in which kubelet, CNI and containerd write besides the configured ones: private to a sandbox.
 _PRIVATE = ("/run", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
 
-# containerd's folders: blobs of images, unpacked layers, and what it knows of both.
+# containerd's folders: blobs of images, unpacked layers, and its records of both.
 _CONTENT = "io.containerd.content.v1.content"
 _LAYERS = "io.containerd.snapshotter.v1.overlayfs"
 _RECORDS = "io.containerd.metadata.v1.bolt"
 
 
 def open_sandbox(run_dir: Path, name: str, profile: str) -> tuple[Sandbox, State]:
-    """Start an isolated sandbox in a free slot, connected to the machine, and write down what was started."""
+    """Start an isolated sandbox in a free slot, connect it to the machine, and store its state."""
     slot, lock = slots.take()
     try:
         sandbox = Sandbox.create(isolated=True, keep=[lock])
@@ -41,18 +41,18 @@ def open_sandbox(run_dir: Path, name: str, profile: str) -> tuple[Sandbox, State
 
 
 def image_store(slot: int) -> Path:
-    """Folder of the images of nodes in `slot`; it stays, so that an image is imported once per machine."""
+    """Return the image folder of nodes in `slot`; it stays, so that an image is imported once per machine."""
     return cache_dir() / "image-store" / str(slot)
 
 
 def share_images(source: int, nodes: int) -> None:
-    """Let up to `nodes` nodes at once begin with the images that the node in slot `source` had; it must have ended.
+    """Let up to `nodes` nodes begin with the images of the node in slot `source`, which must have ended.
 
-    Their files are links to the same ones, which nothing writes to once they are there: no time, no room on the disk.
+    Their files are hard links, because they are never changed: that takes neither time nor disk space.
     """
     with slots.held(source) as unused:
         if not unused:
-            raise LocalClusterError(f"The node in slot {source} runs: stop it before others take over its images.")
+            raise LocalClusterError(f"The node in slot {source} is running: stop it before its images are shared.")
         for slot in [slot for slot in range(SLOTS) if slot != source][: nodes - 1]:
             with slots.held(slot) as free:
                 if free and _blobs(image_store(slot)) != _blobs(image_store(source)):
@@ -70,7 +70,7 @@ def _link_store(store: Path, fresh: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     draft.mkdir()
     subprocess.run(["cp", "--archive", "--link", store / _CONTENT, store / _LAYERS, draft], check=True)
-    # Written in place, unlike blobs and layers: each node has its own.
+    # These files are changed in place, unlike blobs and layers, so each node gets a copy.
     shutil.copytree(store / _RECORDS, draft / _RECORDS)
     (draft / _LAYERS / "metadata.db").unlink()
     shutil.copy2(store / _LAYERS / "metadata.db", draft / _LAYERS)
@@ -78,7 +78,7 @@ def _link_store(store: Path, fresh: Path) -> None:
 
 
 def remove_image_stores() -> None:
-    """Remove the images of all nodes that do not run."""
+    """Remove the images of all stopped nodes."""
     for store in (cache_dir() / "image-store").glob("*"):
         with slots.held(int(store.name)) as unused:
             if unused:
@@ -86,12 +86,12 @@ def remove_image_stores() -> None:
 
 
 def clean_up(run_dir: Path) -> None:
-    """Remove what was started in `run_dir`, running or crashed, and its state; the logs stay."""
+    """Remove the processes and state of `run_dir`, running or crashed; the logs stay."""
     state = read_state(run_dir)
     if state:
         state.init.kill()
         wait_gone(state.init)
-        # What crashed long ago has been cleared away already by the next one in its slot.
+        # If it crashed long ago, the next node in its slot has already removed its remains.
         with slots.held(state.slot) as ours:
             if ours:
                 network.remove_link(state.addresses.link)

@@ -1,4 +1,4 @@
-"""Network of a sandbox and of a test process, by `ip` alone."""
+"""The network of a sandbox and of a test process, with `ip` only."""
 
 import ctypes
 import os
@@ -15,23 +15,22 @@ POD_RANGE = "10.250.0.0/16"
 
 
 def enter_network_namespace() -> None:
-    """Move this thread, and all threads and processes that it starts later, into an empty network.
+    """Move this thread, and all threads and processes that it starts later, into an empty network namespace.
 
-    Every address of 10.250.0.0/16 is local there: a server may listen on any of them, and they may stand
-    in EndpointSlices and pod statuses, where the API server refuses loopback addresses. Call it in the
-    main thread before anything listens, and after tools(), which may have to fetch.
-    Raises LocalClusterError without the right to do it.
+    Every address of 10.250.0.0/16 is local there: a server may listen on any of them, and they are valid in
+    EndpointSlices and pod statuses, where the API server refuses loopback addresses. Call it in the main thread before
+    anything listens, and after tools(), which may have to download. Raises LocalClusterError without permission.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if library.unshare(_CLONE_NEWNET) != 0:
         reason = os.strerror(ctypes.get_errno())
-        raise LocalClusterError(f"A network of one's own is refused ({reason}): run as root.")
+        raise LocalClusterError(f"The kernel refuses a network namespace ({reason}): run as root.")
     ip("link", "set", "lo", "up")
     ip("route", "add", "local", POD_RANGE, "dev", "lo")
 
 
 def add_loopback_address(address: str) -> bool:
-    """Give `lo` the address; False if it had it before."""
+    """Add the address to `lo`. Return False if it had the address before."""
     ip("link", "set", "lo", "up")
     if f" {address}/32 " in ip("-oneline", "address", "show", "dev", "lo"):
         return False
@@ -40,15 +39,15 @@ def add_loopback_address(address: str) -> bool:
 
 
 def remove_loopback_address(address: str) -> None:
-    """Take the address from `lo` again."""
+    """Remove the address from `lo`."""
     ip("address", "del", f"{address}/32", "dev", "lo")
 
 
 def connect(sandbox: Sandbox, addresses: Addresses) -> None:
-    """Join the sandbox to the machine by a pair of interfaces that end when the sandbox does.
+    """Connect the sandbox to the machine by a pair of interfaces, which are removed with the sandbox.
 
-    The machine reaches the node, its pods and its Services; the node reaches the machine and nothing
-    beyond, because the machine forwards nothing for it.
+    The machine reaches the node, its pods and its Services. The node reaches only the machine, because the machine
+    forwards nothing for it.
     """
     link, inner = addresses.link, "eth0"
     ip("link", "add", link, "type", "veth", "peer", "name", inner, "netns", str(sandbox.init.pid))
@@ -64,37 +63,37 @@ def connect(sandbox: Sandbox, addresses: Addresses) -> None:
 
 
 def refuse_unknown_services(sandbox: Sandbox, addresses: Addresses) -> None:
-    """Refuse at once what goes to a Service address that kube-proxy does not know yet.
+    """Refuse packets to Service addresses that kube-proxy does not know yet.
 
-    A packet that would get lost instead leaves an entry in the connection table, and the repeated ones follow
-    that entry past kube-proxy's rules: the connection hangs for minutes although the Service is there by then.
+    A packet that is lost instead leaves an entry in the connection table. Its repetitions follow that entry past
+    kube-proxy's rules, so the connection hangs for minutes although the Service exists by then.
     """
     for chain in ("FORWARD", "OUTPUT"):
         sandbox.run("iptables", "-A", chain, "-d", addresses.services, "-j", "REJECT")
 
 
 def filter_forwarded(sandbox: Sandbox, rules: str, chain: str) -> None:
-    """Put `rules`, as iptables-restore takes them, into force; what is forwarded goes through `chain` first of all."""
+    """Apply `rules` in the format of iptables-restore; forwarded packets go through `chain` first."""
     sandbox.run("iptables-restore", "--noflush", stdin=rules)
     if f"-A FORWARD -j {chain}" not in sandbox.run("iptables", "-S", "FORWARD").splitlines():
         sandbox.run("iptables", "-I", "FORWARD", "-j", chain)
 
 
 def remove_link(link: str) -> None:
-    """Remove the interface if it is there, and wait until it is not: the kernel takes its time."""
+    """Remove the interface if it exists, and wait until the kernel has removed it."""
     if has_link(link):
         subprocess.run(["ip", "link", "del", link], env=environment(), capture_output=True, check=False)
         wait_until(lambda: not has_link(link), f"interface {link} to go", timeout=10)
 
 
 def has_link(link: str) -> bool:
-    """Whether this network has an interface of that name."""
+    """Return whether this network has an interface of that name."""
     shown = subprocess.run(["ip", "link", "show", link], env=environment(), capture_output=True, check=False)
     return shown.returncode == 0
 
 
 def ip(*arguments: str) -> str:
-    """Run `ip`; LocalClusterError with its own words when it fails."""
+    """Run `ip`. Raises LocalClusterError with its error."""
     command = ["ip", *arguments]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""A whole node: control plane, containerd, kubelet, kube-proxy and cluster DNS, in a sandbox of its own."""
+"""A complete node: control plane, containerd, kubelet, kube-proxy and cluster DNS, in its own sandbox."""
 
 import json
 import os
@@ -26,12 +26,12 @@ Profile = Literal["node", "control-plane"]
 class Node:
     """One Kubernetes node with `habana.ai/gaudi: 8`, with all its state in `run_dir`.
 
-    As a context manager it ends with the block, and with the process however that ends. `start` and `detach`
-    leave it running for others, who find it by `Node.found(run_dir)`.
+    As a context manager it ends with the block, or with the process in any case. `start` and `detach` leave it running
+    for other processes, which find it by `Node.found(run_dir)`.
     """
 
     def __init__(self, run_dir: Path, name: str = "gaudi", profile: Profile = "node") -> None:
-        """Nothing is started yet; `name` is the node's name."""
+        """Start nothing yet. `name` is the node's name."""
         self.run_dir = run_dir.absolute()
         self.name = name
         self.profile = profile
@@ -42,7 +42,7 @@ class Node:
 
     @classmethod
     def found(cls, run_dir: Path) -> "Node | None":
-        """The node that runs in `run_dir`, started by whomever, or None."""
+        """Return the node that runs in `run_dir`, whichever process started it; None if there is none."""
         state = read_state(run_dir)
         if state is None or not state.ready or not state.init.alive:
             return None
@@ -52,7 +52,7 @@ class Node:
         return node
 
     def __enter__(self) -> Self:
-        """Start it; a start that fails or is interrupted leaves nothing."""
+        """Start it; a start that fails or is interrupted leaves nothing behind."""
         self.start()
         return self
 
@@ -63,18 +63,18 @@ class Node:
         self.stop()
 
     def start(self) -> None:
-        """Start everything; returns when the node is Ready with its cards and DNS answers.
+        """Start everything, and return when the node is Ready with its cards and DNS answers.
 
-        Raises LocalClusterError when rights or tools are missing, or a component ends by itself.
+        Raises LocalClusterError if permissions or tools are missing, or if a component ends.
         """
         self._require_tools()
         with _starting(self.run_dir):
             if Node.found(self.run_dir):
-                raise LocalClusterError(f"A node runs in {self.run_dir} already: stop it first.")
+                raise LocalClusterError(f"A node is already running in {self.run_dir}: stop it first.")
             self._start()
 
     def stop(self) -> None:
-        """End everything at once, and remove every trace but the logs and the image store."""
+        """Stop everything at once, and remove everything except the logs and the image store."""
         if self._plane:
             self._plane.stop()
         if self._sandbox:
@@ -83,7 +83,7 @@ class Node:
         self._plane = self._sandbox = self._state = None
 
     def detach(self) -> None:
-        """Let it outlive this process, which from then on is one of many that may use it."""
+        """Let it outlive this process."""
         if self._sandbox:
             self._sandbox.detach()
         if self._plane:
@@ -92,25 +92,25 @@ class Node:
 
     @property
     def slot(self) -> int:
-        """The slot of the machine that the running node has."""
+        """The slot of the running node."""
         return self._running()[1].slot
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl as administrator; returns its output, LocalClusterError with its own words."""
+        """Run kubectl as administrator and return its output. Raises LocalClusterError with its error."""
         return run_kubectl(build.kubernetes() / "kubectl", self.kubeconfig, arguments, stdin)
 
     def restart_apiserver(self) -> None:
-        """Kill the API server and start it again on the same state; for the process that started the node."""
+        """Kill the API server and start it again with the same state; only for the process that started the node."""
         if self._plane is None:
             raise LocalClusterError("Only the process that started the node can restart its components.")
         self._plane.restart_apiserver()
 
     def ctr(self, *arguments: str) -> str:
-        """Run containerd's command line on the node; returns its output."""
+        """Run containerd's command line on the node and return its output."""
         return self._running()[0].run(*_ctr(), *arguments)
 
     def enforce_policies(self) -> None:
-        """Let through to pods what NetworkPolicies allow now; what comes or changes later, the next time."""
+        """Apply the current NetworkPolicies to packets for pods; later changes need another call."""
         pods, namespaces, policies = (
             json.loads(self.kubectl("get", kind, "--all-namespaces", "--output=json"))["items"]
             for kind in ("pods", "namespaces", "networkpolicies")
@@ -137,13 +137,13 @@ class Node:
         load.load_image(tag, image_store(state.slot), importer)
 
     def _forget_image(self, tag: str) -> None:
-        """Of an image that only changes under its name containerd keeps no reference that an image volume finds."""
+        """Delete containerd's record of a replaced image, so that image volumes find the new one under its name."""
         if tag in self.ctr("images", "ls", "-q").split():
             self.ctr("images", "rm", tag)
 
     def _running(self) -> tuple[Sandbox, State]:
         if self._sandbox is None or self._state is None:
-            raise LocalClusterError(f"The node {self.name} is not running; start it first.")
+            raise LocalClusterError(f"The node {self.name} is not running: start it first.")
         return self._sandbox, self._state
 
     def _require_tools(self) -> None:
@@ -177,7 +177,7 @@ class Node:
         self._state.write(self.run_dir)
 
     def _start_node(self, plane: ControlPlane, sandbox: Sandbox, state: State) -> None:
-        """Everything that waits for nothing starts first, so that it comes up beside the API server."""
+        """Start first what waits for nothing, so that it starts concurrently with the API server."""
         network.refuse_unknown_services(sandbox, state.addresses)
         worker.start_runtime(plane, self.run_dir, image_store(state.slot))
         plane.begin()
@@ -188,16 +188,16 @@ class Node:
 
 
 def ensure_node(run_dir: Path, name: str, profile: Profile = "node") -> Node:
-    """The node that runs in `run_dir`, or else a new one that outlives this process.
+    """Return the node that runs in `run_dir`, otherwise a new one that outlives this process.
 
-    Raises LocalClusterError when what runs there has another profile.
+    Raises LocalClusterError if the running node has another profile.
     """
     node = Node(run_dir, name, profile)
     node._require_tools()
     with _starting(run_dir):
         if found := Node.found(run_dir):
             if found.profile != profile:
-                raise LocalClusterError(f"{name} runs as {found.profile}: stop it first, or use another name.")
+                raise LocalClusterError(f"{name} runs with profile {found.profile}: stop it, or use another name.")
             return found
         node._start()
         node.detach()
@@ -205,7 +205,7 @@ def ensure_node(run_dir: Path, name: str, profile: Profile = "node") -> Node:
 
 
 def _starting(run_dir: Path) -> AbstractContextManager[None]:
-    """One at a time: two starts in one folder would take each other for the remains of a crash."""
+    """Lock the folder during a start: a second start would mistake the first for remains of a crash."""
     return exclusive(run_dir.with_name(f".{run_dir.name}.lock"))
 
 

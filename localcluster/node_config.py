@@ -11,9 +11,10 @@ PAUSE_IMAGE = "localhost/busybox:1"
 
 
 def containerd_config(run_dir: Path, store: Path) -> str:
-    """containerd with its images in `store`; its sockets are in /run, which is the sandbox's own.
+    """Return the configuration of containerd, with its images in `store`. Its sockets are in the sandbox's own /run.
 
-    `restrict_oom_score_adj`: without CAP_SYS_RESOURCE nobody may lower it, and each container would fail.
+    `restrict_oom_score_adj` is set because without CAP_SYS_RESOURCE the kernel forbids lowering it, and containers
+    would fail.
     """
     return f"""\
 version = 3
@@ -34,7 +35,7 @@ state = "/run/containerd"
 
 
 def cni_config(run_dir: Path, addresses: Addresses) -> str:
-    """A routed link per pod: unlike a bridge it needs no br_netfilter for Services to work between pods."""
+    """Return a CNI configuration with a routed link per pod, which needs no br_netfilter for Services."""
     pods = {
         "type": "host-local",
         "dataDir": str(run_dir / "addresses"),
@@ -46,7 +47,7 @@ def cni_config(run_dir: Path, addresses: Addresses) -> str:
 
 
 def kubelet_config(run_dir: Path, addresses: Addresses) -> str:
-    """The kubelet; an empty `resolvConf` means that pods resolve names of the cluster and no others."""
+    """Return the kubelet's configuration. An empty `resolvConf` lets pods resolve only names of the cluster."""
     pki = run_dir / "pki"
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -67,7 +68,7 @@ def kubelet_config(run_dir: Path, addresses: Addresses) -> str:
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,
-        # The defaults evict pods from a developer's nearly full disk.
+        # With the defaults, pods would be evicted from a developer's nearly full disk.
         "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%", "memory.available": "100Mi"},
         "imageGCHighThresholdPercent": 99,
         "imageGCLowThresholdPercent": 98,
@@ -83,13 +84,13 @@ def kubelet_config(run_dir: Path, addresses: Addresses) -> str:
 
 
 def kube_proxy_config(run_dir: Path, addresses: Addresses, node: str) -> str:
-    """The proxy; the conntrack limits are the whole machine's and stay as they are."""
+    """Return kube-proxy's configuration. The conntrack limits belong to the whole machine, so they are not changed."""
     config = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": str(run_dir / "kube-proxy.kubeconfig")},
         "mode": "iptables",
-        "iptables": {"minSyncPeriod": "100ms"},  # by default a new Service waits up to a second
+        "iptables": {"minSyncPeriod": "100ms"},  # with the default, a new Service takes up to a second
         "clusterCIDR": addresses.pods,
         "hostnameOverride": node,
         "healthzBindAddress": f"{addresses.loopback}:10256",

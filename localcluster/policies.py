@@ -1,7 +1,7 @@
-"""NetworkPolicies as rules of a packet filter: who may send what to which pod, as the cluster says it at one moment.
+"""NetworkPolicies as rules of a packet filter, made from a snapshot of the cluster.
 
-Enough of the API for ingress: pod and namespace selectors, ranges of addresses, ports by number and by name. Nothing
-watches: the caller makes the rules again after pods or policies have changed. `make ecosystem` tries the same policies
+It supports ingress with pod and namespace selectors, ranges of addresses, and ports by number and by name. It does not
+watch: the caller makes the rules again after pods or policies have changed. `make ecosystem` tests the same policies
 with kube-router, which watches.
 """
 
@@ -14,9 +14,9 @@ CHAIN = "POLICIES"
 
 
 def filter_rules(pods: Collection[Object], namespaces: Iterable[Object], policies: Collection[Object]) -> str:
-    """What `iptables-restore --noflush` takes: the chain POLICIES for packets that are forwarded to pods.
+    """Return the input of `iptables-restore --noflush`: the chain POLICIES for packets that are forwarded to pods.
 
-    What comes from the node itself is not forwarded: its kubelet probes, and the API server's proxy reaches, every pod.
+    Packets from the node itself are not forwarded: probes of its kubelet and the API server's proxy reach every pod.
     """
     labels = {each["metadata"]["name"]: each["metadata"].get("labels") or {} for each in namespaces}
     chains: list[tuple[str, list[str]]] = []
@@ -37,14 +37,14 @@ def filter_rules(pods: Collection[Object], namespaces: Iterable[Object], policie
 def _selects(policy: Object, pod: Object) -> bool:
     spec = policy["spec"]
     here = policy["metadata"]["namespace"] == pod["metadata"]["namespace"]
-    # Left out it means ingress, and egress where there are rules for it.
+    # If it is absent, it means ingress, and also egress if there are rules for it.
     return here and "Ingress" in spec.get("policyTypes", ["Ingress"]) and _matches(spec["podSelector"], _labels(pod))
 
 
 def _allowed(policy: Object, pod: Object, pods: Iterable[Object], labels: Mapping[str, Object]) -> Iterator[str]:
-    """Matches of packets that one policy lets through to the pod."""
+    """Yield the matches of packets that one policy allows to the pod."""
     for rule in policy["spec"].get("ingress") or ():
-        # A rule without peers lets everybody in, one without ports to everything.
+        # A rule without peers allows all sources, and one without ports all ports.
         sources = (
             [""]
             if not rule.get("from")
@@ -75,7 +75,7 @@ def _sources(peer: Object, policy: Object, pods: Iterable[Object], labels: Mappi
 
 
 def _without(whole: IPv4Network, part: IPv4Network) -> list[IPv4Network]:
-    """Ranges of `whole` that are not in `part`."""
+    """Return the ranges of `whole` that are not in `part`."""
     if not whole.overlaps(part):
         return [whole]
     return [] if whole.subnet_of(part) else list(whole.address_exclude(part))
@@ -117,7 +117,7 @@ def _labels(pod: Object) -> Object:
 
 
 def _address(pod: Object) -> str | None:
-    """Of a pod with an address of its own that has not ended."""
+    """Return the address of a pod that has its own address and has not ended; None for other pods."""
     status = pod.get("status") or {}
     if pod["spec"].get("hostNetwork") or status.get("phase") in ("Succeeded", "Failed"):
         return None

@@ -1,4 +1,4 @@
-"""What a cluster of our own and its images need, made side by side: the compiler in one lane, images in the other."""
+"""Concurrent preparation of a local cluster and its images: one lane compiles, the other builds images."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -11,9 +11,9 @@ PROGRAMS = (build.kubernetes, build.containerd, build.coredns, build.helm)
 
 
 def prepare(wanted: Mapping[str, str], programs: Iterable[Program] = PROGRAMS) -> None:
-    """Build what is missing of `programs`, and the images `wanted` (target of the Dockerfile -> name).
+    """Build the missing `programs` and the images `wanted` (target of the Dockerfile -> name).
 
-    Raises LocalClusterError with the first thing that goes wrong.
+    Raises LocalClusterError with the first failure.
     """
     side_by_side([Job(program, program.seconds_left) for program in programs], _image_jobs(wanted))
 

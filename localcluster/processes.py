@@ -1,4 +1,4 @@
-"""Processes by pid and start time, so that a reused pid is never mistaken for ours."""
+"""Processes by pid and start time, so that another process with a reused pid is not mistaken for ours."""
 
 import os
 import signal
@@ -22,12 +22,12 @@ class Identity:
 
     @classmethod
     def of(cls, pid: int) -> "Identity":
-        """The process that has `pid` now."""
+        """Return the process that has `pid` now."""
         return cls(pid, _stat(pid).started)
 
     @property
     def alive(self) -> bool:
-        """Whether it runs. A zombie does not, once its other threads are gone: until then its sockets are open."""
+        """Whether it runs. A zombie counts as ended only without other threads, which may still have open sockets."""
         try:
             found = _stat(self.pid)
         except (FileNotFoundError, ProcessLookupError):
@@ -35,7 +35,7 @@ class Identity:
         return found.started == self.started and (found.state not in "ZX" or found.threads > 1)
 
     def kill(self) -> None:
-        """SIGKILL, if it still is that process."""
+        """Send SIGKILL if the pid still belongs to this process."""
         if self.alive:
             os.kill(self.pid, signal.SIGKILL)
 
@@ -46,11 +46,11 @@ def wait_gone(process: Identity, timeout: float = 10.0) -> None:
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout: float) -> None:
-    """Ask `condition` every 20 ms; LocalClusterError after `timeout` seconds."""
+    """Check `condition` every 20 ms. Raises LocalClusterError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            raise LocalClusterError(f"Waited {timeout:.0f} s in vain for {what}.")
+            raise LocalClusterError(f"Timeout: waited {timeout:.0f} s for {what}.")
         time.sleep(_POLL_SECONDS)
 
 
@@ -61,6 +61,6 @@ class _Stat(NamedTuple):
 
 
 def _stat(pid: int) -> _Stat:
-    """From /proc/PID/stat; the name at its beginning may contain spaces and brackets."""
+    """Read /proc/PID/stat; the name at its beginning may contain spaces and brackets."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return _Stat(fields[0], int(fields[17]), int(fields[19]))

@@ -1,7 +1,7 @@
-"""What is being made now, on stderr, so that stdout stays for what the caller reads.
+"""The steps in progress, on stderr, so that stdout has only results.
 
-On a terminal each running step is a line that counts; elsewhere a step is a line when it begins and one when it ends.
-How long is left is an estimate, and called one: from how long the same took on two cores (`seconds`).
+On a terminal, each running step is a line with its time; elsewhere a step writes a line at its beginning and its end.
+The time left is an estimate from the time of the same step on two cores (`seconds`), and is labelled as one.
 """
 
 import threading
@@ -19,21 +19,21 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 @dataclass(frozen=True)
 class Running:
-    """A step: `seconds` is how long it took on two cores, 0 where nobody knows."""
+    """A step. `seconds` is its time on two cores; 0 if it was not measured."""
 
     what: str
     seconds: float
     started: float
 
     def line(self, now: float) -> Text:
-        """How long it has run, and how long is left of it."""
+        """Return the line with its time and the estimated time left."""
         passed = now - self.started
         left = f", {about(self.seconds - passed)}" if self.seconds else ""
         return Text.assemble(("… ", "dim"), self.what, (f" ({passed:.0f} s{left})", "dim"))
 
 
 def about(seconds: float) -> str:
-    """What is left in rounded words; a step that takes longer than its estimate is said to."""
+    """Return the time left, rounded; a step that exceeds its estimate is reported as such."""
     if seconds <= 0:
         return "longer than estimated"
     if seconds < 60:
@@ -42,10 +42,10 @@ def about(seconds: float) -> str:
 
 
 class Board:
-    """The steps that run now, begun and ended by any thread."""
+    """The steps that run now; any thread may begin and end them."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing runs yet; `clock` is in seconds."""
+        """Start without steps. `clock` returns seconds."""
         self._console, self._clock = console, clock
         self._running: list[Running] = []
         self._live: Live | None = None
@@ -54,7 +54,7 @@ class Board:
 
     @contextmanager
     def step(self, what: str, seconds: float = 0) -> Iterator[None]:
-        """Show `what` while it runs, and say how many seconds it took, or that it failed."""
+        """Show `what` during the block, and print its seconds or its failure."""
         running = Running(what, seconds, self._clock())
         self._begin(running)
         try:
@@ -66,7 +66,7 @@ class Board:
 
     @contextmanager
     def total(self, left: Callable[[], float]) -> Iterator[None]:
-        """Show meanwhile how long is left of all steps together, by `left` in seconds."""
+        """Show the time left of all steps during the block; `left` returns it in seconds."""
         self._left_in_all = left
         try:
             yield
@@ -74,7 +74,7 @@ class Board:
             self._left_in_all = None
 
     def refresh(self) -> None:
-        """Draw what runs again, where it is drawn."""
+        """Draw the running steps again, on a terminal."""
         if self._live is not None:
             self._live.refresh()
 

@@ -1,8 +1,8 @@
-"""A set of processes that ends as one, by the kernel's doing and not by our bookkeeping.
+"""A group of processes that the kernel ends together.
 
-All components of a cluster live in one PID namespace: killing its process 1 kills them, their shims and
-their containers at once. A node also has its own mount and network namespaces, so its mounts, interfaces
-and iptables rules vanish with it and never touch the machine's.
+All components of a cluster are in one PID namespace: killing its process 1 kills them, their shims and their containers
+at once. A node also has its own mount and network namespaces, so its mounts, interfaces and iptables rules disappear
+with it and never affect the machine's.
 """
 
 import json
@@ -19,19 +19,19 @@ _INIT = Path(__file__).with_name("init.py")
 
 
 class Sandbox:
-    """Namespaces and the process that holds them."""
+    """Namespaces, and the process that holds them."""
 
     def __init__(self, init: Identity, *, isolated: bool, launcher: subprocess.Popen[str] | None = None) -> None:
-        """Know an existing sandbox by its process 1; an `isolated` one has own mounts and network."""
+        """Refer to an existing sandbox by its process 1; an `isolated` one has its own mounts and network."""
         self.init = init
         self.isolated = isolated
         self._launcher = launcher
 
     @classmethod
     def create(cls, *, isolated: bool, keep: Sequence[int] = ()) -> "Sandbox":
-        """Start a sandbox. The open files `keep` (locks) stay open as long as it lives.
+        """Start a sandbox. The open files `keep` (locks) stay open as long as it exists.
 
-        Raises LocalClusterError where the kernel or missing rights refuse the namespaces.
+        Raises LocalClusterError if the kernel refuses the namespaces, for example without permission.
         """
         command = ["unshare", "--pid", "--fork", "--kill-child"]
         if isolated:
@@ -54,21 +54,21 @@ class Sandbox:
 
     @property
     def alive(self) -> bool:
-        """Whether anything can still run in it."""
+        """Whether a process may still run in it."""
         return self.init.alive
 
     def spawn(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Identity:
-        """Start a process in the sandbox with its output in `log`; only its creator can, until it detaches."""
+        """Start a process in the sandbox with its output in `log`; only its creator can do this before it detaches."""
         pid = self._ask({"command": list(command), "log": str(log), "environment": dict(environment)})
         if not pid.isdigit():
             raise LocalClusterError(f"Starting {command[0]} failed: {pid}")
         for child in _children(self.init.pid):
             if _pid_inside(child) == pid:
                 return Identity.of(child)
-        raise LocalClusterError(f"{command[0]} ended as soon as it started; its output is in {log}.")
+        raise LocalClusterError(f"{command[0]} ended right after its start; its output is in {log}.")
 
     def run(self, *command: str, stdin: str | None = None) -> str:
-        """Run a command to its end in the sandbox's mounts and network; returns its output."""
+        """Run a command in the sandbox's mounts and network, wait for its end, and return its output."""
         entered = self.inside(*command)
         done = subprocess.run(entered, env=environment(), input=stdin, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -76,7 +76,7 @@ class Sandbox:
         return done.stdout
 
     def inside(self, *command: str) -> list[str]:
-        """The command line that runs `command` in the sandbox's mounts and network."""
+        """Return the command line that runs `command` in the sandbox's mounts and network."""
         enter = ["nsenter", f"--target={self.init.pid}", "--mount", "--net", "--"] if self.isolated else []
         return [*enter, *command]
 
@@ -87,11 +87,11 @@ class Sandbox:
             for pipe in (self._launcher.stdin, self._launcher.stdout, self._launcher.stderr):
                 if pipe:
                     pipe.close()
-            self._launcher.returncode = 0  # or the interpreter warns of a child that still runs
+            self._launcher.returncode = 0  # otherwise the interpreter warns about a child that still runs
             self._launcher = None
 
     def kill(self) -> None:
-        """End everything in the sandbox, at once, and wait until it is gone."""
+        """Kill all processes of the sandbox and wait for their end."""
         self.init.kill()
         wait_gone(self.init)
         if self._launcher:
@@ -105,19 +105,19 @@ class Sandbox:
 
     def _send(self, request: dict[str, object]) -> None:
         if not self._launcher or not self._launcher.stdin:
-            raise LocalClusterError("Only the process that started a sandbox can start more in it.")
+            raise LocalClusterError("Only the process that started a sandbox can start processes in it.")
         self._launcher.stdin.write(json.dumps(request) + "\n")
         self._launcher.stdin.flush()
 
 
 def run_bound(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command whose processes and mounts end with it, and with us, however we end."""
+    """Run a command whose processes and mounts end with it, and with this process in any case."""
     bound = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
     return subprocess.run([*bound, *command], env=environment(), capture_output=True, text=True, check=False)
 
 
 def _answer(launcher: subprocess.Popen[str]) -> str:
-    assert launcher.stdout  # noqa: S101 - it was asked for as a pipe
+    assert launcher.stdout  # noqa: S101 - it was created with a pipe
     return launcher.stdout.readline().rstrip("\n")
 
 
@@ -126,7 +126,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _pid_inside(pid: int) -> str:
-    """The pid that a process has in its innermost PID namespace; empty when it is gone."""
+    """Return the pid of a process in its innermost PID namespace; empty if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):

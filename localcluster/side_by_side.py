@@ -1,6 +1,6 @@
-"""Jobs in lanes: one after the other within a lane, the lanes side by side.
+"""Jobs in lanes: sequential within a lane, with concurrent lanes.
 
-What compiles and what waits for the network are put in different lanes, because two compilers at once gain nothing.
+Compilers and downloads are in different lanes; two concurrent compilers would gain nothing.
 """
 
 import threading
@@ -14,24 +14,24 @@ from localcluster.progress import board
 
 @dataclass(frozen=True)
 class Job:
-    """One thing to make: `seconds` is how long that took on two cores, 0 where it is there already."""
+    """One thing to make. `seconds` is the time that it took on two cores; 0 if it exists."""
 
     run: Callable[[], object]
     seconds: float = 0
 
 
 class Lane:
-    """Jobs one after the other, and how far they are."""
+    """The jobs of a lane in order, and its progress."""
 
     def __init__(self, jobs: Sequence[Job], clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing has begun; `clock` is in seconds."""
+        """Begin nothing yet. `clock` returns seconds."""
         self._clock = clock
         self._waiting = list(jobs)
         self._current: Job | None = None
         self._started = 0.0
 
     def run(self, stopped: threading.Event) -> None:
-        """Do the jobs that are left, until `stopped`."""
+        """Do the remaining jobs, until `stopped` is set."""
         while self._waiting and not stopped.is_set():
             self._started = self._clock()
             self._current = self._waiting.pop(0)
@@ -40,7 +40,7 @@ class Lane:
 
     @property
     def left(self) -> float:
-        """Estimated seconds until its end."""
+        """Return the estimated seconds until its end."""
         waiting = sum(job.seconds for job in list(self._waiting))
         if (current := self._current) is None:
             return waiting
@@ -50,7 +50,7 @@ class Lane:
 def side_by_side(*lanes: Sequence[Job]) -> None:
     """Do all jobs; the first error is raised at once.
 
-    No lane begins another job after it. What another lane was doing ends by itself, or with this process.
+    No lane begins another job after an error. The current job of another lane ends by itself, or with this process.
     """
     all_lanes = [Lane(jobs) for jobs in lanes]
     ended: SimpleQueue[BaseException | None] = SimpleQueue()

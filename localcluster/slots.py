@@ -11,31 +11,31 @@ from localcluster import network
 from localcluster.addresses import SLOTS, Addresses
 from localcluster.errors import LocalClusterError
 
-# Not in the cache: addresses are the machine's, whoever's cache is used.
+# Not in the cache: addresses belong to the machine, and its users may have different caches.
 LOCKS = Path("/run/lock/gaudi-operator")
 _RELEASE_SECONDS = 1.0
 
 
 def take(locks: Path = LOCKS, has_link: Callable[[str], bool] = network.has_link) -> tuple[int, int]:
-    """The first free slot and the open file in the folder `locks` that holds it.
+    """Return the first free slot and the open file in the folder `locks` that holds it.
 
-    Whoever keeps that file open keeps the slot, so a sandbox that inherits it frees it by ending.
+    The slot is held as long as that file is open, so a sandbox that inherits it frees it by ending.
     """
     for slot in range(SLOTS):
         lock = _try(locks, slot)
         if lock is None:
             continue
-        if not has_link(Addresses(slot).link):  # a node in a container of this machine
+        if not has_link(Addresses(slot).link):  # the link may belong to a node in a container of this machine
             return slot, lock
         os.close(lock)
-    raise LocalClusterError(f"{SLOTS} local clusters run already; stop one with `python -m localcluster down`.")
+    raise LocalClusterError(f"{SLOTS} local clusters are running; stop one with `python -m localcluster down`.")
 
 
 @contextmanager
 def held(slot: int, locks: Path = LOCKS) -> Iterator[bool]:
-    """Hold `slot` meanwhile; False when another cluster has it by now.
+    """Hold `slot` during the block. Yield False if another cluster has it by now.
 
-    A sandbox that was just killed takes a moment to let go of it.
+    A sandbox that was just killed takes a moment to free it.
     """
     deadline = time.monotonic() + _RELEASE_SECONDS
     while (lock := _try(locks, slot)) is None and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What is known of a started cluster: enough for another process to use it and to take it down."""
+"""The stored state of a started cluster, by which another process can use or remove it."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ _FILE = "state.json"
 
 @dataclass(frozen=True)
 class State:
-    """One cluster: `pid` and `started` identify process 1 of its sandbox; `ready` when it was started wholly."""
+    """One cluster: `pid` and `started` identify process 1 of its sandbox; `ready` is set after a complete start."""
 
     name: str
     profile: str
@@ -33,20 +33,20 @@ class State:
 
     @property
     def health(self) -> str:
-        """One word for people, and what to do where something is to be done."""
+        """Its health as a word, with the remedy if one is needed."""
         if not self.init.alive:
-            return "crashed: `up` starts it again, `down` clears it away"
+            return "crashed: `up` starts it again, `down` removes its remains"
         return "ready" if self.ready else "starting"
 
     def write(self, run_dir: Path) -> None:
-        """Keep it in `run_dir`, in one step: a reader sees the old or the new, never half of one."""
+        """Write it to `run_dir` in one step: a reader sees either the old or the new state."""
         draft = run_dir / f".{_FILE}"
         draft.write_text(json.dumps(asdict(self)))
         draft.rename(run_dir / _FILE)
 
 
 def read_state(run_dir: Path) -> State | None:
-    """What was started in `run_dir`, or None."""
+    """Return the state of the cluster in `run_dir`; None if there is none."""
     try:
         return State(**json.loads((run_dir / _FILE).read_text()))
     except FileNotFoundError:

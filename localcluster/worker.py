@@ -1,4 +1,4 @@
-"""What makes a control plane a node: containerd, kubelet, kube-proxy, cards and cluster DNS."""
+"""The parts that make a control plane a node: containerd, kubelet, kube-proxy, cards and cluster DNS."""
 
 import socket
 import struct
@@ -18,7 +18,7 @@ Ctr = Callable[..., str]
 
 
 def start_runtime(plane: ControlPlane, run_dir: Path, store: Path) -> None:
-    """Start containerd; it needs nothing of the control plane and comes up meanwhile."""
+    """Start containerd; it does not need the control plane and starts concurrently with it."""
     (run_dir / "containerd.toml").write_text(node_config.containerd_config(run_dir, store))
     (run_dir / "cni").mkdir()
     (run_dir / "cni" / "10-pods.conflist").write_text(node_config.cni_config(run_dir, plane.addresses))
@@ -27,7 +27,7 @@ def start_runtime(plane: ControlPlane, run_dir: Path, store: Path) -> None:
 
 
 def await_runtime(plane: ControlPlane, ctr: Ctr) -> None:
-    """Wait for containerd, and see that it has the images that every node needs."""
+    """Wait for containerd, and import the images that every node needs."""
     plane.wait(lambda: _answers(ctr), "containerd to answer")
     _forget_containers(ctr)
     present = ctr("images", "ls", "-q").split()
@@ -37,7 +37,7 @@ def await_runtime(plane: ControlPlane, ctr: Ctr) -> None:
 
 
 def join(plane: ControlPlane, run_dir: Path, name: str) -> None:
-    """Make the node Ready, with its cards, and wait until DNS answers."""
+    """Make the node Ready with its cards, and wait until DNS answers."""
     _write_identities(plane, run_dir, name)
     plane.launch(components.kubelet(run_dir, plane.addresses, name))
     plane.launch(components.kube_proxy(run_dir))
@@ -48,7 +48,7 @@ def join(plane: ControlPlane, run_dir: Path, name: str) -> None:
 
 
 def card_patch() -> list[dict[str, str]]:
-    """Operations on a node's status that give it cards.
+    """Return operations on a node's status that give it cards.
 
     Capacity alone would become allocatable only at the kubelet's next sync, up to 10 s later.
     """
@@ -57,7 +57,7 @@ def card_patch() -> list[dict[str, str]]:
 
 
 def resolves(name: str, server: str) -> bool:
-    """Whether the DNS `server` has an address for `name`, asked from this machine through the Service."""
+    """Return whether the DNS `server` has an address for `name`, requested from this machine through the Service."""
     question = b"".join(struct.pack("B", len(part)) + part.encode() for part in name.split(".")) + b"\0"
     query = struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0) + question + struct.pack(">2H", 1, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
@@ -72,7 +72,7 @@ def resolves(name: str, server: str) -> bool:
 
 
 def _write_identities(plane: ControlPlane, run_dir: Path, name: str) -> None:
-    """The kubelet's certificate is also what it serves with, and its name is what grants it its rights."""
+    """Write the kubelet's certificate, which is also its serving certificate; its name determines its permissions."""
     plane.authority.issue("kubelet", f"system:node:{name}", "system:nodes", (name, plane.addresses.node_ip))
     plane.authority.issue("kube-proxy", "system:kube-proxy")
     for user in ("kubelet", "kube-proxy"):
@@ -90,7 +90,7 @@ def _answers(ctr: Ctr) -> bool:
 
 
 def _forget_containers(ctr: Ctr) -> None:
-    """The image store outlives nodes, and with it the records of containers that ended with the last one."""
+    """Delete records of containers that ended with the last node, because the image store outlives nodes."""
     containers = ctr("containers", "ls", "-q").split()
     if containers:
         ctr("containers", "rm", *containers)

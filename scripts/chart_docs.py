@@ -1,7 +1,7 @@
-"""The chart's comments in values.yaml -> its README's table and values.schema.json; the chart -> deploy/operator.yaml.
+"""Writes the table of the chart's README and values.schema.json from values.yaml, and deploy/operator.yaml.
 
-`python -m scripts.chart_docs` writes all three; with `--check` it only fails when README or schema differ (the
-rendered manifest needs Helm, so tests/unit/chart judges it).
+`python -m scripts.chart_docs` writes all three. With `--check` it fails if README or schema differ; tests/unit/chart
+checks the rendered manifest, which needs Helm.
 """
 
 import json
@@ -38,7 +38,7 @@ metadata:
 
 @dataclass(frozen=True)
 class Value:
-    """One key of values.yaml: `path` with dots, its comment, what `@schema` adds, and the keys below it."""
+    """One key of values.yaml: `path` with dots, its comment, its `@schema`, and the keys below it."""
 
     path: str
     default: Any
@@ -48,7 +48,7 @@ class Value:
 
 
 def values(text: str) -> tuple[Value, ...]:
-    """The documented keys of a values.yaml. Raises ValueError for a key without a comment."""
+    """Return the documented keys of a values.yaml. Raises ValueError for a key without a comment."""
     return tuple(_values(yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text), text.splitlines(), ""))
 
 
@@ -62,20 +62,20 @@ def _values(node: yaml.Node | None, defaults: dict[str, Any], lines: list[str], 
 
 
 def _comment(lines: list[str], line: int, path: str) -> tuple[str, dict[str, Any]]:
-    """The comment that ends above `line`: its sentences, and the JSON of its `@schema` line."""
+    """Return the sentences of the comment that ends above `line`, and the JSON of its `@schema` line."""
     start = line
     while start and lines[start - 1].lstrip().startswith("#"):
         start -= 1
     comment = [each.strip() for each in lines[start:line]]
     text = " ".join(each.lstrip("# ") for each in comment if not each.startswith(_MARK))
     if not text:
-        raise ValueError(f"{path} in values.yaml has no comment: say above it what it means.")
+        raise ValueError(f"{path} in values.yaml has no comment: describe it in the line above.")
     marked = [json.loads(each.removeprefix(_MARK)) for each in comment if each.startswith(_MARK)]
     return text, marked[0] if marked else {}
 
 
 def schema(documented: tuple[Value, ...]) -> dict[str, Any]:
-    """JSON schema of the chart's values; `global` is what Helm gives to every chart."""
+    """Return the JSON schema of the chart's values; Helm passes `global` to every chart."""
     root = _object(documented)
     root["properties"]["global"] = {"type": "object"}
     return {"$schema": "http://json-schema.org/draft-07/schema#", **root}
@@ -92,7 +92,7 @@ def _property(value: Value) -> dict[str, Any]:
 
 
 def table(documented: tuple[Value, ...]) -> str:
-    """One row per key that is set as a whole, in the file's order."""
+    """Return one row per key that is set as a whole, in the file's order."""
     rows = ["| Value | Default | Meaning |", "|---|---|---|"]
     rows += [f"| `{each.path}` | `{json.dumps(each.default)}` | {each.description} |" for each in _leaves(documented)]
     return "\n".join(rows) + "\n"
@@ -107,7 +107,7 @@ def _leaves(documented: tuple[Value, ...]) -> Iterator[Value]:
 
 
 def documents() -> dict[Path, str]:
-    """Path -> text of what follows from values.yaml alone."""
+    """Return path -> text of the files that depend only on values.yaml."""
     documented = values((CHART / "values.yaml").read_text())
     readme = CHART / "README.md"
     return {
@@ -117,9 +117,9 @@ def documents() -> dict[Path, str]:
 
 
 def manifest() -> str:
-    """The chart with its defaults as a manifest for `kubectl apply`, without Helm's marks."""
+    """Return the chart with its defaults as a manifest for `kubectl apply`, without labels of Helm."""
     command = [str(helm() / "helm"), "template", "gaudi-operator", str(CHART), "--namespace", NAMESPACE, "--skip-tests"]
-    # Names that an overlay replaces (docs/start/install.md, Without Helm).
+    # Names that a Kustomize overlay replaces (docs/start/install.md, Without Helm).
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
     names = {"operator": "gaudi-operator", "runtime": "gaudi-runtime", "hpu": "gaudi-runtime-hpu"}
     values = ["crds.keep=false", *(f"image.{key}={name}:{version}" for key, name in names.items())]
@@ -131,7 +131,7 @@ def manifest() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Command line of `python -m scripts.chart_docs [--check]`."""
+    """Run `python -m scripts.chart_docs [--check]`."""
     if arguments == ["--check"]:
         stale = [path for path, text in documents().items() if not path.is_file() or path.read_text() != text]
         sys.stderr.writelines(f"{path.relative_to(ROOT)} is out of date: run `make generate`.\n" for path in stale)
@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
         return 2
     for path, text in documents().items():
         path.write_text(text)
-    MANIFEST.write_text(manifest())  # afterwards: Helm looks at the schema
+    MANIFEST.write_text(manifest())  # written last, because Helm reads the schema
     return 0
 
 

@@ -1,6 +1,6 @@
-"""The commands' own help -> docs/reference/cli.md, so that the page says what the commands say.
+"""Writes docs/reference/cli.md from the help of the commands.
 
-`python -m scripts.cli_docs` writes the page; with `--check` it only fails when the page differs.
+`python -m scripts.cli_docs` writes the page; with `--check` it fails if the page differs.
 """
 
 import os
@@ -25,7 +25,7 @@ _WIDTH = 100
 
 
 def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words after a program's name that lead to each of its commands, itself first."""
+    """Yield the arguments after a program's name that lead to each of its commands, itself first."""
     yield path
     for name, below in getattr(command, "commands", {}).items():
         if not below.hidden:
@@ -33,7 +33,7 @@ def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     os.environ["COLUMNS"] = str(_WIDTH)
     from gaudi_operator.cli.kubectl.app import app as kubectl
     from gaudi_operator.cli.plan.app import app as plan

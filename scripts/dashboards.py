@@ -1,10 +1,10 @@
-"""The Grafana dashboards of the chart, made from this one list of panels: python -m scripts.dashboards [--check].
+"""Writes the Grafana dashboards of the chart from this list of panels: python -m scripts.dashboards [--check].
 
 fleet     all models of a cluster, and the operator that serves them
 model     one model: warm-up, traffic by bucket, padding, requests
-upgrade   one upgrade: both revisions side by side, gates, and what requests feel of it
+upgrade   one upgrade: both revisions, gates, and the effect on requests
 
-Series with gaudi_inference_ and gaudi_operator_ come from the operator, the others from pods by the PodMonitor, whose
+Series with gaudi_inference_ and gaudi_operator_ are the operator's. The others are the pods', by the PodMonitor, whose
 labels name model and revision.
 """
 
@@ -48,7 +48,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """`variables` are chosen by a query of label values each."""
+    """`variables` map names to queries of label values, from which a user selects."""
 
     uid: str
     title: str
@@ -320,7 +320,7 @@ SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
 def document(dashboard: Dashboard) -> dict[str, Any]:
-    """What Grafana imports."""
+    """Return the JSON model that Grafana imports."""
     return {
         "uid": dashboard.uid,
         "title": dashboard.title,
@@ -342,7 +342,7 @@ def _variables(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
             "type": "query",
             "datasource": SOURCE,
             "query": {"query": query, "refId": name},
-            "refresh": 2,  # whenever the time range changes: models come and go
+            "refresh": 2,  # at every change of the time range, because models are created and deleted
             "includeAll": True,
             "multi": True,
             "current": {"text": "All", "value": "$__all"},

@@ -1,4 +1,4 @@
-"""Files that are made from the code: written by `make generate`, and compared by `make lint` with --check."""
+"""Files that are generated from code: `make generate` writes them, and `make lint` compares them with --check."""
 
 import sys
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def write_or_check(texts: Mapping[Path, str]) -> int:
-    """Write the files that differ from their texts, or with --check among the arguments only name them.
+    """Write the files that differ from their texts; with --check among the arguments, only print their names.
 
-    Return the exit code: 1 if --check has found one.
+    Return the exit code: 1 if --check has found a difference.
     """
     old = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv[1:]:

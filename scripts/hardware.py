@@ -1,7 +1,7 @@
-"""`make hardware MODEL=/path/of/a/checkpoint`: try the cards of this machine, and write one report file.
+"""`make hardware MODEL=/path/of/a/checkpoint`: test the cards of this machine, and write one report file.
 
-Takes the image named by IMAGE, or builds target runtime-hpu on Intel's image of the first supported pair; needs docker
-or podman with Intel's container runtime. TENSOR_PARALLEL, MAX_MODEL_LEN and MAX_NUM_SEQS say more
+It uses the image IMAGE, or builds the target runtime-hpu on Intel's image of the first supported pair. It needs docker
+or podman with Intel's container runtime. TENSOR_PARALLEL, MAX_MODEL_LEN and MAX_NUM_SEQS configure the test
 (docs/how-to/hardware.md).
 """
 
@@ -32,13 +32,13 @@ console = Console(stderr=True)
 
 
 def main(environment: Mapping[str, str] = os.environ) -> int:
-    """Build or take, look, try, write; the exit code says whether all was proven."""
+    """Check the machine, test it and write the report. Return 0 if all proofs succeeded."""
     program = next(filter(None, map(shutil.which, ("docker", "podman"))), None)
     model = Path(environment.get("MODEL", ""))
     if wrong := why_not(program, model):
         console.print(wrong, markup=False)
         return 2
-    assert program  # noqa: S101 - why_not would have said so
+    assert program  # noqa: S101 - why_not has checked it
     image = environment.get("IMAGE", "")
     if not image:
         image = BUILT
@@ -46,7 +46,7 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
         subprocess.run(build_command(program), check=True)
     start = container(program, image, model)
     if subprocess.run([*start, "doctor", "--engine", "vllm"], check=False).returncode:
-        console.print("This machine or this image lacks what the doctor says above: mend that first.")
+        console.print("The doctor above has found faults of this machine or this image. Fix them first.")
         return 1
     options = [word for name, option in OPTIONS.items() if name in environment for word in (option, environment[name])]
     trial = [
@@ -65,35 +65,35 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def why_not(program: str | None, model: Path) -> str | None:
-    """What is missing, in a sentence; None when nothing is."""
+    """Return what is missing, as a sentence; None if nothing is."""
     if not (model / "config.json").is_file():
-        return "Name a model: make hardware MODEL=/path/of/a/checkpoint, a folder with config.json and safetensors."
+        return "Set MODEL: make hardware MODEL=/path/of/a/checkpoint, a folder with config.json and safetensors."
     if program is None:
         return "Neither docker nor podman is on the PATH: install one, with Intel's container runtime for Gaudi."
     return None
 
 
 def build_command(program: str) -> list[str]:
-    """The image that serves on cards, on Intel's own of the pair whose code our tests execute."""
+    """Return the command that builds the image for cards, on Intel's image of the pair that our tests execute."""
     base = f"HPU_BASE_IMAGE={PAIRS[0].image}"
     return [program, "build", "--target", "runtime-hpu", "--build-arg", base, "--tag", BUILT, str(ROOT)]
 
 
 def container(program: str, image: str, model: Path) -> list[str]:
-    """A container with the rights of a pod of ours, all cards, and the model's folder, read-only."""
+    """Return the command of a container with the permissions of our pods, all cards, and the read-only model folder."""
     cards = ["--runtime=habana", "--env", "HABANA_VISIBLE_DEVICES=all"]
     rights = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--user", "65532:65532"]
-    # The driver pins memory, and vLLM's processes talk through shared memory.
+    # The driver pins memory, and vLLM's processes communicate through shared memory.
     memory = ["--ulimit", "memlock=-1:-1", "--shm-size=16g", "--tmpfs", "/tmp:mode=1777", "--tmpfs", "/cache:mode=1777"]  # noqa: S108 - the container's
     folder = ["--volume", f"{model.resolve()}:/models/{model.name}:ro"]
     return [program, "run", "--rm", *cards, *rights, *memory, *folder, image]
 
 
-def write(said: str) -> int:
+def write(output: str) -> int:
     """Keep the report that a trial has printed, and show what it proves."""
-    lines = said.strip().splitlines()
+    lines = output.strip().splitlines()
     if not lines:
-        console.print("The trial wrote no report: its own words stand above.")
+        console.print("The test wrote no report: its output is printed above.")
         return 1
     report = HardwareReport.model_validate_json(lines[-1])
     OUTPUT.parent.mkdir(exist_ok=True)

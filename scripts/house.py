@@ -1,6 +1,6 @@
-"""House rules that no other linter knows: the length of files, the names of tests, and tests that wait on time.
+"""Rules that no other linter checks: the length of files, the names of tests, and tests that wait for time.
 
-`python -m scripts.house` prints one sentence for each violation and then exits with 1.
+`python -m scripts.house` prints one sentence for each violation, and exits with 1 if there are any.
 """
 
 import ast
@@ -15,43 +15,43 @@ MOST_LINES = 400
 """The most lines of a Python file; 100 to 350 are normal."""
 
 MOST_WORDS = 10
-"""The most words in a test's name, which says the case and the outcome."""
+"""The most words in a test's name, which contains the case and the outcome."""
 
 WAITS = {
-    "tests/unit/operator/shell/test_lease.py": "its sleeps are on a clock of its own, which takes no time",
-    "tests/unit/operator/shell/polling/test_reports.py": "its sleeps are on a clock of its own, which takes no time",
+    "tests/unit/operator/shell/test_lease.py": "its sleeps use a fake clock, which takes no time",
+    "tests/unit/operator/shell/polling/test_reports.py": "its sleeps use a fake clock, which takes no time",
     "tests/unit/runtime/artifacts/sources/test_cache.py": "the hub client reads its variable once, at import",
-    "tests/unit/runtime/http/openai_api/test_load.py": "looks at a condition that the engine has no event for",
-    "tests/unit/runtime/runtime_process.py": "looks at conditions of another process",
+    "tests/unit/runtime/http/openai_api/test_load.py": "polls a condition that the engine has no event for",
+    "tests/unit/runtime/runtime_process.py": "polls conditions of another process",
 }
 """Files of unit tests that may sleep, or set a constant of a module, each with the reason."""
 
 
 def long_files(lines: dict[Path, int]) -> list[str]:
-    """A sentence for every file with too many lines."""
+    """Return a sentence for every file with too many lines."""
     return [
-        f"{path}:{MOST_LINES + 1}: the file has {count} lines, more than {MOST_LINES}; move one of its concepts to a "
-        "file of its own"
+        f"{path}:{MOST_LINES + 1}: the file has {count} lines, more than {MOST_LINES}; move one of its concepts into "
+        "another file"
         for path, count in lines.items()
         if count > MOST_LINES
     ]
 
 
 def long_names(path: Path, tree: ast.Module) -> list[str]:
-    """A sentence for every test of a file whose name has too many words."""
+    """Return a sentence for every test of a file whose name has too many words."""
     tests = (each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
     # A figure such as 161_9 or 3_1_8b is one word.
     figures = {name: re.sub(r"\d+(_\d+)+", "0", name) for name in tests if name.startswith("test_")}
     words = {name: short.removeprefix("test_").count("_") + 1 for name, short in figures.items()}
     return [
-        f"{path}: {name} has {count} words; say case and outcome in {MOST_WORDS}"
+        f"{path}: {name} has {count} words; state case and outcome in {MOST_WORDS}"
         for name, count in words.items()
         if count > MOST_WORDS
     ]
 
 
 def waits(path: Path, tree: ast.Module) -> list[str]:
-    """A sentence for every place of a file that waits on time, or that sets a constant of a module."""
+    """Return a sentence for every call of a file that waits for time or sets a constant of a module."""
     calls = (each for each in ast.walk(tree) if isinstance(each, ast.Call))
     return [
         f"{path}:{call.lineno}: {ast.unparse(call)} waits on time or sets a constant; wait on a condition, or pass a "
@@ -62,7 +62,7 @@ def waits(path: Path, tree: ast.Module) -> list[str]:
 
 
 def _sleeps(call: ast.Call) -> bool:
-    # asyncio.sleep(0) waits for nothing: it lets other tasks run.
+    # asyncio.sleep(0) does not wait: it lets other tasks run.
     return ast.unparse(call.func) in {"time.sleep", "asyncio.sleep"} and ast.unparse(call.args[0]) != "0"
 
 
@@ -73,13 +73,13 @@ def _sets_a_constant(call: ast.Call) -> bool:
 
 
 def excused(found: dict[str, list[str]]) -> list[str]:
-    """The waits that WAITS does not excuse, and a sentence for every entry of WAITS that excuses nothing."""
+    """Return the waits that WAITS does not allow, and a sentence for every entry of WAITS without a wait."""
     unneeded = [f"{name} waits on nothing: delete its entry in WAITS" for name in WAITS if not found.get(name)]
     return [each for name, said in found.items() if name not in WAITS for each in said] + unneeded
 
 
 def violations() -> list[str]:
-    """A sentence for every violation in this repository."""
+    """Return a sentence for every violation in this repository."""
     texts = {path: path.read_text() for root in ROOTS for path in sorted(root.rglob("*.py"))}
     trees = {path: ast.parse(text) for path, text in texts.items() if path.is_relative_to(TESTS)}
     names = [said for path, tree in trees.items() for said in long_names(path, tree)]

@@ -1,7 +1,7 @@
-"""The contracts of import-linter -> the column "may import" of docs/internals/architecture.md.
+"""Writes the column "may import" of docs/internals/architecture.md from the contracts of import-linter.
 
-`python -m scripts.layers` writes the column; with `--check` it only fails when the column differs. A row is filled if
-its folder or module is in a `layers` contract of pyproject.toml; all other rows stay as they are.
+`python -m scripts.layers` writes the column; with `--check` it fails if the column differs. A row is filled if its
+folder or module is in a `layers` contract of pyproject.toml; other rows are not changed.
 """
 
 import re
@@ -19,7 +19,7 @@ NOTHING = "nothing of its package"
 
 Contracts = Sequence[dict[str, Any]]
 Layers = list[list[str]]
-"""Modules by their full names, the highest layer first."""
+"""Full names of modules, the highest layer first."""
 
 
 def layers_of(contract: dict[str, Any]) -> Iterator[Layers]:

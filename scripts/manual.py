@@ -1,9 +1,9 @@
-"""Hooks of mkdocs: what a page needs from outside of docs/ is copied into the built manual, below files/.
+"""Hooks of mkdocs: files outside docs/ that pages need are copied into the built manual, below files/.
 
-- Files of the repository, such as examples: on GitHub a link like `../../examples/vllm/cpu.yaml` leads to the file. In
-  the built manual the link is turned to the copy. A file that is not there fails the build.
-- The script that draws mermaid fences, where `make manual` has fetched it into build/mermaid. Else the fences stay
-  text, because the theme would load the script from a foreign host.
+- Files of the repository, such as examples. On GitHub a link like `../../examples/vllm/cpu.yaml` leads to the file; in
+  the built manual the link leads to the copy. A missing file fails the build.
+- The script that draws mermaid fences, if `make manual` has downloaded it into build/mermaid. Otherwise the fences stay
+  text, because the theme would load the script from another host.
 """
 
 import re
@@ -22,7 +22,7 @@ _MERMAID_COPY = f"{_COPIES}/{_MERMAID.name}"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Have mermaid fences drawn, where the script for it is here."""
+    """Enable mermaid if its script was downloaded."""
     if _MERMAID.is_file():
         fence = {"name": "mermaid", "class": "mermaid", "format": fence_code_format}
         config.mdx_configs.setdefault("pymdownx.superfences", {})["custom_fences"] = [fence]
@@ -30,18 +30,18 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _outside(page: str, link: str) -> str | None:
-    """The path in the repository that a link of docs/`page` leads to; None where it stays in docs/."""
+    """Return the path in the repository of a link of docs/`page`; None if it is inside docs/."""
     target = normpath(f"docs/{PurePosixPath(page).parent}/{link}")
     return None if target.startswith("docs/") else target
 
 
 def _copy_of(target: str) -> str:
-    # A copy that ends in .md would be a page, whose own links lead elsewhere.
+    # A copy that ends in .md would become a page, and its own links would be wrong.
     return f"{_COPIES}/{target}.txt" if target.endswith(".md") else f"{_COPIES}/{target}"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what pages link to outside of docs/, and the script that draws."""
+    """Add the files outside docs/ that pages link to, and the mermaid script."""
     if _MERMAID.is_file():
         files.append(File.generated(config, _MERMAID_COPY, abs_src_path=str(_MERMAID.resolve())))
     for page in list(files.documentation_pages()):
@@ -53,7 +53,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links that leave docs/ to the copies; one to nothing stays as it is, and mkdocs refuses it."""
+    """Replace links to files outside docs/ by links to the copies; mkdocs reports links to missing files."""
     here = page.file.src_uri
 
     def turned(found: re.Match[str]) -> str:
@@ -66,7 +66,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Load the script on pages that have pictures: it is large, and the theme uses the one that is loaded."""
+    """Load the script on pages with diagrams only, because it is large; the theme uses a loaded script."""
     if not files.get_file_from_path(_MERMAID_COPY) or '<pre class="mermaid">' not in html:
         return html
     return f'{html}\n<script src="{relpath(_MERMAID_COPY, PurePosixPath(page.file.src_uri).parent)}"></script>'

@@ -1,9 +1,9 @@
-"""The pictures of docs/pictures: what the commands and the page of a warm-up show of a small fleet on a real cluster.
+"""Makes docs/pictures: the output of commands and the page of a warm-up, of a small fleet on a real cluster.
 
 `make pictures` finds or starts a cluster as `make demo` does, installs the operator, applies FLEET, and waits until
-each model is in its state. The engine is the simulation, with compiles, graphs and memory of the described card and
-model; cluster, operator, pods, gates, traffic and what is printed are real. Commands run in a terminal of a fixed size,
-and what they write becomes SVG; the page is a picture by Chromium.
+each model is in its state. The engine is the simulation, with compile times, graphs and memory of the described card
+and model. Cluster, operator, pods, gates, traffic and output are real. Commands run in a terminal of a fixed size, and
+their output is converted to SVG; Chromium takes the picture of the page.
 """
 
 import json
@@ -75,13 +75,13 @@ DESCRIBED: Manifest = {
 """Llama 3.1 8B on one Gaudi 2, as in examples/reference-llama-3.1-8b-gaudi2-sim.yaml."""
 
 FLEET: dict[str, Manifest] = {
-    # Serves under load. Now and then a request meets a shape without a graph.
+    # Serves under load. Sometimes a request has a shape without a graph.
     "chat": {"engine": {"simulation": {"recompileEvery": "150", "tokensPerSecond": "20"}}},
     # Serves, and is upgraded below to a revision that warms up at half the speed of the card.
     "code": {"engine": {"simulation": {"tokensPerSecond": "20"}}},
     # Serves, and is upgraded below to a revision whose graphs do not fit: each compile loses memory of the card.
     "search": {},
-    # Asks for more cards than are free.
+    # Requests more cards than are free.
     "vision": {
         "accelerator": {"generation": "gaudi2", "deviceMemory": None},
         "parallelism": {"tensor": 8},
@@ -94,16 +94,16 @@ LEAKS = {"engine": {"simulation": {"leakBytesPerBucket": str(2**28)}}}
 
 
 def manifest(name: str, spec: Manifest) -> str:
-    """A GaudiInference with what differs from the described one."""
+    """Return a GaudiInference with changes to the described one."""
     kind = {"apiVersion": "inference.gaudi.dev/v1alpha1", "kind": "GaudiInference", "metadata": {"name": name}}
     return json.dumps({**kind, "spec": merge(DESCRIBED, spec)})
 
 
 class Fleet:
-    """The models of this page on a cluster."""
+    """The models of the pictures on a cluster."""
 
     def __init__(self, installed: Installed) -> None:
-        """Nothing is applied yet."""
+        """Apply nothing yet."""
         self._installed = installed
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
@@ -115,12 +115,12 @@ class Fleet:
         self.kubectl("apply", "-f", "-", stdin=manifest(name, spec))
 
     def status(self, name: str) -> Manifest:
-        """Its status as it is now."""
+        """Return its current status."""
         found: Manifest = json.loads(self.kubectl("get", "gi", name, "-o", "json")).get("status", {})
         return found
 
     def until(self, name: str, what: str, holds: Callable[[Manifest], bool]) -> None:
-        """Return when the status of a model is so. TimeoutError says what has not come."""
+        """Wait until the status of a model satisfies `holds`. Raises TimeoutError with its status."""
         with step(f"Waiting for {name} to be {what}"):
             end = time.monotonic() + WAIT_SECONDS
             while not holds(status := self.status(name)):
@@ -130,18 +130,18 @@ class Fleet:
 
 
 def phase(word: str) -> Callable[[Manifest], bool]:
-    """Whether a status has this phase."""
+    """Return a function that checks a status for this phase."""
     return lambda status: status.get("phase") == word
 
 
 def least_warm(least: int) -> Callable[[Manifest], bool]:
-    """Whether the least advanced pod of the current revision is so far, in percent."""
+    """Return a function that checks whether the least advanced pod has warmed up `least` percent."""
     return lambda status: status.get("warmup", {}).get("percent", 0) >= least
 
 
 @contextmanager
 def fleet(installed: Installed) -> Iterator[Fleet]:
-    """All models in their states, and traffic for one of them."""
+    """Yield all models in their states, with traffic for one of them."""
     installed.make_namespace(NAMESPACE)
     models = Fleet(installed)
     models.kubectl("delete", "gi", "--all", "--wait=true")
@@ -164,14 +164,14 @@ def fleet(installed: Installed) -> Iterator[Fleet]:
 
 
 def shown(arguments: tuple[str, ...], columns: int, environment: dict[str, str]) -> str:
-    """What `kubectl ARGUMENTS` writes to a terminal of so many columns, colours included."""
+    """Return the output of `kubectl ARGUMENTS` in a terminal with this many columns, including colours."""
     terminal, side = pty.openpty()
     ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
     variables = {**environment, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     process = subprocess.Popen(["kubectl", *arguments], stdout=side, stderr=side, stdin=side, env=variables)
     os.close(side)
     written = bytearray()
-    # Linux ends a terminal whose other side is closed with an error instead of an empty read.
+    # On Linux, reading from a terminal whose other side is closed raises an error instead of returning nothing.
     try:
         while piece := os.read(terminal, 65536):
             written += piece
@@ -184,7 +184,7 @@ def shown(arguments: tuple[str, ...], columns: int, environment: dict[str, str])
 
 
 def svg(arguments: tuple[str, ...], written: str, columns: int) -> str:
-    """The text of a picture of that terminal; it loads nothing from elsewhere."""
+    """Return the SVG of that terminal; it loads nothing from other hosts."""
     command = f"kubectl {' '.join(arguments)}"
     console = Console(
         file=StringIO(), record=True, width=columns, force_terminal=True, color_system="truecolor", legacy_windows=False
@@ -192,7 +192,7 @@ def svg(arguments: tuple[str, ...], written: str, columns: int) -> str:
     console.print(Text(f"$ {command}", style="bold"))
     console.print(Text.from_ansi(written.rstrip()), soft_wrap=True)
     drawn = without_fonts(console.export_svg(title="", unique_id=re.sub(r"\W", "-", arguments[1])))
-    # Lines of a terminal end in spaces, which no picture needs.
+    # Lines of a terminal end in spaces, which the picture does not need.
     return re.sub(r"[ \t]+\n", "\n", drawn)
 
 
@@ -205,7 +205,7 @@ PICTURES = {
 
 
 def page(name: str, environment: dict[str, str], target: Path) -> None:
-    """Chromium's picture of the page of a pod of `name`."""
+    """Let Chromium take a picture of the page of a pod of `name`."""
     require(CHROMIUM)
     forwarding = subprocess.Popen(
         ["kubectl", "gaudi", "open", name], stdout=subprocess.PIPE, text=True, env=environment
@@ -223,7 +223,7 @@ def page(name: str, environment: dict[str, str], target: Path) -> None:
 
 
 def as_a_user(installed: Installed, folder: Path) -> dict[str, str]:
-    """Variables with which kubectl and its plugin are found and mean the namespace of the models."""
+    """Return variables for kubectl and its plugin, with the namespace of the models."""
     kubeconfig = folder / "kubeconfig"
     shutil.copy(installed.kubeconfig, kubeconfig)
     path = f"{Path(sys.executable).parent}:{build.kubernetes()}:{os.environ['PATH']}"
@@ -234,7 +234,7 @@ def as_a_user(installed: Installed, folder: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    """Make all pictures again, and remove the cluster that was started for it."""
+    """Make all pictures again, and remove the cluster that was started for them."""
     installed = install.everything(CLUSTER)
     with tempfile.TemporaryDirectory() as folder, fleet(installed):
         environment = as_a_user(installed, Path(folder))

@@ -1,7 +1,7 @@
-"""The plots of the manual: docs/pictures/graphs.svg, as `gaudi-plan compare -o svg` draws it for an example.
+"""Writes the plots of the manual: docs/pictures/graphs.svg, the output of `gaudi-plan compare -o svg` for an example.
 
 python -m scripts.plots          write the file
-python -m scripts.plots --check  fail if it is old
+python -m scripts.plots --check  fail if it is out of date
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""`python -m scripts.stages lint unit`: make these targets one after the other, and say how long each took."""
+"""`python -m scripts.stages lint unit`: make these targets in order, and print the time of each."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from rich.table import Table
 
 
 def main(stages: list[str]) -> int:
-    """Stops at the first that fails; its exit code."""
+    """Run the stages until one fails, and return its exit code."""
     took: list[tuple[str, str, float]] = []
     code = 0
     for stage in stages:
@@ -23,7 +23,7 @@ def main(stages: list[str]) -> int:
 
 
 def show(took: list[tuple[str, str, float]], left_out: list[str]) -> None:
-    """A table by stage, and the sum."""
+    """Print a table by stage, and the sum."""
     table = Table("stage", "outcome", title="Stages", title_justify="left")
     table.add_column("time", justify="right")
     for stage, outcome, seconds in took:
@@ -36,7 +36,7 @@ def show(took: list[tuple[str, str, float]], left_out: list[str]) -> None:
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds: 3:07."""
+    """Return minutes and seconds, such as 3:07."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02}"
 

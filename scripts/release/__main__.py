@@ -14,11 +14,9 @@ from scripts.release.pins import pins
 
 Tag = Annotated[str, typer.Argument(help="Tag to release, such as v0.1.0.")]
 Packages = Annotated[Path, typer.Option(help="Folder with hatchling (requirements/build.txt).")]
-Out = Annotated[Path, typer.Option(help="Folder for the files; what is there goes.")]
-Address = Annotated[str, typer.Option(help="Address that the files will be had from: krew's manifest names it.")]
-Registry = Annotated[
-    str, typer.Option(help="Registry and folder that nodes will find the images in: the bundle names it.")
-]
+Out = Annotated[Path, typer.Option(help="Folder for the files; its old content is removed.")]
+Address = Annotated[str, typer.Option(help="Download address of the files, for krew's manifest.")]
+Registry = Annotated[str, typer.Option(help="Registry and folder from which nodes pull the images, for the bundle.")]
 Images = Annotated[str, typer.Option(help="Images to archive: operator and runtime, separated by spaces.")]
 Advisories = Annotated[
     Path | None, typer.Option(help="Folder of advisories in the OSV format; without it nothing is scanned.")
@@ -36,15 +34,15 @@ def release(
 ) -> None:
     """Build wheel, chart, manifests, krew archive, OLM bundle, SBOMs, archives of images, and their checksums."""
     if (tagged := _git("rev-list", "-n1", tag)) != _git("rev-parse", "HEAD"):
-        _refuse(f"{tag} is {tagged or 'no tag'} and not what is checked out: git checkout {tag}.")
+        _refuse(f"{tag} is {tagged or 'not a tag'}, but another commit is checked out: git checkout {tag}.")
     if images and _git("status", "--porcelain"):
-        _refuse("The working tree has changes, which images would have in them: commit or stash them.")
+        _refuse("The working tree has changes, which would become part of images: commit or stash them.")
     for each in out.glob("*"):
         each.unlink()
     with tempfile.TemporaryDirectory() as folder:
         found = build.source(tag, Path(folder))
         if tag != f"v{found.version}":
-            _refuse(f"{tag} holds version {found.version}: name the tag v{found.version}, or change the version first.")
+            _refuse(f"{tag} has version {found.version}: name the tag v{found.version}, or change the version first.")
         build.build(found, out, packages.resolve(), address, registry)
         _look_up(found, advisories)
     build.save_images(images.split(), found.version, out)
@@ -53,9 +51,9 @@ def release(
 
 
 def _look_up(found: build.Source, advisories: Path | None) -> None:
-    """Red where the list says something of a pin that is shipped."""
+    """Refuse the release if the list has an advisory for a shipped pin."""
     if advisories is None:
-        typer.echo("No list of advisories is given (ADVISORIES=FOLDER): the pins were not looked up.", err=True)
+        typer.echo("No list of advisories is given (ADVISORIES=FOLDER): the pins were not checked.", err=True)
         return
     names = sorted({name for files in build.SBOMS.values() for name in files})
     shipped = {pin for name in names for pin in pins((found.folder / "requirements" / f"{name}.txt").read_text())}
@@ -63,7 +61,7 @@ def _look_up(found: build.Source, advisories: Path | None) -> None:
     for each in findings:
         typer.echo(str(each), err=True)
     if findings:
-        _refuse(f"{len(findings)} advisories speak of what is shipped: raise the pins, or say in SECURITY.md why not.")
+        _refuse(f"{len(findings)} advisories apply to shipped pins: raise the pins, or explain in SECURITY.md why not.")
 
 
 def _git(*arguments: str) -> str:

@@ -1,6 +1,6 @@
-"""Pins against a list of advisories in the OSV format: files of YAML or JSON, as the Python advisory database has them.
+"""Checks pins against a list of advisories in the OSV format: YAML or JSON files, as in the Python advisory database.
 
-The list is given as a folder, so that a scan needs no network and says the same twice.
+The list is a folder, so that a scan needs no network and is reproducible.
 """
 
 import json
@@ -17,7 +17,7 @@ from scripts.release.pins import Pin, plain_name
 
 @dataclass(frozen=True)
 class Finding:
-    """An advisory that speaks of a pin; `fixed` are the versions that mend it."""
+    """An advisory that applies to a pin; `fixed` are the versions that fix it."""
 
     pin: Pin
     advisory: str
@@ -25,26 +25,26 @@ class Finding:
     fixed: tuple[str, ...]
 
     def __str__(self) -> str:
-        """A sentence."""
+        """Return a sentence."""
         known = f" ({', '.join(self.aliases)})" if self.aliases else ""
-        mended = f"mended in {', '.join(self.fixed)}" if self.fixed else "no version mends it"
-        return f"{self.pin.name} {self.pin.version}: {self.advisory}{known}, {mended}."
+        remedy = f"fixed in {', '.join(self.fixed)}" if self.fixed else "no version fixes it"
+        return f"{self.pin.name} {self.pin.version}: {self.advisory}{known}, {remedy}."
 
 
 def scan(pinned: Sequence[Pin], folder: Path) -> list[Finding]:
-    """What the list says about the pins. Raises FileNotFoundError for a folder without any advisory."""
+    """Return the advisories for the pins. Raises FileNotFoundError for a folder without advisories."""
     by_name = {each.name: each for each in pinned}
     found, read = [], 0
     for path in sorted(folder.rglob("*")):
         if path.suffix not in (".yaml", ".json"):
             continue
         read += 1
-        # In that database a folder has a package's name; others are read whole.
+        # In that database, folders are named after packages; other files are read completely.
         if path.parent != folder and path.parent.name not in by_name and path.parent.parent.name == "vulns":
             continue
         found += list(_findings(_read(path), by_name))
     if not read:
-        raise FileNotFoundError(f"{folder} holds no advisory: give the folder of a list in the OSV format.")
+        raise FileNotFoundError(f"{folder} has no advisory: pass the folder of a list in the OSV format.")
     return found
 
 
@@ -72,7 +72,7 @@ def _findings(advisory: Mapping[str, Any], by_name: Mapping[str, Pin]) -> Iterat
 
 
 def _within(version: str, events: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a version is after one that brought the fault in, and before the one that mended it."""
+    """Return whether a version is at least one that introduced the fault and below the one that fixed it."""
     try:
         here, inside = Version(version), False
         for event in sorted(events, key=lambda each: _version(next(iter(each.values())))):

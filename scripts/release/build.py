@@ -1,8 +1,8 @@
-"""From a commit to the files of a release. Built is what the commit holds, not what lies in the working tree.
+"""Builds the files of a release from a commit, independently of the working tree.
 
-Wheel, chart, manifests, krew archive, bundle and SBOM are the same bytes whoever builds them: all times are that of the
-commit, names are sorted, and nobody's user is in them. Archives of images are not: Debian's packages change between two
-builds. Those of the same image are.
+Wheel, chart, manifests, krew archive, bundle and SBOM are reproducible: all times are that of the commit, names are
+sorted, and no user is recorded. Archives of images are not: Debian's packages change between two builds. Two archives
+of the same image are equal.
 """
 
 import gzip
@@ -29,15 +29,15 @@ from scripts.release.sbom import sbom
 MANIFESTS = ("deploy/operator.yaml", "deploy/argocd-cm.yaml")
 IMAGES = {"operator": "gaudi-operator", "runtime": "gaudi-runtime"}
 SBOMS = {"gaudi-operator": ("operator",), "gaudi-runtime": ("runtime", "torch"), "kubectl-gaudi": ("cli",)}
-"""Product -> the files of requirements/ that its packages are pinned in."""
+"""Product -> the files of requirements/ that pin its packages."""
 SUMS = "SHA256SUMS"
 CLI_PINS = "cli-requirements.txt"
-"""What the commands need, for who installs the wheel without krew."""
+"""The requirements of the commands, for users who install the wheel without krew."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a commit in a folder, its version, and when it was made in seconds."""
+    """The files of a commit in a folder, its version, and its time in seconds."""
 
     folder: Path
     version: str
@@ -55,9 +55,9 @@ def source(commit: str, folder: Path) -> Source:
 
 
 def build(found: Source, out: Path, packages: Path, address: str, registry: str) -> None:
-    """All files that are the same bytes each time.
+    """Write all reproducible files.
 
-    `packages` holds hatchling, `address` is where the files will be had, and `registry` where nodes find the images.
+    `packages` contains hatchling, `address` is the download address of the files, and `registry` that of the images.
     """
     out.mkdir(parents=True, exist_ok=True)
     wheel = _wheel(found, out, packages)
@@ -84,13 +84,13 @@ def _wheel(found: Source, out: Path, packages: Path) -> Path:
 
 
 def _chart(found: Source, out: Path) -> None:
-    """Helm looks at the chart and puts it together; the times in it are those of the files, of the commit that is."""
+    """Package the chart with Helm; the times in it are those of the files, which are the commit's."""
     command = [str(helm() / "helm"), "package", str(found.folder / "charts" / "gaudi-operator"), "--destination"]
     subprocess.run([*command, str(out)], check=True, stdout=subprocess.DEVNULL)
 
 
 def _krew(found: Source, out: Path, wheel: Path, address: str) -> None:
-    """The archive that krew unpacks, and the manifest that names it: krew has one per platform, ours serves both."""
+    """Write the archive for krew and its manifest; krew allows one archive per platform, and ours is for both."""
     launcher = (found.folder / "deploy" / "krew" / "kubectl-gaudi").read_bytes()
     files = {
         "LICENSE": (found.folder / "LICENSE").read_bytes(),
@@ -111,7 +111,7 @@ def _krew(found: Source, out: Path, wheel: Path, address: str) -> None:
 
 
 def tarball(files: Mapping[str, bytes], made: int) -> bytes:
-    """A .tar.gz that is the same for the same files; what begins with `#!` may be run."""
+    """Return a reproducible .tar.gz; files that begin with `#!` are executable."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in sorted(files.items()):
@@ -123,7 +123,7 @@ def tarball(files: Mapping[str, bytes], made: int) -> bytes:
 
 
 def save_images(targets: Sequence[str], version: str, out: Path) -> None:
-    """Archives of images in the OCI layout, built of the working tree: make sure that it is the tag's."""
+    """Write archives of images (OCI layout), built from the working tree, which must be that of the tag."""
     for target in targets:
         tag = f"localhost/{IMAGES[target]}:{version}"
         images.build_image(target, tag, {"VERSION": version})
@@ -131,14 +131,14 @@ def save_images(targets: Sequence[str], version: str, out: Path) -> None:
         images.export_image(tag, layout)
         with tarfile.open(f"{layout}.tar", "w") as archive:
             for path in sorted(layout.rglob("*")):
-                archive.add(path, path.relative_to(layout), recursive=False, filter=_of_nobody)
+                archive.add(path, path.relative_to(layout), recursive=False, filter=_without_user)
                 if path.is_file():
                     path.unlink()
         _remove_folders(layout)
 
 
-def _of_nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Without the user and the time of a build."""
+def _without_user(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Remove the user and the time of the build."""
     return member.replace(mtime=0, uid=0, gid=0, uname="", gname="", deep=False)
 
 
@@ -149,7 +149,7 @@ def _remove_folders(folder: Path) -> None:
 
 
 def sums(out: Path) -> str:
-    """SHA-256 of all files, as `sha256sum --check` reads it."""
+    """Return the SHA-256 of all files, in the form of `sha256sum --check`."""
     lines = []
     for path in sorted(each for each in out.iterdir() if each.is_file() and each.name != SUMS):
         with path.open("rb") as content:

@@ -1,7 +1,7 @@
-"""An operator bundle for catalogs of OLM (registry+v1), made of the chart as Helm renders it and of the definitions.
+"""An operator bundle for catalogs of OLM (registry+v1), made from the rendered chart and from the definitions.
 
-OLM itself makes the account, its roles and the Deployment from the ClusterServiceVersion. Kinds that it does not take
-stand in policies.yaml beside the bundle, for `kubectl apply`.
+OLM itself creates the account, its roles and the Deployment from the ClusterServiceVersion. Kinds that it does not
+support are in policies.yaml, for `kubectl apply`.
 """
 
 import json
@@ -29,12 +29,12 @@ LABELS = {
     "operators.operatorframework.io.bundle.channel.default.v1": CHANNEL,
 }
 ALONG = ("ClusterRole", "PodDisruptionBudget", "Service")
-"""Kinds that OLM makes of the bundle's files as they are."""
+"""Kinds that OLM creates from the bundle's files without changes."""
 _COPIES = ("COPY manifests /manifests/", "COPY metadata /metadata/")
-BESIDE = ("NetworkPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-"""Kinds that OLM does not take, or only its latest releases."""
+SEPARATE = ("NetworkPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+"""Kinds that OLM does not support, or only in its latest releases."""
 OF_THE_OPERATOR = ("gaudi-operator", "gaudi-operator-classes")
-"""ClusterRoles of the chart that the ClusterServiceVersion holds: OLM binds them."""
+"""ClusterRoles of the chart in the ClusterServiceVersion: OLM binds them."""
 EXAMPLE_CLASS = {
     "apiVersion": "inference.gaudi.dev/v1alpha1",
     "kind": "GaudiInferenceClass",
@@ -42,16 +42,16 @@ EXAMPLE_CLASS = {
     "spec": {"default": True, "limits": {"maxReplicas": 2, "hostPaths": []}},
 }
 _DESCRIPTION = """\
-Serves language models on Intel Gaudi with vLLM. A replica takes traffic when, and only when, its graphs are captured:
-warm-up has a plan, a progress and a time to go, a new revision replaces the old one only after its own warm-up, and one
-that fails is rolled back. It needs neither a webhook nor a certificate manager.
+Serves language models on Intel Gaudi with vLLM. A replica receives traffic only after its graphs are captured.
+Warm-up has a plan, a progress and an estimated end. A new revision replaces the old one only after its own warm-up,
+and a revision that fails is rolled back. It needs neither a webhook nor a certificate manager.
 
-Nodes with cards have Intel's Gaudi driver and device plugin, which offers them as `habana.ai/gaudi`.
+Nodes with cards need Intel's Gaudi driver and device plugin, which offers the cards as `habana.ai/gaudi`.
 """
 
 
 def bundle(chart: Path, definitions: Sequence[Path], registry: str, made: int) -> dict[str, bytes]:
-    """Files of the bundle by their names. `registry` stands before the images' names; `made` is a time in seconds."""
+    """Return the bundle's files by name. `registry` is the prefix of image names; `made` is a time in seconds."""
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
     owned = [yaml.safe_load(each.read_text()) for each in definitions]
     objects = _rendered(chart, registry)
@@ -61,19 +61,19 @@ def bundle(chart: Path, definitions: Sequence[Path], registry: str, made: int) -
     for each in objects:
         name = each["metadata"]["name"]
         if each["kind"] in ALONG and not (each["kind"] == "ClusterRole" and name in OF_THE_OPERATOR):
-            each["metadata"].pop("namespace", None)  # OLM's own choice
+            each["metadata"].pop("namespace", None)  # OLM chooses it
             files[f"manifests/{name}.{each['kind'].lower()}.yaml"] = _dump(each)
     dockerfile = ["FROM scratch", *(f"LABEL {name}={value}" for name, value in LABELS.items())]
     return {
         **files,
         "metadata/annotations.yaml": _dump({"annotations": LABELS}),
-        "policies.yaml": b"---\n".join(_dump(each) for each in objects if each["kind"] in BESIDE),
+        "policies.yaml": b"---\n".join(_dump(each) for each in objects if each["kind"] in SEPARATE),
         "bundle.Dockerfile": "\n".join([*dockerfile, *_COPIES, ""]).encode(),
     }
 
 
 def _rendered(chart: Path, registry: str) -> list[Object]:
-    """The chart for a cluster that assigns users, which OpenShift does and others need not."""
+    """Return the chart rendered for a cluster that assigns users, as OpenShift does; others support it, too."""
     values = {
         "image": {"prefix": registry},
         "podSecurityContext": {"runAsUser": None, "runAsGroup": None},
@@ -100,17 +100,17 @@ def _rendered(chart: Path, registry: str) -> list[Object]:
 
 
 def _version(about: Object, objects: list[Object], owned: Iterable[Object], example: Object, made: int) -> Object:
-    """The ClusterServiceVersion."""
+    """Return the ClusterServiceVersion."""
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")
     spec = deployment["spec"]
     (container,) = spec["template"]["spec"]["containers"]
-    # OLM writes here which namespaces its OperatorGroup names; nothing for all of them.
+    # OLM sets this annotation to the namespaces of its OperatorGroup; empty for all namespaces.
     names = {"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}}
     environment = {each["name"]: each for each in container["env"]}
     environment["GAUDI_OPERATOR_WATCH_NAMESPACES"] = {"name": "GAUDI_OPERATOR_WATCH_NAMESPACES", "valueFrom": names}
     container["env"] = list(environment.values())
     account = spec["template"]["spec"]["serviceAccountName"]
-    # What stands in `permissions` OLM grants in the namespaces of the OperatorGroup, or in all where it names none.
+    # OLM grants `permissions` in the namespaces of the OperatorGroup, or in all if it has none.
     permissions = _rules(objects, "ClusterRole", PACKAGE) + _rules(objects, "Role", f"{PACKAGE}-leader")
     everywhere = _rules(objects, "ClusterRole", f"{PACKAGE}-classes")
     return {
@@ -168,7 +168,7 @@ def _rules(objects: Iterable[Object], kind: str, name: str) -> list[Object]:
 
 
 def _owned(definition: Object) -> Object:
-    """A definition as a catalog shows it."""
+    """Return a definition in the form of a catalog."""
     spec = definition["spec"]
     (version,) = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]

@@ -1,4 +1,4 @@
-"""What requirements/*.txt pin."""
+"""The pins in requirements/*.txt."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class Pin:
-    """A package of a version, and the SHA-256 of each file that may be installed as it."""
+    """A version of a package, and the SHA-256 of each file that may be installed for it."""
 
     name: str
     version: str
@@ -17,17 +17,17 @@ class Pin:
 
     @property
     def purl(self) -> str:
-        """Its name for programs, as of the Package URL specification."""
+        """Its name by the Package URL specification."""
         return f"pkg:pypi/{self.name}@{self.version}"
 
 
 def pins(text: str) -> list[Pin]:
-    """Those of a file that `make pins` has written."""
+    """Return the pins of a file that `make pins` has written."""
     entries = re.split(r"\n(?=\S)", text.strip())
     read = ((_ENTRY.match(each), _HASH.findall(each)) for each in entries)
     return [Pin(plain_name(found["name"]), found["version"], tuple(hashes)) for found, hashes in read if found]
 
 
 def plain_name(name: str) -> str:
-    """A package's name as indexes compare it."""
+    """Return a package's name in the form in which indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,6 +1,6 @@
-"""What an image or a command is made of, as CycloneDX 1.6: the packages that are pinned for it, with their hashes.
+"""The packages of an image or a command as CycloneDX 1.6: those that are pinned for it, with their hashes.
 
-Debian's packages below them are not named: which ones an image gets is decided when it is built.
+Debian's packages are not included: their versions are determined when the image is built.
 """
 
 import json
@@ -15,7 +15,7 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "inference.gaudi.dev")
 
 
 def sbom(product: str, version: str, pinned: Sequence[Pin], made: int) -> str:
-    """The document. The same inputs give the same bytes; `made` is the time of the tagged commit in seconds."""
+    """Return the document. The same inputs give the same bytes; `made` is the time of the tagged commit in seconds."""
     components = [_component(each) for each in sorted(pinned, key=lambda each: each.name)]
     root = f"{product}@{version}"
     document = {
@@ -41,7 +41,7 @@ def sbom(product: str, version: str, pinned: Sequence[Pin], made: int) -> str:
 
 
 def _component(pin: Pin) -> dict[str, Any]:
-    """A pin has a hash for each platform: they are of its files, so each is a reference to one."""
+    """Return the component of a pin, with a reference to each platform's file and its hash."""
     return {
         "type": "library",
         "bom-ref": pin.purl,

@@ -95,5 +95,5 @@ def test_later_pod_starts_from_recipes_or_a_store(
     with store_server(bucket, host_address(installed)) as store:
         restart_from_zero(resource, pods, recipeCache={"objectStore": {"url": store.url, "insecure": True}})
         found = ready(resource, phase="Filled", hitPercent=100)
-    assert "is not as its checksum says" in found["message"]
+    assert "does not have its checksum" in found["message"]
     assert found["savedSeconds"] > 0

@@ -156,5 +156,5 @@ def test_restarted_api_server_keeps_pods_running(node: Node, pod: str) -> None:
 
 
 def test_second_node_in_the_same_folder_is_refused(node: Node) -> None:
-    with pytest.raises(LocalClusterError, match=r"A node runs in .* already: stop it first"):
+    with pytest.raises(LocalClusterError, match=r"A node is already running in .*: stop it first"):
         Node(node.run_dir, "again").start()

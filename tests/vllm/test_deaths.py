@@ -38,7 +38,7 @@ def test_a_bucket_that_hangs_is_named_after_the_stall_timeout(checkpoint: Path, 
         core.send_signal(signal.SIGSTOP)
         assert runtime.exit_code() == 1
         log = runtime.log.read_text(errors="replace")
-        assert f"no answer to warm prompt (1, 128, 0) within {STALL_SECONDS} s" in log
+        assert f"did not answer warm prompt (1, 128, 0) within {STALL_SECONDS} s" in log
         wait_until(lambda: not core.is_running())
 
 

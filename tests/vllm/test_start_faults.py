@@ -96,7 +96,7 @@ def test_too_large_model_is_refused_before_it_is_loaded(start: Callable[..., Non
 
 
 def test_a_model_that_pools(start: Callable[..., None]) -> None:
-    with pytest.raises(RankFailed, match="Warm-up of pooling models is not built yet") as refused:
+    with pytest.raises(RankFailed, match="Warm-up of pooling models is not supported") as refused:
         start(write_config(architectures=["LlamaForTextEncoding"]))
     assert refused.value.reason == "UnsupportedModel"
     assert no_process_is_left()

@@ -21,9 +21,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
 {{- /*
-Metadata of an object, called with a dict: `root`; `suffix` behind the common name, or another `name`; where they are
-wanted `namespace`, `labels` and `annotations` of that object alone, and `moreLabels`, which replace none of the chart's own.
-What is common to all replaces none of these.
+Metadata of an object. Called with a dict: `root`; `suffix` after the common name, or another `name`; and optionally
+`namespace`, `labels` and `annotations` only of that object, and `moreLabels`. None of the chart's own labels are replaced
+by `moreLabels`, and none of all these by common labels and annotations.
 */ -}}
 {{- define "gaudi-operator.metadata" -}}
 {{- $own := include "gaudi-operator.labels" .root | fromYaml -}}
@@ -39,13 +39,13 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{- /* The pod of `helm test`. Another name than the operator's: no selector of ours may find it. */ -}}
+{{- /* The labels of the pod of `helm test`. Its name differs from the operator's, so that no selector of ours matches it. */ -}}
 {{- define "gaudi-operator.testLabels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- /* Called with the value of a monitor: the rest of what it says of a scrape. */ -}}
+{{- /* Called with the value of a monitor: its relabelings. */ -}}
 {{- define "gaudi-operator.scraping" }}
 {{- with .relabelings }}
 relabelings:
@@ -65,7 +65,7 @@ metricRelabelings:
 {{- define "gaudi-operator.image" -}}
 {{- $root := index . 0 -}}
 {{- $image := $root.Values.image -}}
-{{- /* Without a prefix there is no default: nobody publishes these names. */ -}}
+{{- /* Without a prefix there is no default image, because no public registry has these names. */ -}}
 {{- $default := "" -}}
 {{- if $image.prefix }}{{ $default = printf "%s%s:%s" $image.prefix (index . 2) $root.Chart.AppVersion }}{{ end -}}
 {{- $reference := index $image (index . 1) | default $default -}}

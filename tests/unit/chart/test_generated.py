@@ -41,7 +41,7 @@ def test_strict_lint_finds_nothing() -> None:
 
 
 def test_value_without_a_comment_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"^b\.c in values\.yaml has no comment: say above it what it means\.$"):
+    with pytest.raises(ValueError, match=r"^b\.c in values\.yaml has no comment: describe it in the line above\.$"):
         values("# A.\na: 1\n# B.\nb:\n  c: 2\n")
 
 

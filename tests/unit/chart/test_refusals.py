@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
         ({"image": {"prefix": ""}}, "set image.prefix to where you pushed the images"),
         (
             {"image": {"prefix": "", "operator": "operator:1"}},
-            "image.runtime to whole references",
+            "image.runtime to complete references",
         ),
         ({"image": {"pullPolicy": "Sometimes"}}, "value must be one of 'Always', 'IfNotPresent', 'Never'"),
         ({"logging": {"level": "debug"}}, "value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'"),
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
         ({"image": {"digests": {"operator": "latest"}}}, "at '/image/digests/operator': 'latest' does not match"),
         (
             {"image": {"runtime": f"runtime@sha256:{'0' * 64}", "digests": {"runtime": f"sha256:{'0' * 64}"}}},
-            "names a digest already: leave image.digests.runtime out",
+            "already names a digest: leave image.digests.runtime out",
         ),
         ({"extraEnv": [{"name": "GAUDI_OPERATOR_LOG_LEVEL", "value": "DEBUG"}]}, "which the chart sets itself"),
         ({"extraArgs": ["--verbose"]}, "at '/extraArgs/0': '--verbose' does not match pattern"),
@@ -40,8 +40,8 @@ pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
         ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "interval': 'often' does not match pattern"),
         (
             {"leaderElection": {"renewDeadlineSeconds": 20}},
-            "leaderElection: retryPeriodSeconds (2) must be below renewDeadlineSeconds (20), and that below"
-            " leaseDurationSeconds (15): a leader has to give up before another one may take over.",
+            "leaderElection: retryPeriodSeconds (2) must be below renewDeadlineSeconds (20), which must be below"
+            " leaseDurationSeconds (15): a leader must give up before another one may take over.",
         ),
         (
             {"metrics": {"service": False, "serviceMonitor": {"enabled": True}}},
@@ -55,53 +55,54 @@ pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
         ({"extraContainers": [{"name": "signer"}]}, "at '/extraContainers/0': missing property 'image'"),
         (
             {"extraContainers": [{"name": "operator", "image": "other:1"}]},
-            "the name operator is taken by another container of the pod. Choose another.",
+            "another container of the pod has the name operator. Choose another name.",
         ),
         (
             {name: [{"name": "agent", "image": "agent:1"}] for name in ("extraContainers", "extraInitContainers")},
-            "the name agent is taken by another container of the pod. Choose another.",
+            "another container of the pod has the name agent. Choose another name.",
         ),
         ({"extraObjects": [1]}, "at '/extraObjects/0': got number, want string or object"),
         ({"httpPort": 80}, "at '/httpPort': minimum: got 80, want 1,024"),
         (
             {"extraArgs": ["--http-port=9000"]},
-            "extraArgs has --http-port=9000, which probes and Service would not follow: set httpPort instead.",
+            "extraArgs has --http-port=9000, but probes and Service would keep the old port: set httpPort instead.",
         ),
         ({"dnsPolicy": "Cluster"}, "at '/dnsPolicy': value must be one of ''"),
         (
             {"dnsPolicy": "None", "dnsConfig": {"searches": ["example.com"]}},
-            "dnsPolicy is None, so the pods know no name server: name one in dnsConfig.nameservers.",
+            "dnsPolicy is None, so the pods have no name server: set dnsConfig.nameservers.",
         ),
         (
             {"automountServiceAccountToken": False},
-            "the API server would not know the operator. Mount a projected token there (extraVolumes),",
+            "the operator could not authenticate to the API server. Mount a projected token there (extraVolumes),",
         ),
         (
             {"metrics": {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4", "IPv6"]}},
-            "metrics.ipFamilyPolicy is SingleStack, but metrics.ipFamilies names two",
+            "metrics.ipFamilyPolicy is SingleStack, but metrics.ipFamilies has two families",
         ),
         (
             {"hostNetwork": True},
-            "which the network policies of models let in only if monitoring.from names it: add the nodes' range,",
+            "which the network policies of models allow only if monitoring.from contains it: add the range of the "
+            "nodes,",
         ),
         (
             {"hostNetwork": True, "dnsPolicy": "ClusterFirst"},
-            "hostNetwork makes dnsPolicy ClusterFirst mean Default: set ClusterFirstWithHostNet",
+            "With hostNetwork, Kubernetes treats dnsPolicy ClusterFirst as Default: set ClusterFirstWithHostNet",
         ),
-        ({"hostNetwork": True, "hostUsers": False}, "hostNetwork and hostUsers=false exclude each other in Kubernetes"),
+        ({"hostNetwork": True, "hostUsers": False}, "does not allow hostNetwork together with hostUsers=false"),
         (
             {
                 "hostNetwork": True,
                 "monitoring": {"from": [{"ipBlock": {"cidr": "10.0.0.0/16"}}]},
                 "networkPolicy": {"egress": [{"ports": [{"port": 443}]}]},
             },
-            "networkPolicy.egress does nothing for pods with hostNetwork: leave it out",
+            "networkPolicy.egress has no effect on pods with hostNetwork: leave it out",
         ),
         *(
             (
                 {"tuning": {"planMemoryMiB": 512}, "resources": {"limits": {"memory": memory}}},
-                f"resources.limits.memory ({memory}) is too little for tuning.planMemoryMiB (512) and the 256Mi that"
-                " the operator itself takes: raise it to 768Mi, or lower planMemoryMiB.",
+                f"resources.limits.memory ({memory}) is too low for tuning.planMemoryMiB (512) and the 256Mi of"
+                " the operator itself: raise it to 768Mi, or lower planMemoryMiB.",
             )
             for memory in ("512Mi", "767Mi", 536870912, "700M", "1048576")
         ),

@@ -183,7 +183,7 @@ LISTED = {
 @pytest.mark.parametrize(
     ("version", "advisory", "found"),
     [
-        ("1.9", LISTED, ["a-b 1.9: PYSEC-1 (CVE-1), mended in 1.10."]),
+        ("1.9", LISTED, ["a-b 1.9: PYSEC-1 (CVE-1), fixed in 1.10."]),
         ("1.10", LISTED, []),
         ("1.9", {**LISTED, "withdrawn": "2026-01-01"}, []),
         (

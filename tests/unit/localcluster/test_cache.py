@@ -68,7 +68,7 @@ def test_ended_process_is_not_alive_though_nobody_collected_it() -> None:
 
 def test_state_of_a_dead_cluster_says_what_to_do() -> None:
     assert State("demo", "node", 0, pid=1, started=-1, ready=True).health == (
-        "crashed: `up` starts it again, `down` clears it away"
+        "crashed: `up` starts it again, `down` removes its remains"
     )
 
 

@@ -102,5 +102,5 @@ def test_user_without_any_cluster_is_told_the_ways_to_one(tmp_path: Path) -> Non
         [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith(
-        "No cluster to use: set KUBECONFIG to one, or install kind and start Docker (or podman, "
+        "There is no cluster to use. Set KUBECONFIG, or install kind and start Docker (or Podman, "
     )

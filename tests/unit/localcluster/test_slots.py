@@ -46,5 +46,5 @@ def test_slot_whose_link_exists_is_passed_over(take: Take) -> None:
 def test_without_a_free_slot_the_error_says_what_to_stop(take: Take) -> None:
     for _ in range(SLOTS):
         take()
-    with pytest.raises(LocalClusterError, match=r"8 local clusters run already; stop one"):
+    with pytest.raises(LocalClusterError, match=r"8 local clusters are running; stop one"):
         take()

@@ -143,7 +143,7 @@ async def test_wrong_pair_changes_nothing_and_is_said_once(
             for _ in range(3):
                 certificate.look()
         assert await shown(mounted, port) == before
-        assert [each.message[:35] for each in caplog.records] == ["The certificate stays as it was: Th"]
+        assert [each.message[:36] for each in caplog.records] == ["The certificate was not replaced: Th"]
 
 
 async def test_halves_of_two_pairs_are_looked_at_again(mounted: Mounted) -> None:
@@ -160,8 +160,8 @@ async def test_halves_of_two_pairs_are_looked_at_again(mounted: Mounted) -> None
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda mounted: mounted.renew(key=b"nonsense"), "tls.crt and tls.key are no pair that can be used"),
-        (lambda mounted: mounted.renew(key=mounted.key_with_password()), "tls.crt and tls.key are no pair"),
+        (lambda mounted: mounted.renew(key=b"nonsense"), "tls.crt and tls.key are not a usable pair"),
+        (lambda mounted: mounted.renew(key=mounted.key_with_password()), "tls.crt and tls.key are not a usable pair"),
         (lambda mounted: (mounted.folder / "tls.crt").unlink(), "tls.crt cannot be read (No such file or directory)"),
     ],
     ids=["no key", "locked key", "no certificate"],

@@ -30,7 +30,7 @@ def test_unexpected_exception_is_a_crash_with_its_traceback_in_log(tmp_path: Pat
         failure = failed(runtime).failure
         assert failure is not None
         assert failure.reason == "Crashed"
-        assert failure.message == "RuntimeError: the script says raiseAtBucket=decode:1"
+        assert failure.message == "RuntimeError: the script sets raiseAtBucket=decode:1"
         assert "Traceback (most recent call last)" in runtime.log.read_text()
 
 
@@ -70,7 +70,7 @@ def test_a_stall_fails_the_liveness_probe_with_a_sentence(tmp_path: Path) -> Non
     config = sim_config({"stallAtBucket": "prompt:3"}, serving={"stall_timeout_seconds": 1})
     with runtime_process(tmp_path, config) as runtime:
         wait_until(lambda: runtime.get("/livez").status_code == 503)
-        assert "stands still in phase Compiling" in runtime.get("/livez").json()["message"]
+        assert "has made no progress in phase Compiling" in runtime.get("/livez").json()["message"]
         assert runtime.report().prompt.current is not None
 
 

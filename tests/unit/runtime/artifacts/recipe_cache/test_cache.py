@@ -195,7 +195,9 @@ async def test_recipes_without_room_are_a_miss_with_a_reason(site: Site) -> None
         fcntl.flock(mark, fcntl.LOCK_SH)
         report = site.start("a", limit=40)
     assert told(report).outcome is MISS
-    assert "of others that pods use are more than 40 B: raise spec.recipeCache.size." in (told(report).reason or "")
+    assert "of others that pods use exceed the limit of 40 B: raise spec.recipeCache.size." in (
+        told(report).reason or ""
+    )
 
 
 async def test_entries_that_nobody_used_for_too_long_are_removed(site: Site) -> None:
@@ -285,7 +287,7 @@ async def test_recipes_that_outgrow_volume_stay_as_they_are_with_reason(site: Si
     second = told(site.start("b", limit=100))
     assert (second.outcome, second.reason) == (
         HIT,
-        f"101 B of recipes are more than 100 B, which {site.shared} may hold: raise spec.recipeCache.size.",
+        f"101 B of recipes exceed the limit of 100 B of {site.shared}: raise spec.recipeCache.size.",
     )
     assert other.folder.exists()
     assert cached(site.start("c", limit=100)) == PLANNED

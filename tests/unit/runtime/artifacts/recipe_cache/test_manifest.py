@@ -47,7 +47,7 @@ def test_a_manifest_says_what_was_written(files: dict[str, StoredFile]) -> None:
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
 def test_an_entry_of_another_key_is_foreign(field: str) -> None:
     text = manifest_text(manifest(), replace(KEY, **{field: "another"}))
-    with pytest.raises(EntryUnusable, match=r"^it is of another software, card, model, dtype or parallelism$"):
+    with pytest.raises(EntryUnusable, match=r"^it is for another software, card, model, dtype or parallelism$"):
         parse_manifest(text, KEY)
 
 
@@ -62,7 +62,7 @@ def test_one_changed_byte_is_seen(at: int, change: int) -> None:
 @pytest.mark.parametrize("path", ["/etc/passwd", "../other/file", "a/../../b", "", "a\0b"])
 def test_files_outside_of_the_folder_are_refused(path: str) -> None:
     text = manifest_text(Manifest({path: stored("a")}, Recipes({})), KEY)
-    with pytest.raises(EntryUnusable, match="names a file outside of it"):
+    with pytest.raises(EntryUnusable, match="names a file outside its folder"):
         parse_manifest(text, KEY)
 
 
@@ -74,7 +74,7 @@ def test_any_text_is_a_manifest_or_unusable(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "why"),
-    [({"format": 2}, "its manifest is of another form"), ({"journal": "no journal"}, "its journal is unusable")],
+    [({"format": 2}, "its manifest has another form"), ({"journal": "no journal"}, "its journal is unusable")],
     ids=["form", "journal"],
 )
 def test_whole_text_that_is_no_manifest_of_ours_says_why(changes: dict[str, object], why: str) -> None:

@@ -122,7 +122,7 @@ async def test_token_that_fits_no_header_is_not_shown(
     site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
     monkeypatch.setenv(STORE_TOKEN_VARIABLE, token)
-    assert ": its credentials have characters that none have: write their Secret again." in (
+    assert ": its credentials contain invalid characters: write their Secret again." in (
         told(start(site, store)).reason or ""
     )
     assert store.requests == []
@@ -207,7 +207,7 @@ async def test_recipes_without_signature_are_a_miss_that_is_said(
 ) -> None:
     second = start(site, store, public_key=pem(signer))
     assert (told(second).outcome, cached(second)) == (SEEDED, 0)
-    assert "ignored: it has no manifest.sig, and publicKey asks for one." in (told(second).reason or "")
+    assert "ignored: it has no manifest.sig, which publicKey requires." in (told(second).reason or "")
     assert not any("/objects/" in path for path, _ in store.requests)
 
 
@@ -222,7 +222,7 @@ async def test_recipes_with_wrong_signature_are_a_miss_that_is_said(
         signature.write_bytes(b"\xff" if wrong == "no base64" else b"")
     second = start(site, store, public_key=pem(signer))
     assert (told(second).outcome, cached(second)) == (SEEDED, 0)
-    assert "ignored: its manifest.sig is no signature of its manifest by publicKey." in (told(second).reason or "")
+    assert "ignored: its manifest.sig is not a signature of its manifest by publicKey." in (told(second).reason or "")
     assert not any("/objects/" in path for path, _ in store.requests)
 
 
@@ -230,7 +230,7 @@ async def test_recipes_with_wrong_signature_are_a_miss_that_is_said(
     ("key", "why"),
     [
         ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "publicKey is no public key in PEM."),
-        (pem(rsa_key(public_exponent=65537, key_size=2048)), "publicKey is of another kind than ECDSA over P-256."),
+        (pem(rsa_key(public_exponent=65537, key_size=2048)), "publicKey is not a key of ECDSA over P-256."),
     ],
     ids=["no key", "RSA"],
 )
@@ -245,7 +245,7 @@ async def test_store_in_the_clear_is_not_asked(site: Site, store: StoreState) ->
     second = start(site, store, insecure=None)
     assert told(second).outcome is SEEDED
     assert (
-        f"The recipes in {store.url} are ignored: it would be asked in the clear, and recipes are code: name it by "
+        f"The recipes in {store.url} are ignored: its address has no TLS, but recipes are code: use an address with "
         "https://, or set insecure true."
     ) in (told(second).reason or "")
     assert store.requests == []

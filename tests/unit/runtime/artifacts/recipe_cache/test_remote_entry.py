@@ -98,7 +98,7 @@ def test_an_object_that_came_wrong_is_fetched_anew(store: StoreState, tmp_path: 
 
 def test_object_that_is_wrong_with_every_try_makes_entry_unusable(store: StoreState, tmp_path: Path) -> None:
     store.damage = 100
-    with pytest.raises(EntryUnusable, match=r"^code/\S+ is not as its checksum says$"):
+    with pytest.raises(EntryUnusable, match=r"^code/\S+ does not have its checksum$"):
         bring(remote(store), tmp_path / "target")
 
 
@@ -166,7 +166,7 @@ def test_a_store_that_falls_silent_is_given_up(store: StoreState, tmp_path: Path
 
 def test_an_entry_that_takes_too_long_is_given_up(store: StoreState) -> None:
     times = iter((0.0, 1.0, 5.5))
-    with pytest.raises(EntryUnusable, match="it did not come within 5 s"):
+    with pytest.raises(EntryUnusable, match="it was not read within 5 s"):
         remote(store, seconds=5, clock=lambda: next(times)).read()
 
 

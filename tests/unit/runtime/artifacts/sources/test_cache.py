@@ -56,7 +56,7 @@ def test_variable_that_forbids_the_hub_is_named(site: Site, monkeypatch: pytest.
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ConfigError) as raised:
         site.fetch()
-    assert str(raised.value) == "HF_HUB_OFFLINE forbids to ask the hub for repository tiny/model: unset it."
+    assert str(raised.value) == "HF_HUB_OFFLINE does not allow fetching repository tiny/model: unset it."
 
 
 def cut(file: Path) -> None:
@@ -158,5 +158,5 @@ def test_lock_that_another_node_does_not_see_is_noticed(site: Site) -> None:
         holder.write_text("a pod of another node")
 
     site.listen = sign
-    with pytest.raises(ConfigError, match=r"locks of this volume end at the node"):
+    with pytest.raises(ConfigError, match=r"locks of this volume work only within a node"):
         site.fetch()

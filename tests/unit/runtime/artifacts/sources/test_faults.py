@@ -76,15 +76,15 @@ def test_file_that_came_too_long_is_fetched_anew(site: Site) -> None:
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
     assert site.hub.downloads() == [("model.safetensors", None)] * 2
     size = len(WEIGHTS)
-    came = f"model.safetensors of repository tiny/model came with {size + 4} of {size} bytes."
-    assert site.warnings == [f"{came} Trying again in 0 s."]
+    came = f"model.safetensors of repository tiny/model ended after {size + 4} of {size} bytes."
+    assert site.warnings == [f"{came} The next attempt is in 0 s."]
 
 
 def test_hub_that_is_away_is_asked_again_and_reported(site: Site) -> None:
     site.hub.statuses = [503, 429]
     site.fetch()
     assert site.warnings == [
-        f"The hub {site.endpoint} answers with HTTP {status}. Trying again in 0 s." for status in (503, 429)
+        f"The hub {site.endpoint} answers with HTTP {status}. The next attempt is in 0 s." for status in (503, 429)
     ]
 
 
@@ -188,24 +188,28 @@ REFUSED: list[tuple[Callable[[Site], None], type[RuntimeStartError], str]] = [
     (
         refused_without_a_token,
         ModelAccessDenied,
-        "The hub HUB wants an access token for repository tiny/model (HTTP 403): name its Secret.",
+        "The hub HUB needs an access token for repository tiny/model (HTTP 403): name its Secret.",
     ),
     (
         private,
         ModelNotFound,
-        "The hub HUB shows no repository tiny/model to the public: check its name, or name a token's Secret.",
+        "The hub HUB has no public repository tiny/model: check its name, or name the Secret of a token.",
     ),
     (
         unknown_repository,
         ModelNotFound,
-        "The hub HUB knows no repository tiny/other that the token may read: check name and token.",
+        "The hub HUB has no repository tiny/other that the token may read: check name and token.",
     ),
     (unknown_revision, ModelNotFound, "Repository tiny/model has no revision v9."),
-    (no_safetensors, UnsupportedModel, "Repository tiny/model has no safetensors files: choose one that has."),
+    (
+        no_safetensors,
+        UnsupportedModel,
+        "Repository tiny/model has no safetensors files: choose a repository with such files.",
+    ),
     (
         path_that_leads_out,
         ModelUnreadable,
-        "Repository tiny/model lists the file '../evil.safetensors', which lies outside of its folder.",
+        "Repository tiny/model lists the file '../evil.safetensors', which is outside its folder.",
     ),
 ]
 
@@ -231,7 +235,7 @@ def test_file_never_as_stated_is_reported_and_not_shown(site: Site) -> None:
     with pytest.raises(ModelUnreadable) as raised:
         site.fetch()
     assert str(raised.value) == (
-        "model.safetensors of repository tiny/model came 2 times with another checksum than the hub states: choose "
+        "model.safetensors of repository tiny/model was downloaded 2 times with a wrong checksum. Choose "
         "another revision, or ask the owner of the repository or of the mirror."
     )
     assert not (site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors").exists()
@@ -253,7 +257,8 @@ def test_disk_that_becomes_full_is_reported(site: Site, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
-        DiskFull, match=r"^The disk became full while .*; what came is kept and the next start goes on there\.$"
+        DiskFull,
+        match=r"^The disk became full while .*\. The received bytes are kept, and the next start continues ",
     ):
         site.fetch()
 
@@ -261,8 +266,8 @@ def test_disk_that_becomes_full_is_reported(site: Site, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("number", "kind", "why"),
     [
-        (errno.ENOSPC, DiskFull, "is full: free space"),
-        (errno.EDQUOT, DiskFull, "is full: free space"),
+        (errno.ENOSPC, DiskFull, "is full. Free space"),
+        (errno.EDQUOT, DiskFull, "is full. Free space"),
         (errno.EIO, ConfigError, r"Nothing can be fetched into .* check its volume"),
     ],
 )

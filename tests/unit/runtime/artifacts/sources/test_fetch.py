@@ -59,7 +59,7 @@ def test_branch_comes_from_disk_with_warning_without_a_hub(site: Site) -> None:
     site.hub.statuses = [503]
     assert site.fetch("main") == folder
     assert site.warnings == [
-        f"The hub {site.endpoint} answers with HTTP 503. Commit {COMMIT}, fetched earlier, is taken for main."
+        f"The hub {site.endpoint} answers with HTTP 503. Commit {COMMIT}, which was fetched earlier, is used for main."
     ]
 
 

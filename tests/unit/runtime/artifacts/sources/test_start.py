@@ -93,9 +93,7 @@ async def test_token_that_is_none_is_not_quoted(site: Site, board: Board, monkey
     monkeypatch.setenv("HF_TOKEN", "hf_one\nhf_two")
     with pytest.raises(ConfigError) as raised:
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
-    assert str(raised.value) == (
-        "The access token in HF_TOKEN has characters that no token has: write its Secret again."
-    )
+    assert str(raised.value) == ("The access token in HF_TOKEN contains invalid characters: write its Secret again.")
 
 
 async def test_public_repository_is_asked_without_a_token(
@@ -200,7 +198,7 @@ async def test_token_is_not_sent_in_the_clear(
     site: Site, board: Board, monkeypatch: pytest.MonkeyPatch, endpoint: str
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    with pytest.raises(ConfigError, match=r"^HF_ENDPOINT begins with http://, and the access token would be sent"):
+    with pytest.raises(ConfigError, match=r"^HF_ENDPOINT begins with http://, so the access token would be sent"):
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
 
 

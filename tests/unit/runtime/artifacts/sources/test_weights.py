@@ -35,17 +35,15 @@ def test_file_that_the_index_names_and_nobody_has(folder: Path) -> None:
     (folder / TWO).unlink()
     with pytest.raises(ModelNotFound) as raised:
         check_weights(folder)
-    assert str(raised.value) == (
-        f"{folder / TWO} is missing: {INDEX_FILE} names it, so the checkpoint is not complete."
-    )
+    assert str(raised.value) == (f"{folder / TWO} is missing: {INDEX_FILE} names it, so the checkpoint is incomplete.")
 
 
 def damaged(file: Path, why: str) -> str:
-    return f"{file} is damaged ({why}): get it again from its source."
+    return f"{file} is damaged ({why}): download it again."
 
 
 def cut_off(here: str, told: int) -> str:
-    return f"it has {here} and its header speaks of {told} bytes"
+    return f"it has {here}, but its header requires {told} bytes"
 
 
 def test_file_that_is_cut_off_says_how_much_is_here(folder: Path) -> None:
@@ -58,7 +56,7 @@ def test_file_that_is_cut_off_says_how_much_is_here(folder: Path) -> None:
 
 def test_file_of_another_revision_lacks_tensors(folder: Path) -> None:
     (folder / ONE).write_bytes(safetensors({"b": bytes(8)}))
-    with pytest.raises(ModelUnreadable, match=r"lacks 1 tensor that .* looks for in it, such as a: files of diff"):
+    with pytest.raises(ModelUnreadable, match=r"lacks 1 tensor of .*, such as a: files of diff"):
         check_weights(folder)
 
 
@@ -92,11 +90,14 @@ UNREADABLE = "its header cannot be read"
     [
         (b"", NO_HEADER),
         (b"\xff" * 4096, NO_HEADER),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "it is a pointer of git-lfs, not the weights"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+            "it is a pointer of git-lfs and not the weights",
+        ),
         (with_header(b"{"), UNREADABLE),
         (with_header(b"[]"), UNREADABLE),
         (with_header(b'{"a": {}}'), UNREADABLE),
-        (with_header(b'{"a": {"data_offsets": [8, 0]}}'), "its header contradicts itself"),
+        (with_header(b'{"a": {"data_offsets": [8, 0]}}'), "its header is inconsistent"),
         (with_header(b"{}", b"more"), cut_off("14 B (14 bytes)", 10)),
     ],
     ids=["empty", "noise", "pointer", "cut", "list", "no_offsets", "backwards", "too_long"],
@@ -111,14 +112,14 @@ def test_damage_is_named(content: bytes, why: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"weight_map": []}'])
 def test_index_that_is_none_is_named(text: str, folder: Path) -> None:
     (folder / INDEX_FILE).write_text(text)
-    with pytest.raises(ModelUnreadable, match=r"index\.json is no index of safetensors files"):
+    with pytest.raises(ModelUnreadable, match=r"index\.json is not an index of safetensors files"):
         check_weights(folder)
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").mkdir()
     with pytest.raises(
-        ModelUnreadable, match=r"cannot be read \(Is a directory\): .* and that the user of the pod may read it\.$"
+        ModelUnreadable, match=r"cannot be read \(Is a directory\): .* and whether the user of the pod may read it\.$"
     ):
         check_weights(tmp_path)
 

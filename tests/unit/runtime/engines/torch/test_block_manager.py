@@ -46,7 +46,7 @@ TestOwnership = Ownership.TestCase
 
 
 def test_too_many_blocks_are_refused() -> None:
-    with pytest.raises(MemoryError, match="4 KV blocks are wanted, 3 are free"):
+    with pytest.raises(MemoryError, match="4 KV blocks are needed, but 3 are free"):
         BlockManager(4).allocate(4)
 
 

@@ -67,7 +67,7 @@ def test_config_without_model_type_is_unreadable(folder: Path) -> None:
 
 def test_broken_tokenizer_is_unreadable(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{}")
-    refuses(folder, ModelUnreadable, "the tokenizer in .* does not load")
+    refuses(folder, ModelUnreadable, "the tokenizer in .* cannot be loaded")
 
 
 def test_missing_tensor_is_unreadable(folder: Path) -> None:
@@ -80,12 +80,12 @@ def test_missing_tensor_is_unreadable(folder: Path) -> None:
 
 def test_tensor_of_another_shape_is_unreadable(folder: Path) -> None:
     edit(folder, intermediate_size=128)
-    refuses(folder, ModelUnreadable, "do not load")
+    refuses(folder, ModelUnreadable, "cannot be loaded")
 
 
 def test_unknown_architecture_is_unsupported(folder: Path) -> None:
     edit(folder, architectures=["FalconForCausalLM"])
-    refuses(folder, UnsupportedModel, "architecture FalconForCausalLM, but the torch engine serves Llama")
+    refuses(folder, UnsupportedModel, "architecture FalconForCausalLM, but the torch engine supports Llama")
 
 
 def test_unknown_model_type_is_unsupported(folder: Path) -> None:

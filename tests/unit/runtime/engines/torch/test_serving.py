@@ -140,7 +140,7 @@ async def test_inadmissible_request_is_refused_with_a_sentence(engine: TorchEngi
 
 async def test_request_larger_than_the_cache_is_refused(checkpoint: Path) -> None:
     engine = start(torch_config(checkpoint), kv_blocks=5, warm=False)
-    with pytest.raises(ValueError, match="together 40, but the KV cache holds 32"):
+    with pytest.raises(ValueError, match="together 40, but the KV cache has room for 32"):
         engine.generate(prompt_of(20), greedy(20))
     await engine.close()
 

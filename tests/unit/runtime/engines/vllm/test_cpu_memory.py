@@ -32,7 +32,7 @@ def test_model_above_the_memory_is_refused_before_it_is_loaded(tmp_path: Path) -
     with pytest.raises(PlanImpossible) as refused:
         forecast(cpu_config(checkpoint(tmp_path), memory=256 * MIB))
     assert str(refused.value) == (
-        "The weights take 285 MiB by config.json and engine.deviceMemoryBytes is 256 MiB: "
+        "The weights take 285 MiB by config.json, but engine.deviceMemoryBytes is 256 MiB. "
         "give the pod more memory, or choose a smaller model."
     )
 
@@ -50,7 +50,7 @@ def test_a_cache_that_holds_no_longest_sequence_is_refused(tmp_path: Path) -> No
     with pytest.raises(PlanImpossible) as refused:
         forecast(cpu_config(model, memory=enough - BLOCK))
     assert str(refused.value) == (
-        "The KV cache has room for 3968 tokens and limits.maxModelLen is 4096: "
+        "The KV cache has room for 3968 tokens, but limits.maxModelLen is 4096. "
         "give the pod more memory, or lower maxModelLen."
     )
 
@@ -61,12 +61,12 @@ def test_without_a_budget_the_field_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFound, match="holds no complete checkpoint"):
+    with pytest.raises(ModelNotFound, match="does not contain a complete checkpoint"):
         forecast(cpu_config(tmp_path))
 
 
 def test_a_family_that_we_cannot_calculate_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModel, match="on a CPU the KV cache is sized by it"):
+    with pytest.raises(UnsupportedModel, match="on a CPU the size of the KV cache depends on it"):
         forecast(cpu_config(checkpoint(tmp_path, model_type="mamba")))
 
 

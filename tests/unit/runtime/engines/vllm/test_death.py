@@ -20,11 +20,11 @@ DIED = "A process of vLLM died"
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        (-9, "Core was ended by SIGKILL, most often for want of memory: give the pod more."),
+        (-9, "Core was ended by SIGKILL, most often for lack of memory: give the pod more."),
         (-4, "Core was ended by SIGILL, this processor lacks an instruction that vLLM uses: try another model.dtype."),
-        (-11, "Core was ended by SIGSEGV, and its log says more."),
-        (1, "Core ended with exit code 1, and its log says why."),
-        (0, "its log says more."),
+        (-11, "Core was ended by SIGSEGV, and its log has the reason."),
+        (1, "Core ended with exit code 1, and its log has the reason."),
+        (0, "its log has the reason."),
     ],
 )
 def test_exit_code_is_told_with_what_to_do(code: int, told: str) -> None:
@@ -37,13 +37,13 @@ def test_cores_that_ended_alike_are_named_together() -> None:
 
 
 def test_release_that_keeps_its_processes_elsewhere_is_no_error() -> None:
-    assert str(died(SimpleNamespace(), "at once")) == f"{DIED} at once: its log says more."
+    assert str(died(SimpleNamespace(), "at once")) == f"{DIED} at once: its log has the reason."
 
 
 def test_process_of_another_pod_is_named_there() -> None:
     process = SimpleNamespace(name="VllmWorker-1", exitcode=-7)
     told = str(died_here(SimpleNamespace(workers=[SimpleNamespace(proc=process)])))
     assert told == (
-        f"{DIED} in this pod: VllmWorker-1 was ended by SIGBUS, most often for want of shared memory: "
+        f"{DIED} in this pod: VllmWorker-1 was ended by SIGBUS, most often for lack of shared memory: "
         "raise pod.sharedMemorySize."
     )

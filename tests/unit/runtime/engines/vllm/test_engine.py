@@ -181,8 +181,8 @@ async def test_plan_is_for_the_blocks_that_the_plugin_has(monkeypatch: pytest.Mo
     assert report.memory.block_size == 528
     assert {query for _, query, _ in cluster.runners[0].bucketing_manager.prompt_buckets} == {528, 1056}
     assert engine.notes() == (
-        "vLLM has KV blocks of 528 tokens for this model, not the 128 of engine.blockSize: the buckets are planned for "
-        "these",
+        "vLLM uses KV blocks of 528 tokens for this model instead of the 128 of engine.blockSize. The buckets are "
+        "planned for these",
     )
 
 
@@ -275,8 +275,8 @@ async def test_plan_is_for_core_with_fewest_blocks_and_says_so(monkeypatch: pyte
     assert report.memory is not None
     assert report.memory.kv_blocks == 1000
     assert engine.notes() == (
-        "the KV caches of the engine cores have 1000 to 1519 blocks: the buckets are planned for 1000, and decode "
-        "batches of cores with more may be cold",
+        "the KV caches of the engine cores have 1000 to 1519 blocks. The buckets are planned for 1000, so decode "
+        "batches of cores with more blocks may be cold",
     )
 
 

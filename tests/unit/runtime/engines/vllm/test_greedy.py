@@ -35,5 +35,5 @@ def test_a_greedy_request_is_answered() -> None:
     ],
 )
 def test_others_are_refused_before_an_answer_begins(asked: dict[str, Any], found: str) -> None:
-    with pytest.raises(ValueError, match=f"takes no request with {found}: leave it out, and set temperature to 0"):
+    with pytest.raises(ValueError, match=f"does not accept {found}. Leave it out, and set temperature to 0"):
         guarded().generate("hello", SimpleNamespace(**{**GREEDY, **asked}), "1")

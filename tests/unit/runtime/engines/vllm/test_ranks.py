@@ -36,7 +36,7 @@ async def test_the_event_loop_may_ask_as_well() -> None:
 
 
 async def test_no_answer_within_deadline_is_lost_engine_that_names_bucket() -> None:
-    with pytest.raises(EngineLost, match=r"^vLLM gave no answer to warm prompt \(1, 128, 0\) within 0 s\.$"):
+    with pytest.raises(EngineLost, match=r"^vLLM did not answer warm prompt \(1, 128, 0\) within 0 s\.$"):
         await from_thread(FakeVllm(never), "warm", "prompt", [1, 128, 0], deadline=0.02)
 
 
@@ -44,7 +44,7 @@ async def test_rank_that_left_a_note_is_named(tmp_path: Path) -> None:
     loop, note = asyncio.get_running_loop(), Note(1, str(tmp_path))
     note.leave(1, "the device ran out of memory at prompt bucket (1, 128, 0)")
     told = (
-        r"^vLLM gave no answer to warm prompt \(1, 128, 0\) within 0 s: rank 1 says that the device ran out of memory "
+        r"^vLLM did not answer warm prompt \(1, 128, 0\) within 0 s: rank 1 says that the device ran out of memory "
         r"at prompt bucket \(1, 128, 0\), and the other ranks wait for it\.$"
     )
     with pytest.raises(EngineLost, match=told):
@@ -73,7 +73,7 @@ async def test_death_is_seen_while_waiting_for_answer_that_never_comes() -> None
         return await never()
 
     engine = FakeVllm(reply)
-    with pytest.raises(EngineLost, match="died while it was asked for plan: "):
+    with pytest.raises(EngineLost, match="died during the call plan: "):
         await from_thread(engine, "plan")
 
 
@@ -125,7 +125,7 @@ async def test_an_event_loop_that_ends_ends_the_call() -> None:
     await engine.asked.wait()
     [task] = [each for each in asyncio.all_tasks() if "Ranks.ask" in repr(each.get_coro())]
     task.cancel()
-    with pytest.raises(EngineLost, match="The event loop ended while vLLM was asked for plan"):
+    with pytest.raises(EngineLost, match="The event loop ended during the call plan"):
         await calling
 
 
@@ -163,7 +163,7 @@ async def test_answers_of_each_core_are_kept_apart() -> None:
 
 
 async def test_silent_core_is_a_lost_engine_that_names_the_core() -> None:
-    with pytest.raises(EngineLost, match=r"^Engine core 1 of vLLM gave no answer to memory within 0 s\.$"):
+    with pytest.raises(EngineLost, match=r"^Engine core 1 of vLLM did not answer memory within 0 s\.$"):
         await of_cores(FakeVllm(echo, never)).ask("memory", deadline=0.02)
 
 
@@ -179,7 +179,7 @@ async def test_core_whose_call_fails_is_lost_while_others_are_silent() -> None:
     async def reply(verb: str) -> Answers:
         raise OSError("the socket is closed")
 
-    with pytest.raises(EngineLost, match=r"^vLLM cannot be asked for memory: OSError: the socket is closed$"):
+    with pytest.raises(EngineLost, match=r"^The call memory to vLLM failed: OSError: the socket is closed$"):
         await of_cores(FakeVllm(never, reply)).ask("memory", deadline=LONG)
 
 
@@ -188,10 +188,10 @@ async def test_client_without_a_name_for_several_cores_is_unsupported(name: str)
     engine = FakeVllm(echo, echo)
     client = {each: None for each in ("core_engines", "_call_utility_async") if each != name}
     engine.engine_core = SimpleNamespace(**client)  # type: ignore[assignment]
-    with pytest.raises(EngineUnsupported, match=f"offers no .*{name}.*set spec.parallelism.data to 1"):
+    with pytest.raises(EngineUnsupported, match=f"has no .*{name}.*set spec.parallelism.data to 1"):
         of_cores(engine)
 
 
 async def test_other_number_of_cores_than_planned_is_unsupported() -> None:
-    with pytest.raises(EngineUnsupported, match=r"^vLLM started 2 engine cores and spec.parallelism.data is 3: "):
+    with pytest.raises(EngineUnsupported, match=r"^vLLM started 2 engine cores, but spec.parallelism.data is 3. "):
         of_cores(FakeVllm(echo, echo), cores=3)

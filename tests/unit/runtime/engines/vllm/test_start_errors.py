@@ -161,7 +161,7 @@ def test_figures_of_memory_are_told_of_nothing_else() -> None:
 def test_arguments_and_lists_that_a_validation_prints_are_left_out() -> None:
     assert str(why_not_started(ValueError(SAID[0][1]), None)) == (
         "vLLM cannot start: ValueError: Model architectures ['FooForCausalLM'] are not supported for now (vLLM does "
-        "not serve this architecture: choose another model or another release of vLLM)."
+        "not support this architecture: choose another model or another release of vLLM)."
     )
 
 
@@ -170,7 +170,7 @@ def test_what_nobody_knows_is_a_state_with_vllms_own_words() -> None:
     assert error.reason == "StartFailed"
     assert str(error) == (
         "vLLM cannot start: RuntimeError: Engine core initialization failed. See root cause above; "
-        "the log has the whole story."
+        "the log has the details."
     )
 
 

@@ -14,7 +14,7 @@ PAIRS_IN_WORDS = (
     "vLLM 0.26.0 with vllm-gaudi 0.26.0 (tested on an emulated card) or "
     "vLLM 0.30.0 with vllm-gaudi 0.30.0 (untested on hardware)"
 )
-USE_A_PAIR = f"and this runtime drives {PAIRS_IN_WORDS} on a card: use an image with one of these pairs"
+USE_A_PAIR = f"but this runtime supports {PAIRS_IN_WORDS} on a card: use an image with one of these pairs"
 OR_TRY = "or try yours with GAUDI_RUNTIME_ANY_VLLM=1."
 EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
 
@@ -63,7 +63,7 @@ def test_other_releases_are_refused_on_cards_with_pairs_and_switch(release: str)
 @pytest.mark.parametrize(("vllm", "plugin"), [("0.26.0", "0.30.0"), ("0.30.0", "0.26.0"), ("0.32.0", "0.30.0")])
 def test_vllm_and_plugin_of_different_series_are_refused_with_pairs(vllm: str, plugin: str) -> None:
     assert refusal(on_card(vllm, plugin)) == (
-        f"vLLM {vllm} and vllm-gaudi {plugin} are installed, which do not belong together, {USE_A_PAIR}, {OR_TRY}"
+        f"vLLM {vllm} and vllm-gaudi {plugin} are installed, which are not built for each other, {USE_A_PAIR}, {OR_TRY}"
     )
 
 
@@ -82,7 +82,7 @@ def test_on_a_cpu_builds_of_the_newest_paired_release_pass(built: str) -> None:
 @pytest.mark.parametrize("release", ["0.26.0", "0.30", "0.30.1", "0.31.0", "0.32.0", "0.3.0", "1.30.0", "nightly"])
 def test_other_releases_are_refused_on_cpus_with_it_and_switch(release: str) -> None:
     assert refusal(on_cpu(release)) == (
-        f"vLLM {release} is installed, and this runtime drives vLLM {CPU_RELEASE} on a CPU: use an image with it, "
+        f"vLLM {release} is installed, but this runtime supports vLLM {CPU_RELEASE} on a CPU: use an image with it, "
         f"{OR_TRY}"
     )
 

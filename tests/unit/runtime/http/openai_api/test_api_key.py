@@ -141,7 +141,7 @@ def test_key_is_read_without_its_line_end() -> None:
 @pytest.mark.parametrize("value", ["", " \n", "\t"])
 def test_blank_key_is_refused(value: str) -> None:
     wrong = (
-        r"^The API key of this server is blank \(VLLM_API_KEY, .*\), and anybody could .* leave apiKeySecretRef out\.$"
+        r"^The API key of this server is blank \(VLLM_API_KEY, .*\), so anyone could .* leave apiKeySecretRef out\.$"
     )
     with pytest.raises(ApiKeyBlank, match=wrong):
         asked_key({"VLLM_API_KEY": value})

@@ -81,7 +81,7 @@ async def test_health_says_ok(api: Served) -> None:
 async def test_refusal_has_every_field_of_openai(api: Served) -> None:
     body = (await api.http.get("/v1/models/other")).json()
     assert body["error"] == {
-        "message": "Model other is not served here; served: echo, echo-alias.",
+        "message": "Model other is not served here; this server has echo, echo-alias.",
         "type": "invalid_request_error",
         "param": "model",
         "code": "model_not_found",
@@ -91,7 +91,7 @@ async def test_refusal_has_every_field_of_openai(api: Served) -> None:
 async def test_path_that_does_not_exist_is_told_like_any_refusal(api: Served) -> None:
     body = (await api.http.get("/v1/engines")).json()
     assert body["error"] == {
-        "message": "There is no such path here: the page OpenAI API of the manual lists those of this server.",
+        "message": "This path does not exist. The page OpenAI API of the manual lists the paths of this server.",
         "type": "invalid_request_error",
         "param": None,
         "code": None,

@@ -72,7 +72,9 @@ def test_items_of_a_response_must_be_objects(item: Any) -> None:
 def test_response_takes_so_many_items_and_no_more() -> None:
     assert not refused({"input": [{}] * MOST_ITEMS}, RESPONSES)
     assert not refused({"input": "a text"}, RESPONSES)
-    with pytest.raises(InvalidRequest, match=r"^input has 4097 items; this server takes at most 4096\.$") as error:
+    with pytest.raises(
+        InvalidRequest, match=r"^input has 4097 items, but this server accepts at most 4096\.$"
+    ) as error:
         check_body(RESPONSES, json.dumps({"input": [{}] * (MOST_ITEMS + 1)}).encode())
     assert error.value.param == "input"
 
@@ -125,8 +127,7 @@ def test_sentence_names_the_bound_and_what_does_not_count() -> None:
     with pytest.raises(InvalidRequest) as error:
         check_body(GENERATING, b"[" * MANY)
     assert error.value.message == (
-        "The body has more than 20000 values, not counting token ids where this path takes them; "
-        "send fewer or smaller requests."
+        "The body has more than 20000 values, not counting token ids. Send fewer or smaller requests."
     )
 
 
@@ -209,7 +210,7 @@ async def test_other_types_do_not_reach_the_application(kind: str | None) -> Non
     answer = await ask(GENERATING, kind, b"[]," * MANY)
     assert (answer.status_code, answer.json()["error"]["message"]) == (
         415,
-        "/v1/completions takes Content-Type application/json; send the body as that.",
+        "/v1/completions takes Content-Type application/json. Send the body in this type.",
     )
 
 

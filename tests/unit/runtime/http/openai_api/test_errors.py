@@ -46,7 +46,7 @@ async def test_overloaded_server_says_when_to_try_again() -> None:
     ("error", "status", "message", "kind"),
     [
         (HTTPException(405, "Use POST"), 405, "Use POST", "invalid_request_error"),
-        (ValueError("/secret/file"), 500, "The server failed to answer; its log says why.", "server_error"),
+        (ValueError("/secret/file"), 500, "The server failed to answer. Its log has the reason.", "server_error"),
     ],
     ids=["a wrong method keeps its detail", "a crash shows nothing of the exception"],
 )

@@ -69,7 +69,7 @@ async def test_request_beyond_all_places_is_refused_until_one_leaves() -> None:
     refused = await house.client.post(GENERATING, json={})
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
     assert refused.json()["error"] == {
-        "message": "All places (1 with the queue) are taken; try again.",
+        "message": "All 1 places (queue included) are taken. Try again.",
         "type": "rate_limit_error",
         "param": None,
         "code": "queue_full",
@@ -126,7 +126,7 @@ async def test_other_method_is_refused_with_the_right_one() -> None:
     answer = await House(theirs).client.get(GENERATING)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     error = answer.json()["error"]
-    assert (error["message"], error["type"]) == ("/v1/completions is asked by POST.", "invalid_request_error")
+    assert (error["message"], error["type"]) == ("/v1/completions requires POST.", "invalid_request_error")
 
 
 async def test_paths_that_nobody_knows_are_counted_together() -> None:

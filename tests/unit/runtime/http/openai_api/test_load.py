@@ -139,7 +139,7 @@ async def test_while_closing_every_answer_ends_its_connection(api: Served) -> No
 async def test_engine_that_fails_is_server_error_and_frees_its_place() -> None:
     async with served(sim_config({"failAtToken": 3}, max_num_seqs=1, serving={"max_queued_requests": 0})) as api:
         for _ in range(2):
-            with pytest.raises(openai.InternalServerError, match="its log says why"):
+            with pytest.raises(openai.InternalServerError, match="Its log has the reason"):
                 await api.openai.completions.create(model="echo", prompt="abc")
         assert api.metrics.report() == Requests(answered=2, failed=2)
         assert api.metric("gaudi_requests_total", endpoint="/v1/completions", code="500") == 2
@@ -161,7 +161,7 @@ async def test_engine_that_fails_midway_ends_the_stream_with_error_event() -> No
             async for chunk in stream:
                 texts.append(chunk.choices[0].text)
 
-        with pytest.raises(openai.APIError, match="failed midway"):
+        with pytest.raises(openai.APIError, match="failed during this answer"):
             await read()
         assert texts == ["a", "b"]
         assert api.metrics.report() == Requests(answered=1, failed=1)
@@ -172,15 +172,19 @@ async def test_stream_that_fails_says_so_in_its_last_event(caplog: pytest.LogCap
     async with served(sim_config({"failAtToken": 3})) as api:
         answer = await api.http.post("/v1/completions", json=body)
     [*_, last] = answer.text.rstrip().split("\n\n")
-    error = {"message": "The server failed midway; its log says why.", "type": "server_error", "param": None}
+    error = {
+        "message": "The server failed during this answer. Its log has the reason.",
+        "type": "server_error",
+        "param": None,
+    }
     assert json.loads(last.removeprefix("data: ")) == {"error": error | {"code": None}}
-    assert "A streamed answer failed midway." in caplog.messages
+    assert "A streamed answer failed after its beginning." in caplog.messages
 
 
 async def test_answer_that_fails_is_told_without_its_reason() -> None:
     async with served(sim_config({"failAtToken": 1})) as api:
         answer = await api.http.post("/v1/completions", json={"model": "echo", "prompt": "abc"})
-    error = {"message": "The server failed to answer; its log says why.", "type": "server_error", "param": None}
+    error = {"message": "The server failed to answer. Its log has the reason.", "type": "server_error", "param": None}
     assert (answer.status_code, answer.json()) == (500, {"error": error | {"code": None}})
 
 

@@ -80,7 +80,7 @@ async def test_tokenizing_ends_when_its_time_is_over() -> None:
     tokenizer = Held()
     slow, waiting = Tokenizing(tokenizer, 512, seconds=0.2), "does not wait for the first"
     try:
-        with pytest.raises(Overloaded, match=r"not tokenized within 0 s; shorten it, or try again\.$"):
+        with pytest.raises(Overloaded, match=r"not tokenized within 0 s\. Shorten it, or try again\.$"):
             await slow.prompts(["long"])
         with pytest.raises(Overloaded) as refused:
             await slow.prompts([waiting])
@@ -96,7 +96,7 @@ async def test_text_that_can_never_fit_is_not_tokenized(prompts: Sequence[str]) 
     tokenizer = Held()
     tokenizer.end.set()
     with pytest.raises(
-        InvalidRequest, match=r"^65 characters are more than the model's length of 64 tokens"
+        InvalidRequest, match=r"^65 characters cannot fit into the model's length of 64 tokens"
     ) as refused:
         await Tokenizing(tokenizer, 64).prompts(prompts)
     assert refused.value.code == "context_length_exceeded"

@@ -19,7 +19,7 @@ async def test_an_unknown_model_is_not_found(api: Served) -> None:
     with pytest.raises(openai.NotFoundError) as refused:
         await api.openai.completions.create(model="gpt-4", prompt="a")
     assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
-    assert "Model gpt-4 is not served here; served: echo, echo-alias." in str(refused.value)
+    assert "Model gpt-4 is not served here; this server has echo, echo-alias." in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ async def test_an_unknown_model_is_not_found(api: Served) -> None:
 async def test_a_field_that_would_change_the_answer_is_refused(api: Served, field: str, value: object) -> None:
     status, error = await refusal(api, **{field: value})
     assert (status, error["type"], error["param"]) == (400, "invalid_request_error", field)
-    assert error["message"] == f"{field} is not supported by this server; leave it out."
+    assert error["message"] == f"{field} is not supported by this server. Leave it out."
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ async def test_as_many_choices_as_there_are_places_are_served() -> None:
     async with served(sim_config(max_num_seqs=2, serving={"max_queued_requests": 1})) as api:
         answer = await api.openai.completions.create(model="echo", prompt="a", n=3)
         assert len(answer.choices) == 3
-        with pytest.raises(openai.BadRequestError, match="asks for 4 completions; this server takes at most 3"):
+        with pytest.raises(openai.BadRequestError, match="asks for 4 completions, but this server accepts at most 3"):
             await api.openai.completions.create(model="echo", prompt="a", n=4)
 
 

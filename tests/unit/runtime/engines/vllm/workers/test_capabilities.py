@@ -63,7 +63,7 @@ def test_necessary_name_that_is_missing_is_error_with_supported_releases(case: t
     card = Card()
     with pytest.raises(EngineUnsupported) as refused:
         HpuVerbs(plugin(card, without=(case[0], case[1].name)), bridge(card))
-    assert str(refused.value).startswith(f"{case[0]} of vllm-gaudi offers no {case[1].name}")
+    assert str(refused.value).startswith(f"{case[0]} of vllm-gaudi has no {case[1].name}")
     assert RELEASES in str(refused.value)
     assert card.log == []
 
@@ -94,7 +94,7 @@ async def test_a_name_that_we_do_not_use_may_go(owner: str, name: str) -> None:
 def test_a_method_with_other_parameters_counts_as_missing() -> None:
     runner = plugin(Card())
     runner.__class__._use_graphs = lambda self: True
-    with pytest.raises(EngineUnsupported, match=r"offers no _use_graphs\(attn_metadata, batch_size\)"):
+    with pytest.raises(EngineUnsupported, match=r"has no _use_graphs\(attn_metadata, batch_size\)"):
         HpuVerbs(runner, bridge(Card()))
 
 
@@ -174,14 +174,14 @@ def test_drafts_with_contiguous_attention_are_refused() -> None:
 @pytest.mark.parametrize("case", DRAFTED, ids=label)
 def test_a_plugin_without_a_name_for_drafts_is_refused_drafts(case: tuple[str, Name]) -> None:
     runner = plugin(Card(), without=(case[0], case[1].name), drafts=3)
-    with pytest.raises(EngineUnsupported, match=f"offers no {case[1].name}"):
+    with pytest.raises(EngineUnsupported, match=f"has no {case[1].name}"):
         HpuVerbs(runner, bridge(Card()))
 
 
 def test_drafts_of_a_second_model_are_refused() -> None:
     runner = plugin(Card(), drafts=3)
     runner.speculative_config.method = "eagle"
-    with pytest.raises(UnsupportedModel, match=r"by method eagle is not built, for .* use method ngram"):
+    with pytest.raises(UnsupportedModel, match=r"by method eagle is not supported, for .* use method ngram"):
         HpuVerbs(runner, bridge(Card()))
 
 
@@ -189,7 +189,7 @@ def test_drafts_of_a_second_model_are_refused() -> None:
 def test_plugin_that_has_not_split_its_memory_yet_is_refused(owner: str, name: str) -> None:
     runner = plugin(Card())
     setattr(runner if owner == "runner" else runner.bucketing_manager, name, None)
-    with pytest.raises(EngineUnsupported, match="has not split the device memory yet"):
+    with pytest.raises(EngineUnsupported, match="has not divided the device memory yet"):
         HpuVerbs(runner, bridge(Card()))
 
 

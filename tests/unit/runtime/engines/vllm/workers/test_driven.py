@@ -232,7 +232,7 @@ def test_mode_that_is_not_the_configured_one_is_a_loss(worker_class: Any, card: 
     described = started(worker_class).gaudi("describe", [])["answer"]
     assert described["execution_mode"] == "torchCompile"
     assert described["degradations"] == [
-        "the worker runs in mode TorchCompile and not in HpuGraphs: something else set it"
+        "the worker runs in mode TorchCompile and not in HpuGraphs: a variable of the image or of engine.env sets it"
     ]
 
 

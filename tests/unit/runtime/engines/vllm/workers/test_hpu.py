@@ -152,8 +152,8 @@ def test_bucket_that_plugin_runs_as_another_is_said() -> None:
             "bytes": 0,
             "graph": False,
             "out_of_memory": None,
-            "ran_as": "vllm-gaudi runs it as (1, 128, 0): the two count shapes differently, which is a defect of this "
-            "runtime; please report it",
+            "ran_as": "vllm-gaudi runs it as (1, 128, 0): the runtime and the plugin count shapes differently, "
+            "which is a defect of the runtime; please report it",
         }
 
 
