@@ -1,7 +1,6 @@
-"""The limits of a GaudiInferenceClass, judged over the rendered pod template and over what a revision was made from.
+"""The limits of a GaudiInferenceClass, checked against rendered pod templates and the inputs of revisions.
 
-Each rule yields (field of the spec, what is wrong with it), from which pod_policy.py makes sentences that name the
-class.
+Each rule yields (field of the spec, fault); pod_policy.py makes sentences of them that name the class.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,9 +22,9 @@ Finding = tuple[str, str]
 
 
 def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits, account: str) -> Iterator[Finding]:
-    """What pods of this template are beyond the limits.
+    """Yield the fields in which pods of this template exceed the limits.
 
-    `inputs` are those of their revision, `account` is the service account that the operator makes for the resource.
+    `inputs` are those of their revision; `account` is the service account that the operator creates for the resource.
     """
     spec = view.spec
     for where, image in view.images:
@@ -69,7 +68,7 @@ def _listed(limit: str, allowed: Iterable[str]) -> str:
 
 
 def starts_with(image: str, prefix: str) -> bool:
-    """Whether an image's name begins with `prefix`, which ends where a part of the name does."""
+    """Return whether an image's name begins with `prefix`, which must end at the end of a part of the name."""
     rest = image.removeprefix(prefix)
     return image.startswith(prefix) and (not rest or prefix[-1] in "/:@" or rest[0] in "/:@")
 
@@ -79,7 +78,7 @@ def _is_named(variable: str, pattern: str) -> bool:
 
 
 def _variables_of_users(view: PodView, inputs: Mapping[str, Any]) -> Iterator[Finding]:
-    """Without what the operator itself writes into the runtime's environment, unless a user gave it another value."""
+    """Yield variables that users set, including those that the operator would set itself."""
     engine = _section(inputs, "engine")
     theirs = {each.get("name") for each in _items(engine, "env") if isinstance(each, dict)}
     for where, name in view.variables:
@@ -102,9 +101,9 @@ _SOURCES = {
 
 
 def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: ClassLimits) -> Iterator[Finding]:
-    """Yield the settings of a revision's engine that are beyond the limits.
+    """Yield the settings of a revision's engine that exceed the limits.
 
-    The inputs of a stored revision may be forged, so what its pods read and mount is judged as well.
+    The inputs of a stored revision may be forged, so the configuration and mounts of its pods are checked, too.
     """
     try:
         config = _Config.model_validate_json(revision.config) if revision.config else _Config()
@@ -134,7 +133,7 @@ def beyond_of_the_engine(revision: Revision, views: Iterable[PodView], limits: C
 
 
 def _sources(model: Mapping[str, Any]) -> Iterator[Finding]:
-    """(field below spec.model, kind of source) of the model and its adapters, by the inputs of a revision."""
+    """Yield (field below spec.model, kind of source) of the model and its adapters, by the inputs of a revision."""
     for where, holder in (("source", model), *(("adapters.source", each) for each in _items(model, "adapters"))):
         yield from ((where, kind) for kind in _section(holder, "source"))
 
@@ -153,7 +152,7 @@ class _Model(_Fetched):
 
     @property
     def fetched(self) -> Iterator[Finding]:
-        """(field below spec.model, kind of source) of what the runtime fetches by itself."""
+        """Yield (field below spec.model, kind of source) of what the runtime itself fetches."""
         if self.hub is not None:
             yield "source", "huggingFace"
         yield from (("adapters.source", "huggingFace") for each in self.adapters if each.hub is not None)
@@ -182,7 +181,7 @@ def _items(holder: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _cards(revision: Revision, views: Sequence[PodView]) -> int:
-    """Cards of one replica, as its pods ask for them."""
+    """Return the cards of one replica by the requests of its pods."""
     if revision.group is None:
         return views[0].cards
     leader, worker = views
@@ -192,7 +191,7 @@ def _cards(revision: Revision, views: Sequence[PodView]) -> int:
 def beyond_counts(
     spec: GaudiInferenceSpec, revision: Revision, views: Sequence[PodView], limits: ClassLimits
 ) -> Iterator[Finding]:
-    """What a resource asks for in sum: replicas of a revision and their cards, those of its autoscaler too."""
+    """Yield totals that exceed the limits: replicas of a revision and their cards, also by its autoscaler."""
     cards = _cards(revision, views)
     for template in (each for view in views for each in view.claim_templates):
         if limits.max_cards is not None:
@@ -214,7 +213,7 @@ def beyond_counts(
 
 
 def most_replicas(revision: Revision, limits: ClassLimits) -> int | None:
-    """Replicas that a resource may have at most of a revision; None where nothing limits them."""
+    """Return the most replicas that a resource may have of a revision; None if they are not limited."""
     if limits.max_cards is None:
         return limits.max_replicas
     try:

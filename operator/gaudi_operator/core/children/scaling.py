@@ -1,7 +1,7 @@
-"""How many pods there are: the PodDisruptionBudget keeps some through drains, the HorizontalPodAutoscaler sets more.
+"""The number of pods: the PodDisruptionBudget keeps pods through drains, the HorizontalPodAutoscaler changes it.
 
-Node drains take as many pods as a rollout may, and at least one (docs/how-to/scaling.md). The autoscaler writes
-spec.replicas by the scale subresource; the operator never does.
+Node drains may evict as many pods as a rollout may replace, and at least one (docs/how-to/scaling.md). The autoscaler
+writes spec.replicas by the scale subresource; the operator never does.
 """
 
 from math import ceil
@@ -15,12 +15,12 @@ from gaudi_operator.core.resource import Inference
 
 
 def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: int) -> Object:
-    """The budget over all pods of a resource: `desired` replicas, of which `max_unavailable` may be missing.
+    """Return the budget over all pods of a resource: `desired` replicas, of which `max_unavailable` may be missing.
 
-    It names how many stay, not how many may go: the latter is counted from what the ReplicaSets ask for at the
-    moment, which is less than what is desired while pods are replaced in place.
+    It sets the pods that stay (minAvailable). maxUnavailable is counted from the current size of the ReplicaSets, which
+    is too low while pods are replaced in place.
 
-    AlwaysAllow: a pod that does not serve yet protects nobody, so it never blocks a drain.
+    With AlwaysAllow, a pod that does not serve yet never blocks a drain.
     """
     owner = inference.identity
     spec = {
@@ -32,12 +32,12 @@ def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: i
 
 
 def _least_pods(replicas: int, pods: int) -> int:
-    """Ready pods that must stay so that `replicas` of so many `pods` each do: the next one takes a whole replica."""
+    """Return the ready pods that must stay, so that `replicas` of `pods` each stay complete."""
     return (replicas + 1) * pods - 1 if replicas > 0 else 0
 
 
 METRIC = "gaudi_requests_running"
-"""What the pods' own /metrics say of the requests that they answer (docs/reference/metrics.md)."""
+"""The metric of the pods' own /metrics for running requests (docs/reference/metrics.md)."""
 
 TARGET_PERCENT = 80
 """Default target in percent of the sequences of a pod; Kubernetes' own default is 80 % of the requested CPU."""
@@ -71,8 +71,8 @@ def _running_requests(most: int) -> Object:
 def scale_down_window(plan: PlanState | None, live: Manifest | None) -> int:
     """Return the default stabilization window in seconds: a pod that is removed too early costs another warm-up.
 
-    While no pod of the current revision has measured it, the window of the `live`
-    autoscaler stays: it is from the revision that serves.
+    Until a pod of the current revision has measured it, the window of the `live` autoscaler is kept: it is from the
+    revision that serves.
     """
     if plan is not None and plan.basis in MEASURED_BASES and plan.warmup_seconds is not None:
         found = 60 * ceil(plan.warmup_seconds / 60)

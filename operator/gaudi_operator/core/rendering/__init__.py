@@ -1,7 +1,7 @@
-"""What the pods of a revision are made of, rendered once from a spec: pure functions of plain values.
+"""The pods of a revision and their configuration, rendered once from a spec. Pure functions.
 
-metadata        name, labels, owner and the hash of what was applied, which all children have
-runtime_config  what the pods of a spec read, and the limits of its bucket plan
-container       the runtime container; volumes: what is mounted into it; pod_template: the pod around them
-recipe_pvc      the PVC that pods share recipes over, and the revisions whose recipes it keeps
+metadata        name, labels, owner and content hash of all children
+runtime_config  the RuntimeConfig of the pods, and the limits of its bucket plan
+container       the runtime container; volumes: its mounts; pod_template: the pod
+recipe_pvc      the PVC on which pods share recipes, and the revisions whose recipes it keeps
 """

@@ -1,7 +1,7 @@
-"""The runtime container: image, arguments, environment, resources, ports, probes and its rights.
+"""The runtime container: image, arguments, environment, resources, ports, probes and security context.
 
-Where recipes are shared it gets more variables: its revision, and what a store of recipes wants to see. The user's
-containers beside it have its rights, and nothing else of it.
+With shared recipes it has more variables: its revision, and the credentials of a store of recipes. Containers of the
+user in the same pod have the same security context, and no secrets of the operator.
 """
 
 from collections.abc import Iterable
@@ -43,19 +43,20 @@ CARDS_VARIABLE, NO_CARDS = "HABANA_VISIBLE_DEVICES", "none"
 """The variable by which Intel's container runtime selects cards, and its value for none."""
 
 PROBE_TIMEOUT_SECONDS = 5
-"""A status port that shares its machine with a running compile may be slow to answer."""
+"""A status port may be slow to answer while the machine compiles."""
 
 
 def container(inference: Inference, defaults: InstallationDefaults) -> Object:
-    """The container that serves."""
+    """Return the container that serves."""
     spec, ports = inference.spec, ServingConfig()
     return {
         "name": CONTAINER,
         "image": image(spec, defaults),
         "imagePullPolicy": _pull_policy(spec, defaults).value,
         "args": ["serve", "--config", CONFIG_PATH],
-        # That of an image may be root's, which this user cannot enter: then nothing would start. Profilers and dumps of
-        # graphs write to where a process was started.
+        # The working directory of an image may belong to root, and the container would not start. Profilers
+        # and graph dumps
+        # write to the working directory.
         "workingDir": TEMPORARY_PATH,
         "env": environment(inference, defaults),
         "resources": _resources(spec),
@@ -63,20 +64,20 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
             {"name": MODEL_PORT_NAME, "containerPort": ports.model_port, "protocol": "TCP"},
             {"name": STATUS_PORT_NAME, "containerPort": ports.status_port, "protocol": "TCP"},
         ],
-        # Every second: the time between a warm replica and its first request is what we are here to make short.
+        # Every second, to keep the time between a warm replica and its first request short.
         "readinessProbe": _probe(READYZ_PATH, period=1, failures=3),
-        # The runtime itself judges progress, so a failing /livez is final; some patience is for a busy machine.
+        # The runtime itself judges progress, so a failing /livez is final; six failures are allowed for a busy machine.
         "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
         "volumeMounts": mounts(spec),
         "securityContext": _rights(*spec.pod.capabilities),
-        # A crash of native code writes no termination message: the last lines of the log are then the only words.
+        # A crash of native code writes no termination message; then the last lines of the log are the only message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
 def _rights(*capabilities: Capability) -> Object:
-    """Of every container; the pod says the rest (pod_template.py)."""
+    """Return the security context of every container; the pod sets the rest (pod_template.py)."""
     added = [each.value for each in capabilities]
     return {
         "allowPrivilegeEscalation": False,
@@ -86,7 +87,7 @@ def _rights(*capabilities: Capability) -> Object:
 
 
 def side_containers(pod: Pod) -> list[Object]:
-    """In the order in which they start: those that end first, then those that stay while the runtime runs."""
+    """Return the containers in the order of their start: init containers first, then sidecars."""
     return [
         *map(_side_container, pod.init_containers),
         *({**_side_container(each), "restartPolicy": "Always"} for each in pod.sidecars),
@@ -106,31 +107,32 @@ def _side_container(asked: SideContainer) -> Object:
 
 
 def _without_cards(env: Iterable[Object]) -> list[Object]:
-    """The environment of a container that has no cards.
+    """Return the environment of a container without cards.
 
-    Intel's container runtime gives a container the cards that this variable names, and the variable may come from the
-    image. A class may allow a container to set it itself.
+    Intel's container runtime gives a container the cards that this variable names, and an image may set it. A class may
+    allow a container to set it itself.
     """
     given = {each["name"]: each for each in env}
     return list({CARDS_VARIABLE: {"name": CARDS_VARIABLE, "value": NO_CARDS}, **given}.values())
 
 
 def image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
-    """The runtime image: the resource's own, or the installation's for this kind of device."""
+    """Return the runtime image: the resource's own, or the installation's for this kind of device."""
     default = defaults.runtime_image if on_cpu(spec.accelerator) else defaults.hpu_image
     return spec.server.image or default
 
 
 def _pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> PullPolicy:
-    """The schema fills IfNotPresent in: nobody can tell it from what was left out, so the installation may differ."""
+    """Return the pull policy; the installation's setting replaces IfNotPresent, which is the schema's default."""
     asked = spec.server.image_pull_policy
     return defaults.image_pull_policy if asked is PullPolicy.IF_NOT_PRESENT else asked
 
 
 def environment(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
-    """Variables of the container: ours, then the engine's knobs, then the user's; a later one replaces an earlier.
+    """Return the container's variables: ours, then the engine's knobs, then the user's; later ones replace earlier.
 
-    The knobs stand here, not only in the RuntimeConfig: the device's software reads them when a process starts.
+    The knobs are variables and not only in the RuntimeConfig, because the device's software reads them when a process
+    starts.
     """
     plain = {**_writable_places(inference.spec), **_network(inference.spec), **_knobs(inference)}
     variables = {name: {"name": name, "value": value} for name, value in plain.items()}
@@ -146,7 +148,7 @@ def environment(inference: Inference, defaults: InstallationDefaults) -> list[Ob
 
 
 def _knobs(inference: Inference) -> dict[str, str]:
-    """Without files of a fetched model: the runtime itself names them, once it knows the commit."""
+    """Return the knobs without files of a fetched model: the runtime itself sets those once it knows the commit."""
     found = render_engine_options(runtime_config(inference)).env
     return {name: value for name, value in found.items() if not value.startswith(f"{FETCH_PATH}/")}
 
@@ -156,7 +158,7 @@ def _variable(variable: EnvVar) -> Object:
 
 
 def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """The root file system is read-only and the user id has no entry in the image's list of users."""
+    """Return variables that point to writable folders: the root file system is read-only, and the user has no home."""
     logs = {CARDS_VARIABLE: NO_CARDS} if on_cpu(spec.accelerator) else {"HABANA_LOGS": f"{TEMPORARY_PATH}/habana_logs"}
     vllm = {"VLLM_CACHE_ROOT": f"{CACHE_PATH}/vllm", "VLLM_NO_USAGE_STATS": "1"}
     return {
@@ -172,12 +174,12 @@ def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
 
 
 def _network(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """Libraries ask the hub only where something comes from it."""
+    """Return variables that keep libraries from connecting to the hub unless something is fetched from it."""
     return {} if repositories(spec.model) else {"HF_HUB_OFFLINE": "1"}
 
 
 def _secrets(spec: GaudiInferenceSpec) -> dict[str, Object]:
-    """The hub's access token and the key of the API by reference: their values stand in Secrets alone."""
+    """Return the hub's access token and the API key by reference: their values are only in Secrets."""
     found = {"HF_TOKEN": next(iter(tokens(spec.model)), None), API_KEY_VARIABLE: spec.server.api_key_secret_ref}
     return {
         name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
@@ -202,7 +204,7 @@ def _resources(spec: GaudiInferenceSpec) -> Object:
         devices[accelerator.resource_name] = str(spec.parallelism.ranks_per_pod)
     limits = {**as_written(spec.pod.resources.limits), **devices}
     requests = {**as_written(spec.pod.resources.requests), **devices}
-    # Kubernetes refuses hugepages in a container that requests neither CPU nor memory; a limit is a request too.
+    # Kubernetes refuses hugepages in a container that requests neither CPU nor memory; a limit is also a request.
     if accelerator.hugepages and "cpu" not in limits:
         requests.setdefault("cpu", "1")
     resources: Object = {"limits": limits, "requests": requests}
@@ -222,7 +224,7 @@ _REVISION = {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}}
 
 
 def recipe_environment(cache: RecipeCache) -> dict[str, Object]:
-    """By name; none where recipes are not shared. The revision is the label that the pod has anyway."""
+    """Return the variables of shared recipes; empty without them. The revision is read from the pod's label."""
     if not cache.enabled:
         return {}
     found = {REVISION_VARIABLE: _REVISION, **(_credentials(cache.object_store) if cache.object_store else {})}
@@ -237,9 +239,9 @@ def _credentials(store: RecipeObjectStore) -> dict[str, Object]:
 
 
 def _tracing(owner: Identity, asked: Tracing | None) -> dict[str, Object]:
-    """By OpenTelemetry's own variables, which the runtime and vLLM read as every program does; none without traces.
+    """Return OpenTelemetry's own variables, which the runtime and vLLM read; empty without traces.
 
-    The later ones name the earlier.
+    Later variables refer to earlier ones.
     """
     if asked is None:
         return {}
@@ -287,9 +289,9 @@ OWN_VARIABLES = frozenset(
         "OTEL_RESOURCE_ATTRIBUTES",
     }
 )
-"""What the operator writes into the runtime's environment besides knobs of the engine."""
+"""Variables of the runtime that the operator sets, besides knobs of the engine."""
 
 
 def _secret(name: str, key: str) -> Object:
-    """Optional: what is missing costs recipes, not the start."""
+    """Return an optional reference: a missing credential only disables the store, and the pod starts."""
     return {"secretKeyRef": {"name": name, "key": key, "optional": True}}

@@ -1,4 +1,4 @@
-"""What all children have in common: labels, the owner, and the hash of what was applied."""
+"""The common parts of all children: labels, the owner, and the hash of the applied content."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 def as_written(model: ApiModel) -> Object:
-    """What a user wrote in the form of Kubernetes, as it is, without what means the same when it is left out."""
+    """Return the fields that a user has set, in the form of Kubernetes, without those that equal their defaults."""
     return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
@@ -35,12 +35,13 @@ def child(
     *,
     outlives: bool = False,
 ) -> Object:
-    """A child of `owner` with the further top-level fields of `body`, and the hash of it all as an annotation.
+    """Return a child of `owner` with the further top-level fields of `body`, and the hash of its content.
 
-    One that `outlives` its owner belongs to it by its labels alone.
+    A child that `outlives` its owner has no owner reference and belongs to it only by its labels.
 
-    The hash lets a later reconcile see that a field was dropped from what we apply; what we still apply is compared
-    with the live object itself. `blockOwnerDeletion` stays false: true would ask for rights on finalizers.
+    The hash shows a later reconcile that a field was removed from the applied content; fields that are still applied
+    are compared with the live object itself. `blockOwnerDeletion` is false, because true requires a permission on
+    finalizers.
     """
     metadata: Object = {
         "name": name,
@@ -53,36 +54,36 @@ def child(
 
 
 def stamped(manifest: Object) -> Object:
-    """The manifest with the hash of its content as an annotation."""
+    """Return the manifest with the hash of its content as an annotation."""
     metadata = manifest["metadata"]
     annotations = {**metadata.get("annotations", {}), APPLIED_HASH_ANNOTATION: short_hash(manifest)}
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
 def child_labels(owner: Identity, revision: str | None = None) -> dict[str, str]:
-    """Labels of a child; those of one revision carry its name too."""
+    """Return the labels of a child; children of one revision also have its name."""
     labels = {**selector_labels(owner), MANAGED_BY_LABEL: MANAGED_BY}
     return labels if revision is None else {**labels, REVISION_LABEL: revision}
 
 
 def selector_labels(owner: Identity) -> dict[str, str]:
-    """What selects all pods of a resource."""
+    """Return the labels that select all pods of a resource."""
     return {NAME_LABEL: owner.name}
 
 
 def traffic_labels(inference: Inference) -> dict[str, str]:
-    """What selects the pods that stand for a replica: of a group its leader."""
+    """Return the labels that select one pod per replica: in a group, its leader."""
     several = inference.spec.parallelism.nodes > 1
     return {**selector_labels(inference.identity), **({WORKER_INDEX_LABEL: "0"} if several else {})}
 
 
 def revision_labels(owner: Identity, revision: str) -> dict[str, str]:
-    """What selects the pods of one revision."""
+    """Return the labels that select the pods of one revision."""
     return {**selector_labels(owner), REVISION_LABEL: revision}
 
 
 def owner_reference(owner: Identity) -> Object:
-    """The controller reference of a child: the garbage collector deletes it with its owner."""
+    """Return the controller reference of a child: the garbage collector deletes the child with its owner."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

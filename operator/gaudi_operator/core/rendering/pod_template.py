@@ -1,4 +1,4 @@
-"""The pod template of a revision: its containers, its gate, its volumes, its user and its place."""
+"""The pod template of a revision: its containers, gate, volumes, security context and scheduling."""
 
 from itertools import chain
 from typing import Any
@@ -27,7 +27,7 @@ EXIT_SECONDS = 10
 def pod_template(
     inference: Inference, revision: str, plan_hash: str, config_map: str, defaults: InstallationDefaults
 ) -> Object:
-    """What every pod of `revision` is. Resolves the image and all names, so that a stored template is complete."""
+    """Return the pod template of `revision`, with resolved image and names, so that a stored template is complete."""
     return {
         "metadata": {
             "labels": {**inference.spec.pod.labels, **child_labels(inference.identity, revision)},
@@ -36,23 +36,25 @@ def pod_template(
         "spec": {
             "containers": [container(inference, defaults)],
             "volumes": volumes(inference, config_map),
-            # The kubelet calls the pod ready only with this condition, and only the operator sets it.
+            # With this gate the kubelet reports the pod as ready only if its condition is True, and only
+            # the operator sets it.
             "readinessGates": [{"conditionType": GATE}],
             "terminationGracePeriodSeconds": PRESTOP_SECONDS + inference.spec.pod.drain_seconds + EXIT_SECONDS,
             "securityContext": _security(inference.spec),
             "serviceAccountName": inference.spec.pod.service_account_name or inference.identity.name,
             "automountServiceAccountToken": False,
-            # A variable for each Service of the namespace: thousands would make the environment too large to start.
+            # Without this there is a variable for each Service of the namespace: thousands would prevent
+            # the start of a process.
             "enableServiceLinks": False,
             "topologySpreadConstraints": _spread(inference, revision),
             **_placement(inference, defaults),
-            **({"initContainers": beside} if (beside := side_containers(inference.spec.pod)) else {}),
+            **({"initContainers": more} if (more := side_containers(inference.spec.pod)) else {}),
         },
     }
 
 
 def worker_template(leader: Object) -> Object:
-    """The other pods of a group: they take no traffic, so their readiness is that of their container alone."""
+    """Return the template of a group's other pods: they get no traffic, so they have no readiness gate."""
     spec = {name: value for name, value in leader["spec"].items() if name != "readinessGates"}
     return {**leader, "spec": spec}
 
@@ -67,7 +69,7 @@ def _annotations(inference: Inference, plan_hash: str) -> dict[str, str]:
 
 
 def _security(spec: GaudiInferenceSpec) -> Object:
-    """Where the cluster assigns user and groups, as OpenShift does, a pod that names its own is refused there."""
+    """Return the pod's security context without user and groups if the cluster assigns them, as OpenShift does."""
     user, pod = spec.pod.run_as_user, spec.pod
     return {
         "runAsNonRoot": True,
@@ -79,32 +81,32 @@ def _security(spec: GaudiInferenceSpec) -> Object:
 
 
 def _group(spec: GaudiInferenceSpec) -> int:
-    """Of the user's own number; a fixed one where a folder of the node is mounted, whose files have groups already."""
+    """Return the group: that of the user id, or a fixed one with mounted folders of a node, whose files have groups."""
     sources = (spec.model.source, *(each.source for each in spec.model.adapters))
     return DEFAULT_USER if any(each.host_path for each in sources) else spec.pod.run_as_user
 
 
 def _group_of_volumes(spec: GaudiInferenceSpec) -> Object:
-    """A fresh volume belongs to root; what is there already is walked through only when its root has another group."""
+    """Return fsGroup settings: a new volume belongs to root, and a volume with the right group is not changed."""
     fetched = repositories(spec.model) and spec.model.cache.persistent_volume_claim
     if not (fetched or spec.recipe_cache.enabled or _writes_to_a_claim(spec.pod)):
         return {}
-    # Walking through a large cache at each start would take minutes.
+    # Changing the group of all files in a large cache at each start would take minutes.
     lazily = {"fsGroupChangePolicy": "OnRootMismatch"}
     return lazily if spec.pod.user_from_cluster else {"fsGroup": _group(spec), **lazily}
 
 
 def _writes_to_a_claim(pod: Pod) -> bool:
     claims = {each.name for each in pod.volumes if each.persistent_volume_claim}
-    beside = chain.from_iterable(each.volume_mounts for each in (*pod.init_containers, *pod.sidecars))
-    return any(each.name in claims and not each.read_only for each in (*pod.volume_mounts, *beside))
+    others = chain.from_iterable(each.volume_mounts for each in (*pod.init_containers, *pod.sidecars))
+    return any(each.name in claims and not each.read_only for each in (*pod.volume_mounts, *others))
 
 
 HOSTNAME = "kubernetes.io/hostname"
 
 
 def _spread(inference: Inference, revision: str) -> list[Object]:
-    """Ours is preferred, not required: replicas on several nodes outlive the loss of one, but any node beats none."""
+    """Return a preferred spread over nodes. It is not required, because a replica on any node is better than none."""
     asked = inference.spec.pod.topology_spread_constraints
     ours = {
         "maxSkew": 1,
@@ -117,7 +119,7 @@ def _spread(inference: Inference, revision: str) -> list[Object]:
 
 
 def _of_own_pods(term: Object, identity: Identity) -> Object:
-    """Where it selects no pods by itself, those of the resource."""
+    """Return the term for the resource's own pods if it has no selector."""
     return {"labelSelector": {"matchLabels": selector_labels(identity)}, **term}
 
 
@@ -162,5 +164,5 @@ def _placement(inference: Inference, defaults: InstallationDefaults) -> Object:
 
 
 def _pull_secrets(pod: Pod, defaults: InstallationDefaults) -> tuple[str, ...]:
-    """Those of the resource or its class, else of the installation. Nobody but the kubelet reads them."""
+    """Return the pull secrets of the resource or its class, else of the installation. Only the kubelet reads them."""
     return tuple(each.name for each in pod.image_pull_secrets) or defaults.image_pull_secrets

@@ -1,6 +1,6 @@
-"""What pods share compiled recipes over (docs/how-to/recipe-cache.md).
+"""The volume on which pods share compiled recipes (docs/how-to/recipe-cache.md).
 
-The PVC that holds them, and the ConfigMap that tells pods which revisions can still be run.
+The PVC of the recipes, and the ConfigMap with the revisions that can still run.
 """
 
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ from gaudi_runtime.contract.ports import KEPT_REVISIONS_PATH
 
 
 def recipe_pvc_name(owner: Identity) -> str:
-    """`<resource>-recipes`."""
+    """Return `<resource>-recipes`."""
     return f"{owner.name}-recipes"
 
 
 def recipe_pvc(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Object:
-    """The PVC. It outlives every revision and goes with the resource, unless it is to be retained.
+    """Return the PVC. It outlives every revision and is deleted with the resource, unless it is to be retained.
 
-    A `live` claim that was made larger by others keeps its size: Kubernetes refuses to make one smaller.
+    A `live` claim that someone has enlarged keeps its size: Kubernetes does not allow shrinking.
     """
     storage = max(filter(None, (cache.size, _requested(live))), key=parse_quantity)
     spec: Object = {"accessModes": [cache.access_mode.value], "resources": {"requests": {"storage": storage}}}
@@ -40,6 +40,6 @@ def _requested(live: Manifest | None) -> str | None:
 
 
 def kept_revisions(owner: Identity, names: Iterable[str]) -> Object:
-    """Named as the PVC of recipes; unlike the ConfigMap of a configuration it changes while pods run."""
+    """Return the ConfigMap of kept revisions. It has the name of the PVC, and it changes while pods run."""
     text = KeptRevisions(resource=owner.uid, revisions=tuple(sorted(names))).model_dump_json()
     return child("v1", "ConfigMap", recipe_pvc_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}})

@@ -1,8 +1,7 @@
-"""From a spec to the RuntimeConfig that its pods read, the ConfigMap with it, and the limits of its bucket plan.
+"""The RuntimeConfig of a spec's pods, its ConfigMap, and the limits of its bucket plan.
 
-That ConfigMap is named by its content and immutable, so no pod ever sees it change.
-
-What pods fetch from a hub and by which token stands at the end (docs/how-to/model-sources.md).
+The ConfigMap is named by its content and immutable, so no pod ever sees it change. The repositories that pods fetch,
+and their tokens, are at the end of this module (docs/how-to/model-sources.md).
 """
 
 from posixpath import basename, join, normpath
@@ -95,29 +94,29 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
 
 
 def config_map_name(owner: Identity, config: str) -> str:
-    """`<resource>-<hash of the content>`. `config` is a RuntimeConfig as JSON text."""
+    """Return `<resource>-<hash of the content>`. `config` is a RuntimeConfig as JSON text."""
     return f"{owner.name}-{short_hash(config)}"
 
 
 def config_map(owner: Identity, config: str) -> Object:
-    """The immutable ConfigMap with `config` (a RuntimeConfig as JSON text) under the key config.json.
+    """Return the immutable ConfigMap with `config` (a RuntimeConfig as JSON text) under the key config.json.
 
-    It bears no revision's label: revisions that differ in the pod only share it.
+    It has no revision label: revisions that differ only in the pod share it.
     """
     body: Object = {"immutable": True, "data": {basename(CONFIG_PATH): config}}
     return child("v1", "ConfigMap", config_map_name(owner, config), owner, body)
 
 
 def checkpoint_folder(source: ModelSource) -> str:
-    """Folder of the checkpoint inside the container; a hostPath is mounted as that folder itself.
+    """Return the folder of the checkpoint inside the container; a hostPath is mounted as that folder itself.
 
-    What is fetched gets a folder of its own below the one that is named here, by its repository and commit.
+    A fetched checkpoint gets its own folder below this one, named by its repository and commit.
     """
     return _folder(source, MODEL_PATH)
 
 
 def adapter_mount(at: int) -> str:
-    """Where the adapter with number `at` is mounted."""
+    """Return the mount path of the adapter with number `at`."""
     return f"{ADAPTERS_PATH}/{at}"
 
 
@@ -129,26 +128,26 @@ def _folder(source: ModelSource, mount: str) -> str:
 
 
 def execution_mode(inference: Inference) -> ExecutionMode:
-    """The asked-for mode; where none is asked for that of the kept revision, and of a new one torch.compile."""
-    # The default may have been another one when the revision was made: its pods are judged by what they run in.
+    """Return the mode of the spec, otherwise that of the kept revision, and for a new revision torch.compile."""
+    # The default may have been another one when the revision was made, and its pods are judged by their own mode.
     return inference.spec.engine.execution_mode or inference.kept_mode or ExecutionMode.TORCH_COMPILE
 
 
 def on_cpu(accelerator: Accelerator) -> bool:
-    """Whether the pods run without a card."""
+    """Return whether the pods run without a card."""
     return accelerator.generation is Generation.NONE
 
 
 def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
-    """The bucket policy as the contract knows it."""
-    # What names a text has been replaced by it (core/texts.py).
+    """Return the bucket policy of the contract."""
+    # References to texts have been replaced by the texts (core/texts.py).
     return BucketPolicy.model_validate(
         spec.bucketing.model_dump(exclude={"file_from": True, "allow_gaps": True, "optimal": {"traffic_from": True}})
     )
 
 
 def plan_limits(spec: GaudiInferenceSpec) -> Limits:
-    """The limits that shape the bucket plan."""
+    """Return the limits that determine the bucket plan."""
     engine, by_tokens = spec.engine, steps_by_tokens(spec)
     return Limits(
         max_model_len=spec.model.max_model_len,
@@ -168,13 +167,14 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
 
 
 def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
-    """Whether a step of the engine is known to compiled code by its number of tokens alone: vLLM's on a CPU."""
+    """Return whether compiled code sees a step of the engine only as a number of tokens: vLLM's on a CPU."""
     return spec.engine.name is EngineName.VLLM and on_cpu(spec.accelerator)
 
 
 def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
     """Return whether a prompt may be computed in several steps."""
-    # Unsplit where a step can hold the longest prompt: a plan with contexts has twice the prompt buckets or more.
+    # Prompts are not split if a step can hold the longest prompt: a plan with contexts has at least twice the
+    # prompt buckets.
     longer = (spec.engine.max_num_batched_tokens or spec.model.max_model_len) < spec.model.max_model_len
     if spec.engine.name is not EngineName.VLLM or spec.engine.chunked_prefill is None:
         return longer
@@ -183,7 +183,7 @@ def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
 
 def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:
     asked = speculation(spec.engine.settings) if spec.engine.name is EngineName.VLLM else None
-    # What is out of range is refused by its own sentence (admission/speculation.py), not by the contract.
+    # A value out of range is refused in admission/speculation.py with a better message than the contract's.
     return asked.tokens if asked and asked.tokens and 1 <= asked.tokens <= MOST_DRAFTS else None
 
 
@@ -197,20 +197,20 @@ def _adapter(at: int, adapter: Adapter) -> AdapterConfig:
 
 
 def _fetch_limit(model: Model) -> int | None:
-    """The kubelet ends a pod whose emptyDir is above its limit, and no pod can see that limit by itself."""
+    """Return the limit of an emptyDir: the kubelet ends a pod that exceeds it, and a pod cannot read it itself."""
     folder = model.cache.empty_dir
     return parse_bytes(folder.size_limit) if folder and folder.size_limit else None
 
 
 def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
-    """A tenth of the volume is left to its file system."""
+    """Return the settings of shared recipes; a tenth of the volume is left to its file system."""
     if not cache.enabled:
         return None
     return SharedRecipes(
         path=SHARED_RECIPES_PATH,
         seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
         store=_store(cache.object_store) if cache.object_store else None,
-        # A file system without room for its own journal fails writes long before it is full.
+        # A file system without space for its own journal fails writes long before it is full.
         limit_bytes=parse_bytes(cache.size) * 9 // 10,
         max_age_seconds=cache.max_age_days * _DAY_SECONDS,
         kept_revisions=KEPT_REVISIONS_PATH,
@@ -247,7 +247,7 @@ def _engine(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
         compile_backend=spec.engine.compile_backend or CompileBackend.EAGER,
         device="cpu" if on_cpu(spec.accelerator) else "hpu",
         card=None if on_cpu(spec.accelerator) else spec.accelerator.generation.value,
-        # None of it is refused (admission/checks.py), and what is said of a refused spec reads this too.
+        # 0 is refused (admission/checks.py), but messages about a refused spec are made from this, too.
         device_memory_bytes=max(1, parse_bytes(memory)) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
         chunked_prefill=_splits_prompts(spec),
@@ -267,20 +267,20 @@ def _warmup(warmup: Warmup) -> WarmupConfig:
 
 
 def repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
-    """The repositories that the runtime fetches: those of the checkpoint and of adapters."""
+    """Return the repositories that the runtime fetches: those of the checkpoint and of adapters."""
     sources = (model.source, *(each.source for each in model.adapters))
     return tuple(source.hugging_face for source in sources if source.hugging_face)
 
 
 def tokens(model: Model) -> tuple[SecretKey, ...]:
-    """The different access tokens that they name; a pod has room for one, and uses it for all of them."""
+    """Return the different access tokens of these repositories; a pod can have one, and uses it for all of them."""
     return tuple(dict.fromkeys(each.token_secret_ref for each in repositories(model) if each.token_secret_ref))
 
 
 def fetching(progress: FetchProgress) -> str:
-    """How much is here, and of how much; a pod that waits for another one says so."""
+    """Return a sentence with the progress of a fetch."""
     if progress.waiting:
-        return f"Waits for another process that fetches the model: {size(progress.done_bytes)} are here."
+        return f"Waits for another process that fetches the model: {size(progress.done_bytes)} are fetched."
     if not progress.total_bytes:
         return "Fetches the model."
     percent = progress.done_bytes * 100 // progress.total_bytes

@@ -1,4 +1,4 @@
-"""The volumes of a pod and where the container sees them."""
+"""The volumes of a pod and their mounts."""
 
 from posixpath import dirname
 
@@ -27,7 +27,7 @@ SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
 
 
 def volumes(inference: Inference, config_map: str) -> list[Object]:
-    """The volumes; the root file system is read-only, so everything that is written has one."""
+    """Return the volumes: the root file system is read-only, so every written folder is in a volume."""
     spec = inference.spec
     shared = {"medium": "Memory", "sizeLimit": shared_memory(spec)}
     mounted = mounted_source(spec.model.source)
@@ -46,14 +46,14 @@ def volumes(inference: Inference, config_map: str) -> list[Object]:
 
 
 def mounts(spec: GaudiInferenceSpec) -> list[Object]:
-    """Where the container sees the volumes; what the runtime does not bring itself is read-only."""
+    """Return the mounts; volumes of the user are read-only by default."""
     mounted = mounted_source(spec.model.source)
     return [
         {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
         *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if mounted else []),
         *({**each, "readOnly": True} for each in _adapter_mounts(spec.model)),
         *([{"name": "fetched", "mountPath": FETCH_PATH}] if repositories(spec.model) else []),
-        # As a folder: files that are mounted one by one never change.
+        # Mounted as a folder: files that are mounted one by one are never updated.
         *([{"name": "gaudi-tls", "mountPath": TLS_PATH, "readOnly": True}] if spec.server.tls_secret_name else []),
         *_recipe_mounts(spec.recipe_cache),
         {"name": "cache", "mountPath": CACHE_PATH},
@@ -64,13 +64,13 @@ def mounts(spec: GaudiInferenceSpec) -> list[Object]:
 
 
 def mount(asked: VolumeMount) -> Object:
-    """Where a container sees a volume of the user's. Kubernetes lets write where nothing is said, we do not."""
+    """Return the mount of a user's volume. Kubernetes mounts it read-write by default; this operator read-only."""
     found = {"name": asked.name, "mountPath": asked.mount_path, "subPath": asked.sub_path, "readOnly": asked.read_only}
     return {key: value for key, value in found.items() if value}
 
 
 def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
-    """Size of /dev/shm; each of several ranks has queues of its own there.
+    """Return the size of /dev/shm. With several ranks, each has its own queues there.
 
     See docs/how-to/running-vllm.md, Memory of a pod.
     """
@@ -93,7 +93,7 @@ def _adapter_mounts(model: Model) -> list[Object]:
 
 
 def _certificate_volume(secret: str | None) -> list[Object]:
-    # Not optional: until cert-manager has made it, the kubelet waits and says so, and the pod is not to blame.
+    # Not optional: until cert-manager has created it, the kubelet waits and reports that, and the pod is not at fault.
     return [{"name": "gaudi-tls", "secret": {"secretName": secret}}] if secret else []
 
 
@@ -101,7 +101,7 @@ def _recipe_volumes(cache: RecipeCache, claim: str) -> list[Object]:
     if not cache.enabled:
         return []
     seed = [{"name": "seed-recipes", **mounted_image(cache.oci_image)}] if cache.oci_image else []
-    # Optional: a pod that cannot know what is kept removes nothing, and starts.
+    # Optional: a pod that does not know the kept revisions removes nothing, and starts.
     kept = {"name": "kept-revisions", "configMap": {"name": claim, "optional": True}}
     claimed = {"claimName": cache.existing_claim or claim}
     return [{"name": "recipes", "persistentVolumeClaim": claimed}, kept, *seed]
@@ -116,29 +116,30 @@ def _recipe_mounts(cache: RecipeCache) -> list[Object]:
 
 
 def mounted_image(image: OciImageSource) -> Object:
-    """An image volume, which is always read-only."""
+    """Return an image volume, which is always read-only."""
     return {"image": {"reference": image.reference, "pullPolicy": image.pull_policy.value}}
 
 
 def mounted_source(source: ModelSource) -> Object | None:
-    """What a volume of `source` is made of, always read-only; None where the runtime fetches it instead.
+    """Return the volume source of a model, always read-only; None if the runtime fetches the model instead.
 
-    ValueError for a source that admission/checks.py refuses before it comes here.
+    Raises ValueError for a source that admission/checks.py should have refused.
     """
     if claim := source.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}
     if image := source.oci_image:
         return mounted_image(image)
     if folder := source.host_path:
-        # No `type`: with one, a missing folder would keep the container from starting, and its report from saying so.
+        # No `type`: with one, a missing folder would prevent the start of the container, which could not
+        # report it then.
         return {"hostPath": {"path": folder.path}}
     if source.hugging_face:
         return None
-    raise ValueError("spec.model.source names nothing that a volume can be made of")
+    raise ValueError("spec.model.source has no volume source")
 
 
 def _fetched(cache: FetchCache) -> Object:
-    """A PVC that outlives its pods, or a folder that outlives a restart of the container."""
+    """Return the volume of a fetched model: a PVC that outlives its pods, or a folder that outlives its containers."""
     if claim := cache.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name}}
     return {"emptyDir": _limited(cache.empty_dir.size_limit if cache.empty_dir else None)}

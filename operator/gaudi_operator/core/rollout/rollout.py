@@ -57,7 +57,7 @@ def _problem(state: State) -> Problem | None:
 
 def _failed_pods(state: State, revision: str) -> Problem | None:
     if sum(pod.ready for pod in state.updated) >= state.desired:
-        return None  # what has failed beside those that serve, nobody waits for any more: the replicas were lowered
+        return None  # enough pods are ready because replicas were lowered, so a failed pod does not matter
     # Failed pods stay in the cluster long after they were replaced.
     found = failed_pods_problem(state.pods, revision)
     running = sum(pod.container is not None and pod.container.running for pod in state.updated)

@@ -119,7 +119,7 @@ class Publisher:
                 await self._repeat(series)
                 return
             except NotFound:
-                pass  # somebody has cleaned up: it becomes a new event
+                pass  # the event was deleted: a new one is created
         namespace = resource["metadata"]["namespace"]
         body = self._body(resource, event)
         await self._cluster.request("POST", EVENT.path(namespace), body)

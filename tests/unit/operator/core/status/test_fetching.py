@@ -21,7 +21,7 @@ GIB = 1024**3
         (FetchProgress(done_bytes=GIB, total_bytes=GIB), "Fetches the model: 1 GiB of 1 GiB (100 %)."),
         (
             FetchProgress(done_bytes=5 * GIB, waiting=True),
-            "Waits for another process that fetches the model: 5 GiB are here.",
+            "Waits for another process that fetches the model: 5 GiB are fetched.",
         ),
     ],
     ids=["beginning", "under_way", "done", "waiting"],
