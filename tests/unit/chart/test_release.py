@@ -189,7 +189,7 @@ LISTED = {
         (
             "1.9",
             {"id": "X", "affected": [{**LISTED["affected"][0], "ranges": [], "versions": ["1.9"]}]},  # type: ignore[index,dict-item]
-            ["a-b 1.9: X, no version mends it."],
+            ["a-b 1.9: X, no version fixes it."],
         ),
     ],
     ids=["affected", "mended", "withdrawn", "by list"],
@@ -200,5 +200,5 @@ def test_pins_are_looked_up(tmp_path: Path, version: str, advisory: dict[str, ob
 
 
 def test_folder_without_advisories_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="holds no advisory"):
+    with pytest.raises(FileNotFoundError, match="has no advisory"):
         scan([], tmp_path)

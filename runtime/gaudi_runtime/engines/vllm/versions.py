@@ -37,7 +37,7 @@ class Installed:
 
     @property
     def found(self) -> str:
-        """What is installed, as a clause."""
+        """A clause about the installed packages."""
         if not self.vllm:
             return "vLLM is not installed here"
         if not self.cards:
@@ -49,7 +49,7 @@ class Installed:
 
     @property
     def driven(self) -> str:
-        """The supported releases, as a phrase."""
+        """A phrase with the supported releases."""
         return f"{RELEASES} on a card" if self.cards else f"vLLM {CPU_RELEASE} on a CPU"
 
     @property

@@ -222,7 +222,7 @@ async def test_refusal_says_why() -> None:
     async with serving() as app:
         client = await connect(app)
         client.writer.write(ASK.replace(b"Host: here\r\n", b""))
-        assert (await client.rest()).endswith(b"\r\n\r\nRefused: a request has one Host header.")
+        assert (await client.rest()).endswith(b"\r\n\r\nRefused: a request must have exactly one Host header.")
 
 
 async def test_trailer_is_no_header() -> None:

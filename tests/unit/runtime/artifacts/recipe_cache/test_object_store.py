@@ -229,7 +229,7 @@ async def test_recipes_with_wrong_signature_are_a_miss_that_is_said(
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "publicKey is no public key in PEM."),
+        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "publicKey is not a public key in PEM."),
         (pem(rsa_key(public_exponent=65537, key_size=2048)), "publicKey is not a key of ECDSA over P-256."),
     ],
     ids=["no key", "RSA"],

@@ -182,7 +182,7 @@ async def test_plan_is_for_the_blocks_that_the_plugin_has(monkeypatch: pytest.Mo
     assert {query for _, query, _ in cluster.runners[0].bucketing_manager.prompt_buckets} == {528, 1056}
     assert engine.notes() == (
         "vLLM uses KV blocks of 528 tokens for this model instead of the 128 of engine.blockSize. The buckets are "
-        "planned for these",
+        "planned for this size",
     )
 
 

@@ -90,7 +90,7 @@ def test_other_releases_are_refused_on_cpus_with_it_and_switch(release: str) -> 
 def test_a_missing_vllm_is_refused_with_what_to_install() -> None:
     missing = "vLLM is not installed here"
     assert refusal(on_cpu("")) == (
-        f"{missing}, and this runtime drives vLLM {CPU_RELEASE} on a CPU: use an image with it."
+        f"{missing}, but this runtime supports vLLM {CPU_RELEASE} on a CPU: use an image with it."
     )
     assert refusal(on_card("", "0.26.0")) == f"{missing}, {USE_A_PAIR}."
 
@@ -99,7 +99,9 @@ def test_a_missing_vllm_is_refused_with_what_to_install() -> None:
 def test_the_switch_lets_other_releases_pass_with_a_warning(found: Installed, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         check_release(found, {ANY_RELEASE: "1"})
-    assert caplog.messages == [f"{found.found}, and this runtime drives {found.driven}: {ANY_RELEASE} is set"]
+    assert caplog.messages == [
+        f"{found.found}, but this runtime supports {found.driven}. Allowed, because {ANY_RELEASE} is set"
+    ]
 
 
 @pytest.mark.parametrize("found", [on_cpu(""), on_card("", "0.26.0"), on_card("0.26.0", "")])
