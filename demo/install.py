@@ -9,8 +9,9 @@ from zlib import crc32
 
 import yaml
 
-from localcluster import Cluster, LocalClusterError, build, cluster
+from localcluster import Cluster, LocalClusterError, cluster
 from localcluster.cache import made_once
+from localcluster.programs import build
 
 ROOT = Path(__file__).resolve().parent.parent
 OPERATOR_IMAGE = "localhost/gaudi-operator:dev"

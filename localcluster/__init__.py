@@ -1,11 +1,11 @@
 """A real Kubernetes on this machine, for development, the demo and the tests."""
 
 from localcluster.cluster import Cluster, cluster, remove_cluster
-from localcluster.control_plane import ControlPlane
+from localcluster.control_plane.control_plane import ControlPlane
 from localcluster.errors import LocalClusterError
-from localcluster.network import enter_network_namespace
-from localcluster.node import Node
-from localcluster.tools import Tools, tools
+from localcluster.node.node import Node
+from localcluster.programs.tools import Tools, tools
+from localcluster.sandbox.network import enter_network_namespace
 
 __all__ = [
     "Cluster",

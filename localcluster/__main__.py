@@ -8,17 +8,18 @@ from typing import Annotated
 
 import typer
 
-from localcluster import build, images
 from localcluster.cache import cache_dir
 from localcluster.errors import LocalClusterError
+from localcluster.images import images
 from localcluster.leader_worker_sets import install as install_leader_worker_sets
-from localcluster.machine import clean_up, remove_image_stores
-from localcluster.node import Node, Profile, ensure_node
-from localcluster.prepare import PROGRAMS
-from localcluster.prepare import prepare as make_ready
+from localcluster.node.machine import clean_up, remove_image_stores
+from localcluster.node.node import Node, Profile, ensure_node
+from localcluster.node.state import read_state
+from localcluster.programs import build
+from localcluster.programs.prepare import PROGRAMS
+from localcluster.programs.prepare import prepare as make_ready
+from localcluster.programs.tools import tools as all_tools
 from localcluster.progress import console, step
-from localcluster.state import read_state
-from localcluster.tools import tools as all_tools
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="A real Kubernetes node on this machine.")
 Name = Annotated[str, typer.Option(help="Name of the node, and of its folder in the cache.")]

@@ -9,15 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Protocol
 
-from localcluster import archive, build
 from localcluster.cache import cache_dir
-from localcluster.control_plane import run_kubectl
+from localcluster.control_plane.control_plane import run_kubectl
 from localcluster.errors import LocalClusterError
-from localcluster.machine import clean_up
-from localcluster.node import ensure_node
-from localcluster.prepare import prepare
+from localcluster.images import archive
+from localcluster.node.machine import clean_up
+from localcluster.node.node import ensure_node
+from localcluster.node.worker import card_patch
+from localcluster.programs import build
+from localcluster.programs.prepare import prepare
 from localcluster.progress import step
-from localcluster.worker import card_patch
 
 _PROJECT = Path(__file__).parents[1]
 

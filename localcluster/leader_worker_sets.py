@@ -6,11 +6,11 @@ from typing import Any
 
 import yaml
 
-from localcluster import build
 from localcluster.cluster import Cluster
 from localcluster.errors import LocalClusterError
-from localcluster.processes import wait_until
+from localcluster.programs import build
 from localcluster.progress import step
+from localcluster.sandbox.processes import wait_until
 
 IMAGE = f"localhost/leader-worker-sets:{build.LEADER_WORKER_SETS}"
 NAMESPACE = "lws-system"

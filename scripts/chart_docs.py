@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from localcluster.build import helm
+from localcluster.programs.build import helm
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "gaudi-operator"

@@ -32,8 +32,9 @@ from demo.install import Installed
 from demo.load import Traffic
 from demo.plan import merge
 from gaudi_operator.cli.plan.drawing import without_fonts
-from localcluster import build, remove_cluster
-from localcluster.debian import require
+from localcluster import remove_cluster
+from localcluster.programs import build
+from localcluster.programs.debian import require
 from localcluster.progress import step
 
 CLUSTER, NAMESPACE = "pictures", "models"

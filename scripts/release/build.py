@@ -19,8 +19,8 @@ from pathlib import Path
 
 import yaml
 
-from localcluster import images
-from localcluster.build import helm
+from localcluster.images import images
+from localcluster.programs.build import helm
 from scripts.chart_docs import ROOT
 from scripts.release.bundle import bundle
 from scripts.release.pins import pins

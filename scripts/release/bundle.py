@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from localcluster.build import helm
+from localcluster.programs.build import helm
 
 Object = dict[str, Any]
 

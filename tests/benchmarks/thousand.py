@@ -30,7 +30,7 @@ import psutil
 
 from gaudi_operator.core.names import GATE
 from gaudi_runtime.contract.report import Phase
-from localcluster import cgroups
+from localcluster.sandbox import cgroups
 from tests.benchmarks.figures import Figure, percentile, without_pauses
 from tests.benchmarks.gate_latency import GateWatch
 from tests.benchmarks.operator_stage import Stage, all_ready, run_benchmark, running, settled

@@ -14,8 +14,8 @@ import yaml
 from gaudi_operator.api.crd import NAME
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from localcluster import ControlPlane
-from localcluster.build import helm as helm_folder
 from localcluster.errors import LocalClusterError
+from localcluster.programs.build import helm as helm_folder
 from scripts.chart_docs import CHART, MANIFEST, NAMESPACE
 from tests.support.builders import gaudi_inference
 

@@ -25,7 +25,8 @@ from gaudi_runtime.planning.optimal.strategy import learned_padding
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
-from localcluster import ControlPlane, build
+from localcluster import ControlPlane
+from localcluster.programs import build
 from tests.cluster.pods import all_running, gate, ready, stalled
 from tests.cluster.test_revisions import runs_alone
 from tests.cluster.test_rollout import CHANGED, rolled_out, watched

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localcluster import ControlPlane
-from localcluster.kubeconfig import write_kubeconfig
+from localcluster.control_plane.kubeconfig import write_kubeconfig
 from tests.cluster.conftest import NewOperator
 from tests.cluster.real_world import STORY_STEPS, RealWorld
 from tests.laws.history import History

@@ -14,7 +14,8 @@ from gaudi_operator.core.children.workloads import leader_worker_set, replica_se
 from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.revision import desired_revision
-from localcluster import ControlPlane, build
+from localcluster import ControlPlane
+from localcluster.programs import build
 from tests.cluster.conftest import USER, NewOperator
 from tests.cluster.objects import Objects
 from tests.cluster.test_platform_pods import ENV, POD

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from demo import install
 from localcluster import Cluster, remove_cluster
-from localcluster.machine import share_images
-from localcluster.node import Node
+from localcluster.node.machine import share_images
+from localcluster.node.node import Node
 from tests.e2e.conftest import cluster_name
 from tests.plugin import image
 from tests.plugin.environment import NoSource

@@ -15,7 +15,7 @@ from gaudi_operator.api.v1alpha1.inference_class import KIND
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_runtime.contract.config import ServingConfig
 from localcluster.errors import LocalClusterError
-from localcluster.node import Node
+from localcluster.node.node import Node
 from tests.e2e.pods import Pods
 from tests.e2e.specs import SIMULATED
 

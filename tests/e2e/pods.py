@@ -8,7 +8,7 @@ from kubernetes import client, config, watch
 
 from demo.install import Installed
 from gaudi_operator.core.names import GATE, NAME_LABEL
-from localcluster.node import Node
+from localcluster.node.node import Node
 
 TIMEOUT = "--timeout=180s"
 EVENT_SECONDS = 60

@@ -12,7 +12,7 @@ from demo import install
 from demo.install import Installed
 from demo.load import Traffic
 from demo.resource import Resource, condition
-from localcluster.certificates import Authority
+from localcluster.control_plane.certificates import Authority
 from tests.support.metrics import running_requests
 
 NAME, API = "busy", "metrics-api"

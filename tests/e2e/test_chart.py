@@ -9,7 +9,7 @@ import pytest
 from demo import install
 from demo.install import OPERATOR_NAMESPACE, RELEASE, Installed
 from demo.resource import Resource, condition, is_ready
-from localcluster.processes import wait_until
+from localcluster.sandbox.processes import wait_until
 from tests.e2e.pods import Pods, kill, not_terminating
 from tests.e2e.specs import SIMULATED
 

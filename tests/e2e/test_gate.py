@@ -8,7 +8,7 @@ import pytest
 
 from demo.install import OPERATOR_NAMESPACE, Installed
 from demo.resource import Resource, condition, is_ready, is_stalled
-from localcluster.processes import wait_until
+from localcluster.sandbox.processes import wait_until
 from tests.e2e.endpoints import EndpointRecorder
 from tests.e2e.pods import Pods, condition_of, container_id, gate_of, kill
 from tests.e2e.specs import QUICK, SIMULATED, TWO_PROMPT_BUCKETS

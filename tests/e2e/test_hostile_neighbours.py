@@ -16,7 +16,7 @@ from demo.install import ROOT, Installed
 from demo.load import Traffic
 from demo.reports import ReportRecorder
 from demo.resource import Resource, condition, is_ready
-from localcluster.processes import wait_until
+from localcluster.sandbox.processes import wait_until
 from tests.e2e.reports import wait_answered
 from tests.e2e.specs import ONE_BUCKET
 from tests.support.builders import gaudi_inference

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from localcluster.cache import made_once
-from localcluster.images import build_image, export_image
+from localcluster.images.images import build_image, export_image
 
 pytestmark = pytest.mark.timeout(1800)  # the first build downloads torch
 

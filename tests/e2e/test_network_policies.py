@@ -6,7 +6,7 @@ import pytest
 
 from demo.install import Installed
 from gaudi_runtime.contract.ports import WARMUP_PATH
-from localcluster.node import Node
+from localcluster.node.node import Node
 from tests.e2e.network_policies import (
     PROMISED,
     STATUS_PORT,

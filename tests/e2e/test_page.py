@@ -16,7 +16,7 @@ from demo.install import Installed
 from demo.resource import Resource
 from gaudi_runtime.contract.bucket_table import BucketState, BucketTable
 from gaudi_runtime.contract.ports import BUCKETS_PATH
-from localcluster import build
+from localcluster.programs import build
 from tests.e2e.specs import SIMULATED
 
 

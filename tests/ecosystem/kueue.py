@@ -7,9 +7,9 @@ from typing import Any
 import yaml
 
 from demo.install import Installed
-from localcluster import build
 from localcluster.errors import LocalClusterError
-from localcluster.processes import wait_until
+from localcluster.programs import build
+from localcluster.sandbox.processes import wait_until
 from tests.ecosystem.parts import KUEUE
 
 PATIENCE = 120

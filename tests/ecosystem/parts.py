@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 from zlib import crc32
 
 from demo.install import Installed
-from localcluster import build
 from localcluster.cache import made_once
+from localcluster.programs import build
 from localcluster.progress import step
 from scripts.chart_docs import CHART
 

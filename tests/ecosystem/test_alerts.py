@@ -19,7 +19,7 @@ from demo.install import ROOT, Installed
 from demo.load import Traffic
 from demo.resource import Resource, is_ready, is_stalled
 from localcluster import tools
-from localcluster.processes import wait_until
+from localcluster.sandbox.processes import wait_until
 from scripts.dashboards import DASHBOARDS
 
 NAME = "walkthrough"

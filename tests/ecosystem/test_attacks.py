@@ -28,7 +28,7 @@ from gaudi_runtime.contract.ports import WARMUP_PATH
 from gaudi_runtime.http.openai_api.guard import GENERATING
 from localcluster import leader_worker_sets, remove_cluster
 from localcluster.errors import LocalClusterError
-from localcluster.processes import wait_until
+from localcluster.sandbox.processes import wait_until
 from tests.e2e.conftest import cluster_name
 from tests.e2e.groups import leader_and_worker, report_of
 from tests.e2e.pods import Pods, gate_of

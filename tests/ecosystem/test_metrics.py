@@ -15,7 +15,7 @@ from demo import install
 from demo.install import ROOT, Installed
 from demo.load import Traffic
 from demo.resource import Resource, condition
-from localcluster.processes import wait_until
+from localcluster.sandbox.processes import wait_until
 from tests.ecosystem.parts import ADAPTER, NAMESPACE, config_map
 from tests.support.metrics import running_requests
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 
 from gaudi_runtime.contract.report import Phase
-from localcluster.debian import require
+from localcluster.programs.debian import require
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process
 

@@ -7,9 +7,9 @@ import pytest
 from demo import install
 from demo.install import Installed
 from localcluster import remove_cluster
-from localcluster.debian import require
 from localcluster.errors import LocalClusterError
-from localcluster.processes import wait_until
+from localcluster.programs.debian import require
+from localcluster.sandbox.processes import wait_until
 from tests.e2e.conftest import cluster_name
 from tests.e2e.network_policies import (
     OPERATOR_PORT,

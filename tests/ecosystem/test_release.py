@@ -23,7 +23,8 @@ import yaml
 from demo import install
 from demo.install import OPERATOR_NAMESPACE, ROOT, Installed
 from demo.resource import Resource
-from localcluster import Node, build, cluster, debian, remove_cluster, tools
+from localcluster import Node, cluster, remove_cluster, tools
+from localcluster.programs import build, debian
 from tests.e2e.conftest import cluster_name
 from tests.e2e.forwarding import port_forward
 from tests.ecosystem import parts

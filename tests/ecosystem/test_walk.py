@@ -14,7 +14,8 @@ import pytest
 
 from demo import install
 from demo.install import OPERATOR_NAMESPACE, ROOT, Installed
-from localcluster import build, remove_cluster, tools
+from localcluster import remove_cluster, tools
+from localcluster.programs import build
 from tests.e2e.conftest import cluster_name
 from tests.ecosystem.parts import install_prometheus
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localcluster import Node
-from localcluster.processes import wait_until
+from localcluster.sandbox.processes import wait_until
 
 
 @pytest.fixture(scope="session")

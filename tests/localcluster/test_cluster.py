@@ -9,7 +9,7 @@ import pytest
 
 from localcluster import LocalClusterError, Node, cluster, remove_cluster
 from localcluster.cache import cache_dir
-from localcluster.processes import wait_until
+from localcluster.sandbox.processes import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from localcluster.addresses import SLOTS, Addresses
-from localcluster.network import ip
-from localcluster.processes import Identity, wait_until
+from localcluster.sandbox.addresses import SLOTS, Addresses
+from localcluster.sandbox.network import ip
+from localcluster.sandbox.processes import Identity, wait_until
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).parents[2]

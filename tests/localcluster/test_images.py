@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from localcluster import Node
-from localcluster.images import build_image, export_image
-from localcluster.processes import wait_until
+from localcluster.images.images import build_image, export_image
+from localcluster.sandbox.processes import wait_until
 
 # With an empty cache the build needs debootstrap for the base image, and Python packages.
 pytestmark = pytest.mark.timeout(900)

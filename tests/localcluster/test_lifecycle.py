@@ -12,7 +12,7 @@ import pytest
 
 from localcluster import Node
 from localcluster.cache import cache_dir
-from localcluster.processes import Identity, wait_gone, wait_until
+from localcluster.sandbox.processes import Identity, wait_gone, wait_until
 from tests.localcluster.traces import Traces, process_tree, state_of, traces
 
 pytestmark = pytest.mark.timeout(180)
@@ -139,7 +139,7 @@ def test_up_without_permission_for_namespaces_is_refused(name: str) -> None:
 
 
 def test_killed_build_leaves_no_process_or_mount(tmp_path: Path) -> None:
-    script = "import sys; from localcluster.sandbox import run_bound; run_bound(['sh', '-c', sys.argv[1]])"
+    script = "import sys; from localcluster.sandbox.sandbox import run_bound; run_bound(['sh', '-c', sys.argv[1]])"
     build = f"mount -t tmpfs build {tmp_path} && touch {tmp_path}/inside && exec sleep 3600"
     with subprocess.Popen([sys.executable, "-c", script, build], cwd=ROOT) as launcher:
         wait_until(lambda: _sees(launcher.pid, tmp_path / "inside"), "the mount of the build", 10)

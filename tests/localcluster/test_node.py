@@ -9,8 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from localcluster import LocalClusterError, Node, build, cgroups
-from localcluster.processes import wait_until
+from localcluster import LocalClusterError, Node
+from localcluster.programs import build
+from localcluster.sandbox import cgroups
+from localcluster.sandbox.processes import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 IMAGE = "localhost/busybox:1"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from localcluster.addresses import Addresses
-from localcluster.network import ip
-from localcluster.processes import Identity
+from localcluster.sandbox.addresses import Addresses
+from localcluster.sandbox.network import ip
+from localcluster.sandbox.processes import Identity
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 import sys
 from pathlib import Path
 
-from localcluster import Cluster, images
-from localcluster.node import Node
+from localcluster import Cluster
+from localcluster.images import images
+from localcluster.node.node import Node
 from tests.plugin.environment import CARD, RELEASE, NoSource, left_out, source
 
 BASE, TAG = f"localhost/played-card:{RELEASE}", "localhost/gaudi-runtime-hpu:played"

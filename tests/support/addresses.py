@@ -1,6 +1,6 @@
 """Addresses of API servers in tests and benchmarks."""
 
-from localcluster.addresses import Addresses
+from localcluster.sandbox.addresses import Addresses
 
 
 class RoomForMany(Addresses):

@@ -15,10 +15,11 @@ import psutil
 import yaml
 
 from gaudi_operator.api.crd import definitions_yaml
-from localcluster import ControlPlane, build
+from localcluster import ControlPlane
 from localcluster.cache import made_once
-from localcluster.processes import Identity, wait_until
+from localcluster.programs import build
 from localcluster.progress import step
+from localcluster.sandbox.processes import Identity, wait_until
 from tests.benchmarks.peers.workloads import KUBERAY, LEADER_WORKER_SETS, OURS, Workload
 
 _KUBERAY = Path(__file__).parent / "kuberay"

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from localcluster.build import helm
+from localcluster.programs.build import helm
 from scripts.chart_docs import CHART, NAMESPACE
 
 Object = dict[str, Any]

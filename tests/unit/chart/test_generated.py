@@ -5,7 +5,7 @@ import subprocess
 import pytest
 import yaml
 
-from localcluster.build import helm
+from localcluster.programs.build import helm
 from scripts.chart_docs import CHART, MANIFEST, documents, manifest, schema, values
 from tests.unit.chart.rendering import PREFIX
 

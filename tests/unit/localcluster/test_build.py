@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from localcluster import build
+from localcluster.programs import build
 
 FOLDER = Path(build.__file__).parent
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import archive
 from localcluster.cache import cache_dir, made_once
-from localcluster.processes import Identity
-from localcluster.state import State, read_state
+from localcluster.images import archive
+from localcluster.node.state import State, read_state
+from localcluster.sandbox.processes import Identity
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from localcluster.certificates import Authority
+from localcluster.control_plane.certificates import Authority
 
 
 @pytest.fixture

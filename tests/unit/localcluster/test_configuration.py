@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from localcluster import components, node_config
-from localcluster.addresses import SLOTS, Addresses
-from localcluster.kubeconfig import write_kubeconfig
+from localcluster.control_plane import components
+from localcluster.control_plane.kubeconfig import write_kubeconfig
+from localcluster.node import node_config
+from localcluster.sandbox.addresses import SLOTS, Addresses
 
 RUN_DIR = Path("/run-dir")
 

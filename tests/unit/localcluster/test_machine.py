@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import cgroups, cluster, debian
-from localcluster.build_settings import with_settings
+from localcluster import cluster
 from localcluster.cluster import GivenCluster
+from localcluster.images.build_settings import with_settings
+from localcluster.programs import debian
+from localcluster.sandbox import cgroups
 
 ROOT = Path(__file__).parents[3]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from localcluster.policies import CHAIN, filter_rules
+from localcluster.node.policies import CHAIN, filter_rules
 from tests.support.builders import Object
 
 NAMESPACES = [

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from localcluster.processes import Identity, wait_gone, wait_until
+from localcluster.sandbox.processes import Identity, wait_gone, wait_until
 
 # Its first thread ends, and the process is a zombie to whoever looks at its state, while another thread goes on.
 HEADLESS = """

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from localcluster.side_by_side import Job, Lane, side_by_side
+from localcluster.programs.side_by_side import Job, Lane, side_by_side
 
 
 def test_lanes_run_at_the_same_time() -> None:

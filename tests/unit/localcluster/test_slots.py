@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import slots
-from localcluster.addresses import SLOTS, Addresses
 from localcluster.errors import LocalClusterError
+from localcluster.sandbox import slots
+from localcluster.sandbox.addresses import SLOTS, Addresses
 
 Take = Callable[..., tuple[int, int]]
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from localcluster.processes import wait_until
+from localcluster.sandbox.processes import wait_until
 
 
 def _takes_sigterm(pid: int) -> bool:

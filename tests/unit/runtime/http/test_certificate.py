@@ -24,7 +24,7 @@ from gaudi_runtime.errors import CertificateUnusable
 from gaudi_runtime.http.certificate import Certificate
 from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.server import http_server
-from localcluster.certificates import Authority
+from localcluster.control_plane.certificates import Authority
 from tests.unit.runtime.configs import free_port
 
 LIMITS = ServerLimits(4096, 620, drain_seconds=5)

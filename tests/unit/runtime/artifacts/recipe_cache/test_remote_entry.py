@@ -16,7 +16,7 @@ from gaudi_runtime.artifacts.recipe_cache.remote_entry import PIECE_BYTES, SILEN
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
-from localcluster.certificates import Authority
+from localcluster.control_plane.certificates import Authority
 from tests.support.store_server import StoreState, store_server
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")

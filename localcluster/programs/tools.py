@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcluster.cache import cache_dir, exclusive
-from localcluster.prepare import PROGRAMS
-from localcluster.side_by_side import Job, side_by_side
+from localcluster.programs.prepare import PROGRAMS
+from localcluster.programs.side_by_side import Job, side_by_side
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from localcluster import cgroups, network, slots
-from localcluster.addresses import SLOTS
 from localcluster.cache import cache_dir
 from localcluster.errors import LocalClusterError
-from localcluster.processes import wait_gone
-from localcluster.sandbox import Sandbox
-from localcluster.state import State, read_state
+from localcluster.node.state import State, read_state
+from localcluster.sandbox import cgroups, network, slots
+from localcluster.sandbox.addresses import SLOTS
+from localcluster.sandbox.processes import wait_gone
+from localcluster.sandbox.sandbox import Sandbox
 
 # Folders in which kubelet, CNI and containerd write besides the configured ones: private to a sandbox.
 _PRIVATE = ("/run", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")

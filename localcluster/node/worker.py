@@ -5,13 +5,17 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from localcluster import archive, build, cgroups, components, node_config
-from localcluster.addresses import Addresses
-from localcluster.control_plane import ControlPlane
+from localcluster.control_plane import components
+from localcluster.control_plane.control_plane import ControlPlane
 from localcluster.errors import LocalClusterError
+from localcluster.images import archive
+from localcluster.node import node_config
+from localcluster.programs import build
+from localcluster.sandbox import cgroups
+from localcluster.sandbox.addresses import Addresses
 
 CARDS = "8"
-_DNS_MANIFEST = Path(__file__).parent / "manifests" / "coredns.yaml"
+_DNS_MANIFEST = Path(__file__).parents[1] / "manifests" / "coredns.yaml"
 _DNS_NAME = "kubernetes.default.svc.cluster.local"
 
 Ctr = Callable[..., str]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
-from localcluster.processes import wait_until
+from localcluster.sandbox.processes import wait_until
 
 ROOT = Path("/sys/fs/cgroup")
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from localcluster import build, debian, images
-from localcluster.build import Program
-from localcluster.side_by_side import Job, side_by_side
+from localcluster.images import images
+from localcluster.programs import build, debian
+from localcluster.programs.build import Program
+from localcluster.programs.side_by_side import Job, side_by_side
 
 PROGRAMS = (build.kubernetes, build.containerd, build.coredns, build.helm)
 

@@ -9,9 +9,9 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from localcluster import build
 from localcluster.cache import made_once
-from localcluster.node_config import PAUSE_IMAGE
+from localcluster.node.node_config import PAUSE_IMAGE
+from localcluster.programs import build
 from localcluster.progress import step
 
 COREDNS_IMAGE = f"localhost/coredns:{build.COREDNS}"

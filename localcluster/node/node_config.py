@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from localcluster.addresses import Addresses
+from localcluster.sandbox.addresses import Addresses
 
 PAUSE_IMAGE = "localhost/busybox:1"
 

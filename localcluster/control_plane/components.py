@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from localcluster.addresses import Addresses
+from localcluster.sandbox.addresses import Addresses
 
 _FAST_CLIENT = ("--kube-api-qps=500", "--kube-api-burst=1000")  # the default of 20 delays the creation of pods
 # There is one instance of each, so no time is spent on leader election.

@@ -8,14 +8,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from localcluster import build, components, debian, network
-from localcluster.addresses import Addresses
-from localcluster.api import ApiServer
-from localcluster.certificates import Authority, new_key, write_key
+from localcluster.control_plane import components
+from localcluster.control_plane.api import ApiServer
+from localcluster.control_plane.certificates import Authority, new_key, write_key
+from localcluster.control_plane.kubeconfig import write_kubeconfig
 from localcluster.errors import LocalClusterError
-from localcluster.kubeconfig import write_kubeconfig
-from localcluster.processes import Identity, wait_gone, wait_until
-from localcluster.sandbox import Sandbox
+from localcluster.programs import build, debian
+from localcluster.sandbox import network
+from localcluster.sandbox.addresses import Addresses
+from localcluster.sandbox.processes import Identity, wait_gone, wait_until
+from localcluster.sandbox.sandbox import Sandbox
 
 _SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _START_SECONDS = 60

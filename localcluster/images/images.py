@@ -8,17 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localcluster import build_settings, debian
 from localcluster.cache import cache_dir, exclusive
 from localcluster.errors import LocalClusterError
+from localcluster.images import build_settings
+from localcluster.programs import debian
 from localcluster.progress import step
-from localcluster.sandbox import run_bound
+from localcluster.sandbox.sandbox import run_bound
 
 BASE_IMAGE = f"localhost/debian:{build_settings.SUITE}-slim"
 # The time of the first build, on two cores that also compile.
 BASE_SECONDS = 35
 _IMAGE_SECONDS = {"operator": 40, "runtime": 160}
-_PROJECT = Path(__file__).parents[1]
+_PROJECT = Path(__file__).parents[2]
 # The files that Debian's own slim images omit; dpkg also omits them in the layers above.
 _DOCUMENTATION = ("doc", "man", "info", "locale", "lintian", "groff", "linda")
 

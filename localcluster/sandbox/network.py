@@ -4,11 +4,11 @@ import ctypes
 import os
 import subprocess
 
-from localcluster.addresses import Addresses
-from localcluster.debian import environment
 from localcluster.errors import LocalClusterError
-from localcluster.processes import wait_until
-from localcluster.sandbox import Sandbox
+from localcluster.programs.debian import environment
+from localcluster.sandbox.addresses import Addresses
+from localcluster.sandbox.processes import wait_until
+from localcluster.sandbox.sandbox import Sandbox
 
 _CLONE_NEWNET = 0x40000000
 POD_RANGE = "10.250.0.0/16"

@@ -17,7 +17,7 @@ from localcluster.cache import cache_dir, made_once
 from localcluster.errors import LocalClusterError
 from localcluster.progress import step
 
-_MODULE = Path(__file__).parent / "kube"
+_MODULE = Path(__file__).parents[1] / "kube"
 _PINS = (_MODULE / "go.mod").read_text()
 
 

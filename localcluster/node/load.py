@@ -6,7 +6,7 @@ from pathlib import Path
 
 from localcluster.cache import cache_dir
 from localcluster.errors import LocalClusterError
-from localcluster.images import export_image
+from localcluster.images.images import export_image
 from localcluster.progress import step
 
 

@@ -10,15 +10,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, cast
 
-from localcluster import archive, build, debian, images, load, network, worker
 from localcluster.cache import exclusive
-from localcluster.control_plane import ControlPlane, run_kubectl
+from localcluster.control_plane.control_plane import ControlPlane, run_kubectl
 from localcluster.errors import LocalClusterError
-from localcluster.machine import clean_up, image_store, open_sandbox
-from localcluster.policies import CHAIN, filter_rules
+from localcluster.images import archive, images
+from localcluster.node import load, worker
+from localcluster.node.machine import clean_up, image_store, open_sandbox
+from localcluster.node.policies import CHAIN, filter_rules
+from localcluster.node.state import State, read_state
+from localcluster.programs import build, debian
 from localcluster.progress import step
-from localcluster.sandbox import Sandbox
-from localcluster.state import State, read_state
+from localcluster.sandbox import network
+from localcluster.sandbox.sandbox import Sandbox
 
 Profile = Literal["node", "control-plane"]
 

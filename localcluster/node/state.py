@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from localcluster.addresses import Addresses
-from localcluster.processes import Identity
+from localcluster.sandbox.addresses import Addresses
+from localcluster.sandbox.processes import Identity
 
 _FILE = "state.json"
 

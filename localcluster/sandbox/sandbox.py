@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from localcluster.debian import environment
 from localcluster.errors import LocalClusterError
-from localcluster.processes import Identity, wait_gone
+from localcluster.programs.debian import environment
+from localcluster.sandbox.processes import Identity, wait_gone
 
 _INIT = Path(__file__).with_name("init.py")
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from localcluster import network
-from localcluster.addresses import SLOTS, Addresses
 from localcluster.errors import LocalClusterError
+from localcluster.sandbox import network
+from localcluster.sandbox.addresses import SLOTS, Addresses
 
 # Not in the cache: addresses belong to the machine, and its users may have different caches.
 LOCKS = Path("/run/lock/gaudi-operator")
