@@ -22,7 +22,7 @@ def test_installed_package_is_not_missing() -> None:
 
 def test_user_without_rights_is_told_what_to_run() -> None:
     script = (
-        "import os; from localcluster import debian\n"
+        "import os; from localcluster.programs import debian\n"
         "os.geteuid() or os.setuid(65534)\n"
         "try: debian.require({'runc': '/no/such/file'})\n"
         "except debian.LocalClusterError as error: print(error)"
