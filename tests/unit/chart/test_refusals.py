@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
         ({"replica": 3}, "additional properties 'replica' not allowed"),
         ({"image": {"repository": "x"}}, "at '/image': additional properties 'repository' not allowed"),
         ({"image": {"prefix": "registry.example.com"}}, "at '/image/prefix': 'registry.example.com' does not match"),
-        ({"image": {"prefix": ""}}, "set image.prefix to where you pushed the images"),
+        ({"image": {"prefix": ""}}, "Set image.prefix to where you pushed the images"),
         (
             {"image": {"prefix": "", "operator": "operator:1"}},
             "image.runtime to complete references",
