@@ -111,12 +111,12 @@ class _Following:
         self._make, self._pace, self._works = make, pace, works
         self._engine: Rank | PodPart | None = None
         self._loop = asyncio.get_running_loop()
-        self._beside: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         """Run commands from hello to farewell. Raises EngineLost."""
         self._send(self._hello)
-        self._beside.append(asyncio.create_task(self._beat()))
+        self._tasks.append(asyncio.create_task(self._beat()))
         try:
             while True:
                 message = await self._receive()
@@ -128,7 +128,7 @@ class _Following:
                 if message.verb:
                     self._doing = asyncio.create_task(self._do(message.verb, message.arguments))
         finally:
-            for task in self._beside:
+            for task in self._tasks:
                 task.cancel()
             self._writer.close()  # the leader waits for that
 
@@ -162,7 +162,7 @@ class _Following:
         if verb is Verb.SERVE:
             self._board.update(phase=PHASES[verb])
         if verb is Verb.LOAD and isinstance(self._engine, PodPart):
-            self._beside.append(asyncio.create_task(exit_when_lost(self._engine.until_lost, self._board)))
+            self._tasks.append(asyncio.create_task(exit_when_lost(self._engine.until_lost, self._board)))
         self._board.touch()
         self._send(Update(done=verb, answer=answer))
 

@@ -149,7 +149,7 @@ def _recipes(report: WarmupReport) -> Iterator[Metric]:
 
 
 def _served(served: Served) -> Iterator[Metric]:
-    hits = CounterMetricFamily("gaudi_graph_hits", "Batches that met a warm graph.", labels=["phase"])
+    hits = CounterMetricFamily("gaudi_graph_hits", "Batches with a warm graph.", labels=["phase"])
     cold = CounterMetricFamily("gaudi_cold_shapes", "Batches without a warm graph.", labels=["phase"])
     compiles = CounterMetricFamily("gaudi_recompiles_since_ready", "Compiles on the request path.", labels=["phase"])
     tokens = CounterMetricFamily("gaudi_batch_tokens", "Tokens of batches.", labels=["phase", "size"])

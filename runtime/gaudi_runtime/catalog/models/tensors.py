@@ -164,10 +164,10 @@ def _quantized(role: Role, quantization: Quantization) -> bool:
 
 
 def _matrix_bytes(outputs: int, inputs: int, quantization: Quantization) -> int:
-    return -(-outputs * inputs * quantization.bits // 8) + _beside(outputs, inputs, quantization)
+    return -(-outputs * inputs * quantization.bits // 8) + _scales_and_zeros(outputs, inputs, quantization)
 
 
-def _beside(outputs: int, inputs: int, quantization: Quantization) -> int:
+def _scales_and_zeros(outputs: int, inputs: int, quantization: Quantization) -> int:
     """Return the bytes of scales, zero points, and GPTQ's 4-byte group number of every input."""
     if quantization.block is not None:
         return BLOCK_SCALE_BYTES * -(-outputs // quantization.block) * -(-inputs // quantization.block)
