@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gaudi_runtime.engine_protocol.messages import Order, Update, Verb
+from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update, Verb
 from gaudi_runtime.errors import EngineLost
 from tests.unit.runtime.group.ends import PATIENT, QUICK, End
 from tests.unit.runtime.group.lead import Lead, group
@@ -20,7 +20,7 @@ pytestmark = QUICK
         (End.hang_up, "its process has ended"),
         (End.reset, "its connection broke: "),
         (lambda rank: rank.say_bytes(b"no json\n"), "what it sends cannot be read: "),
-        (lambda rank: rank.say(Order(farewell=True)), "what it sends cannot be read: "),
+        (lambda rank: rank.say(LeaderMessage(farewell=True)), "what it sends cannot be read: "),
     ],
 )
 async def test_lost_rank_is_named_with_the_reason(end: Callable[[End], None], why: str) -> None:

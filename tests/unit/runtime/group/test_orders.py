@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from gaudi_runtime.engine_protocol.messages import Order, Update, Verb
+from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update, Verb
 from tests.unit.runtime.group.ends import PATIENT, QUICK
 from tests.unit.runtime.group.lead import Lead, group
 
@@ -17,7 +17,7 @@ MEBIBYTE = "x" * 2**20
 async def test_every_rank_hears_the_verb_and_answers_for_itself() -> None:
     async with group(size=3) as (lead, ranks):
         answers = lead.peers.send_command(Verb.ALLOCATE, 7)
-        assert [await rank.order() for rank in ranks] == [Order(verb=Verb.ALLOCATE, arguments=(7,))] * 2
+        assert [await rank.order() for rank in ranks] == [LeaderMessage(verb=Verb.ALLOCATE, arguments=(7,))] * 2
         for number, rank in enumerate(ranks, start=1):
             rank.say(Update(done=Verb.ALLOCATE, answer=number * 10))
         found = {rank: (await asyncio.wrap_future(answer)).answer for rank, answer in answers.items()}
@@ -52,7 +52,7 @@ async def test_answer_that_nobody_asked_for_is_ignored() -> None:
 async def test_serving_is_ordered_and_not_waited_for() -> None:
     async with group() as (lead, [rank]):
         lead.peers.serve()
-        assert await rank.order() == Order(verb=Verb.SERVE)
+        assert await rank.order() == LeaderMessage(verb=Verb.SERVE)
 
 
 async def test_leader_says_again_and_again_that_it_lives() -> None:

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gaudi_runtime.engine_protocol.messages import Order, Update, Verb, failure_of
+from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update, Verb, failure_of
 from gaudi_runtime.errors import EngineLost, ModelNotFound, RankFailed
 from gaudi_runtime.process.worker import in_worker_thread
 from tests.unit.runtime.group.ends import HOST, QUICK, End
@@ -77,7 +77,7 @@ async def test_start_waits_for_every_pod() -> None:
 async def test_every_pod_is_notified_where_to_meet() -> None:
     async with group() as (lead, [rank]):
         meeting = await in_worker_thread(lambda: lead.peers.start(lambda: None))
-        assert await rank.order() == Order(verb=Verb.LOAD, arguments=tuple(meeting))
+        assert await rank.order() == LeaderMessage(verb=Verb.LOAD, arguments=tuple(meeting))
         assert meeting.address == HOST
         assert meeting.port > 1023
         async with await asyncio.start_server(lambda reader, writer: None, port=meeting.port):

@@ -12,7 +12,7 @@ import pytest
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.engine_protocol.engine import Progress
 from gaudi_runtime.engine_protocol.group import Meeting, Rank
-from gaudi_runtime.engine_protocol.messages import Order, Update, Verb
+from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update, Verb
 from gaudi_runtime.errors import EngineLost, ModelNotFound
 from gaudi_runtime.group.follow import run_engine_command
 from gaudi_runtime.process.worker import in_worker_thread
@@ -53,7 +53,7 @@ class Part:
 async def ordered(rank: Followed, verb: Verb, *arguments: object) -> Update:
     """What a rank answers to its first order."""
     await rank.leader.hello()
-    rank.leader.say(Order(verb=verb, arguments=arguments))
+    rank.leader.say(LeaderMessage(verb=verb, arguments=arguments))
     return await rank.leader.update()
 
 
@@ -121,7 +121,7 @@ async def test_rank_that_failed_a_verb_does_the_next() -> None:
 
     async with followed(Scripted(step)) as rank:
         assert (await ordered(rank, Verb.CAPTURE)).failure is not None
-        rank.leader.say(Order(verb=Verb.CAPTURE))
+        rank.leader.say(LeaderMessage(verb=Verb.CAPTURE))
         assert await rank.leader.update() == Update(done=Verb.CAPTURE, answer=5)
 
 
@@ -136,7 +136,7 @@ async def test_engine_is_made_once_and_only_when_it_is_needed() -> None:
         assert await rank.leader.hello()
         assert made == []
         for verb in (Verb.LOAD, Verb.PROFILE):
-            rank.leader.say(Order(verb=verb))
+            rank.leader.say(LeaderMessage(verb=verb))
             await rank.leader.update()
     assert made == [IDLE]
 
@@ -177,9 +177,9 @@ async def test_farewell_is_heard_in_the_middle_of_a_verb() -> None:
         go_on.wait()
 
     async with followed(Scripted(work)) as rank:
-        rank.leader.say(Order(verb=Verb.WARM))
+        rank.leader.say(LeaderMessage(verb=Verb.WARM))
         await in_worker_thread(began.wait)
-        rank.leader.say(Order(farewell=True))
+        rank.leader.say(LeaderMessage(farewell=True))
         await rank.following
         go_on.set()
 
@@ -212,7 +212,7 @@ async def test_part_of_an_engine_ends_with_the_farewell() -> None:
     part = Part()
     async with followed(part) as rank:
         await ordered(rank, Verb.LOAD, HERE, 4567)
-        rank.leader.say(Order(farewell=True))
+        rank.leader.say(LeaderMessage(farewell=True))
         await rank.following
         assert part.closed.is_set()
 
