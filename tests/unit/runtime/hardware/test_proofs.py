@@ -42,7 +42,7 @@ def report(**fields: Any) -> WarmupReport:
 
 def start(name: str = "first", **fields: Any) -> Start:
     return Start(
-        **{"name": name, "looks": 50, "seconds": 9.0, "phases": {Phase.COMPILING: 6.0}, "report": report()} | fields
+        **{"name": name, "polls": 50, "seconds": 9.0, "phases": {Phase.COMPILING: 6.0}, "report": report()} | fields
     )
 
 
