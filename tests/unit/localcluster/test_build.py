@@ -5,7 +5,7 @@ from pathlib import Path
 
 from localcluster.programs import build
 
-FOLDER = Path(build.__file__).parent
+FOLDER = Path(build.__file__).parents[1]
 
 
 def test_dns_server_has_exactly_the_plugins_of_its_configuration() -> None:

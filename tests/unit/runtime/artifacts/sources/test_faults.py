@@ -246,7 +246,7 @@ def test_disk_that_is_too_small_is_reported_before_first_byte(site: Site) -> Non
     with pytest.raises(DiskFull) as raised:
         site.fetch()
     assert str(raised.value) == (
-        f"Repository tiny/model needs 1 MiB more in {site.root}, and 1 KiB are free: use a larger volume."
+        f"Repository tiny/model needs 1 MiB more in {site.root}, but 1 KiB are free: use a larger volume."
     )
     assert site.hub.downloads() == []
 
@@ -283,7 +283,7 @@ def test_volume_that_fails_is_named(number: int, kind: type[RuntimeStartError], 
 def test_folder_that_cannot_be_written_is_named(site: Site) -> None:
     site.root = site.root / "file"
     site.root.write_text("not a folder")
-    with pytest.raises(ConfigError, match=r"file/tiny--model \(Not a directory\): mount a volume there that"):
+    with pytest.raises(ConfigError, match=r"file/tiny--model \(Not a directory\): mount a volume that"):
         site.fetch()
 
 

@@ -33,7 +33,7 @@ def test_model_above_the_memory_is_refused_before_it_is_loaded(tmp_path: Path) -
         forecast(cpu_config(checkpoint(tmp_path), memory=256 * MIB))
     assert str(refused.value) == (
         "The weights take 285 MiB by config.json, but engine.deviceMemoryBytes is 256 MiB. "
-        "give the pod more memory, or choose a smaller model."
+        "Give the pod more memory, or choose a smaller model."
     )
 
 
@@ -51,7 +51,7 @@ def test_a_cache_that_holds_no_longest_sequence_is_refused(tmp_path: Path) -> No
         forecast(cpu_config(model, memory=enough - BLOCK))
     assert str(refused.value) == (
         "The KV cache has room for 3968 tokens, but limits.maxModelLen is 4096. "
-        "give the pod more memory, or lower maxModelLen."
+        "Give the pod more memory, or lower maxModelLen."
     )
 
 
