@@ -21,7 +21,11 @@ DIED = "A process of vLLM died"
     ("code", "told"),
     [
         (-9, "Core was ended by SIGKILL, most often for lack of memory: give the pod more."),
-        (-4, "Core was ended by SIGILL, because this processor lacks an instruction that vLLM uses: try another model.dtype."),
+        (
+            -4,
+            "Core was ended by SIGILL, because this processor lacks an instruction that vLLM uses: "
+            "try another model.dtype.",
+        ),
         (-11, "Core was ended by SIGSEGV, and its log has the reason."),
         (1, "Core ended with exit code 1, and its log has the reason."),
         (0, "its log has the reason."),
