@@ -38,8 +38,17 @@ HELD_SECONDS, CUT_SECONDS = 4.0, 1.0
 CRASHES = 3
 ELECTION_SECONDS = 5.0
 
-ELSEWHERE = (actions.lose_node, actions.return_node, actions.fail_pod, actions.refuse_pods, actions.limit_pods)
-"""Actions that only the world in memory supports: this kubelet has one node, and quotas are retried after minutes."""
+ELSEWHERE = (
+    actions.lose_node,
+    actions.return_node,
+    actions.fail_pod,
+    actions.refuse_pods,
+    actions.limit_pods,
+    actions.admit_pods,
+)
+"""Actions that only the world in memory supports: this kubelet has one node, quotas are retried after minutes, and
+scheduling gates need an admission webhook.
+"""
 RARE = (
     actions.kill_operator,
     actions.blind_watch,

@@ -145,6 +145,11 @@ def limit_pods(_: Picture, choose: Choose) -> commands.Command:
     return commands.LimitPods(choose((None, 2, 3)))
 
 
+def admit_pods(_: Picture, choose: Choose) -> commands.Command:
+    """Hold new pods above a number by a scheduling gate, as Kueue does, or admit all."""
+    return commands.AdmitPods(choose((None, 2, 3, 1)))
+
+
 def delete_child(picture: Picture, choose: Choose) -> commands.Command | None:
     """Delete a child of the resource."""
     return commands.DeleteChild(*choose(picture.children)) if picture.children else None
@@ -205,6 +210,7 @@ ACTIONS: tuple[Action, ...] = (
     return_node,
     take_cards,
     limit_pods,
+    admit_pods,
     delete_child,
     break_writes,
     blind_watch,

@@ -119,6 +119,13 @@ class LimitPods:
 
 
 @dataclass(frozen=True)
+class AdmitPods:
+    """A quota system holds new pods above this number by a scheduling gate; None admits all and holds no more."""
+
+    pods: int | None
+
+
+@dataclass(frozen=True)
 class DeleteChild:
     """A child is deleted by another actor."""
 
@@ -169,6 +176,7 @@ Command = (
     | ReturnNode
     | TakeCards
     | LimitPods
+    | AdmitPods
     | DeleteChild
     | BreakWrites
     | BlindWatch

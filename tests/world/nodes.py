@@ -71,12 +71,16 @@ class Node:
 
 @dataclass
 class Nodes:
-    """All nodes. A pod needs one card. Containers are by pod UID. `cut_off` is called for each pod of a lost node."""
+    """All nodes. A pod needs one card. Containers are by pod UID. `cut_off` is called for each pod of a lost node.
+
+    `admitted` is the number of pods that a quota system admits; None if there is none.
+    """
 
     api: Api
     nodes: dict[str, Node]
     cut_off: Callable[[str], None]
     containers: dict[str, Container] = field(default_factory=dict)
+    admitted: int | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def at(self, address: str) -> Container | None:
@@ -119,8 +123,9 @@ class Nodes:
     def _place(self, pod: Object, now: int) -> None:
         if ending(pod):
             self.api.remove("Pod", pod["metadata"]["name"])
-        if not counts(pod):
+        if not counts(pod) or self._gate(pod, now):
             return
+        pod = self.api.objects["Pod", pod["metadata"]["name"]]
         free = {name: self._free(name) for name, node in self.nodes.items() if node.up}
         best = max(free, key=free.__getitem__, default=None)
         if best is None or free[best] <= 0:
@@ -134,6 +139,23 @@ class Nodes:
         stall = _stall_seconds(self.api)
         self.containers[uid] = Container(uid, best, instance, self._name("c"), stall)
         self._write_status(pod, self.containers[uid], now)
+
+    def _gate(self, pod: Object, now: int) -> bool:
+        """Return True if a scheduling gate holds the pod. A pod is gated when it is made, or never."""
+        gated, fresh = pods.is_gated(pod), not condition(pod, "PodScheduled")
+        if not gated and not fresh:
+            return False
+        others = (each for each in self.api.kind("Pod") if each["metadata"]["uid"] != pod["metadata"]["uid"])
+        used = sum(
+            not pods.is_gated(each) and bool(condition(each, "PodScheduled")) and not _failed(each) for each in others
+        )
+        held = self.admitted is not None and used >= self.admitted
+        if gated and not held:
+            self.api.put({**pod, "spec": {**pod["spec"], "schedulingGates": []}})
+        if fresh and held:
+            spec = {**pod["spec"], "schedulingGates": [{"name": pods.GATE}]}
+            self.api.put({**pod, "spec": spec, "status": pods.gated(pod, stamp(now))})
+        return held
 
     def _free(self, name: str) -> int:
         node = self.nodes[name]
@@ -186,6 +208,10 @@ class Nodes:
 
     def _name(self, letter: str) -> str:
         return f"{letter}{next(self._numbers)}"
+
+
+def _failed(pod: Object) -> bool:
+    return bool(pod["status"].get("phase") == "Failed")
 
 
 def delete_pod(api: Api, pod: Object, now: int) -> None:

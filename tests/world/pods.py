@@ -33,6 +33,11 @@ def gated(pod: Mapping[str, Any], since: str) -> Object:
     return {**status, "phase": "Pending", "conditions": conditions}
 
 
+def is_gated(pod: Mapping[str, Any]) -> bool:
+    """Return True if scheduling gates hold the pod."""
+    return bool(pod["spec"].get("schedulingGates"))
+
+
 def refused(since: str) -> Object:
     """Return the status of a pod that its node has rejected, as when the device plugin has no card for it."""
     fields = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed.", "startTime": since}

@@ -125,6 +125,8 @@ class World:
                 self.nodes.nodes[command.node].taken = command.cards
             case commands.LimitPods():
                 self.quota = command.pods
+            case commands.AdmitPods():
+                self.nodes.admitted = command.pods
             case commands.DeleteChild():
                 self._delete(command)
             case commands.BreakWrites():
@@ -151,6 +153,8 @@ class World:
         desired = self.resource["spec"].get("replicas", 1)
         if self.quota is not None and self.quota < desired:
             self.quota = None
+        if self.nodes.admitted is not None and self.nodes.admitted < desired:
+            self.nodes.admitted = None
         scarce = sum(node.cards - node.taken for node in self.nodes.nodes.values()) < desired
         for name, node in self.nodes.nodes.items():
             node.taken, node.refuses_until = 0 if scarce else node.taken, 0

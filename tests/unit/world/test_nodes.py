@@ -31,3 +31,17 @@ def test_nobody_hears_what_changes_as_the_node_is_lost() -> None:
         world.do(commands.ChangeSpec({"rollout": {"maxUnavailable": 1}}))
         world.do(commands.PassTime(5))
         assert not list(no_gate_closes_without_evidence(world.history))
+
+
+def test_scheduling_gate_holds_new_pods_until_the_queue_has_room() -> None:
+    with World(replicas=1) as world:
+        world.do(commands.PassTime(20))
+        world.do(commands.AdmitPods(1))
+        world.do(commands.ChangeSpec({"replicas": 2}))
+        world.do(commands.PassTime(10))
+        assert len(world.nodes.containers) == 1
+        (row,) = [row for row in world.resource["status"]["pods"] if not row["ready"]]
+        assert row["phase"] == "SchedulingGated"
+        world.do(commands.AdmitPods(2))
+        world.do(commands.PassTime(2))
+        assert len(world.nodes.containers) == 2
