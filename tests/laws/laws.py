@@ -22,6 +22,8 @@ ALWAYS: tuple[Law, ...] = (
     showing.status_tells_the_truth_about_pods,
     showing.status_has_its_form,
     showing.stalled_for_room_only_after_the_deadline,
+    showing.no_message_contradicts_the_status,
+    showing.queued_pods_are_not_stalled,
     endings.every_child_is_owned,
     endings.only_the_holder_of_the_lease_writes,
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.laws.history import History, Moment
+from tests.laws.sentences import disagreements
 from tests.support.conformance import violations
 
 NO_ROOM = ("Unschedulable", "UpgradeBlocked", "PodsRefused")
@@ -32,6 +33,21 @@ def status_has_its_form(history: History) -> Iterator[str]:
     for _, before, now in history.steps():
         if now.status and now.status != before.status:
             yield from (f"{now.at:.0f} s: {each}" for each in violations(dict(now.resource)))
+
+
+def no_message_contradicts_the_status(history: History) -> Iterator[str]:
+    """Every status agrees with itself, by the checks of sentences.py."""
+    for _, before, now in history.steps():
+        if now.status != before.status:
+            yield from (f"{now.at:.0f} s: {each}" for each in disagreements(now.status))
+
+
+def queued_pods_are_not_stalled(history: History) -> Iterator[str]:
+    """Stalled never has the reason SchedulingGated: waiting for quota is no standstill."""
+    for _, before, now in history.steps():
+        stalled = now.condition("Stalled")
+        if now.status != before.status and stalled.get("reason") == "SchedulingGated":
+            yield f"{now.at:.0f} s: Stalled has the reason SchedulingGated: {stalled.get('message')}"
 
 
 def stalled_for_room_only_after_the_deadline(history: History) -> Iterator[str]:

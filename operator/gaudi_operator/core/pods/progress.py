@@ -16,7 +16,7 @@ class Waiting(StrEnum):
     STARTING = "pulling images or starting containers"
     WARMING = "warming up"
     FAILED = "failed to start or serve"
-    READINESS = "about to be ready"
+    READINESS = "warmed up but not ready"
 
 
 def waits_for(pod: PodView) -> Waiting:

@@ -15,7 +15,7 @@ from gaudi_operator.core.rollout.planner import (
 )
 from gaudi_operator.core.rollout.replicas import count_pods, ending_pods, full_replicas, live_workloads
 from gaudi_operator.core.rollout.revision import Revision, as_newest
-from gaudi_operator.core.rollout.room import in_place_soon, may_go_in_place, unblock, why_in_place
+from gaudi_operator.core.rollout.room import in_place_soon, may_go_in_place, stored_answer, unblock, why_in_place
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.rollout.target import choose_revision, is_on_trial
 from gaudi_runtime.errors import Problem
@@ -93,9 +93,12 @@ def _is_upgrading(state: State, current: str) -> bool:
 
 
 def _in_place(state: State, current: str) -> str | None:
-    if not _is_upgrading(state, current):
-        return None
     spec, workload = state.inference.spec, live_workloads(state.observed).get(current)
+    if not _is_upgrading(state, current):
+        # No old pod is left, but a replica is still missing until the last new pod is ready.
+        missing = sum(pod.ready for pod in state.active_of(current)) < spec.replicas
+        kept = missing and current != state.before.revision.stable and may_go_in_place(spec.rollout, spec.replicas)
+        return stored_answer(workload) if kept else None
     ending = ending_pods(state.pods, state.observed, state.deadlines) > 0
     mine = state.active_of(current)
     return why_in_place(spec.rollout, spec.replicas, workload, mine, state.deadlines, room_to_come=ending)

@@ -2,8 +2,8 @@
 
 See docs/how-to/revisions.md, Clusters without a free card.
 
-Only the scheduler and quotas know. Their answer is stored on the ReplicaSet of the revision for as long as old pods are
-desired, so that a rollout that has started to replace pods in place continues to do so under any leader.
+Only the scheduler and quotas know. Their answer is stored on the ReplicaSet of the revision until the revision is
+rolled out, so that a rollout that has started to replace pods in place continues to do so under any leader.
 """
 
 from collections.abc import Sequence
@@ -37,8 +37,8 @@ def why_in_place(
     if not may_go_in_place(rollout, desired):
         return None
     # The answer never changes back: otherwise pods would alternate between waiting for room and holding it.
-    if known := ((replica_set or {}).get("metadata", {}).get("annotations") or {}).get(IN_PLACE_ANNOTATION):
-        return str(known)
+    if known := stored_answer(replica_set):
+        return known
     if room_to_come:
         return None
     seconds = rollout.surge_timeout_seconds
@@ -48,6 +48,12 @@ def why_in_place(
     if replica_set and (said := why_creation_refused(replica_set, seconds, deadlines)):
         return f"No pod was allowed next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
     return None
+
+
+def stored_answer(replica_set: Manifest | None) -> str | None:
+    """Return why pods of the revision replace older ones in place, as it was stored; None if they do not."""
+    annotations = (replica_set or {}).get("metadata", {}).get("annotations") or {}
+    return annotations.get(IN_PLACE_ANNOTATION) or None
 
 
 def may_go_in_place(rollout: Rollout, desired: int) -> bool:

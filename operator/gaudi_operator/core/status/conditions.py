@@ -83,7 +83,7 @@ def _in_progress(s: State) -> tuple[str, str]:
         )
     # Distinguish pods that have not started from pods that compile.
     waiting = count_waiting(s.updated)
-    reason = "WarmingUp" if {Waiting.WARMING, Waiting.READINESS} & waiting.keys() else "StartingPods"
+    reason = "WarmingUp" if Waiting.WARMING in waiting else "StartingPods"
     return reason, f"{serving}; of the others {_waiting_sentence(waiting)} (status.pods has each)."
 
 
@@ -98,6 +98,8 @@ def _pace(s: State) -> str:
         seconds = s.observe_seconds(s.current)
         held = f" and has held it for {seconds} s" if seconds else ""
         place = " in the place of an older one" if s.rollout.in_place else ""
+        if not any(pod.ready for pod in s.old):
+            return f"its first pod is the canary{place}, and none of the older pods serves"
         return f"its first pod is the canary{place}, older pods serve until it has passed its gate{held}"
     if s.rollout.in_place:
         return f"pods are replaced in place ({s.rollout.in_place.rstrip('.')})"

@@ -12,6 +12,7 @@ from gaudi_operator.core.rendering.runtime_config import fetching
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import Phase
 
+_RUNTIME_PHASES = frozenset(Phase)
 MAX_TEXT = 1024
 MAX_WORD = 32
 
@@ -61,7 +62,8 @@ def _phase(pod: PodView, known: PodState | None) -> str:
         return pod.phase
     if not pod.container.running:
         return pod.container.waiting_reason or "Ended"
-    return known.phase if known is not None else "Starting"
+    # The written phase may be that of a pod whose container did not run yet.
+    return known.phase if known is not None and known.phase in _RUNTIME_PHASES else "Starting"
 
 
 def _message(pod: PodView, state: State) -> str | None:

@@ -24,6 +24,7 @@ from gaudi_operator.core.admission.class_limits import most_replicas
 from gaudi_operator.core.children.network import endpoint
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.pods.progress import Waiting, count_waiting
 from gaudi_operator.core.rendering.metadata import traffic_labels
 from gaudi_operator.core.resource import read_identity
 from gaudi_operator.core.rollout.backoff import FailureRecord
@@ -200,8 +201,8 @@ def _phase(state: State) -> str:
         return "Paused"
     if state.old:
         return "RollingOut"
-    started = any(pod.container and pod.container.running for pod in state.updated)
-    return "WarmingUp" if started else "Pending"
+    waiting = count_waiting(state.updated)
+    return "WarmingUp" if waiting.keys() - {Waiting.GATED, Waiting.UNSCHEDULED, Waiting.STARTING} else "Pending"
 
 
 def throttle_status(

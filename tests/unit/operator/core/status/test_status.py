@@ -287,6 +287,12 @@ def test_phase_is_one_word(pods: list[PodView], step: Any, phase: str) -> None:
     assert status(pods, step=step).phase == phase
 
 
+def test_phase_of_a_pod_before_its_container_ran_is_forgotten() -> None:
+    before = status([view(gated("a.example/quota"))])
+    (row,) = status([view(pod())], before=before).pods
+    assert (row.name, row.phase) == (before.pods[0].name, "Starting")
+
+
 EARLIER = GaudiInferenceStatus(warmup=WarmupProgress(percent=10, phase="Compiling"))
 FURTHER = GaudiInferenceStatus(warmup=WarmupProgress(percent=11, phase="Compiling"))
 

@@ -1,17 +1,21 @@
-"""The truth table of the conditions, as docs/reference/conditions.md states it, and situations that it is held to.
+"""The truth table of the conditions, as docs/reference/conditions.md states it, and the situations that test it.
 
 Facts are counted from the objects of the world and from how the situation was made, never from the operator's values.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from itertools import combinations_with_replacement
 from typing import Any
 
-from gaudi_operator.core.names import REVISION_LABEL
-from gaudi_runtime.contract.report import Phase, RuntimeFailure
+from gaudi_operator.core.names import GATE, REVISION_LABEL
+from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
+from tests.laws.sentences import disagreements
 from tests.support.builders import copied
+from tests.support.conformance import violations
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import served
@@ -30,6 +34,7 @@ class Slot(StrEnum):
     UNSCHEDULED = "unscheduled"
     PULLING = "pulling"
     WARMING = "warming"
+    BELOW = "below the thresholds"
     FAILED = "failed"
     MISSING = "missing"
 
@@ -38,7 +43,10 @@ class Slot(StrEnum):
 class Facts:
     """Numbers of pods: `old` of other revisions, `made` of the current one, `expected` to serve by what was before.
 
-    An old pod whose ReplicaSet has no replicas any more is not `old_desired`: it goes without another step.
+    An old pod whose ReplicaSet has no replicas any more is not `old_desired`: it is removed without another step.
+    `below` of the serving pods are below the thresholds. `rolled_back` is whether the revision of the spec has failed
+    and an older one runs. `cause` is the reason of a refusal or problem, empty if there is none, and `lasting` whether
+    only a user can resolve it.
     """
 
     wanted: int
@@ -49,18 +57,35 @@ class Facts:
     old_desired: bool
     expected: int
     warming: int
+    below: int
     left: int
-    failed: bool
-    paused: bool
-    refused: bool
     unavailable: int
+    paused: bool = False
+    rolled_back: bool = False
+    cause: str = ""
+    lasting: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether all desired replicas of the current revision serve, and no old pod is desired."""
+        return self.serving_new >= self.wanted and not self.old_desired
+
+    @property
+    def problem(self) -> str:
+        """The reason of the refusal or problem. A rollback is one only after it is complete."""
+        return self.cause or ("RolledBack" if self.rolled_back and self.complete else "")
+
+    @property
+    def stalled(self) -> bool:
+        """Whether a user must act."""
+        return self.lasting if self.cause else bool(self.problem)
 
     @property
     def ready(self) -> bool:
-        """Whether all is as desired."""
-        if self.refused or self.failed or self.old_desired:
+        """Whether everything is as desired."""
+        if self.problem or self.old_desired:
             return False
-        return not self.left if self.wanted == 0 else self.serving_new >= self.wanted
+        return not self.left if self.wanted == 0 else self.complete
 
 
 Holds = Callable[[Facts], bool]
@@ -83,23 +108,25 @@ TABLE: tuple[tuple[str, str, Holds, str, str], ...] = (
     ),
     ("Available", "otherwise", _always, "True", "MinimumAvailable"),
     ("Degraded", "serving < expected", lambda f: f.serving < f.expected, "True", "ReplicasLost"),
+    ("Degraded", "a serving pod is below the thresholds", lambda f: f.below > 0, "True", "BelowThresholds"),
     ("Degraded", "otherwise", _always, "False", "AsPromised"),
-    (
-        "Ready",
-        "the spec is refused, or a problem is known",
-        lambda f: f.refused or f.failed,
-        "False",
-        BY_PROBLEM,
-    ),
+    ("Ready", "the spec is refused, or a problem is known", lambda f: bool(f.problem), "False", BY_PROBLEM),
     ("Ready", "no replica is desired, no pod is left", lambda f: f.wanted == 0 and not f.left, "True", "ScaledToZero"),
     ("Ready", "no replica is desired, pods are left", lambda f: f.wanted == 0, "False", "ScalingDown"),
     ("Ready", "paused, and old pods are desired", lambda f: f.paused and f.old_desired, "False", "RolloutPaused"),
     (
         "Ready",
         "all desired replicas of the current revision serve, and no old pod is desired",
-        lambda f: f.serving_new >= f.wanted and not f.old_desired,
+        lambda f: f.complete,
         "True",
         "Serving",
+    ),
+    (
+        "Ready",
+        "the revision of the spec has failed, and the last good one does not serve all yet",
+        lambda f: f.rolled_back,
+        "False",
+        "RollingBack",
     ),
     ("Ready", "old pods run", lambda f: f.old > 0, "False", "RollingOut"),
     (
@@ -110,10 +137,10 @@ TABLE: tuple[tuple[str, str, Holds, str, str], ...] = (
         "StartingPods",
     ),
     ("Ready", "otherwise", _always, "False", "WarmingUp"),
-    ("Stalled", "refused, or a problem that only a person solves", lambda f: f.refused or f.failed, "True", BY_READY),
+    ("Stalled", "refused, or a problem that only a person solves", lambda f: f.stalled, "True", BY_READY),
     ("Stalled", "otherwise", _always, "False", "NotStalled"),
     ("Reconciling", "Ready is True", lambda f: f.ready, "False", "Settled"),
-    ("Reconciling", "Stalled is True", lambda f: f.refused or f.failed, "False", "Stalled"),
+    ("Reconciling", "Stalled is True", lambda f: f.stalled, "False", "Stalled"),
     (
         "Reconciling",
         "paused, old pods are desired, and all desired replicas serve",
@@ -130,38 +157,44 @@ def expected_of(kind: str, facts: Facts) -> tuple[str, str]:
     return next((status, reason) for row, _, holds, status, reason in TABLE if row == kind and holds(facts))
 
 
+_STAY = (Slot.SERVING, Slot.RESTARTED)
+"""The states of pods that have served before."""
+
+SHORT = PhaseProgress(planned=8, warmed=8, captured=4)
+"""A warm-up that ended with half of the graphs."""
+
+
 def slots(wanted: int, before: int) -> Iterator[tuple[Slot, ...]]:
-    """All ways to fill the places of replicas; only one that has served can have been restarted."""
+    """Yield all ways to fill the places of replicas; only a pod that has served can have been restarted."""
     for found in combinations_with_replacement(Slot, wanted):
-        if sum(each in (Slot.SERVING, Slot.RESTARTED) for each in found) <= before or Slot.RESTARTED not in found:
+        if sum(each in _STAY for each in found) <= before or Slot.RESTARTED not in found:
             yield found
 
 
-def started(wanted: int, before: int) -> Cluster:
-    """A model of which `before` replicas serve, and `wanted` are desired and made."""
+def started(wanted: int, before: int, **spec: Any) -> Cluster:
+    """Return a model of which `before` replicas serve, and `wanted` are desired and made."""
     if before:
-        cluster = served(replicas=before)
+        cluster = served(replicas=before, **spec)
         cluster.change(replicas=wanted)
     else:
-        cluster = Cluster(resource(replicas=wanted))
+        cluster = Cluster(resource(replicas=wanted, **spec))
     cluster.operate()
     cluster.controllers()
     return cluster
 
 
-def filled(start: Cluster, found: tuple[Slot, ...], *, refused: bool) -> Cluster:
-    """A copy with its places filled so, the status of which the operator has written."""
+def filled(start: Cluster, found: tuple[Slot, ...], *, refused: bool = False, waited: int = 0) -> Cluster:
+    """Return a copy with its places filled, `waited` seconds ago, and with the status that the operator wrote."""
     cluster = copied(start)
     old = [each for each in cluster.kind("Pod") if condition(each, "Ready").get("status") == "True"]
-    stay = sum(each in (Slot.SERVING, Slot.RESTARTED) for each in found)
-    for pod in old[stay:]:
+    for pod in old[sum(each in _STAY for each in found) :]:
         cluster.delete("Pod", pod["metadata"]["name"])
     cluster.controllers()
     names = sorted((each["metadata"]["name"] for each in cluster.kind("Pod")), key=_after(old))
-    order = sorted(found, key=lambda slot: slot not in (Slot.SERVING, Slot.RESTARTED))
+    order = sorted(found, key=lambda slot: slot not in _STAY)
     for name, slot in zip(names, order, strict=True):
         place(cluster, name, slot)
-    return seen(cluster, refused=refused)
+    return seen(cluster, refused=refused, waited=waited)
 
 
 def _after(first: list[dict[str, Any]]) -> Callable[[str], tuple[bool, str]]:
@@ -169,12 +202,13 @@ def _after(first: list[dict[str, Any]]) -> Callable[[str], tuple[bool, str]]:
     return lambda name: (name not in names, name)
 
 
-def seen(cluster: Cluster, *, refused: bool, paused: bool = False) -> Cluster:
-    """The operator, the kubelets and the operator again take their turns."""
+def seen(cluster: Cluster, *, refused: bool = False, paused: bool = False, waited: int = 0) -> Cluster:
+    """Let the operator, the kubelets and the operator again take their turns, after `waited` seconds."""
     if paused:
         cluster.change(rollout={"paused": True})
     if refused:
         cluster.change(engine=REFUSED)
+    cluster.now += timedelta(seconds=waited)
     for _ in range(3):
         cluster.operate()
         for pod in cluster.kind("Pod"):
@@ -195,6 +229,8 @@ def place(cluster: Cluster, name: str, slot: Slot) -> None:
             cluster.restart(name)
         case Slot.WARMING:
             cluster.report(name, Phase.COMPILING)
+        case Slot.BELOW:
+            cluster.report(name, Phase.SERVING, prompt=SHORT)
         case Slot.FAILED:
             cluster.report(
                 name, Phase.FAILED, failure=RuntimeFailure(reason="ModelNotFound", message="There is no model.")
@@ -202,8 +238,8 @@ def place(cluster: Cluster, name: str, slot: Slot) -> None:
         case Slot.MISSING:
             cluster.delete("Pod", name)
         case Slot.GATED:
-            shown = with_condition([], "PodScheduled", False, now, "SchedulingGated", "Scheduling is blocked.")
-            pod["status"] = {"phase": "Pending", "conditions": shown}
+            pod["spec"] = {**pod["spec"], "schedulingGates": [{"name": pods.GATE}]}
+            pod["status"] = pods.gated({}, now)
         case Slot.UNSCHEDULED:
             pod["status"] = pods.unschedulable({}, now, "0/1 nodes are available")
         case Slot.PULLING:
@@ -212,8 +248,11 @@ def place(cluster: Cluster, name: str, slot: Slot) -> None:
             pod["status"] = {"phase": "Pending", "conditions": shown, "containerStatuses": [waits]}
 
 
-def facts_of(cluster: Cluster, expected: Callable[[int], int], **given: Any) -> Facts:
-    """The facts of a world; `expected` says from how many serve how many should."""
+def facts_of(cluster: Cluster, expected: Callable[[int], int], *, in_place: bool = False, **given: Any) -> Facts:
+    """Return the facts of a world; `expected` says from the number that serves how many should.
+
+    `in_place` is whether pods are replaced in place, so that one may be missing.
+    """
     spec, current = cluster.resource["spec"], cluster.resource["status"]["revision"].get("current")
     live = [pod for pod in cluster.kind("Pod") if not ending(pod)]
     mine = [pod for pod in live if pod["metadata"]["labels"][REVISION_LABEL] == current]
@@ -227,9 +266,10 @@ def facts_of(cluster: Cluster, expected: Callable[[int], int], **given: Any) -> 
         old=len(live) - len(mine),
         old_desired=any(each["spec"]["replicas"] for each in olds),
         expected=expected(len(serving)),
-        warming=sum(_runs(pod) and not _serves(pod) for pod in mine),
+        warming=sum(map(_warms_up, mine)),
+        below=sum(_is_short(cluster, pod) for pod in serving),
         left=len(cluster.kind("Pod")),
-        unavailable=spec.get("rollout", {}).get("maxUnavailable", 0),
+        unavailable=max(int(in_place), spec.get("rollout", {}).get("maxUnavailable", 0)),
         **given,
     )
 
@@ -238,5 +278,59 @@ def _serves(pod: Mapping[str, Any]) -> bool:
     return condition(pod, "Ready").get("status") == "True"
 
 
-def _runs(pod: Mapping[str, Any]) -> bool:
-    return any("running" in each["state"] for each in (pod.get("status") or {}).get("containerStatuses", ()))
+def _warms_up(pod: Mapping[str, Any]) -> bool:
+    running = any("running" in each["state"] for each in (pod.get("status") or {}).get("containerStatuses", ()))
+    return running and condition(pod, GATE).get("status") != "True"
+
+
+def _is_short(cluster: Cluster, pod: Mapping[str, Any]) -> bool:
+    found = cluster.reports[pod["metadata"]["uid"]].report
+    return found is not None and found.prompt == SHORT
+
+
+def causes(found: Collection[Slot], waited: int, *, blocks: bool = True) -> list[tuple[str, bool]]:
+    """Return the possible reasons of a problem that pods in these states have after `waited` seconds.
+
+    Each comes with whether only a user can resolve it; empty if there is no problem. `blocks` is whether thresholds
+    keep a pod from traffic.
+    """
+    people = [("ModelNotFound", True)] * (Slot.FAILED in found)
+    people += [("CapturedBelowThreshold", True)] * (Slot.BELOW in found and blocks)
+    if people or waited < UNSCHEDULED_SECONDS:
+        return people
+    if Slot.UNSCHEDULED in found:
+        return [("Unschedulable", waited >= DEADLINE_SECONDS)]
+    return [("SchedulingGated", False)] * (Slot.GATED in found)
+
+
+UNSCHEDULED_SECONDS, DEADLINE_SECONDS, SURGE_SECONDS = 30, 600, 300
+"""Seconds until a pod without a node is a problem, until that needs a user, and until a rollout goes in place."""
+
+
+def wrong(cluster: Cluster, facts: Facts) -> list[str]:
+    """Return the conditions that differ from the table, and the sentences that contradict facts, fields or others."""
+    status = cluster.resource["status"]
+    shown = {each["type"]: each for each in status["conditions"]}
+    found = [*violations(cluster.resource), *disagreements(status)]
+    for kind in ("Available", "Degraded", "Ready", "Stalled", "Reconciling"):
+        result, reason = expected_of(kind, facts)
+        reason = {BY_PROBLEM: facts.problem, BY_READY: shown["Ready"]["reason"]}.get(reason, reason)
+        if (shown[kind]["status"], shown[kind]["reason"]) != (result, reason):
+            found.append(f"{kind} is {shown[kind]['status']} {shown[kind]['reason']}, by the table {result} {reason}")
+    counted = {
+        "readyReplicas": facts.serving,
+        "expectedReadyReplicas": facts.expected,
+        "updatedReplicas": facts.made,
+        "replicas": facts.made + facts.old,
+        "ready": f"{facts.serving}/{facts.wanted}",
+    }
+    found += [
+        f"{field} is {status[field]}, by the facts {fact}" for field, fact in counted.items() if status[field] != fact
+    ]
+    if re.search(r"\b(?:All \d+ replicas serve|1 replica serves)", shown["Ready"]["message"]) and not facts.ready:
+        found.append(f"not all serve: {shown['Ready']['message']}")
+    if (below := re.search(r"(\d+) pods? serves? although", shown["Degraded"]["message"])) and int(
+        below[1]
+    ) != facts.below:
+        found.append(f"{facts.below} serve below the thresholds: {shown['Degraded']['message']}")
+    return found

@@ -1,0 +1,185 @@
+"""Agreement of a status with itself: numbers in messages equal the fields, and no condition denies another one.
+
+Everything is read from the written status alone, so the checks hold for a model of the world and for any API server.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A written status: its conditions by type, its desired replicas and its pod rows."""
+
+    status: Mapping[str, Any]
+    conditions: Mapping[str, Mapping[str, str]]
+
+    @property
+    def desired(self) -> int:
+        """The desired replicas that the status was written for."""
+        return int(self.status["ready"].partition("/")[2])
+
+    @property
+    def serving(self) -> int:
+        """The pods that take traffic."""
+        return int(self.status.get("readyReplicas", 0))
+
+    @property
+    def expected(self) -> int:
+        """The pods that should take traffic."""
+        return int(self.status.get("expectedReadyReplicas", 0))
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """The rows of all pods."""
+        found: Sequence[Row] = self.status.get("pods", ())
+        return found
+
+    @property
+    def current(self) -> list[Row]:
+        """The rows of the current revision."""
+        revision = self.status.get("revision", {}).get("current")
+        return [row for row in self.rows if row["revision"] == revision]
+
+    @property
+    def old(self) -> list[Row]:
+        """The rows of all other revisions."""
+        return [row for row in self.rows if row not in self.current]
+
+    def says(self, kind: str) -> tuple[str | None, str | None, str]:
+        """Return status, reason and message of a condition; empty if it is missing."""
+        found = self.conditions.get(kind, {})
+        return found.get("status"), found.get("reason"), found.get("message", "")
+
+
+NUMBERS: tuple[tuple[str, str, Callable[[Shown], int]], ...] = (
+    ("Ready", r"(\d+) of \d+ replicas serve revision", lambda s: _ready(s.current)),
+    ("Ready", r"(\d+) replicas? serves? revision", lambda s: s.desired),
+    ("Ready", r"(\d+) of \d+ replicas serve in all", lambda s: s.serving),
+    ("Ready", r"\d+ of (\d+) replicas serve in all", lambda s: s.desired),
+    ("Ready", r", (\d+) left\.", lambda s: len(s.old)),
+    ("Ready", r"(\d+) pods? (?:is|are) still to be made", lambda s: s.desired - len(s.current)),
+    ("Ready", r"(\d+) pods run, \d+", lambda s: len(s.rows)),
+    ("Ready", r"\d+ pods run, (\d+)", lambda s: s.desired),
+    ("Available", r"(\d+) pods? takes? traffic", lambda s: s.serving),
+    ("WarmedUp", r"^(\d+) of \d+ replicas", lambda s: sum(row["gate"] for row in s.current)),
+    ("WarmedUp", r"^\d+ of (\d+) replicas", lambda s: s.desired),
+    ("Degraded", r"(\d+) replicas? takes? traffic", lambda s: s.serving),
+    ("Degraded", r"(\d+) replicas? (?:was|were) lost", lambda s: s.expected - s.serving),
+    ("Degraded", r"(\d+) did before", lambda s: s.expected),
+)
+"""Condition, pattern of a number in its message, and the number by the fields of the status."""
+
+WAITING: Mapping[str, Callable[[Row], bool]] = {
+    "held by scheduling gates": lambda row: row["phase"] == "SchedulingGated",
+    "warming up": lambda row: not row["gate"],
+    "failed to start or serve": lambda row: row["phase"] == "Failed",
+    "warmed up but not ready": lambda row: row["gate"],
+}
+"""What pods wait for by a message, and a fact of the row of each such pod."""
+
+
+def disagreements(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each disagreement within a status; nothing if it has no conditions yet."""
+    if "ready" not in status or len(status.get("pods", ())) != status.get("replicas", 0):
+        return  # Nothing is shown yet, or more pods exist than the status lists.
+    shown = Shown(status, {each["type"]: each for each in status.get("conditions", ())})
+    yield from _numbers(shown)
+    yield from _counts_of_waiting(shown)
+    yield from _named_pods(shown)
+    yield from _between_conditions(shown)
+    yield from _phase(shown)
+
+
+def _ready(rows: Sequence[Row]) -> int:
+    return sum(row["ready"] for row in rows)
+
+
+def _numbers(s: Shown) -> Iterator[str]:
+    for kind, form, count in NUMBERS:
+        message = s.says(kind)[2]
+        if (said := re.search(form, message)) and int(said[1]) != count(s):
+            yield f"{kind} says {said[1]}, and the fields say {count(s)}: {message}"
+
+
+def _counts_of_waiting(s: Shown) -> Iterator[str]:
+    """Yield wrong counts of the pods that do not take traffic yet."""
+    _, reason, message = s.says("Ready")
+    if "of the others" in message:
+        others, listed = [row for row in s.current if not row["ready"]], message.partition("of the others")[2]
+    elif reason == "RolloutPaused" and "replicas serve in all; " in message:
+        others, listed = [row for row in s.rows if not row["ready"]], message.partition("replicas serve in all; ")[2]
+    else:
+        return
+    counts = {
+        what: int(number) for number, what in re.findall(r"(\d+) (?:is|are) (.+?)(?=, \d| and \d|\.| \()", listed)
+    }
+    if sum(counts.values()) != len(others):
+        yield f"Ready counts {sum(counts.values())} pods that do not serve, and there are {len(others)}: {message}"
+    for what, count in counts.items():
+        found = sum(WAITING[what](row) for row in others) if what in WAITING else count
+        if found < count:
+            yield f"Ready says that {count} pods are {what}, and the rows show {found}: {message}"
+
+
+def _named_pods(s: Shown) -> Iterator[str]:
+    """Yield pods that a message calls not ready although their rows say that they take traffic."""
+    _, _, ready = s.says("Ready")
+    _, lost, degraded = s.says("Degraded")
+    cannot = re.findall(r"Pod (\S+) (?:finds no node|is held by|takes no traffic|cannot start|waits for)", ready)
+    away = re.findall(r"Not ready: ([^.]+)\.", degraded)
+    below = re.findall(r"asks for: ([^.]+)\.", degraded) if lost == "BelowThresholds" else []
+    rows = {row["name"]: row for row in s.rows}
+    for name in (*cannot, *(each for names in away for each in names.split(", "))):
+        if name in rows and rows[name]["ready"]:
+            yield f"a message says that {name} does not serve, and its row says that it does: {ready} {degraded}"
+    for name in (each for names in below for each in names.split(", ")):
+        if not rows[name]["ready"]:
+            yield f"Degraded says that {name} serves, and its row says that it does not: {degraded}"
+
+
+def _between_conditions(s: Shown) -> Iterator[str]:
+    ready, stalled, reconciling = s.says("Ready"), s.says("Stalled"), s.says("Reconciling")
+    available, warmed, degraded = (s.says(kind) for kind in ("Available", "WarmedUp", "Degraded"))
+    if ready[:2] == ("True", "Serving"):
+        for kind, found in (("Available", available[0] == "True"), ("WarmedUp", warmed[0] == "True")):
+            if not found:
+                yield f"all replicas serve, and {kind} denies it: {s.says(kind)}"
+        if degraded[1] == "ReplicasLost":
+            yield f"all replicas serve, and Degraded says that some are lost: {degraded[2]}"
+    if stalled[0] == "True" and stalled[1:] != ready[1:]:
+        yield f"Stalled says {stalled[1]}: {stalled[2]} Ready says {ready[1]}: {ready[2]}"
+    if reconciling[0] == "True" and reconciling[1:] != ready[1:]:
+        yield f"Reconciling says {reconciling[1]}: {reconciling[2]} Ready says {ready[1]}: {ready[2]}"
+    if ready[1] == "WarmingUp" and warmed[0] == "True":
+        yield f"Ready says that pods warm up, and WarmedUp that all have: {ready[2]} {warmed[2]}"
+    if "older pods serve until" in ready[2] and not _ready(s.old):
+        yield f"Ready says that older pods serve, and none does: {ready[2]} {available[2]}"
+    if degraded[1] == "AsPromised" and s.serving < s.expected:
+        yield f"{s.serving} of {s.expected} expected pods serve, and Degraded denies a loss: {degraded[2]}"
+    for name in re.findall(r"Revision (\S+) runs instead", ready[2]):
+        if name != s.status["revision"].get("current"):
+            yield f"Ready says that revision {name} runs, and status.revision says otherwise: {s.status['revision']}"
+
+
+def _phase(s: Shown) -> Iterator[str]:
+    """Yield conditions that deny the phase."""
+    phase, (_, reason, message), stalled = s.status["phase"], s.says("Ready"), s.says("Stalled")[0]
+    done = (phase in ("Serving", "ScaledToZero"), reason in ("Serving", "ScaledToZero"))
+    if done[0] != done[1] or (done[0] and phase != reason):
+        yield f"the phase is {phase}, and Ready says {reason}: {message}"
+    if (phase in ("Stalled", "SpecRefused", "RolledBack")) != (stalled == "True"):
+        yield f"the phase is {phase}, and Stalled is {stalled}: {message}"
+    if phase == "SpecRefused" and s.serving < s.desired:
+        yield f"the phase is {phase}, which says that all serve, and {s.serving} of {s.desired} do"
+    if phase == "RollingOut" and not s.old:
+        yield f"the phase is {phase}, and no pod of an older revision is there"
+    waiting = {row["phase"] for row in s.current if not row["ready"]}
+    if phase == "WarmingUp" and waiting <= {"SchedulingGated", "Unschedulable"}:
+        yield f"the phase is {phase}, and no pod warms up ({', '.join(sorted(waiting))}): {message}"
+    if phase in ("Pending", "WarmingUp") and s.old:
+        yield f"the phase is {phase}, and {len(s.old)} pods of older revisions are there"

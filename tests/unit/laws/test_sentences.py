@@ -1,0 +1,102 @@
+"""A status that agrees with itself has no disagreements, and each kind of disagreement is found."""
+
+from typing import Any
+
+import pytest
+
+from tests.laws import showing
+from tests.laws.sentences import disagreements
+from tests.unit.laws.records import NEW, OLD, history, moment
+
+READY = "1 of 2 replicas serve revision new; of the others 1 is held by scheduling gates (status.pods has each)."
+ROWS = [
+    {"name": "a", "revision": NEW, "phase": "Serving", "gate": True, "ready": True},
+    {"name": "b", "revision": NEW, "phase": "SchedulingGated", "gate": False, "ready": False},
+]
+SAYS = {
+    "Ready": ("False", "StartingPods", READY),
+    "Reconciling": ("True", "StartingPods", READY),
+    "Stalled": ("False", "NotStalled", "Nothing asks for a person."),
+    "Available": ("False", "BelowMinimum", "1 pod takes traffic, at least 2 are promised."),
+    "WarmedUp": ("False", "WarmingUp", "1 of 2 replicas of revision new have passed the readiness gate."),
+    "Degraded": ("False", "AsPromised", "No replica was lost, and none serves below the thresholds."),
+}
+"""The conditions of a model of two replicas, one of which serves and one of which is gated."""
+
+
+def status(phase: str = "Pending", **says: tuple[str, str, str]) -> dict[str, Any]:
+    """Return the status of the two pods; `says` replaces conditions."""
+    conditions = [
+        {"type": kind, "status": state, "reason": reason, "message": message}
+        for kind, (state, reason, message) in {**SAYS, **says}.items()
+    ]
+    return {
+        "phase": phase,
+        "ready": "1/2",
+        "replicas": 2,
+        "readyReplicas": 1,
+        "expectedReadyReplicas": 1,
+        "revision": {"current": NEW, "stable": NEW},
+        "conditions": conditions,
+        "pods": ROWS,
+    }
+
+
+def unready(message: str, reason: str = "StartingPods", **says: tuple[str, str, str]) -> dict[str, Any]:
+    """Return the status with that message in Ready and Reconciling."""
+    return status("Pending", Ready=("False", reason, message), Reconciling=("True", reason, message), **says)
+
+
+def test_status_that_agrees_with_itself_has_no_disagreements() -> None:
+    assert list(disagreements(status())) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        (unready(READY.replace("1 of 2", "2 of 2")), "Ready says 2, and the fields say 1"),
+        (unready(READY.replace("others 1", "others 2")), "Ready counts 2 pods that do not serve"),
+        (unready(READY.replace("held by scheduling gates", "warmed up but not ready")), "the rows show 0"),
+        (status(phase="WarmingUp"), "no pod warms up"),
+        (status(phase="Serving"), "the phase is Serving, and Ready says StartingPods"),
+        (status(phase="Stalled"), "the phase is Stalled, and Stalled is False"),
+        (status(phase="RollingOut"), "no pod of an older revision is there"),
+        (status(Available=("True", "MinimumAvailable", "2 pods take traffic.")), "Available says 2"),
+        (status(Stalled=("True", "ModelNotFound", "There is no model.")), "Stalled says ModelNotFound"),
+        (status(Degraded=("True", "ReplicasLost", "1 replica was lost. Not ready: a.")), "that a does not serve"),
+        (status(Reconciling=("True", "WarmingUp", "1 pod is warming up.")), "Reconciling says WarmingUp"),
+        (
+            unready("Pod a finds no node: no card is free.", "Unschedulable"),
+            "a message says that a does not serve",
+        ),
+        (
+            unready("0 of 2 replicas serve revision new; older pods serve until then, 0 left.", "RollingOut"),
+            "Ready says that older pods serve, and none does",
+        ),
+        (
+            unready(READY, "WarmingUp", WarmedUp=("True", "WarmedUp", "All have passed the gate.")),
+            "Ready says that pods warm up, and WarmedUp that all have",
+        ),
+        (
+            {**status(), "expectedReadyReplicas": 2},
+            "1 of 2 expected pods serve, and Degraded denies a loss",
+        ),
+    ],
+)
+def test_each_kind_of_disagreement_is_found(wrong: dict[str, Any], found: str) -> None:
+    assert any(found in each for each in disagreements(wrong)), list(disagreements(wrong))
+
+
+def test_status_that_contradicts_itself_breaks_a_law() -> None:
+    bad = history(moment(0, status=status()), moment(5, status=status(phase="Serving")))
+    assert list(showing.no_message_contradicts_the_status(bad)) == [
+        f"5 s: the phase is Serving, and Ready says StartingPods: {READY}"
+    ]
+
+
+def test_queued_pod_that_counts_as_stalled_breaks_a_law() -> None:
+    held = {"type": "Stalled", "status": "True", "reason": "SchedulingGated", "message": "Pod b is held."}
+    bad = history(moment(0), moment(5, status={"conditions": [held], "revision": {"current": OLD}}))
+    assert list(showing.queued_pods_are_not_stalled(bad)) == [
+        "5 s: Stalled has the reason SchedulingGated: Pod b is held."
+    ]

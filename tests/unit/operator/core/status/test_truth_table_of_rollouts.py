@@ -1,0 +1,140 @@
+"""Every situation of a rollout of up to three replicas has the conditions of the truth table."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.support.builders import copied
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.status.truth_table import (
+    DEADLINE_SECONDS,
+    SURGE_SECONDS,
+    UNSCHEDULED_SECONDS,
+    Facts,
+    Slot,
+    facts_of,
+    place,
+    seen,
+    wrong,
+)
+from tests.unit.operator.core.stories import served
+
+NEW = (Slot.GATED, Slot.UNSCHEDULED, Slot.PULLING, Slot.WARMING, Slot.SERVING, Slot.MISSING)
+FAILS = {Slot.FAILED: "ModelNotFound", Slot.BELOW: "CapturedBelowThreshold"}
+HELD = (Slot.GATED, Slot.UNSCHEDULED)
+
+
+def upgrading(wanted: int, **rollout: Any) -> Cluster:
+    """Return a model whose canary has just been made; all old pods serve."""
+    cluster = served(replicas=wanted, rollout=rollout)
+    cluster.change(model={"maxModelLen": 512})
+    cluster.operate()
+    cluster.controllers()
+    return cluster
+
+
+def canary_is(start: Cluster, slot: Slot, **turn: Any) -> Iterator[tuple[int, Cluster]]:
+    """Yield the cluster with its canary in this state, and with none, one or all of its old pods lost."""
+    old = [each["metadata"]["name"] for each in start.kind("Pod") if each["status"]["containerStatuses"][0]["ready"]]
+    (canary,) = {each["metadata"]["name"] for each in start.kind("Pod")} - set(old)
+    for lost in range(len(old) + 1):
+        cluster = copied(start)
+        place(cluster, canary, slot)
+        for name in old[:lost]:
+            cluster.restart(name)
+        yield lost, seen(cluster, **turn)
+
+
+def rollout_facts(cluster: Cluster, **given: Any) -> Facts:
+    """Return the facts of a rollout before which all replicas served."""
+    spec = cluster.resource["spec"]
+    missing = max(int(given.get("in_place", False)), spec["rollout"].get("maxUnavailable", 0))
+    wanted = spec["replicas"]
+    back = given.get("rolled_back", False)
+    return facts_of(cluster, lambda serving: wanted if back else max(wanted - missing, min(wanted, serving)), **given)
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["accepted", "refused"])
+@pytest.mark.parametrize("paused", [False, True], ids=["moving", "paused"])
+@pytest.mark.parametrize("unavailable", [0, 1])
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_conditions_of_a_rollout_are_those_of_the_table(
+    wanted: int, unavailable: int, paused: bool, refused: bool
+) -> None:
+    start = upgrading(wanted, maxUnavailable=unavailable)
+    given = {"cause": "SettingsWrong", "lasting": True} if refused else {}
+    for slot in NEW:
+        for lost, cluster in canary_is(start, slot, refused=refused, paused=paused):
+            assert wrong(cluster, rollout_facts(cluster, paused=paused, **given)) == [], (slot, lost)
+
+
+@pytest.mark.parametrize("slot", FAILS)
+@pytest.mark.parametrize("does", ["Rollback", "Pause", "paused"])
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_conditions_of_a_failed_canary(wanted: int, does: str, slot: Slot) -> None:
+    start = upgrading(wanted, onFailure="Rollback" if does == "paused" else does)
+    given: Any = {
+        "Rollback": {"rolled_back": True},
+        "Pause": {"cause": "RevisionFailed", "lasting": True},
+        "paused": {"cause": FAILS[slot], "lasting": True, "paused": True},
+    }[does]
+    for lost, cluster in canary_is(start, slot, paused=does == "paused"):
+        assert wrong(cluster, rollout_facts(cluster, **given)) == [], lost
+
+
+@pytest.mark.parametrize("waited", [UNSCHEDULED_SECONDS, DEADLINE_SECONDS])
+@pytest.mark.parametrize("asked", ["Wait", "ReplaceInPlace"])
+@pytest.mark.parametrize("slot", HELD)
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_conditions_of_a_canary_without_room(wanted: int, slot: Slot, asked: str, waited: int) -> None:
+    start = upgrading(wanted, whenNoRoom=asked, surgeTimeoutSeconds=DEADLINE_SECONDS + SURGE_SECONDS)
+    soon = {Slot.GATED: "SchedulingGated", Slot.UNSCHEDULED: "Unschedulable"}[slot]
+    given = (
+        {"cause": "UpgradeBlocked", "lasting": waited >= DEADLINE_SECONDS}
+        if asked == "Wait"
+        else {"cause": soon, "lasting": False}
+    )
+    for lost, cluster in canary_is(start, slot, waited=waited):
+        assert wrong(cluster, rollout_facts(cluster, **given)) == [], lost
+
+
+@pytest.mark.parametrize("queue", [False, True], ids=["no card", "gated"])
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_conditions_of_a_rollout_in_place(wanted: int, queue: bool) -> None:
+    cluster = served(replicas=wanted, rollout={"whenNoRoom": "ReplaceInPlace"})
+    cluster.cards, cluster.queue = wanted, queue
+    cluster.change(model={"maxModelLen": 512})
+    cluster.operate()
+    cluster.controllers()
+    cluster.operate()
+    cluster.now += timedelta(seconds=SURGE_SECONDS + 1)
+    for _ in range(3):
+        # An old pod is to go, then it ends, then the canary has its card.
+        cluster.operate()
+        assert wrong(cluster, rollout_facts(cluster, in_place=True)) == []
+        cluster.controllers()
+    for slot in (Slot.PULLING, Slot.WARMING, Slot.SERVING, Slot.MISSING):
+        for lost, found in canary_is(cluster, slot):
+            assert wrong(found, rollout_facts(found, in_place=True)) == [], (slot, lost)
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_whole_rollout_in_place_reports_no_loss(wanted: int) -> None:
+    cluster = served(replicas=wanted, rollout={"whenNoRoom": "ReplaceInPlace"})
+    cluster.cards = wanted
+    cluster.change(model={"maxModelLen": 512})
+    cluster.operate()
+    cluster.controllers()
+    cluster.now += timedelta(seconds=SURGE_SECONDS)
+    fewest = wanted
+    while cluster.resource["status"]["phase"] != "Serving":
+        cluster.operate()
+        assert wrong(cluster, rollout_facts(cluster, in_place=True)) == []
+        fewest = min(fewest, cluster.resource["status"]["readyReplicas"])
+        cluster.controllers()
+        for pod in cluster.kind("Pod"):
+            cluster.warm(pod["metadata"]["name"])
+        cluster.kubelet()
+    assert fewest == wanted - 1
