@@ -45,9 +45,9 @@ class ReadyReplicas:
         raise AssertionError("a watch never ends by itself")
 
 
-def applied(installed: Installed, namespace: str, name: str, replicas: int, cards: int) -> Resource:
+def applied(installed: Installed, namespace: str, name: str, replicas: int, cards: int, **rollout: Any) -> Resource:
     """Create a resource whose replicas use this number of cards each, and return it when all are ready."""
-    rollout = {**CARDS["spec"]["rollout"], "surgeTimeoutSeconds": 30}
+    rollout = {**CARDS["spec"]["rollout"], "surgeTimeoutSeconds": 30, **rollout}
     spec = {**CARDS["spec"], "replicas": replicas, "parallelism": {"tensor": cards}, "rollout": rollout}
     manifest = {**CARDS, "metadata": {"name": name}, "spec": spec}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
@@ -98,6 +98,18 @@ def test_upgrade_replaces_one_replica_at_a_time(
     report(replicas, seen, answers, state)
     assert [each.error for each in answers if each.error] == []
     assert min(ready for _, ready in seen.ready) == replicas - 1
+
+
+@pytest.mark.usefixtures("clear")
+def test_upgrade_replaces_as_many_replicas_as_may_be_missing(installed: Installed, namespace: str) -> None:
+    resource = applied(installed, namespace, "full", 8, 1, maxUnavailable="25%")
+    client, seen = traffic(installed, namespace, "full"), ReadyReplicas([])
+    resource.patch(CHANGE)
+    state = seen.until(resource, is_ready)
+    answers = client.stop()
+    report(8, seen, answers, state)
+    assert [each.error for each in answers if each.error] == []
+    assert min(ready for _, ready in seen.ready) == 6
 
 
 @pytest.mark.usefixtures("clear")
