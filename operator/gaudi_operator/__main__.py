@@ -4,20 +4,30 @@ import os
 import signal
 import sys
 
+from gaudi_runtime.version import version_line
+
+USAGE = "usage: gaudi-operator run [--SETTING=VALUE ...]"
+
 
 def main() -> None:
     """Command line of the operator."""
-    if sys.argv[1:2] != ["run"]:
-        raise SystemExit(
-            "usage: gaudi-operator run [--SETTING=VALUE ...]   (settings come from the environment and from arguments,"
-            " `python -m gaudi_operator.settings` lists them)"
-        )
+    arguments = sys.argv[1:]
+    if "--version" in arguments:
+        sys.stdout.write(f"{version_line('gaudi-operator')}\n")
+        return
+    if "--help" in arguments:
+        from gaudi_operator.settings import options
+
+        sys.stdout.write(f"{USAGE}\n\nRun the operator until SIGTERM. Settings:\n{options()}")
+        return
+    if arguments[:1] != ["run"]:
+        raise SystemExit(f"{USAGE}\nTry 'gaudi-operator --help' for help.")
     # Process 1 of a container ignores a SIGTERM that it has no handler for, and the imports below take seconds.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from gaudi_operator.replica import live
     from gaudi_operator.settings import variables
 
-    os.environ.update(variables(sys.argv[2:]))
+    os.environ.update(variables(arguments[1:]))
 
     raise SystemExit(live())
 

@@ -196,25 +196,44 @@ def from_environment() -> Settings:
         return Settings()
     except ValidationError as error:
         lines = (
-            f"{variable_of(str(each['loc'][0])) if each['loc'] else 'settings'}: {each['msg']}"
-            for each in error.errors()
+            _fault(each["type"], str(each["loc"][0]) if each["loc"] else "", each["msg"]) for each in error.errors()
         )
         raise SystemExit("gaudi-operator cannot start:\n" + "\n".join(lines)) from error
 
 
+def _fault(kind: str, field: str, message: str) -> str:
+    """Return the sentence for a wrong setting, or for a missing one that has no default."""
+    if kind != "missing":
+        return f"{variable_of(field) if field else 'settings'}: {message}"
+    description = Settings.model_fields[field].description
+    return f"{variable_of(field)} is missing: set it, or write {_option(field)}=VALUE. {description}"
+
+
 def variables(arguments: Sequence[str]) -> dict[str, str]:
     """The environment variables that `--log-level=DEBUG` and its like stand for. Raises SystemExit with a sentence."""
-    known = {f"--{name.replace('_', '-')}": name for name in Settings.model_fields}
+    known = {_option(name): name for name in Settings.model_fields}
     found = {}
     for argument in arguments:
         option, given, value = argument.partition("=")
         if not given or option not in known:
             raise SystemExit(
                 f"gaudi-operator run: {argument} sets nothing: write a setting such as --log-level=DEBUG;"
-                " `python -m gaudi_operator.settings` lists them."
+                " `gaudi-operator --help` lists them."
             )
         found[_variable(known[option])] = value
     return found
+
+
+def _option(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
+
+
+def options() -> str:
+    """Return the settings as a list for --help: the option, its variable, and its description."""
+    return "".join(
+        f"  {_option(name)}=VALUE, {_variable(name)}\n      {field.description}\n"
+        for name, field in Settings.model_fields.items()
+    )
 
 
 def variable_of(field: str) -> str:

@@ -12,6 +12,7 @@ import typer
 
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.contract.ports import CONFIG_PATH
+from gaudi_runtime.version import version_line
 
 PRESTOP_SECONDS = 5.0
 REPORT_FILE = "hardware-report.json"
@@ -25,11 +26,33 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version_line("gaudi-runtime"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options of the program itself."""
+
+
 @app.command()
 def serve(
     config: Annotated[Path, typer.Option(help="RuntimeConfig, JSON.")] = Path(CONFIG_PATH),
 ) -> None:
-    """Warm up the model, then serve it until SIGTERM."""
+    """Warm up the model, then serve it until SIGTERM. Exits with code 2 if there is no configuration."""
+    if not config.is_file():
+        typer.echo(
+            f"gaudi-runtime serve: there is no configuration at {config}. The operator mounts it into its pods; name "
+            "another file with --config.",
+            err=True,
+        )
+        raise typer.Exit(2)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a preStop hook may run before our own handlers are installed
     from gaudi_runtime.process.logs import set_up_logging
     from gaudi_runtime.serve import serve as serve_until_stopped

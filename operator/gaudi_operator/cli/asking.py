@@ -1,14 +1,36 @@
-"""Shared options of the commands of a tool: a decorator that adds the parameters of one function."""
+"""Shared options of a tool: `--version`, and a decorator that adds the parameters of one function to commands."""
 
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+
+import typer
+
+from gaudi_runtime.version import version_line
 
 Question = TypeVar("Question")
 Parameters = ParamSpec("Parameters")
 Command = Callable[Concatenate[Question, Parameters], None]
+
+
+def add_version(app: typer.Typer, program: str) -> None:
+    """Add the option `--version`, which prints the version and exits."""
+
+    def print_version(wanted: bool) -> None:
+        if wanted:
+            typer.echo(version_line(program))
+            raise typer.Exit
+
+    def options(
+        version: Annotated[
+            bool, typer.Option("--version", callback=print_version, is_eager=True, help="Show the version and exit.")
+        ] = False,
+    ) -> None:
+        """Take the options of the program itself."""
+
+    app.callback()(options)
 
 
 def questions(

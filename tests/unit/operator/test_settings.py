@@ -45,7 +45,9 @@ def test_two_processes_have_different_identities() -> None:
 
 def test_missing_image_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GAUDI_OPERATOR_RUNTIME_IMAGE")
-    with pytest.raises(SystemExit, match="GAUDI_OPERATOR_RUNTIME_IMAGE: Field required"):
+    with pytest.raises(
+        SystemExit, match=r"GAUDI_OPERATOR_RUNTIME_IMAGE is missing: set it, or write --runtime-image=VALUE\."
+    ):
         from_environment()
 
 

@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from gaudi_operator.cli.asking import add_version
 from gaudi_operator.cli.kubectl.buckets import buckets
 from gaudi_operator.cli.kubectl.hardware import hardware_report
 from gaudi_operator.cli.kubectl.learn import learn
@@ -43,6 +44,7 @@ def _group(help: str) -> typer.Typer:  # noqa: A002 - as typer calls it
 
 
 app, rollout, plan = _group(HELP), _group("Steer a rollout."), _group("Plan buckets.")
+add_version(app, "kubectl gaudi")
 for command in (history, undo, pause, resume, restart, status):
     rollout.command()(command)
 plan.command()(learn)
