@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_operator.cli.plan.question import read_manifest
+from gaudi_operator.cli.plan.manifest import read_manifest
 from tests.e2e import test_card, test_hostile_neighbours
 from tests.support.builders import Object
 

@@ -38,7 +38,7 @@ def learn(asked: SelectedResource, form: FormOption = Form.OPTIMAL, apply: Apply
     from gaudi_operator.cli.plan.question import read_question
 
     resource = asked.cluster.inference_with_texts(asked.name)
-    question, memory = read_question(resource), read_status(resource).memory
+    question, memory = read_question(resource, stored=True), read_status(resource).memory
     # Use measured blocks: the decode buckets depend on them, and an estimate would lead to others.
     question = replace(question, kv_blocks=memory.kv_blocks) if memory else question
     found = learn(question, read_texts(_traffic(asked)), Budget(), form)

@@ -9,7 +9,10 @@ from typing import Annotated
 
 import typer
 
+from gaudi_operator.cli.asking import add_version
+from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.options import (
+    REFUSED,
     BytesOption,
     CostModel,
     DecodeOption,
@@ -25,6 +28,7 @@ from gaudi_operator.cli.plan.options import (
     report_errors,
     select_document,
     with_document,
+    with_document_or_refusal,
 )
 from gaudi_operator.cli.plan.output import Output, OutputOption, warn, write
 from gaudi_operator.cli.plan.question import PlanDocument
@@ -42,7 +46,7 @@ input, or --from-cluster NAME.
 Start with:
   gaudi-plan buckets -f model.yaml                 all shapes that are prepared
   gaudi-plan buckets -f model.yaml --heat padding  what is wasted, and where
-  gaudi-plan find -f model.yaml 3 412 0            the bucket of 3 prompts
+  gaudi-plan find -f model.yaml 1 412 0            the bucket of a prompt
   gaudi-plan forecast -f model.yaml                memory, graphs and minutes
   gaudi-plan diff old.yaml new.yaml                what a change costs
   gaudi-plan compare -f model.yaml                 the strategies side by side
@@ -57,6 +61,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+add_version(app, "gaudi-plan")
 
 
 @app.command()
@@ -100,7 +105,8 @@ def find(
     """Print the bucket that a batch is padded to.
 
     \b
-    gaudi-plan find -f model.yaml 3 412 0                  3 prompts of up to 412 tokens
+    gaudi-plan find -f model.yaml 1 412 0                  a prompt of 412 tokens
+    gaudi-plan find -f model.yaml 3 412 0                  3 prompts of up to 412 tokens, if maxNumPrefillSeqs allows
     gaudi-plan find -f model.yaml --phase decode 3 1 33    3 sequences with 33 KV blocks
     """
     from gaudi_operator.cli.plan.buckets import bucket_of
@@ -109,9 +115,9 @@ def find(
 
 
 @app.command()
-@with_document
+@with_document_or_refusal
 def forecast(
-    question: PlanDocument,
+    question: PlanDocument | SpecRefused,
     card: Annotated[str | None, typer.Option(help="Card to forecast for: gaudi2, gaudi3 or none (the CPU).")] = None,
     model: Annotated[
         str | None, typer.Option(help="Repository of a public model, or the path of a checkpoint's config.json.")
@@ -127,7 +133,7 @@ def forecast(
     0  FITS                room for the model and for the graphs that readiness asks for
     0  FITS WITH WARNINGS  the same, and something to read first
     3  DOES NOT FIT        no room for the model, or for these graphs by any source
-    4  REFUSED             the operator refuses the spec
+    4  REFUSED             the API server or the operator refuses the spec
     5  UNKNOWN             the first pod will show it: the answer says what it waits for
     2  the document or an option is wrong
 
@@ -137,8 +143,11 @@ def forecast(
     gaudi-plan forecast -f model.yaml --model checkpoint/config.json -o json
     """
     from gaudi_operator.cli.plan.forecast import forecast_deployment
-    from gaudi_operator.cli.plan.forecast_output import answer
+    from gaudi_operator.cli.plan.forecast_output import answer, refusal_answer
 
+    if isinstance(question, SpecRefused):
+        write(refusal_answer(question), output)
+        raise typer.Exit(REFUSED)
     found = forecast_deployment(question, card, model)
     write(answer(found, sources=sources), output)
     raise typer.Exit(found.verdict.exit_code)

@@ -12,7 +12,7 @@ from gaudi_operator.cli.plan.options import Heat
 from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
 from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.contract.bucketing import Strategy
+from gaudi_runtime.contract.bucketing import Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.planning.old_releases import UnifiedBucket, plan_unified
@@ -76,11 +76,20 @@ def _unified(question: PlanDocument) -> CommandOutput:
 
 
 def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> CommandOutput:
-    """Return the bucket that a batch is padded to, and the shape that is compiled if there is none."""
+    """Return the bucket that a batch is padded to, and the shape that is compiled if there is none.
+
+    Raises ConfigError for a prompt that the server refuses.
+    """
+    limits = question.limits
+    if phase is BucketPhase.PROMPT and wanted[1] > limits.max_model_len:
+        raise ConfigError(
+            f"a prompt of {wanted[1]} tokens is longer than maxModelLen ({limits.max_model_len}), and the server "
+            "refuses it; give fewer tokens"
+        )
     plan = question.plan()
     found = plan.find(phase, *wanted)
-    fallback = plan.fallback(phase, question.limits, *wanted)
-    outcome = tuple(found) if found else f"no bucket; it would be compiled as {tuple(fallback)} while serving"
+    fallback = plan.fallback(phase, limits, *wanted)
+    outcome = tuple(found) if found else _miss(limits, phase, wanted, fallback)
     shapes = (("wanted", wanted), ("found", found), ("fallback", fallback))
     return CommandOutput(
         data={"phase": phase, "wanted": wanted, "found": found, "fallback": fallback},
@@ -91,6 +100,18 @@ def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> Comm
         show=lambda: typer.echo(f"{phase} {wanted} -> {outcome}"),
         warnings=question.warnings,
     )
+
+
+def _miss(limits: Limits, phase: BucketPhase, wanted: Shape, fallback: Bucket) -> str:
+    """Describe what happens to a batch without a bucket."""
+    size = wanted[0]
+    if phase is BucketPhase.PROMPT and size > limits.max_num_prefill_seqs:
+        most = limits.max_num_prefill_seqs
+        return f"no bucket: a step takes at most {plural(most, 'prompt')} (maxNumPrefillSeqs), so no batch has {size}"
+    if phase is BucketPhase.DECODE and size > limits.max_num_seqs:
+        most = limits.max_num_seqs
+        return f"no bucket: at most {plural(most, 'sequence')} run at once (maxNumSeqs), so no batch has {size}"
+    return f"no bucket; it would be compiled as {tuple(fallback)} while serving"
 
 
 def _print_plan(plan: BucketPlan) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_camel
 
+from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
-from gaudi_operator.cli.plan.verdict import DeploymentForecast
+from gaudi_operator.cli.plan.verdict import DeploymentForecast, Verdict, sentence_of
 from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.catalog.pairs import PAIRS, RELEASES
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
@@ -25,11 +26,31 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 GIB, MIB = 2**30, 2**20
+FIGURE_COLUMNS = ("figure", "unit", "value", "low", "high", "confidence", "source")
 
 
 def answer(foreseen: DeploymentForecast, *, sources: bool = False) -> CommandOutput:
     """Return the output of a forecast command. Sources are shown only if requested."""
     return CommandOutput(data=_data(foreseen), rows=lambda: _rows(foreseen), show=lambda: _print(foreseen, sources))
+
+
+def refusal_answer(refused: SpecRefused) -> CommandOutput:
+    """Return the output for a document that the API server refuses. Nothing is forecast for it."""
+    why = tuple(sentence_of(each) for each in refused.sentences)
+    problems = [{"reason": "SchemaViolated", "message": each} for each in why]
+    first = f"{Verdict.REFUSED}: the API server refuses {refused.document}"
+
+    def show() -> None:
+        console = stdout()
+        console.print(first, style=_STYLES[Verdict.REFUSED.exit_code], markup=False, highlight=False)
+        for each in why:
+            console.print(f"why: {each}", markup=False, highlight=False)
+
+    return CommandOutput(
+        data={"verdict": Verdict.REFUSED, "why": why, "remedies": (), "problems": problems},
+        rows=lambda: [FIGURE_COLUMNS],
+        show=show,
+    )
 
 
 def _data(foreseen: DeploymentForecast) -> dict[str, Any]:
@@ -101,7 +122,7 @@ def _figure(figure: Figure | None) -> dict[str, Any] | None:
 
 
 def _rows(foreseen: DeploymentForecast) -> Iterator[tuple[object, ...]]:
-    yield "figure", "unit", "value", "low", "high", "confidence", "source"
+    yield FIGURE_COLUMNS
     for name, unit, figure in foreseen.figures():
         yield name, unit, figure.value, figure.low, figure.high, figure.confidence.value, figure.source
 

@@ -12,17 +12,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gaudi_operator.cli.asking import questions
+from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.question import WANTED, Document, PlanDocument, parse_document, read_question, read_text
 from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.errors import ConfigError, RuntimeStartError
 
 MAX_BUCKET_FILE_BYTES = 64 * 1024
+REFUSED = 4
+"""The exit code for a document that the API server would refuse: that of the verdict REFUSED."""
 
 File = Annotated[
     Path | None,
@@ -79,7 +83,7 @@ def select_document(
     kv_blocks: KvBlocks = None,
 ) -> PlanDocument:
     """Return the document of a command line. Raises ConfigError with one sentence."""
-    question = read_question(_document(file, from_cluster, namespace, name))
+    question = _question(file, from_cluster, namespace, name)
     if bucket_file:
         question = question.with_bucket_file(read_text(bucket_file, MAX_BUCKET_FILE_BYTES))
     return replace(question, kv_blocks=kv_blocks) if kv_blocks else question
@@ -87,26 +91,49 @@ def select_document(
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print a wrong document or an impossible plan as one sentence and exit with code 2."""
+    """Print a wrong document or an impossible plan as one sentence and exit with code 2; with 4 if it is refused."""
     try:
         yield
     except RuntimeStartError as error:
-        typer.echo(f"gaudi-plan: {on_one_line(str(error))}.", err=True)
-        raise typer.Exit(2) from error
+        sentence = on_one_line(str(error))
+        typer.echo(f"gaudi-plan: {sentence}{'' if sentence.endswith(('.', '?')) else '.'}", err=True)
+        raise typer.Exit(REFUSED if isinstance(error, SpecRefused) else 2) from error
 
 
 with_document = questions(select_document, report_errors)
 """A decorator that replaces the first parameter of a command by the options of select_document()."""
 
 
-def _document(file: Path | None, from_cluster: str | None, namespace: str | None, name: str | None) -> Document:
+@wraps(select_document)
+def _document_or_refusal(**options: Any) -> PlanDocument | SpecRefused:
+    try:
+        return select_document(**options)
+    except SpecRefused as refused:
+        return refused
+
+
+with_document_or_refusal = questions(_document_or_refusal, report_errors)
+"""The same for a command that prints the refusal of a document as its answer."""
+
+
+def _question(file: Path | None, from_cluster: str | None, namespace: str | None, name: str | None) -> PlanDocument:
     if (file is None) == (from_cluster is None):
         raise ConfigError("say what to plan for: either -f FILE (- reads standard input) or --from-cluster NAME")
-    if file is not None:
-        return parse_document(read_text(file), name)
+    if file is None:
+        return read_question(_stored_document(str(from_cluster), namespace), stored=True)
+    text, document = read_text(file), "standard input" if str(file) == "-" else str(file)
+    try:
+        return read_question(parse_document(text, name))
+    except SpecRefused as refused:
+        raise SpecRefused(refused.sentences, document) from refused
+    except ConfigError as error:
+        raise ConfigError(f"{document}: {error}") from error
+
+
+def _stored_document(name: str, namespace: str | None) -> Document:
     try:
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
         # The runtime's image has this command without a client: its pods have no permissions anyway.
         raise ConfigError("--from-cluster needs the Kubernetes client; install the extra `cli`") from error
-    return Cluster(Connection(namespace=namespace)).inference_with_texts(str(from_cluster))
+    return Cluster(Connection(namespace=namespace)).inference_with_texts(name)

@@ -3,23 +3,23 @@
 See docs/internals/bucketing.md, Asking.
 
 `read_text` and `parse_document` find the document, within size limits; `read_question` makes a PlanDocument of it. No
-API server has validated a GaudiInference from a file, so what the schema refuses is refused here, above all unknown
-fields.
+API server has validated a GaudiInference from a file, so manifest.py refuses what the schema refuses.
 """
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 from pydantic import ValidationError
 
+from gaudi_operator.cli.plan.faults import describe
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.planning.bare_limits import read_bare_limits
+from gaudi_runtime.planning.bare_limits import BareLimits, read_bare_limits
 from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.old_releases import plan_1_22
 from gaudi_runtime.planning.planner import make_plan
@@ -27,13 +27,18 @@ from gaudi_runtime.planning.ranges import ignored_settings
 from gaudi_runtime.units import quoted
 
 if TYPE_CHECKING:
-    from gaudi_operator.core.resource import Identity, Inference
+    from gaudi_operator.core.resource import Inference
     from gaudi_runtime.contract.config import RuntimeConfig
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
 MOST_NAMES = 10
 KIND = "GaudiInference"
 WANTED = f"give a {KIND}, a RuntimeConfig or the limits of a model"
+
+UNCHECKED = (
+    "the rules of the GaudiInference schema are not checked, because cel-expr-python is not installed; install the "
+    "extra `plan`"
+)
 
 Document = dict[str, Any]
 
@@ -66,7 +71,7 @@ def parse_document(text: str, name: str | None = None) -> Document:
         raise ConfigError(f"there is no {KIND} called {quoted(name)} in the document")
     if documents:
         raise ConfigError(f"kind {quoted(repr(documents[0]['kind']))} is not read; {WANTED}")
-    raise ConfigError(f"the document is not a mapping; {WANTED}")
+    raise ConfigError(f"the document is {'not a mapping' if text.strip() else 'empty'}; {WANTED}")
 
 
 def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
@@ -116,55 +121,6 @@ def _name(document: Document) -> object:
     return metadata.get("name") if isinstance(metadata, dict) else None
 
 
-def read_manifest(document: Mapping[str, Any]) -> "Inference":
-    """Return the resource. Raises ConfigError, or pydantic's ValidationError with paths below spec."""
-    # Imported here and below, so that bare limits do not load the models of the resource.
-    from gaudi_operator.api.v1alpha1.resource import API_VERSION
-    from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-    from gaudi_operator.core.resource import Inference
-
-    version = document.get("apiVersion", API_VERSION)
-    if version != API_VERSION:
-        raise ConfigError(f"apiVersion {version!r} is not read; write {API_VERSION}")
-    spec = document.get("spec", {})
-    inference = Inference(_identity(document), GaudiInferenceSpec.model_validate(spec))
-    written = inference.spec.model_dump(by_alias=True, exclude_unset=True)
-    unknown = next(_unknown(spec, written, "spec"), None)
-    if unknown:
-        raise ConfigError(
-            f"{unknown} is not a field of a GaudiInference; `kubectl explain gi.spec --recursive` lists them"
-        )
-    return inference
-
-
-def _identity(document: Mapping[str, Any]) -> "Identity":
-    from gaudi_operator.core.resource import Identity
-
-    metadata = document.get("metadata")
-    known = metadata if isinstance(metadata, Mapping) else {}
-    return Identity(
-        name=str(known.get("name", "unnamed")),
-        namespace=str(known.get("namespace", "default")),
-        uid=str(known.get("uid", "")),
-        generation=0,
-        deleting=False,
-        restarted_at=None,
-    )
-
-
-def _unknown(given: object, read: object, path: str) -> Iterator[str]:
-    """Yield paths of unknown fields in the manifest: the models drop them."""
-    if isinstance(given, Mapping) and isinstance(read, Mapping):
-        for key, value in given.items():
-            if key in read:
-                yield from _unknown(value, read[key], f"{path}.{key}")
-            else:
-                yield f"{path}.{key}"
-    elif isinstance(given, list) and isinstance(read, tuple):
-        for number, (value, taken) in enumerate(zip(given, read, strict=True)):
-            yield from _unknown(value, taken, f"{path}[{number}]")
-
-
 class EstimatedBlocks(NamedTuple):
     """The estimated KV blocks of a described card and a known model, and the source of the estimate."""
 
@@ -177,7 +133,7 @@ class PlanDocument:
     """A bucket policy and limits to plan for, and everything else in the document.
 
     `kv_blocks` is None if no device was measured, `estimated` if blocks cannot be forecast, `config` for bare limits,
-    `inference` unless the document is a GaudiInference.
+    `inference` unless the document is a GaudiInference. `unchecked` means that no CEL rule of its schema was evaluated.
     """
 
     policy: BucketPolicy
@@ -187,6 +143,7 @@ class PlanDocument:
     release: Literal["current", "1.22"] = "current"
     config: "RuntimeConfig | None" = None
     inference: "Inference | None" = None
+    unchecked: bool = False
 
     @property
     def blocks(self) -> int:
@@ -208,7 +165,8 @@ class PlanDocument:
             from gaudi_runtime.knobs.check import ignored_knobs
 
             unread = ignored_knobs(self.config)
-        return (*([] if self.kv_blocks else [self._blocks_warning()]), *unread, *ignored)
+        unchecked = [UNCHECKED] if self.unchecked else []
+        return (*([] if self.kv_blocks else [self._blocks_warning()]), *unchecked, *unread, *ignored)
 
     def plan(self) -> BucketPlan:
         """Return the bucket plan of a server with this policy. Raises RuntimeStartError or a subclass."""
@@ -248,37 +206,49 @@ class PlanDocument:
         return replace(self, policy=policy)
 
 
-def read_question(document: Document) -> PlanDocument:
-    """Parse the content of a document. Raises ConfigError with one sentence."""
+def read_question(document: Document, *, stored: bool = False) -> PlanDocument:
+    """Parse the content of a document. A stored one comes from a cluster, whose API server has accepted it.
+
+    Raises SpecRefused for a manifest that breaks a CEL rule, and ConfigError with one sentence for another fault.
+    """
     try:
         if document.get("kind") == KIND:
-            return _from_manifest(document)
+            return _from_manifest(document, stored=stored)
         if "engine" in document or "limits" in document:
             return _from_runtime_config(document)
         return _from_bare_limits(document)
     except ValidationError as error:
-        raise ConfigError(_sentence(error, ("spec",) if document.get("kind") == KIND else ())) from error
+        above = ("spec",) if document.get("kind") == KIND else ()
+        raise ConfigError(describe(error, above, BareLimits.model_fields)) from error
 
 
-def _from_manifest(document: Document) -> PlanDocument:
+def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
+    from gaudi_operator.cli.plan.manifest import check_rules, read_manifest
     from gaudi_operator.core.admission.checks import why_settings_are_wrong
     from gaudi_operator.core.admission.review import forecast_plan
     from gaudi_operator.core.rendering.runtime_config import runtime_config
     from gaudi_operator.core.texts import referenced_texts
 
+    inference = read_manifest(document)
+    checked = stored or check_rules(document)
     if unread := referenced_texts(document):
         raise ConfigError(
             f"spec.bucketing names ConfigMap {unread[0].name}, which only a cluster has: use --from-cluster NAME, or "
             "write its text into the document"
         )
-    inference = read_manifest(document)
     wrong = why_settings_are_wrong(inference)
     if wrong:
         raise ConfigError(wrong.removesuffix("."))
     config, found = runtime_config(inference), forecast_plan(inference)
     estimate = found.estimate if found else None
-    estimated = EstimatedBlocks(found.kv_blocks, estimate.source) if found and estimate else None
-    return PlanDocument(config.bucketing, config.limits, estimated=estimated, config=config, inference=inference)
+    return PlanDocument(
+        config.bucketing,
+        config.limits,
+        estimated=EstimatedBlocks(found.kv_blocks, estimate.source) if found and estimate else None,
+        config=config,
+        inference=inference,
+        unchecked=not checked,
+    )
 
 
 def _from_runtime_config(document: Document) -> PlanDocument:
@@ -295,14 +265,3 @@ def _from_runtime_config(document: Document) -> PlanDocument:
 def _from_bare_limits(document: Document) -> PlanDocument:
     bare = read_bare_limits(document)
     return PlanDocument(bare.policy, bare.limits, kv_blocks=bare.num_blocks, release=bare.release)
-
-
-def _sentence(error: ValidationError, above: tuple[str, ...]) -> str:
-    wrong = (
-        f"{_place(above, item['loc'])}: {item['msg'].removeprefix('Value error, ')}" for item in error.errors()[:3]
-    )
-    return f"the document is wrong: {'; '.join(wrong)}"
-
-
-def _place(above: tuple[str, ...], loc: tuple[str | int, ...]) -> str:
-    return ".".join(quoted(str(part)) for part in (*above, *loc)) or "document"

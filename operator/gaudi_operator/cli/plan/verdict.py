@@ -14,7 +14,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY, Change
-from gaudi_runtime.forecast.result import Forecast, gate_sentence
+from gaudi_runtime.forecast.result import Forecast, Reason, gate_sentence
 
 _NAMES = {"graphs": "graph share", "kv_cache": "KV cache", "block": "KV block", "kv_blocks": "KV blocks"}
 
@@ -41,6 +41,9 @@ _EXIT_CODES = {
     Verdict.REFUSED: 4,
     Verdict.UNKNOWN: 5,
 }
+
+_NEVER_FITS = {Reason.PARALLELISM, Reason.PLAN_IMPOSSIBLE}
+"""The problems of a forecast that no amount of memory solves. The operator refuses such a spec."""
 
 NAME_THE_MODEL = (
     "name the model: --model with a public repository or the path of its config.json; in a GaudiInference, "
@@ -78,7 +81,7 @@ class DeploymentForecast:
     @property
     def verdict(self) -> Verdict:
         """The verdict on room for the model and the required graphs, as far as it is known."""
-        if self._refused:
+        if self._refused or any(each.reason in _NEVER_FITS for each in self.forecast.problems):
             return Verdict.REFUSED
         if self.forecast.problems:
             return Verdict.DOES_NOT_FIT
@@ -109,7 +112,7 @@ class DeploymentForecast:
     @property
     def why(self) -> tuple[str, ...]:
         """The reasons for a verdict other than FITS, as sentences."""
-        problems = tuple(_sentence(each.message) for each in self.problems)
+        problems = tuple(sentence_of(each.message) for each in self.problems)
         return problems or tuple(self._unknown())
 
     def _unknown(self) -> Iterator[str]:
@@ -127,7 +130,10 @@ class DeploymentForecast:
             return tuple(change.text for change in self.advice)
         if self.forecast.model is None:
             return (NAME_THE_MODEL,)
-        return (SERVE_ANYWAY.text,) if self.unjudged and not self.serves_anyway else ()
+        if self.serves_anyway or not self.unjudged:
+            return ()
+        fields = " and ".join(f"readiness.minCaptured{phase.title()}Percent" for phase in self.unjudged)
+        return (SERVE_ANYWAY.text, f"lower {fields} to 0: a pod then serves before its graphs are captured")
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -136,7 +142,7 @@ class DeploymentForecast:
         planned = self.forecast.plan.warnings if self.forecast.plan else ()
         short = tuple(each.message for each in self.shortfalls) if self.serves_anyway else ()
         unknown = (SERVES_ANYWAY,) if self.unjudged and self.serves_anyway else ()
-        return tuple(map(_sentence, (*gaps, *planned, *short, *unknown, *self.hints)))
+        return tuple(map(sentence_of, (*gaps, *planned, *short, *unknown, *self.hints)))
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
         """The known figures with name and unit, in the order of the sum."""
@@ -161,7 +167,7 @@ class DeploymentForecast:
         yield from ((f"{phase} {name}", unit, figure) for name, unit, figure in named if figure)
 
 
-def _sentence(text: str) -> str:
+def sentence_of(text: str) -> str:
     """Return text as a sentence with a full stop, capitalized unless it begins with a name such as maxModelLen."""
     first = text.partition(" ")[0]
     plain = first.isalpha() and first.islower()

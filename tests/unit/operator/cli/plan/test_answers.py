@@ -39,7 +39,7 @@ def test_console_script_refuses_a_bad_document_with_one_sentence() -> None:
     done = script('{"max_model_len": 0, "max_num_seqs": 4, "max_num_batched_tokens": 128}')
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "gaudi-plan: the document is wrong: max_model_len: Input should be greater than or equal to 1.\n"
+        "gaudi-plan: standard input: max_model_len: Input should be greater than or equal to 1, got 0.\n"
     )
 
 
@@ -170,8 +170,13 @@ def test_find_of_a_miss_prints_null() -> None:
 
 
 def test_find_of_a_miss_tells_people_what_would_be_compiled() -> None:
+    shown = plan(VECTORS["cases"][0], "--phase", "decode", "4", "1", "9999", command="find").stdout
+    assert shown.startswith("decode (4, 1, 9999) -> no bucket; it would be compiled as (4, 1, ")
+
+
+def test_find_says_that_no_batch_is_so_large() -> None:
     shown = plan(VECTORS["cases"][0], "--phase", "decode", "5", "1", "33", command="find").stdout
-    assert shown == "decode (5, 1, 33) -> no bucket; it would be compiled as (4, 1, 128) while serving\n"
+    assert "no bucket: at most 4 sequences run at once (maxNumSeqs), so no batch has 5\n" in shown
 
 
 def test_example_of_the_docs_plans_what_the_docs_say() -> None:

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_runtime.buckets.bucket import Rule
-from tests.support.builders import gaudi_inference
-from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
+from tests.support.builders import gaudi_inference, merged
+from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence, plan, refusal
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
         ({"num_blocks": float("nan")}, "num_blocks: Input should be a valid integer"),
         ({"block_size": "128"}, "block_size: Input should be a valid integer"),
         ({"max_num_seqs": True}, "max_num_seqs: Input should be a valid integer"),
-        ({"max_num_sequences": 4}, "max_num_sequences: Extra inputs are not permitted"),
+        ({"max_num_sequences": 4}, "max_num_sequences is not a field of this document; did you mean max_num_seqs?"),
         ({"strategy": "guess"}, "strategy: Input should be 'exponential'"),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 0}}, "VLLM_PROMPT_QUERY_BUCKET_STEP: Input should be"),
-        ({"env": {"HOME": 1}}, "gaudi-plan: HOME "),
+        ({"env": {"HOME": 1}}, "gaudi-plan: standard input: HOME "),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}, "bucketing.prompt.query: min 4096 "),
         ({"strategy": "file", "env": {}, "file": "(1, 128"}, "bucket file, line 1: "),
         ({"num_blocks": float("inf")}, "num_blocks: Input should be a valid integer"),
@@ -145,8 +145,8 @@ def test_refusal_of_something_long_quotes_its_beginning(change: dict[str, Any]) 
     ("key", "shown"), [("a\nb", "a\\nb"), ("\x1b[31m", "\\x1b[31m"), ("a\u2028b", "a\\u2028b"), ("é", "é")]
 )
 def test_name_that_would_steer_a_terminal_is_shown_escaped(key: str, shown: str) -> None:
-    assert f"document is wrong: {shown}: Extra inputs" in refusal(BARE | {key: 1})
-    assert f"gaudi-plan: {shown} " in refusal(BARE | {"env": {key: 1}})
+    assert f"input: {shown} is not a field of this document; remove it" in refusal(BARE | {key: 1})
+    assert f"input: {shown} " in refusal(BARE | {"env": {key: 1}})
 
 
 def test_many_documents_are_named_by_the_first_ten() -> None:
@@ -158,7 +158,7 @@ def test_many_documents_are_named_by_the_first_ten() -> None:
 
 
 def test_missing_limit_is_named() -> None:
-    assert "max_model_len: Field required" in refusal({"max_num_seqs": 4, "max_num_batched_tokens": 128})
+    assert "standard input: max_model_len is missing." in refusal({"max_num_seqs": 4, "max_num_batched_tokens": 128})
 
 
 @pytest.mark.parametrize("text", ["{", "a: [1", "{" * 100_000, "[" * 100_000])
@@ -166,9 +166,72 @@ def test_text_without_structure_is_refused(text: str) -> None:
     assert UNREADABLE in refusal(text)
 
 
-@pytest.mark.parametrize("text", ["", "[1, 2]", "just words"])
+@pytest.mark.parametrize("text", ["[1, 2]", "just words"])
 def test_document_that_is_no_mapping_is_refused(text: str) -> None:
     assert "the document is not a mapping" in refusal(text)
+
+
+def test_fault_names_the_file(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.touch()
+    said = one_sentence(CliRunner().invoke(app, ["forecast", "-f", str(empty)]))
+    assert f"{empty}: the document is empty; give a GaudiInference, a RuntimeConfig or the limits of a model." in said
+
+
+def changed(**sections: dict[str, Any]) -> dict[str, Any]:
+    return merged(INFERENCE, {"spec": sections})
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        (
+            changed(model={"maxModelLen": None, "maxModelLenn": 256}),
+            "spec.model.maxModelLen is missing, and maxModelLenn is not a field: did you mean maxModelLen?",
+        ),
+        (changed(model={"maxModelLen": None}), "spec.model.maxModelLen is missing."),
+        (
+            changed(engine={"name": "vllm", "settings": {"--enable-auto-tool-choice": True}}),
+            'spec.engine.settings.--enable-auto-tool-choice must be text, not true: write "true" with quotes.',
+        ),
+        (changed(engine={"blockSize": "16"}), "spec.engine.blockSize must be a number, not text: write 16 without"),
+        (
+            changed(engine={"blockSizes": 16}),
+            "spec.engine.blockSizes is not a field of a GaudiInference; did you mean ",
+        ),
+        (
+            changed(engine={"maxNumSeqs": 0}),
+            "spec.engine.maxNumSeqs: Input should be greater than or equal to 1, got 0",
+        ),
+        (changed(engine={"executionMode": "Graphs"}), ", got Graphs."),
+        (
+            changed(engine={"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}),
+            'spec.engine.env[1]: {"name": "A"} is there already; every entry needs another name',
+        ),
+        (changed(rollout={"maxSurge": "25"}), "spec.rollout.maxSurge: "),
+    ],
+)
+def test_fault_names_field_value_and_remedy(document: dict[str, Any], sentence: str) -> None:
+    assert sentence in refusal(document)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        (
+            ("1", "99999999", "0"),
+            "a prompt of 99999999 tokens is longer than maxModelLen (1024), and the server refuses",
+        ),
+        (("3", "412", "0"), None),
+    ],
+)
+def test_find_refuses_prompts_that_no_server_takes(wanted: tuple[str, ...], sentence: str | None) -> None:
+    document = BARE | {"max_model_len": 1024, "env": {}}
+    if sentence:
+        assert sentence in refusal(document, *wanted, command="find")
+    else:
+        shown = plan(document, *wanted, command="find").stdout
+        assert "no bucket: a step takes at most 1 prompt (maxNumPrefillSeqs), so no batch has 3" in shown
 
 
 def test_binary_input_is_refused() -> None:

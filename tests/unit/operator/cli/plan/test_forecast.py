@@ -263,6 +263,17 @@ def test_deployment_without_thresholds_fits() -> None:
     assert ended(card(readiness=none)) == ("FITS", 0)
 
 
+def test_threshold_0_is_a_remedy_of_an_unknown_gate() -> None:
+    remedy = "lower readiness.minCapturedPromptPercent and readiness.minCapturedDecodePercent to 0: "
+    assert asked(CARD)["remedies"][1].startswith(remedy)
+
+
+def test_heads_that_cannot_be_divided_are_refused() -> None:
+    uneven = card(parallelism={"tensor": 3})
+    assert ended(uneven) == ("REFUSED", 4)
+    assert "32 attention heads cannot be divided over parallelism.tensor = 3" in asked(uneven)["why"][0]
+
+
 def test_shapes_without_a_bucket_are_a_warning() -> None:
     gaps = card(
         bucketing={"strategy": "File", "file": "(1, 4096, 0)\n(128, 1, 8192)", "allowGaps": True},
@@ -302,5 +313,5 @@ def test_forecast_says_what_the_plan_pads() -> None:
 
 
 def test_forecast_without_a_plan_knows_no_padding() -> None:
-    none = merged(INFERENCE, {"spec": {"accelerator": {"deviceMemory": "1Gi"}}})
+    none = merged(INFERENCE, {"spec": {"accelerator": {"generation": "none", "deviceMemory": "1Gi"}}})
     assert asked(none, "--model", LLAMA)["padding"] is None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.cli.plan.question import read_manifest
+from gaudi_operator.cli.plan.manifest import read_manifest
 from gaudi_operator.core.admission.review import forecast_plan
 from tests.support.examples import EXAMPLES
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
@@ -91,10 +91,10 @@ NO_FIELD = "is not a field of a GaudiInference"
         (spec(engine={"env": [{"name": "A", "value": "1", "vale": "2"}]}), f"spec.engine.env[0].vale {NO_FIELD}"),
         (spec(engine={"maxNumSeqs": -1}), "spec.engine.maxNumSeqs: Input should be greater than or equal to 1"),
         (spec(model={"maxModelLen": None}), "spec.model.maxModelLen: Input should be a valid integer"),
-        (INFERENCE | {"spec": {"engine": {}}}, "spec.model: Field required"),
-        (INFERENCE | {"spec": [1]}, "document is wrong: spec: Input should be a valid dictionary"),
+        (INFERENCE | {"spec": {"engine": {}}}, "spec.model is missing"),
+        (INFERENCE | {"spec": [1]}, "input: spec: Input should be a valid dictionary"),
         (INFERENCE | {"apiVersion": "inference.gaudi.dev/v2"}, "apiVersion 'inference.gaudi.dev/v2' is not read"),
-        (RUNTIME_CONFIG | {"limit": {}}, "limit: Extra inputs are not permitted"),
+        (RUNTIME_CONFIG | {"limit": {}}, "limit is not a field of this document; remove it"),
         (RUNTIME_CONFIG | {"version": "v2"}, "version: Input should be 'v1'"),
     ],
 )

@@ -1,0 +1,123 @@
+"""The CEL rules of the GaudiInference schema, evaluated as the API server evaluates them when an object is created.
+
+The rules are those that `make generate` writes into crds/. cel-expr-python evaluates them: the runtime of the CEL
+project, with its extensions for optional values, bindings and strings. Functions of Kubernetes' own libraries that the
+rules call are defined here. A rule that calls another one does not compile, and tests/unit/operator/cli/plan fails.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+
+from gaudi_operator.api.schema import Schema
+from gaudi_operator.core.quantities import parse_quantity
+
+_SELF, _OLD_SELF = "self", "oldSelf"
+
+
+def broken_rules(schema: Schema, name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the sentences of the rules that a new object breaks, each with the path of its field.
+
+    `schema` is that of the whole object. The types of `spec` must be those of the schema: the API server evaluates no
+    rule of another spec either.
+    """
+    value = _value(schema, {"metadata": {"name": name}, "spec": spec})
+    return tuple(dict.fromkeys(_broken(schema, value, "")))
+
+
+def _value(node: Schema, value: Any) -> Any:
+    """Return a value as rules see it: with defaults, without nulls, and with escaped names of fields."""
+    if isinstance(value, list):
+        return [_value(node.get("items", {}), each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    fields, others = node.get("properties", {}), node.get("additionalProperties", {})
+    defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
+    given = {name: each for name, each in value.items() if each is not None}
+    return {
+        _escaped(name) if name in fields else name: _value(fields.get(name, others), each)
+        for name, each in (defaults | given).items()
+    }
+
+
+def _escaped(name: str) -> str:
+    """Return the name of a field as an identifier of CEL. The schema has no other names that need it."""
+    return name.replace("-", "__dash__")
+
+
+def _broken(node: Schema, value: Any, path: str) -> Iterator[str]:
+    for rule in node.get("x-kubernetes-validations", ()):
+        optional = rule.get("optionalOldSelf", False)
+        # Other rules on the old object are for updates.
+        if (optional or not _is_transition(rule["rule"])) and not _holds(rule["rule"], optional, value):
+            yield _sentence(path, rule["message"])
+    if isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _broken(node.get("items", {}), each, f"{path}[{number}]")
+    elif isinstance(value, dict):
+        for name, field in node.get("properties", {}).items():
+            if _escaped(name) in value:
+                yield from _broken(field, value[_escaped(name)], f"{path}.{name}".lstrip("."))
+
+
+def _is_transition(rule: str) -> bool:
+    return re.search(rf"\b{_OLD_SELF}\b", rule) is not None
+
+
+def _sentence(path: str, message: str) -> str:
+    """Return a rule's sentence, which may begin with the path of its field or a part of it."""
+    return message if message.startswith(("spec.", "metadata.")) or not path else f"{path}: {message}"
+
+
+def _holds(rule: str, optional: bool, value: Any) -> bool:
+    """Return whether a rule is true. A rule that cannot be evaluated is not: the API server refuses then, too."""
+    return bool(compile_rule(rule, optional).eval(data={_SELF: value}).plain_value() is True)
+
+
+@cache
+def compile_rule(rule: str, optional: bool) -> cel.Expression:
+    """Compile a rule. With `optional`, its old object is the empty optional of a new one."""
+    return _environment().compile(f"cel.bind({_OLD_SELF}, optional.none(), {rule})" if optional else rule)
+
+
+@cache
+def _environment() -> cel.Env:
+    text = cel.Type.STRING
+    return cel.NewEnv(
+        # Not typed by the schema, so that a misspelled field in a rule is found only when the rule is evaluated.
+        variables={_SELF: cel.Type.DYN, _OLD_SELF: cel.Type.DYN},
+        extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()],
+        functions=[
+            _function("quantity", cel.Overload("quantity", text, [text], impl=_quantity)),
+            _function("compareTo", cel.Overload("compare", cel.Type.INT, [text, text], is_member=True, impl=_compared)),
+            _function("isCIDR", cel.Overload("is_cidr", cel.Type.BOOL, [text], impl=_is_cidr)),
+        ],
+    )
+
+
+def _function(name: str, overload: cel.Overload) -> cel.FunctionDecl:
+    return cel.FunctionDecl(name, [overload])
+
+
+def _quantity(text: str) -> str:
+    # Quantities stay text, because CEL has no type for exact fractions. Raises ValueError for other text.
+    parse_quantity(text)
+    return text
+
+
+def _compared(one: str, other: str) -> int:
+    first, second = parse_quantity(one), parse_quantity(other)
+    return (first > second) - (first < second)
+
+
+def _is_cidr(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return "/" in text

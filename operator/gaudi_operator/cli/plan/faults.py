@@ -1,0 +1,72 @@
+"""The faults of a document: rules of the schema that it breaks, and sentences for pydantic's validation errors.
+
+A sentence names the field, its value, what is wrong, and what to write instead where that is known.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.units import quoted
+
+MOST_FAULTS = 3
+LONGEST_VALUE = 60
+
+
+class SpecRefused(ConfigError):
+    """The API server would refuse the document; `sentences` are those of the broken rules."""
+
+    def __init__(self, sentences: tuple[str, ...], document: str = "the document") -> None:
+        """Store the sentences and the name of the document."""
+        super().__init__(f"{document}: the API server refuses it: {'; '.join(sentences)}")
+        self.sentences = sentences
+        self.document = document
+
+
+def describe(error: ValidationError, above: tuple[str, ...] = (), known: Iterable[str] = ()) -> str:
+    """Return the first faults of a document as one sentence.
+
+    `above` is the path of the validated part, `known` are the names of its fields.
+    """
+    return "; ".join(_sentence(item, above, known) for item in error.errors()[:MOST_FAULTS])
+
+
+def misspelled(name: object, known: Iterable[str]) -> str:
+    """Return the question whether a known name was meant, ending in "? "; empty if none is close."""
+    close = get_close_matches(str(name), list(known), n=1)
+    return f"did you mean {close[0]}? " if close else ""
+
+
+def _sentence(item: ErrorDetails, above: tuple[str, ...], known: Iterable[str]) -> str:
+    place = ".".join(quoted(str(part)) for part in (*above, *item["loc"])) or "the document"
+    value, name = item["input"], str(item["loc"][-1]) if item["loc"] else ""
+    match item["type"]:
+        case "missing":
+            return f"{place} is missing{_written_instead(name, value)}"
+        case "extra_forbidden":
+            return f"{place} is not a field of this document; {misspelled(name, known) or 'remove it'}".strip()
+        case "string_type" if isinstance(value, bool | int | float):
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            return f'{place} must be text, not {text}: write "{text}" with quotes'
+    return f"{place}: {item['msg'].removeprefix('Value error, ')}{_given(item)}"
+
+
+def _written_instead(field: str, given: object) -> str:
+    """Return the question whether a field was misspelled; empty if no given name is close."""
+    close = get_close_matches(field, [str(key) for key in given] if isinstance(given, Mapping) else (), n=1)
+    return f", and {quoted(close[0])} is not a field: did you mean {field}?" if close else ""
+
+
+def _given(item: ErrorDetails) -> str:
+    """Return the given value, if it is short and not part of the message."""
+    value: Any = item["input"]
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        return ""
+    shown = str(value)
+    said = re.search(rf"(?<!\w){re.escape(shown)}(?!\w)", item["msg"])
+    return "" if said or len(shown) > LONGEST_VALUE or not shown.isprintable() else f", got {shown}"

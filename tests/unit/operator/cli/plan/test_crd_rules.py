@@ -1,0 +1,127 @@
+"""CRD rules that `gaudi-plan` evaluates; tests/cluster/test_plan_refuses.py compares them with the API server."""
+
+import builtins
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.schema import Schema, structural
+from gaudi_operator.api.v1alpha1.resource import GaudiInference
+from gaudi_operator.cli.plan.crd_rules import broken_rules, compile_rule
+from gaudi_operator.cli.plan.faults import SpecRefused
+from gaudi_operator.cli.plan.question import UNCHECKED, read_question
+from gaudi_runtime.errors import ConfigError
+from tests.cluster.bad_object import Bad
+from tests.cluster.bad_objects import BAD_OBJECTS
+from tests.support.builders import merged
+from tests.support.examples import manifests
+from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan
+
+SCHEMA = structural(GaudiInference)
+
+
+def changed(**sections: Any) -> dict[str, Any]:
+    return merged(INFERENCE, {"spec": sections})
+
+
+def rules(node: Schema) -> Iterator[dict[str, Any]]:
+    yield from node.get("x-kubernetes-validations", ())
+    below = [*node.get("properties", {}).values(), node.get("items"), node.get("additionalProperties")]
+    for each in below:
+        if each:
+            yield from rules(each)
+
+
+def test_every_rule_compiles() -> None:
+    found = list(rules(SCHEMA))
+    assert len(found) > 90
+    for rule in found:
+        compile_rule(rule["rule"], rule.get("optionalOldSelf", False))
+
+
+@pytest.mark.parametrize("bad", BAD_OBJECTS, ids=lambda bad: bad.case)
+def test_bad_object_is_refused(bad: Bad) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_question(bad.manifest())
+    if isinstance(refused.value, SpecRefused):
+        assert bad.message in str(refused.value)
+
+
+@pytest.mark.parametrize("document", manifests().values(), ids=manifests())
+def test_example_breaks_no_rule(document: dict[str, Any]) -> None:
+    assert broken_rules(SCHEMA, "llama", document["spec"]) == ()
+
+
+TOKENS = changed(engine={"name": "vllm", "maxNumBatchedTokens": 100, "maxNumSeqs": 128})
+
+
+def test_broken_rule_is_the_verdict_of_a_forecast() -> None:
+    result = plan(TOKENS, command="forecast")
+    assert result.exit_code == 4
+    first, *others = result.stdout.splitlines()
+    assert first == "REFUSED: the API server refuses standard input"
+    assert any(line.startswith("why: spec.engine.maxNumBatchedTokens must be at least blockSize") for line in others)
+    found = answer(TOKENS, command="forecast")
+    assert found["verdict"] == "REFUSED"
+    assert found["problems"][0]["reason"] == "SchemaViolated"
+    assert found["why"][0] in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("command", ["buckets", "compare"])
+def test_other_commands_refuse_with_exit_code_4(command: str) -> None:
+    result = plan(TOKENS, command=command)
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "standard input: the API server refuses it: spec.engine.maxNumBatchedTokens must be" in result.stderr
+
+
+def test_all_broken_rules_are_said() -> None:
+    spec = changed(engine={"name": "vllm", "blockSize": 512, "maxNumPrefillSeqs": 3})["spec"]
+    said = " ".join(broken_rules(SCHEMA, "llama", spec))
+    assert "blockSize must be at most model.maxModelLen" in said
+    assert "maxNumPrefillSeqs must be at most maxNumSeqs" in said
+
+
+def test_name_of_the_object_is_judged() -> None:
+    (said,) = broken_rules(SCHEMA, "l" * 46, INFERENCE["spec"])
+    assert said.startswith("metadata.name")
+
+
+def test_field_in_a_list_is_named() -> None:
+    spec = changed(pod={"tolerations": [{"key": "a"}, {"key": "a", "operator": "Exists", "value": "b"}]})["spec"]
+    (said,) = broken_rules(SCHEMA, "llama", spec)
+    assert said.startswith("spec.pod.tolerations")
+
+
+def test_null_is_left_out_and_has_its_default() -> None:
+    assert broken_rules(SCHEMA, "llama", changed(parallelism={"tensor": None})["spec"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("request_", "limit", "refused"), [("2Gi", "2G", True), ("1024Mi", "1Gi", False), (1, "2", False)]
+)
+def test_quantities_are_compared_by_amount(request_: str | int, limit: str, refused: bool) -> None:
+    spec = changed(pod={"resources": {"requests": {"memory": request_}, "limits": {"memory": limit}}})["spec"]
+    assert bool(broken_rules(SCHEMA, "llama", spec)) is refused
+
+
+def test_stored_document_is_not_judged_again() -> None:
+    published = changed(service={"type": "NodePort"})
+    with pytest.raises(SpecRefused):
+        read_question(published)
+    assert not read_question(published, stored=True).unchecked
+
+
+def test_missing_cel_runtime_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gaudi_operator.cli.plan.crd_rules")
+    real = builtins.__import__
+
+    def without_cel(name: str, *arguments: Any, **options: Any) -> Any:
+        if name.startswith("cel_expr_python"):
+            raise ModuleNotFoundError(name, name="cel_expr_python")
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without_cel)
+    assert UNCHECKED in answer(TOKENS)["warnings"]
+    assert any("not checked" in each for each in answer(TOKENS, command="forecast")["warnings"])
