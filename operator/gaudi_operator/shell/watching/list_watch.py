@@ -79,7 +79,8 @@ class WatchFailed(Exception):
 class ListWatch:
     """A list-watch that calls `seen` for listed or changed objects and `deleted` for deleted ones.
 
-    `listed` is called at the end of a list. `clock` returns monotonic seconds; `pause` waits between attempts.
+    `listed` is called at the end of a list. `clock` returns monotonic seconds; `pause` waits between attempts
+    and while changes are collected.
     """
 
     http: aiohttp.ClientSession
@@ -172,7 +173,7 @@ class ListWatch:
                 continue
             transport.pause_reading()
             try:
-                await asyncio.sleep(TOGETHER_SECONDS)
+                await self.pause(TOGETHER_SECONDS)
             finally:
                 transport.resume_reading()
 

@@ -5,6 +5,7 @@ those of its shell. Thousands of whole stories of decide() run in seconds so, fr
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -112,8 +113,7 @@ class Cluster:
         """One pass of the operator, carried out; time goes on by a second."""
         self.now += timedelta(seconds=1)
         plan = decide(self.observed(), self.defaults, answers)
-        for action in plan.actions:
-            self.perform(action)
+        self.perform(*plan.actions)
         self.show(plan)
         # Our own writes wake nobody: what follows from them alone must be done by now, or be due.
         if plan.requeue_after is None and plan.question is None:
@@ -131,8 +131,10 @@ class Cluster:
             self.status_writes += 1
         self.events += plan.events
 
-    def perform(self, action: Action) -> None:
-        """Carry out one action, as the operator's shell does."""
+    def perform(self, *actions: Action) -> None:
+        """Carry out actions, as the operator's shell does."""
+        if not actions:
+            return
         namespace, store = self.resource["metadata"]["namespace"], Store()
         for each in (
             {**self.resource, "metadata": {**self.resource["metadata"], "resourceVersion": "1"}},
@@ -141,12 +143,11 @@ class Cluster:
             store.put(each)
         transport = _Memory(ApiServer({(namespace, ""): self.api}, lambda: self.seconds))
         writer = Writer(Client(transport, lambda *_: None), store, Clock(now=lambda: self.now))
-        writing = writer.perform(Key(namespace, self.resource["metadata"]["name"]), action)
-        try:
-            writing.send(None)
-        except StopIteration:
-            return
-        raise AssertionError("an API server in memory is waited for")
+        key = Key(namespace, self.resource["metadata"]["name"])
+        for action in actions:
+            with suppress(StopIteration):
+                writer.perform(key, action).send(None)
+                raise AssertionError("the API server in memory did not answer at once")
 
     def delete(self, kind: str, name: str) -> None:
         """Somebody deletes an object; the garbage collector follows with what it owns."""

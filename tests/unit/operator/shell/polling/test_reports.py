@@ -19,8 +19,8 @@ from gaudi_operator.shell.polling.reports import (
 )
 from gaudi_operator.shell.polling.status_port import PodUnreachable, StatusPort, UnusableReport
 from gaudi_runtime.contract.report import Phase, WarmupReport
+from tests.unit.operator.shell.concurrency import INITIAL, count_during_changes
 from tests.unit.operator.shell.memory import KEY
-from tests.unit.operator.shell.threads import BEFORE, counted_meanwhile
 from tests.world.api import Object
 from tests.world.clock import moment
 from tests.world.loop import Loop
@@ -335,4 +335,4 @@ def test_warming_pods_are_counted_while_others_are_heard(pods: Pods) -> None:
     def hear(number: int) -> None:
         pods.reports.latest[str(number)] = PodReport("c", moment(0), report())
 
-    assert counted_meanwhile(pods.reports.warming, hear) >= BEFORE
+    assert count_during_changes(pods.reports.warming, hear) >= INITIAL

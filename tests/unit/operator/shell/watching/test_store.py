@@ -16,7 +16,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
 )
 from gaudi_operator.shell.watching.store import Key, Store
-from tests.unit.operator.shell.threads import BEFORE, counted_meanwhile
+from tests.unit.operator.shell.concurrency import INITIAL, count_during_changes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = Key("ns", "tiny")
@@ -307,4 +307,4 @@ def test_resources_are_counted_while_others_are_seen() -> None:
     def see(number: int) -> None:
         store.put(manifest(RESOURCE, str(number), number))
 
-    assert counted_meanwhile(store.resources, see) >= BEFORE
+    assert count_during_changes(store.resources, see) >= INITIAL
