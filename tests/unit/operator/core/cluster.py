@@ -1,7 +1,7 @@
-"""The world in memory without a course of its own: the test says whose turn it is, and what pods report.
+"""An in-memory cluster without its own clock: the test decides who acts next and what the pods report.
 
-API server, controllers and the rules of the kubelet are those of tests/world, and the operator's writes are
-those of its shell. Thousands of whole stories of decide() run in seconds so, from any state.
+API server, controllers and kubelet rules come from tests/world, and writes go through the operator's shell. So
+thousands of decide() stories run in seconds, from any state.
 """
 
 from collections.abc import Mapping
@@ -36,12 +36,12 @@ _ADDRESS = "10.0.0.1"
 
 
 def stamp(moment: datetime) -> str:
-    """As Kubernetes writes moments."""
+    """Return a time in the format of Kubernetes."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def controllers_of(pod: Object) -> set[str]:
-    """UIDs of what controls it: without one the operator does not take it for its own."""
+    """Return the UIDs of an object's controllers. The operator ignores pods without a controller."""
     return {each["uid"] for each in pod["metadata"].get("ownerReferences") or () if each.get("controller")}
 
 
@@ -49,8 +49,8 @@ def controllers_of(pod: Object) -> set[str]:
 class Cluster:
     """One resource and its children.
 
-    `broken` are revisions whose pods never warm up. `cards` bounds pods that have a node, None is enough for all; with
-    `queue`, a quota system bounds them: scheduling gates hold the others.
+    Pods of the revisions in `broken` never warm up. `cards` limits the number of scheduled pods; None means no limit.
+    With `queue`, a quota system applies this limit with scheduling gates.
     """
 
     resource: Object
@@ -71,20 +71,20 @@ class Cluster:
 
     @property
     def objects(self) -> dict[tuple[str, str], Object]:
-        """All but the resource, by kind and name."""
+        """All objects except the resource, by kind and name."""
         return self.api.objects
 
     @property
     def seconds(self) -> float:
-        """The time, as the world counts it."""
+        """The time in seconds since the start of the world."""
         return (self.now - START).total_seconds()
 
     def kind(self, kind: str) -> list[Object]:
-        """All objects of a kind, by name."""
+        """Return all objects of a kind, sorted by name."""
         return self.api.kind(kind)
 
     def observed(self) -> Observed:
-        """What the operator would see, and nothing that it does not keep."""
+        """Return what the operator observes: only the fields that its store keeps."""
         resource, reports, objects = copied((self.resource, self.reports, self.objects))
         seen = Api({name: trim_object(kind_of(each), each) for name, each in objects.items()})
         workloads = {each["metadata"]["uid"] for each in (*seen.kind("ReplicaSet"), *seen.kind("StatefulSet"))}
@@ -106,16 +106,16 @@ class Cluster:
             namespace_labels=self.namespace_labels,
             now=self.now,
             status_written=self.status_written,
-            status_held=START,  # what happens within a moment is over when the next pass comes
+            status_held=START,  # short-lived states are over at the next reconcile
         )
 
     def operate(self, answers: PlanAnswers = SYNCHRONOUS_ANSWERS) -> Decision:
-        """One pass of the operator, carried out; time goes on by a second."""
+        """Run one reconcile and perform its actions. The clock advances by one second."""
         self.now += timedelta(seconds=1)
         plan = decide(self.observed(), self.defaults, answers)
         self.perform(*plan.actions)
         self.show(plan)
-        # Our own writes wake nobody: what follows from them alone must be done by now, or be due.
+        # Own writes do not wake the operator, so all that follows from them must be done or scheduled now.
         if plan.requeue_after is None and plan.question is None:
             again = decide(self.observed(), self.defaults, answers)
             assert again.actions == ()
@@ -132,7 +132,7 @@ class Cluster:
         self.events += plan.events
 
     def perform(self, *actions: Action) -> None:
-        """Carry out actions, as the operator's shell does."""
+        """Perform actions through the operator's shell."""
         if not actions:
             return
         namespace, store = self.resource["metadata"]["namespace"], Store()
@@ -150,7 +150,7 @@ class Cluster:
                 raise AssertionError("the API server in memory did not answer at once")
 
     def delete(self, kind: str, name: str) -> None:
-        """Somebody deletes an object; the garbage collector follows with what it owns."""
+        """Delete an object as another client would, and the pods that the garbage collector deletes with it."""
         gone = self.objects.pop((kind, name))
         if kind == "ReplicaSet":
             for pod in self.kind("Pod"):
@@ -158,13 +158,13 @@ class Cluster:
                     del self.objects["Pod", pod["metadata"]["name"]]
 
     def change(self, generation: int | None = None, **spec: Any) -> None:
-        """Change fields of the spec, level by level; the generation grows by one."""
+        """Merge changes into the spec and increment the generation."""
         _merge(self.resource["spec"], spec)
         metadata = self.resource["metadata"]
         metadata["generation"] = generation or metadata["generation"] + 1
 
     def controllers(self) -> None:
-        """One turn of the ReplicaSet controller and of the deletion of pods."""
+        """Run the ReplicaSet controller and the deletion of pods once."""
         for pod in self.kind("Pod"):
             if ending(pod):
                 self.api.remove("Pod", pod["metadata"]["name"])
@@ -173,65 +173,65 @@ class Cluster:
         self._schedule()
 
     def warm(self, name: str) -> None:
-        """A pod that is not broken reports that it serves."""
+        """Let a pod report that it serves, unless its revision is broken."""
         pod = self.objects["Pod", name]
         if pod["metadata"]["labels"][REVISION_LABEL] not in self.broken:
             self.report(name, Phase.SERVING)
 
     def placed(self, name: str) -> bool:
-        """Whether a pod has a node, and so a container."""
+        """Return whether a pod is scheduled, and so has a container."""
         return pods.placed(self.objects["Pod", name])
 
     def report(self, name: str, phase: Phase, **fields: Any) -> None:
-        """A report of the pod's running container arrives, and its readiness probe follows."""
+        """Receive a report of the pod's running container, and update the container's readiness."""
         if not self.placed(name):
             return
         pod = self.objects["Pod", name]
         status = pod["status"]["containerStatuses"][0]
         given: dict[str, Any] = {"instance": status["containerID"], "sequence": 1, "prompt": FULL, "decode": FULL}
         given["plan_hash"] = pod["metadata"]["annotations"][PLAN_HASH_ANNOTATION]
-        word = WarmupReport(phase=phase, **{**given, **fields})
-        self.reports[pod["metadata"]["uid"]] = PodReport(status["containerID"], self.now, word)
+        received = WarmupReport(phase=phase, **{**given, **fields})
+        self.reports[pod["metadata"]["uid"]] = PodReport(status["containerID"], self.now, received)
         status["ready"] = phase is Phase.SERVING
 
     def restart(self, name: str) -> None:
-        """The container of a pod dies and another one starts."""
+        """Restart the container of a pod."""
         if not self.placed(name):
             return
         status = self.objects["Pod", name]["status"]["containerStatuses"][0]
         status |= {"containerID": self._container(), "ready": False}
 
     def kubelet(self) -> None:
-        """Ready follows the container and the gate."""
+        """Set the Ready condition from the container and the readiness gate."""
         for pod in self.kind("Pod"):
             for container in (pod.get("status") or {}).get("containerStatuses", ()):
                 self.api.status(pod, **pods.running(pod, _ADDRESS, container, stamp(self.now)))
 
     def settle(self, turns: int = 60) -> Decision:
-        """Everybody takes turns, and every pod warms up, until the operator has nothing to do any more.
+        """Let the operator, the controllers and the kubelet act in turn until nothing changes.
 
-        While nothing moves, the clock goes on to the moment at which the operator wants to look again.
+        If nothing changes but the operator has requested another reconcile, advance the clock to that time.
         """
         for _ in range(turns):
             plan = self.operate()
-            before = copied(self.objects), self._said()
+            before = copied(self.objects), self._latest_reports()
             self.controllers()
             for pod in self.kind("Pod"):
                 if "deletionTimestamp" not in pod["metadata"]:
                     self.warm(pod["metadata"]["name"])
             self.kubelet()
-            if plan.actions or before != (self.objects, self._said()):
+            if plan.actions or before != (self.objects, self._latest_reports()):
                 continue
             if plan.requeue_after is None:
                 return plan
             self.now += timedelta(seconds=plan.requeue_after)
         raise AssertionError(f"no rest after {turns} turns: {plan.actions}")
 
-    def _said(self) -> dict[str, WarmupReport | None]:
-        return {uid: word.report for uid, word in self.reports.items()}
+    def _latest_reports(self) -> dict[str, WarmupReport | None]:
+        return {uid: received.report for uid, received in self.reports.items()}
 
     def _schedule(self) -> None:
-        """Pods that have a card each, those that end among them; the rest hears that no node fits."""
+        """Schedule pods while cards are free. Terminating pods hold theirs; other pods become unschedulable."""
         known = self.kind("Pod")
         free = len(known) if self.cards is None else self.cards
         free -= sum(map(pods.placed, known))
@@ -258,19 +258,19 @@ class Cluster:
 
 @dataclass
 class _Memory:
-    """Carries requests to an API server in memory, which answers at once."""
+    """A transport to an API server in memory, which answers immediately."""
 
     server: ApiServer
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float
     ) -> ApiResponse:
-        """One request."""
+        """Send one request."""
         return self.server.answer(method, path, body, content_type)
 
 
 def upgraded(defaults: InstallationDefaults) -> InstallationDefaults:
-    """The same installation with a newer operator's images, and with a collector of traces."""
+    """Return the installation defaults of a newer operator: other images, and a trace collector."""
     tracing = Tracing.model_validate({"endpoint": "http://collector:4317"})
     return replace(defaults, runtime_image="runtime:2", hpu_image="runtime-hpu:2", tracing=tracing)
 

@@ -1,4 +1,4 @@
-"""GaudiInferenceClasses as the tests of core use them."""
+"""GaudiInferenceClasses for the tests of core."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.unit.operator.core.resources import ANY_HOST_PATH, inference
 
 
 def gaudi_class(name: str = "gold", **spec: Any) -> Object:
-    """A class as an API server holds it."""
+    """Return a class as the API server stores it."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -24,7 +24,7 @@ def gaudi_class(name: str = "gold", **spec: Any) -> Object:
 
 
 def judged(limits: dict[str, Any], revision: Revision, **spec: Any) -> Problem | None:
-    """Return what class gold with these limits forbids: of a revision, or of the small resource with `spec`."""
+    """Return what class gold with these limits forbids in a revision, by default that of the small resource."""
     says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
     asked, platform = inference(**spec).spec, Platform("gold", says)
     policy = PodPolicy("models", ANY_HOST_PATH, platform, "tiny", asked)

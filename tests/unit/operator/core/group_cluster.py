@@ -1,4 +1,4 @@
-"""The cluster in memory with LeaderWorkerSets: plays their controller, which takes the last groups first."""
+"""The in-memory cluster with LeaderWorkerSets. It plays their controller, which removes the last groups first."""
 
 from dataclasses import dataclass, replace
 
@@ -19,12 +19,12 @@ KIND = "LeaderWorkerSet"
 
 @dataclass
 class GroupCluster(Cluster):
-    """One resource whose replicas are groups."""
+    """One resource whose replicas are groups of pods."""
 
     groups_served: bool = True
 
     def observed(self) -> Observed:
-        """What the operator would see."""
+        """Return what the operator observes."""
         seen = super().observed()
         return replace(
             seen,
@@ -35,7 +35,7 @@ class GroupCluster(Cluster):
         )
 
     def leaders(self, revision: str | None = None) -> list[str]:
-        """Names of the leaders that stay, of a revision or of all."""
+        """Return the names of the leaders that are not terminating, of one revision or of all."""
         return [
             pod["metadata"]["name"]
             for pod in self.kind("Pod")
@@ -45,12 +45,12 @@ class GroupCluster(Cluster):
         ]
 
     def lose(self, leader: str) -> None:
-        """A group is recreated from nothing: its pods are others of the same names."""
+        """Recreate a group: its new pods have the same names."""
         for name in [name for kind, name in self.objects if kind == "Pod" and name.startswith(leader)]:
             del self.objects["Pod", name]
 
     def controllers(self) -> None:
-        """One turn: pods that end are gone, the workers of a leader that is gone go with it."""
+        """Remove terminating pods, and the workers of removed leaders."""
         super().controllers()
         for pod in self.kind("Pod"):
             metadata = pod["metadata"]
@@ -89,7 +89,7 @@ class GroupCluster(Cluster):
         self.api.put({**manifest, "metadata": {**metadata, **named}, "status": {"phase": "Pending", "conditions": []}})
 
     def _make_stateful_set(self, workload: Object, owner: Object) -> Object:
-        """A reference to the StatefulSet of the name of its owner: the workload, or a leader."""
+        """Return an owner reference to the StatefulSet with the name of its owner, a workload or a leader."""
         name, namespace = owner["metadata"]["name"], workload["metadata"]["namespace"]
         if ("StatefulSet", name) not in self.objects:
             reference = {"kind": owner["kind"], "name": name, "uid": owner["metadata"]["uid"], "controller": True}

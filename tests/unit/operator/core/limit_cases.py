@@ -1,4 +1,4 @@
-"""What is beyond limits of a class, and what is within: for the operator's own rules, and for those at the door."""
+"""Specs beyond and within class limits, for the operator's own checks and for the admission policy."""
 
 from typing import Any
 
@@ -122,7 +122,7 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "spec.accelerator.resourceClaimTemplateName eight-cards may ask for any number of cards",
     ),
 ]
-"""Limits, what a spec says, and how the operator's sentence about it begins."""
+"""Limits, the spec, and how the operator's message starts."""
 
 WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"images": ["runtime"]}, {}),
@@ -152,4 +152,4 @@ WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"maxReplicas": 1}, {"engine": VLLM, "accelerator": {**CARD, "resourceClaimTemplateName": "eight-cards"}}),
     ({"maxReplicas": 3, "modelSources": ["PersistentVolumeClaim"]}, {"replicas": 3}),
 ]
-"""Limits, and what a spec may say."""
+"""Limits, and a spec within them."""

@@ -1,4 +1,4 @@
-"""Pods as the API server holds them."""
+"""Pods as the API server stores them."""
 
 from datetime import timedelta
 from typing import Any
@@ -16,13 +16,13 @@ LONG_AGO = "2026-08-01T11:00:00Z"
 
 
 def condition(kind: str, true: bool, reason: str = "", message: str = "", since: str = LONG_AGO) -> Object:
-    """A condition of a pod."""
+    """Return a condition of a pod."""
     status = "True" if true else "False"
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
 
 
 def gate_condition(true: bool, message: str = "", reason: str = "WarmedUp", since: str = LONG_AGO) -> Object:
-    """The condition of our gate."""
+    """Return the condition of the operator's readiness gate."""
     return condition(GATE, true, reason, message, since)
 
 
@@ -38,7 +38,7 @@ def pod(
     terminating: bool = False,
     plan_hash: str = PLAN,
 ) -> Object:
-    """A pod of resource `tiny`; `container` None is before the kubelet has looked at it."""
+    """Return a pod of resource `tiny`. With `container` None, the kubelet has not started its container yet."""
     metadata: Object = {
         "name": name,
         "uid": f"uid-of-{name}",
@@ -61,7 +61,7 @@ def pod(
 
 
 def gated(*gates: str, since: str = LONG_AGO) -> Object:
-    """A pod that scheduling gates of these names hold."""
+    """Return a pod with scheduling gates of these names."""
     message = "Scheduling is blocked due to non-empty scheduling gates"
     held = condition("PodScheduled", False, "SchedulingGated", message, since)
     found = pod(container=None, phase="Pending", conditions=(held,))
@@ -69,7 +69,7 @@ def gated(*gates: str, since: str = LONG_AGO) -> Object:
 
 
 def view(manifest: Object | None = None, report: WarmupReport | None = None, **word: Any) -> PodView:
-    """A pod as decisions see it, with a report of its container `c1` unless `word` says otherwise."""
+    """Return the operator's view of a pod. By default its container `c1` has sent a report."""
     manifest = pod() if manifest is None else manifest
     given = {"container_id": "c1", "received": NOW - timedelta(seconds=1), "report": report, **word}
     reports = {manifest["metadata"]["uid"]: PodReport(**given)} if report or word else {}

@@ -1,4 +1,4 @@
-"""What tests look at in the rendered pod of a small resource."""
+"""Parts of the small resource's rendered pod."""
 
 from typing import Any
 
@@ -17,12 +17,12 @@ HUB_WITH_TOKEN = {
 
 
 def template(given: Inference | None = None, **overrides: Any) -> dict[str, Any]:
-    """The pod template of `given`, or of the small resource with `overrides`."""
+    """Return the pod template of `given`, or of the small resource with `overrides`."""
     return pod_template(given or inference(**overrides), "r1", "p" * 64, "tiny-config", DEFAULTS)
 
 
 def stored(rendered: dict[str, Any]) -> Revision:
-    """A stored revision with this pod template, and nothing else that is judged."""
+    """Return a stored revision with this pod template; its other fields are not checked."""
     return Revision("r1", 1, {}, rendered, "")
 
 

@@ -1,4 +1,4 @@
-"""Warm-up reports as the tests of core use them."""
+"""Warm-up reports for the tests of core."""
 
 from typing import Any
 
@@ -9,6 +9,6 @@ FULL = PhaseProgress(planned=8, warmed=8, captured=8)
 
 
 def report(phase: Phase = Phase.SERVING, **fields: Any) -> WarmupReport:
-    """A report of a fully captured instance `first`, unless `fields` say otherwise."""
+    """Return a report of a fully captured instance `first`, changed by `fields`."""
     given = {"instance": "first", "sequence": 1, "plan_hash": PLAN, "prompt": FULL, "decode": FULL, **fields}
     return WarmupReport(phase=phase, **given)

@@ -1,4 +1,4 @@
-"""Resources and installation defaults as the tests of core use them."""
+"""Resources and installation defaults for the tests of core."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -16,12 +16,12 @@ CARD = {"generation": "gaudi3", "deviceMemory": None}
 
 
 def resource(generation: int = 1, annotations: dict[str, str] | None = None, **overrides: Any) -> Object:
-    """A GaudiInference `tiny` in namespace `models` as an API server holds it; `overrides` as in builders."""
+    """Return a GaudiInference `tiny` in namespace `models` as the API server stores it, changed by `overrides`."""
     manifest = gaudi_inference("tiny", "models", **overrides)
     manifest["metadata"] |= {"uid": "uid-of-tiny", "generation": generation, "annotations": annotations or {}}
     return manifest
 
 
 def inference(annotations: dict[str, str] | None = None, **overrides: Any) -> Inference:
-    """The same, read."""
+    """Return the same resource as a parsed GaudiInference."""
     return read_inference(resource(annotations=annotations, **overrides))

@@ -1,4 +1,4 @@
-"""States of a pass, as problems, conditions and status are judged by them."""
+"""Rollout states for tests of problems, conditions and status."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -21,25 +21,25 @@ from tests.unit.operator.core.resources import DEFAULTS, NOW, inference, resourc
 DONE = RolloutStep(RolloutProgress.DONE)
 WAITING = RolloutStep(RolloutProgress.WAITING)
 IMPOSSIBLE = inference(bucketing={"strategy": "File", "file": "(1, 1, 8)"})
-"""No line asks for a prompt bucket."""
+"""No line needs a prompt bucket."""
 PAUSED = RolloutStep(RolloutProgress.PAUSED)
 
 
 def serving(
     name: str = "a", revision: str = "new", gate: str = "WarmedUp", said: WarmupReport | None = None
 ) -> PodView:
-    """A pod that takes traffic."""
+    """Return a pod that is ready."""
     conditions = (gate_condition(True, reason=gate), condition("Ready", True))
     return view(pod(name, revision=revision, conditions=conditions), said)
 
 
 def warming(name: str = "b", revision: str = "new") -> PodView:
-    """A pod that has not reported yet."""
+    """Return a pod without a report."""
     return view(pod(name, revision=revision))
 
 
 def closed(name: str = "c") -> PodView:
-    """A pod that has served and whose gate was closed."""
+    """Return a pod that was ready and whose gate is closed."""
     return view(pod(name, revision="new", conditions=(gate_condition(False), condition("Ready", False))))
 
 
@@ -74,7 +74,7 @@ def state_of(
 
 
 def having_served(served: int, pods: Iterable[PodView], desired: int = 2, **fields: Any) -> State:
-    """A state of a revision that is rolled out, after so many replicas have taken traffic at once."""
+    """Return the state of a fully rolled out revision that once had `served` replicas ready at the same time."""
     before = GaudiInferenceStatus(expected_ready_replicas=served, revision=Revisions(current="new", stable="new"))
     return state_of(pods, desired=desired, before=before, **fields)
 

@@ -1,4 +1,4 @@
-"""A resource in an in-memory cluster, and what a story asks of it."""
+"""A resource in an in-memory cluster, and queries about its objects."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ CHILDREN = (
 
 
 def served(**spec: Any) -> Cluster:
-    """A cluster in which the resource is fully rolled out."""
+    """Return a cluster in which the resource is fully rolled out."""
     cluster = Cluster(resource(**{"replicas": 2, **spec}))
     cluster.settle()
     return cluster

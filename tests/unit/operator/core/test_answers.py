@@ -1,4 +1,4 @@
-"""Answers about plans: known until others need the room, refusals too; and decisions that wait for one."""
+"""The bounded cache of answers about plans and refusals, and decisions that wait for an answer."""
 
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -28,8 +28,8 @@ NO_POLICY = BucketPolicy()
 
 
 @dataclass(frozen=True)
-class Louder(PlanQuestion[str]):
-    """Asks for a word in capitals; of bad words there are none."""
+class Uppercase(PlanQuestion[str]):
+    """Return a word in capitals; bad words are refused."""
 
     kind = str
     word: str
@@ -44,58 +44,58 @@ class Louder(PlanQuestion[str]):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_asked() -> None:
+def _forget_questions() -> None:
     ASKED.clear()
 
 
-def test_question_without_an_answer_is_raised() -> None:
+def test_unanswered_question_is_raised() -> None:
     with pytest.raises(Unanswered) as raised:
-        PlanAnswers(10).get(Louder("good"))
-    assert raised.value.question == Louder("good")
+        PlanAnswers(10).get(Uppercase("good"))
+    assert raised.value.question == Uppercase("good")
 
 
-def test_answer_is_worked_out_once() -> None:
+def test_answer_is_computed_once() -> None:
     answers = SynchronousAnswers(10)
-    assert [answers.get(Louder("good")) for _ in range(3)] == ["GOOD"] * 3
+    assert [answers.get(Uppercase("good")) for _ in range(3)] == ["GOOD"] * 3
     assert ASKED == ["good"]
 
 
-def test_refusal_is_worked_out_once_and_raised_each_time() -> None:
+def test_refusal_is_computed_once_and_raised_each_time() -> None:
     answers = SynchronousAnswers(10)
     for _ in range(3):
         with pytest.raises(PlanImpossible, match="here: bad is impossible"):
-            answers.get(Louder("bad"))
+            answers.get(Uppercase("bad"))
     assert ASKED == ["bad"]
 
 
-def test_what_was_not_asked_for_the_longest_goes_first() -> None:
+def test_least_recently_used_answer_is_dropped_first() -> None:
     answers = SynchronousAnswers(3)
     for word in ("a", "b", "c", "a", "d", "a", "c", "d"):
-        answers.get(Louder(word))
+        answers.get(Uppercase(word))
     assert ASKED == ["a", "b", "c", "d"]
-    answers.get(Louder("b"))
+    answers.get(Uppercase("b"))
     assert ASKED[4:] == ["b"]
 
 
-def test_one_large_answer_takes_the_place_of_all_others() -> None:
+def test_large_answer_replaces_all_others() -> None:
     answers = SynchronousAnswers(3)
-    for question in (Louder("a"), Louder("large", 5), Louder("large", 5), Louder("a")):
+    for question in (Uppercase("a"), Uppercase("large", 5), Uppercase("large", 5), Uppercase("a")):
         answers.get(question)
     assert ASKED == ["a", "large", "a"]
 
 
-def test_answer_that_is_known_anew_takes_no_more_room() -> None:
+def test_replaced_answer_takes_no_more_space() -> None:
     answers = SynchronousAnswers(3)
-    answers.get(Louder("a"))
+    answers.get(Uppercase("a"))
     for _ in range(5):
-        answers.keep(Louder("b"), "B")
-    answers.get(Louder("a"))
+        answers.keep(Uppercase("b"), "B")
+    answers.get(Uppercase("a"))
     assert ASKED == ["a"]
 
 
-def test_long_text_is_known_by_its_digest() -> None:
+def test_long_text_is_stored_as_digest() -> None:
     answers = SynchronousAnswers(10)
-    long, other = (Louder("a", policy=BucketPolicy(strategy="file", file=text * 60_000)) for text in "xy")
+    long, other = (Uppercase("a", policy=BucketPolicy(strategy="file", file=text * 60_000)) for text in "xy")
     answers.get(long)
     assert answers.get(replace(long)) == "A"
     assert ASKED == ["a"]
@@ -105,13 +105,13 @@ def test_long_text_is_known_by_its_digest() -> None:
 
 
 class TooExpensive(PlanAnswers):
-    """Every plan is."""
+    """Refuse every plan as too expensive."""
 
     def get(self, question: PlanQuestion[T]) -> T:
         raise PlanTooExpensive("took more than 1 s of processor time")
 
 
-def test_decision_that_waits_for_an_answer_changes_nothing() -> None:
+def test_decision_waiting_for_an_answer_changes_nothing() -> None:
     cluster = Cluster(resource())
     decision = decide(cluster.observed(), DEFAULTS, PlanAnswers(2**20))
     assert decision.question is not None
@@ -119,7 +119,7 @@ def test_decision_that_waits_for_an_answer_changes_nothing() -> None:
     assert not decision.events
 
 
-def test_answered_questions_end_in_the_same_decision() -> None:
+def test_answered_questions_lead_to_the_same_decision() -> None:
     cluster, answers = Cluster(resource()), PlanAnswers(2**20)
     for _ in range(10):
         decision = decide(cluster.observed(), DEFAULTS, answers)
@@ -130,7 +130,7 @@ def test_answered_questions_end_in_the_same_decision() -> None:
 
 
 @pytest.mark.parametrize("answers", [PlanAnswers(2**20), TooExpensive(2**20)], ids=["unanswered", "too expensive"])
-def test_gate_opens_whatever_is_known_of_the_plan(answers: PlanAnswers) -> None:
+def test_gate_opens_while_the_plan_is_unknown(answers: PlanAnswers) -> None:
     cluster = served(replicas=1)
     [pod] = cluster.kind("Pod")
     pod["status"]["conditions"] = [each for each in pod["status"]["conditions"] if "warmed" not in each["type"]]
@@ -139,7 +139,7 @@ def test_gate_opens_whatever_is_known_of_the_plan(answers: PlanAnswers) -> None:
     assert "GateOpened" in [each.reason for each in decision.events]
 
 
-def test_gate_that_ends_a_warm_up_waits_for_the_status() -> None:
+def test_gate_ending_a_warm_up_waits_for_the_status() -> None:
     cluster = served(replicas=1)
     [pod] = cluster.kind("Pod")
     pod["status"]["conditions"] = [each for each in pod["status"]["conditions"] if "warmed" not in each["type"]]
@@ -150,7 +150,7 @@ def test_gate_that_ends_a_warm_up_waits_for_the_status() -> None:
     assert not decision.events
 
 
-def test_too_expensive_a_plan_is_refused_in_a_sentence() -> None:
+def test_too_expensive_plan_is_refused_with_a_message() -> None:
     cluster = Cluster(resource())
     cluster.operate(TooExpensive(2**20))
     assert condition(cluster, "PlanAccepted") == ("False", "PlanTooExpensive")
@@ -162,7 +162,7 @@ def test_too_expensive_a_plan_is_refused_in_a_sentence() -> None:
     assert not cluster.kind("ReplicaSet")
 
 
-def test_too_expensive_a_plan_leaves_serving_pods_untouched() -> None:
+def test_too_expensive_plan_keeps_serving_pods() -> None:
     cluster = served()
     before = cluster.kind("Pod"), cluster.kind("ReplicaSet")
     cluster.change(engine={"maxNumSeqs": 7})
@@ -172,5 +172,5 @@ def test_too_expensive_a_plan_leaves_serving_pods_untouched() -> None:
     assert (cluster.kind("Pod"), cluster.kind("ReplicaSet")) == before
 
 
-def test_refusal_in_a_process_has_its_arguments() -> None:
-    assert compute_answer(Louder("bad")) == Refusal(PlanImpossible, ("bad is impossible", "here"))
+def test_refusal_can_be_pickled_with_its_arguments() -> None:
+    assert compute_answer(Uppercase("bad")) == Refusal(PlanImpossible, ("bad is impossible", "here"))

@@ -1,4 +1,4 @@
-"""Which class a resource has, and what that fills in (core/classes.py)."""
+"""The selection of a resource's class and its defaults (core/classes.py)."""
 
 from typing import Any
 
@@ -26,24 +26,24 @@ def reason(*classes: Object, labels: dict[str, str] | None = None, **spec: Any) 
     return found.reason if found else None
 
 
-def test_named_class_counts() -> None:
+def test_named_class_is_used() -> None:
     assert platform(gaudi_class("gold"), DEFAULT, className="gold").name == "gold"
 
 
-def test_default_class_counts_where_none_is_named() -> None:
+def test_default_class_is_used_without_a_class_name() -> None:
     assert platform(gaudi_class("gold"), DEFAULT).name == "usual"
 
 
-def test_without_a_default_no_class_counts() -> None:
+def test_no_class_is_used_without_a_default() -> None:
     assert platform(gaudi_class("gold")) == Platform()
 
 
 @pytest.mark.parametrize(("asked", "there"), [("gold", "golden"), ("golden", "gold")])
-def test_name_of_a_class_is_compared_whole(asked: str, there: str) -> None:
+def test_class_name_must_match_completely(asked: str, there: str) -> None:
     assert reason(gaudi_class(there), className=asked) == "ClassMissing"
 
 
-def test_class_that_is_not_there_is_told() -> None:
+def test_missing_class_is_reported() -> None:
     assert platform(className="gold") == Platform(
         "gold",
         problem=Problem(
@@ -54,7 +54,7 @@ def test_class_that_is_not_there_is_told() -> None:
     )
 
 
-def test_two_default_classes_are_told() -> None:
+def test_two_default_classes_are_reported() -> None:
     assert platform(DEFAULT, gaudi_class("other", default=True)).problem == Problem(
         "ClassAmbiguous",
         "spec.className is left out, and several classes are the default (other, usual): name one, or leave one the "
@@ -62,7 +62,7 @@ def test_two_default_classes_are_told() -> None:
     )
 
 
-def test_two_default_classes_do_not_matter_to_a_named_one() -> None:
+def test_two_default_classes_do_not_affect_a_named_one() -> None:
     assert reason(DEFAULT, gaudi_class("other", default=True), className="other") is None
 
 
@@ -76,11 +76,11 @@ def test_class_of_another_namespace_is_refused() -> None:
     )
 
 
-def test_class_of_the_namespace_may_be_named() -> None:
+def test_class_that_selects_the_namespace_is_allowed() -> None:
     assert reason(FOR_CHAT, labels={"team": "chat"}, className="chat") is None
 
 
-def test_default_class_of_other_namespaces_is_no_way_around() -> None:
+def test_default_class_of_another_namespace_is_refused() -> None:
     default = gaudi_class("chat", default=True, namespaces=FOR_CHAT["spec"]["namespaces"])
     assert platform(default).problem == Problem(
         "ForbiddenByClass",
@@ -89,19 +89,19 @@ def test_default_class_of_other_namespaces_is_no_way_around() -> None:
     )
 
 
-def test_class_of_another_controller_is_served_elsewhere() -> None:
+def test_class_of_another_controller_is_ignored() -> None:
     assert platform(gaudi_class(controller="example.com/other"), className="gold") == Platform("gold", elsewhere=True)
 
 
 @pytest.mark.parametrize("written", [{}, {"spec": None}], ids=["no spec", "empty spec"])
-def test_class_without_a_spec_is_of_another_controller(written: Object) -> None:
+def test_class_without_a_spec_belongs_to_another_controller(written: Object) -> None:
     bare = {"metadata": {"name": "gold"}, **written}
     assert platform(bare, className="gold") == Platform("gold", elsewhere=True)
     assert platform(bare) == Platform()
     assert not needs_namespace_labels(Observed(resource(), classes=(bare,)))
 
 
-def test_class_of_a_newer_release_is_not_guessed_at() -> None:
+def test_class_of_a_newer_release_is_refused() -> None:
     platform_found = platform(gaudi_class(limits={"maxReplicas": "few"}), className="gold")
     found = platform_found.problem
     assert platform_found.name == "gold"
@@ -112,14 +112,14 @@ def test_class_of_a_newer_release_is_not_guessed_at() -> None:
     )
 
 
-def test_class_that_is_refused_is_still_named_with_its_limits() -> None:
+def test_refused_class_keeps_its_name_and_limits() -> None:
     found = platform(FOR_CHAT, labels={"team": "search"}, className="chat")
     assert found.name == "chat"
     assert found.says is not None
 
 
 @pytest.mark.parametrize(("classes", "asks"), [((), False), ((DEFAULT,), False), ((DEFAULT, FOR_CHAT), True)])
-def test_labels_of_namespaces_are_read_if_a_class_selects(classes: tuple[Object, ...], asks: bool) -> None:
+def test_namespace_labels_are_read_if_a_class_selects_namespaces(classes: tuple[Object, ...], asks: bool) -> None:
     assert needs_namespace_labels(Observed(resource(), classes=classes)) is asks
 
 
@@ -134,7 +134,7 @@ def test_labels_of_namespaces_are_read_if_a_class_selects(classes: tuple[Object,
         ("DoesNotExist", [], False),
     ],
 )
-def test_namespaces_are_selected_as_kubernetes_does(operator: str, values: list[str], holds: bool) -> None:
+def test_namespace_selector_matches_as_in_kubernetes(operator: str, values: list[str], holds: bool) -> None:
     said = {"matchExpressions": [{"key": "team", "operator": operator, "values": values}]}
     assert selects(LabelSelector.model_validate(said), {"team": "chat"}) is holds
 
@@ -150,12 +150,12 @@ def test_namespaces_are_selected_as_kubernetes_does(operator: str, values: list[
     ],
     ids=str,
 )
-def test_labels_must_all_be_the_same(labels: dict[str, str], selected: bool) -> None:
+def test_all_selector_labels_must_match(labels: dict[str, str], selected: bool) -> None:
     assert selects(LabelSelector.model_validate({"matchLabels": {"team": "chat", "tier": "a"}}), labels) is selected
 
 
 @pytest.mark.parametrize(("operator", "holds"), [("Exists", False), ("DoesNotExist", True)])
-def test_label_that_begins_alike_is_another_label(operator: str, holds: bool) -> None:
+def test_label_with_the_same_prefix_does_not_match(operator: str, holds: bool) -> None:
     said = {"matchExpressions": [{"key": "team", "operator": operator, "values": []}]}
     assert selects(LabelSelector.model_validate(said), {"team-of": "chat"}) is holds
 
@@ -183,7 +183,7 @@ def given(**spec: Any) -> dict[str, Any]:
     return dict(fill_class_defaults(inference(**spec), says).values)
 
 
-def test_what_is_left_out_is_filled_in() -> None:
+def test_missing_fields_get_class_defaults() -> None:
     assert given(accelerator=CARD, recipeCache={"enabled": True, "size": "5Gi"}) == {
         "server.image": "registry.test/gaudi3:1",
         "pod.imagePullSecrets": [{"name": "pull"}],
@@ -229,16 +229,16 @@ def test_what_is_left_out_is_filled_in() -> None:
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_what_the_spec_says_or_has_no_use_for_stays(spec: dict[str, Any], path: str) -> None:
+def test_set_and_unused_fields_get_no_default(spec: dict[str, Any], path: str) -> None:
     assert path not in given(**spec)
 
 
-def test_filled_values_are_plain_json() -> None:
+def test_defaults_are_plain_json() -> None:
     (toleration,) = given()["pod.tolerations"]
     assert {type(each) for each in toleration.values()} == {str}
 
 
-def test_user_of_the_cluster_is_filled_in() -> None:
+def test_user_id_of_the_cluster_is_filled_in() -> None:
     says = platform(gaudi_class(default=True, defaults={"userFromCluster": True}))
     found = fill_class_defaults(inference(), says)
     assert found.values == {"pod.userFromCluster": True}
@@ -246,12 +246,12 @@ def test_user_of_the_cluster_is_filled_in() -> None:
 
 
 @pytest.mark.parametrize("pod", [{"runAsUser": 2000}, {"userFromCluster": True}], ids=str)
-def test_user_of_the_spec_is_no_default_of_the_cluster(pod: dict[str, Any]) -> None:
+def test_user_id_of_the_spec_is_kept(pod: dict[str, Any]) -> None:
     says = platform(gaudi_class(default=True, defaults={"userFromCluster": True}))
     assert fill_class_defaults(inference(pod=pod), says).values == {}
 
 
-def test_filled_spec_has_the_values() -> None:
+def test_defaulted_spec_has_the_class_values() -> None:
     says = platform(gaudi_class(default=True, defaults=DEFAULTS_OF_A_CLASS))
     spec = fill_class_defaults(inference(), says).inference.spec
     assert (spec.server.image, spec.pod.resources.limits.memory, spec.pod.node_selector) == (

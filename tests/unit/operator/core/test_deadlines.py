@@ -1,4 +1,4 @@
-"""When the clock alone can change a judgement, a pass is due then; and no sooner."""
+"""A reconcile is scheduled for the time when the clock alone can change a decision, and not earlier."""
 
 from datetime import timedelta
 
@@ -31,13 +31,13 @@ def unschedulable(seconds: int, terminating: bool = False) -> PodView:
 
 
 def after_problems(*pods: PodView, workloads: tuple[Manifest, ...] = (), to_come: bool = False) -> Deadlines:
-    """What is noted when the pods of a revision, and what makes them, are looked at."""
+    """Return the deadlines found when the problems of a revision's pods and workloads are evaluated."""
     state = state_of(pods)
     first_problem_of(pods, workloads, state, Room(to_come))
     return state.deadlines
 
 
-def test_deadline_is_reached_when_time_is_over_and_noted_before() -> None:
+def test_deadline_is_noted_until_it_is_reached() -> None:
     deadlines = Deadlines(NOW)
     assert deadlines.reached(NOW - timedelta(seconds=30), 30)
     assert deadlines.requeue_after is None
@@ -45,7 +45,7 @@ def test_deadline_is_reached_when_time_is_over_and_noted_before() -> None:
     assert deadlines.requeue_after == pytest.approx(18.1)
 
 
-def test_first_of_all_deadlines_counts() -> None:
+def test_earliest_deadline_is_used() -> None:
     deadlines = Deadlines(NOW)
     deadlines.requeue(6)
     deadlines.requeue(1.5)
@@ -53,27 +53,27 @@ def test_first_of_all_deadlines_counts() -> None:
     assert deadlines.requeue_after == pytest.approx(1.6)
 
 
-def test_pod_without_node_is_looked_at_when_one_is_due() -> None:
+def test_unscheduled_pod_requeues_at_its_deadline() -> None:
     assert after_problems(unschedulable(12)).requeue_after == pytest.approx(18.1)
 
 
-def test_pod_that_waits_for_room_asks_for_no_look() -> None:
+def test_pod_waiting_for_room_does_not_requeue() -> None:
     assert after_problems(unschedulable(12), to_come=True).requeue_after is None
 
 
-def test_workload_refused_its_pods_is_looked_at_when_it_counts() -> None:
+def test_workload_with_refused_pods_requeues_at_its_deadline() -> None:
     refused = {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": ago(12)}
     workloads = ({"status": {"conditions": [refused]}}, {"metadata": {}})
     assert after_problems(workloads=workloads).requeue_after == pytest.approx(18.1)
 
 
-def test_opened_gate_is_looked_at_when_the_kubelet_should_follow() -> None:
+def test_opened_gate_requeues_when_the_kubelet_should_react() -> None:
     deadlines = Deadlines(NOW)
     assert is_settling(view(pod(conditions=(gate_condition(True, since=ago(4)),))), deadlines)
     assert deadlines.requeue_after == pytest.approx(6.1)
 
 
-def test_canary_is_looked_at_when_it_has_been_observed() -> None:
+def test_canary_requeues_at_the_end_of_its_observation() -> None:
     held = view(pod(revision="new", conditions=(gate_condition(True, since=ago(20)), READY)))
     deadlines = Deadlines(NOW)
     assert is_on_trial("new", "old", [held, serving("o", "old")], 60, deadlines)
@@ -83,12 +83,12 @@ def test_canary_is_looked_at_when_it_has_been_observed() -> None:
 @pytest.mark.parametrize(
     ("still", "seconds"), [(100, 1699.1), (1798.5, 0.6), (1799, 10.1), (1799.5, 10.1), (1801, None)]
 )
-def test_warmup_that_may_stand_still_is_looked_at(still: float, seconds: float | None) -> None:
+def test_warm_up_requeues_at_its_stall_timeout(still: float, seconds: float | None) -> None:
     found = after_problems(view(report=report(Phase.COMPILING, since_progress_seconds=still)))
     assert found.requeue_after == (None if seconds is None else pytest.approx(seconds))
 
 
-def test_pod_that_ends_is_looked_at_when_it_is_overdue() -> None:
+def test_terminating_pod_requeues_when_it_is_overdue() -> None:
     ending = pod(terminating=True)
     ending["metadata"]["deletionTimestamp"] = stamp(NOW + timedelta(seconds=30))
     deadlines = Deadlines(NOW)
@@ -97,12 +97,12 @@ def test_pod_that_ends_is_looked_at_when_it_is_overdue() -> None:
 
 
 @pytest.mark.parametrize("seen", [unschedulable(31), view()])
-def test_judgement_that_time_does_not_change_asks_for_nothing(seen: PodView) -> None:
+def test_decision_independent_of_time_does_not_requeue(seen: PodView) -> None:
     assert after_problems(seen).requeue_after is None
 
 
 @pytest.mark.parametrize(("past", "count"), [(5, 1), (10, 0)])
-def test_pod_past_its_grace_holds_its_cards_a_moment_longer(past: int, count: int) -> None:
+def test_pod_past_its_grace_period_holds_its_cards_briefly(past: int, count: int) -> None:
     ending = pod(terminating=True)
     ending["metadata"]["deletionTimestamp"] = ago(past)
     assert ending_pods([view(ending)], Observed(resource()), Deadlines(NOW)) == count

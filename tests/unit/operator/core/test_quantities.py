@@ -24,12 +24,12 @@ from gaudi_operator.core.quantities import format_memory, parse_bytes, parse_qua
         ("5n", Fraction(5, 10**9)),
     ],
 )
-def test_quantity_is_read_exactly(text: str, amount: Fraction) -> None:
+def test_quantity_is_parsed_exactly(text: str, amount: Fraction) -> None:
     assert parse_quantity(text) == amount
 
 
 @pytest.mark.parametrize("text", ["", "Gi", "-1", "1GB", "1 Gi", "1e", "1e333"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no quantity such as 500m, 4 or 64Gi"):
         parse_quantity(text)
 
@@ -41,10 +41,10 @@ def test_bytes_are_rounded_down() -> None:
 @pytest.mark.parametrize(
     ("size", "text"), [(0, "0"), (3805, "3805"), (10_000, "10Ki"), (16 * 2**30, "16Gi"), (2**30 + 1, "1025Mi")]
 )
-def test_least_quantity_that_holds_bytes(size: int, text: str) -> None:
+def test_smallest_quantity_for_bytes(size: int, text: str) -> None:
     assert format_memory(size) == text
 
 
 @given(st.integers(0, 2**60))
-def test_least_quantity_holds_its_bytes_and_hardly_more(size: int) -> None:
+def test_smallest_quantity_holds_its_bytes_and_hardly_more(size: int) -> None:
     assert size <= parse_bytes(format_memory(size)) <= size * 1.11 + 1

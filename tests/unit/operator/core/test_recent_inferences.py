@@ -1,4 +1,4 @@
-"""A resource that was read a moment ago is the same object, and one that has changed is read anew."""
+"""The cache of parsed resources returns the same object until the resource changes."""
 
 from typing import Any
 
@@ -20,32 +20,32 @@ def test_unchanged_resource_is_the_same_object() -> None:
     assert read(recent) is read(recent)
 
 
-def test_other_spec_is_read_anew() -> None:
+def test_changed_spec_is_parsed_again() -> None:
     recent = RecentInferences(2)
     read(recent)
     assert read(recent, replicas=7).spec.replicas == 7
 
 
-def test_restart_is_read_although_the_spec_stays() -> None:
+def test_restart_annotation_is_read_although_the_spec_is_unchanged() -> None:
     recent = RecentInferences(2)
     read(recent)
     now = {RESTARTED_AT_ANNOTATION: "2026-01-01T00:00:00Z"}
     assert read(recent, annotations=now).identity.restarted_at == now[RESTARTED_AT_ANNOTATION]
 
 
-def test_others_answers_are_not_asked() -> None:
+def test_each_answer_source_has_its_own_entry() -> None:
     recent, others = RecentInferences(2), PlanAnswers(2**20)
     read(recent)
     assert read(recent, answers=others).answers is others
 
 
-def test_resources_of_one_spec_are_told_apart() -> None:
+def test_resources_with_equal_specs_are_distinguished() -> None:
     recent = RecentInferences(2)
     assert read(recent, "u").identity.uid == "u"
     assert read(recent, "v").identity.uid == "v"
 
 
-def test_only_so_many_are_known() -> None:
+def test_number_of_entries_is_limited() -> None:
     recent = RecentInferences(2)
     first = read(recent, "a")
     read(recent, "b")

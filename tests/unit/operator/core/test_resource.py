@@ -1,4 +1,4 @@
-"""What is worked out once from a resource."""
+"""Derived values of a resource are computed once."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -15,25 +15,25 @@ T = TypeVar("T")
 
 
 class Counted(SynchronousAnswers):
-    """Counts what it is asked."""
+    """Answers that count the questions."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start without questions."""
         super().__init__(2**20)
         self.count = 0
 
     def get(self, question: PlanQuestion[T]) -> T:
-        """The answer."""
+        """Count the question and return its answer."""
         self.count += 1
         return super().get(question)
 
 
-def test_runtime_config_is_worked_out_once() -> None:
+def test_runtime_config_is_computed_once() -> None:
     one = inference()
     assert runtime_config(one) is runtime_config(one)
 
 
-def test_each_forecast_is_asked_for_once() -> None:
+def test_each_forecast_is_requested_once() -> None:
     answers = Counted()
     one = replace(inference(), answers=answers)
     found = [forecast_plan(one, blocks) for blocks in (None, 7, None, 7)]
@@ -41,7 +41,7 @@ def test_each_forecast_is_asked_for_once() -> None:
     assert answers.count == 2
 
 
-def test_forecast_that_is_too_expensive_has_no_answer() -> None:
+def test_too_expensive_forecast_has_no_answer() -> None:
     answers = PlanAnswers(2**20)
     one = replace(inference(), answers=answers)
     answers.keep(forecast_question(one), Refusal(PlanTooExpensive, ()))
@@ -57,14 +57,14 @@ def test_forecast_for_other_blocks_is_another_question() -> None:
     assert asked[2].inputs.limits.block_size == 256 != asked[1].inputs.limits.block_size
 
 
-def test_copy_with_another_mode_is_worked_out_anew() -> None:
+def test_copy_with_another_mode_is_computed_again() -> None:
     one = inference()
     assert runtime_config(one).engine.execution_mode is not ExecutionMode.EAGER
     other = replace(one, kept_mode=ExecutionMode.EAGER)
     assert runtime_config(other).engine.execution_mode is ExecutionMode.EAGER
 
 
-def test_what_was_worked_out_makes_no_difference() -> None:
+def test_computed_values_do_not_affect_equality() -> None:
     one, other = inference(), inference()
     runtime_config(one)
     assert one == other

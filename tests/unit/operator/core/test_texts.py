@@ -1,4 +1,4 @@
-"""Buckets and traffic that stand in a ConfigMap: part of the revision, and missing at no pod's cost."""
+"""Bucket files and traffic in ConfigMaps: part of the revision, and no pod is affected if they are missing."""
 
 from typing import Any
 
@@ -22,12 +22,12 @@ FILE = "(1, 16, 0)\n(1, 32, 0)\n(4, 1, 8)\n(4, 1, 64)\n"
 TRAFFIC = {"configMapKeyRef": {"name": "traffic", "key": "week"}}
 
 
-def test_text_takes_the_place_of_its_reference() -> None:
+def test_text_replaces_its_reference() -> None:
     found = insert_texts(resource(bucketing=NAMED), {KEY: FILE})
     assert found["spec"]["bucketing"] == {"strategy": "File", "file": FILE}
 
 
-def test_traffic_may_stand_in_a_config_map_too() -> None:
+def test_traffic_is_read_from_a_config_map() -> None:
     named = resource(bucketing={"strategy": "Optimal", "optimal": {"trafficFrom": TRAFFIC}})
     found = insert_texts(named, {TextKey("traffic", "week"): "decode 1 1 1 1"})
     assert found["spec"]["bucketing"]["optimal"] == {"traffic": "decode 1 1 1 1"}
@@ -40,7 +40,7 @@ def test_resource_is_not_changed() -> None:
 
 
 @pytest.mark.parametrize("texts", [{}, {KEY: "x" * (MOST_TEXT + 1)}], ids=["missing", "too long"])
-def test_text_that_cannot_be_taken_stays_a_reference(texts: dict[TextKey, str]) -> None:
+def test_unusable_text_keeps_its_reference(texts: dict[TextKey, str]) -> None:
     named = resource(bucketing=NAMED)
     assert insert_texts(named, texts) == named
 
@@ -60,20 +60,20 @@ def test_any_spec_is_read(spec: object) -> None:
 
 
 def waiting() -> Cluster:
-    """One whose text nobody has written yet."""
+    """Return a cluster whose resource refers to a missing ConfigMap."""
     cluster = Cluster(resource(bucketing=NAMED))
     cluster.operate()
     return cluster
 
 
 def serving() -> Cluster:
-    """One that is rolled out."""
+    """Return a cluster in which such a resource is rolled out."""
     cluster = Cluster(resource(replicas=2, bucketing=NAMED), texts={KEY: FILE})
     cluster.settle()
     return cluster
 
 
-def test_spec_waits_for_its_text_and_starts_no_pod() -> None:
+def test_missing_text_starts_no_pod() -> None:
     cluster = waiting()
     assert condition(cluster, "Ready") == ("False", "ConfigMapKeyMissing")
     assert not pod_names(cluster)
@@ -87,7 +87,7 @@ def test_another_text_makes_another_revision() -> None:
     assert not before & revisions(cluster)
 
 
-def test_text_that_vanishes_leaves_pods_alone() -> None:
+def test_deleted_text_keeps_the_pods() -> None:
     cluster = serving()
     before = pod_names(cluster)
     cluster.texts = {}

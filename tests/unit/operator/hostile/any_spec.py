@@ -1,8 +1,8 @@
-"""Specs of any size and shape that the schema of the CustomResourceDefinition lets through, by a random generator.
+"""Random specs of any size and shape that the CRD's schema accepts.
 
-hypothesis would not do: its examples hold a few KiB of choices, and what hurts is large. Each spec is one of a corpus
-with some of its fields replaced, for one that is random throughout breaks a rule between two fields in nearly all
-cases; the replaced values are at the bounds of their schema as often as within them.
+hypothesis does not fit: its examples hold a few KiB of choices, and the harmful specs are large. Each spec is a corpus
+entry with some fields replaced, because a completely random spec nearly always breaks a rule between two fields.
+Replaced values are at the bounds of their schema as often as within them.
 """
 
 import random
@@ -19,7 +19,7 @@ Schema = dict[str, Any]
 Path = tuple[str, ...]
 
 MOST_CHARACTERS = 900_000
-"""Of one spec: an object of 1.5 MiB is refused by etcd."""
+"""The maximum size of one spec. etcd refuses objects above 1.5 MiB."""
 
 _SCHEMA: Schema = root_schema()["properties"]["spec"]
 _CORPUS = [resource(**each)["spec"] for each in ({}, *ACCEPTED.values(), *(spec for spec, _ in REFUSED.values()))]
@@ -28,14 +28,14 @@ _QUANTITIES = (0, 1, "1", "4Ki", "1Gi", "64Gi", "1Ei", "9E", "100m", "1e9", 2**5
 
 
 class Generator:
-    """Random specs, the same ones for the same seed."""
+    """A generator of random specs that are the same for the same seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311
         self._left = 0
 
     def spec(self) -> dict[str, Any]:
-        """The next one."""
+        """Return the next spec."""
         self._left = MOST_CHARACTERS
         spec = copied(self._random.choice(_CORPUS))
         for path in self._random.sample(_PATHS, self._random.choice((1, 1, 2, 3, 5, 12))):
@@ -46,7 +46,7 @@ class Generator:
         schema, target = _SCHEMA, spec
         for name in path[:-1]:
             schema = schema["properties"][name]
-            # A section that is left out needs more than one field; None is a section that is not there.
+            # A missing section needs more than one field. A section that is None is missing too.
             if not isinstance(target.get(name), dict):
                 target[name] = self._object(schema, required_only=True)
             target = target[name]
@@ -94,7 +94,7 @@ class Generator:
         return made
 
     def _lines(self, name: str, most: int) -> str:
-        """A bucket file or traffic, most often as long as it may be."""
+        """Return a bucket file or a traffic file, usually of the maximum length."""
         lines, length, scale = list[str](), 0, self._random.choice((8, 300, 5_000, 70_000))
         most = self._random.choice((200, most, most))
         while length < most - 60:

@@ -1,4 +1,4 @@
-"""A fleet of pods that answer with the largest reports, and an operator of 512 MiB that follows all of them."""
+"""A fleet of pods with the largest possible reports, and an operator with 512 MiB that polls all of them."""
 
 import asyncio
 import json
@@ -19,11 +19,11 @@ from tests.unit.operator.core.stories import served
 from tests.unit.operator.hostile.limited import run
 
 PODS = 600
-"""Whole, their reports take more than 600 MiB: one character of four bytes makes a text take four times its bytes."""
+"""Complete, their reports take more than 600 MiB: one 4-byte character makes Python store 4 bytes per character."""
 
 
 def status_of_a_fleet() -> dict[str, Any]:
-    """The status of a resource whose 600 pods report as much as they may."""
+    """Return the status of a resource with 600 pods and the largest reports."""
     return asyncio.run(_status())
 
 
@@ -36,7 +36,7 @@ async def _status() -> dict[str, Any]:
 
 
 def _operate(port: int) -> None:
-    """Print the status of a resource after two passes that see the reports of all pods behind a port."""
+    """Print the status after two reconciles with the reports of all pods behind a port."""
     cluster = served(replicas=1)
     [first] = cluster.kind("Pod")
     [container] = first["spec"]["containers"]
@@ -47,42 +47,42 @@ def _operate(port: int) -> None:
         cluster.objects["Pod", metadata["name"]] = {**first, "metadata": metadata}
     del cluster.objects["Pod", first["metadata"]["name"]]
     cluster.resource["spec"]["replicas"] = PODS
-    cluster.reports = asyncio.run(_followed(cluster.kind("Pod")))
+    cluster.reports = asyncio.run(_poll_all(cluster.kind("Pod")))
     for _ in range(2):
         cluster.operate()
     sys.stdout.write(json.dumps(cluster.resource["status"]))
 
 
-async def _followed(pods: list[Object]) -> dict[str, PodReport]:
-    """The reports of all pods, as soon as each has one."""
-    heard = asyncio.Event()
+async def _poll_all(pods: list[Object]) -> dict[str, PodReport]:
+    """Return the reports of all pods as soon as each pod has one."""
+    received = asyncio.Event()
     async with (
         StatusPortClient() as ports,
-        Reports(lambda key, urgent: heard.set(), Metrics(), ports.fetch, 30.0) as reports,
+        Reports(lambda key, urgent: received.set(), Metrics(), ports.fetch, 30.0) as reports,
     ):
         reports.follow(Key("models", "tiny"), pods)
         async with asyncio.timeout(60):
-            while sum(word.report is not None for word in reports.latest.values()) < PODS:
-                await heard.wait()
-                heard.clear()
+            while sum(each.report is not None for each in reports.latest.values()) < PODS:
+                await received.wait()
+                received.clear()
         return dict(reports.latest)
 
 
 @asynccontextmanager
 async def _pods() -> AsyncIterator[int]:
-    """All pods behind one port: whoever asks for the first time is the next one, and hears no news after that."""
+    """Serve all pods on one port. Each first request gets the next pod's report; later requests get no answer."""
     [pod] = served(replicas=1).kind("Pod")
-    hashed, asked = pod["metadata"]["annotations"][PLAN_HASH_ANNOTATION], 0
-    open_ones = set[asyncio.Task[None] | None]()
+    hashed, requests = pod["metadata"]["annotations"][PLAN_HASH_ANNOTATION], 0
+    connections = set[asyncio.Task[None] | None]()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        open_ones.add(asyncio.current_task())
+        nonlocal requests
+        connections.add(asyncio.current_task())
         with suppress(ConnectionError):
             while b"after=0&" in await reader.readline():
                 await reader.readuntil(b"\r\n\r\n")
-                asked += 1
-                body = largest_report(asked, hashed)
+                requests += 1
+                body = largest_report(requests, hashed)
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
                 await writer.drain()
             await reader.read()
@@ -93,11 +93,11 @@ async def _pods() -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        await asyncio.gather(*filter(None, open_ones))
+        await asyncio.gather(*filter(None, connections))
 
 
 def largest_report(number: int, plan_hash: str) -> bytes:
-    """A report of as many bytes as it may have, with lists as long as they may be, of pod `number`."""
+    """Return a report of pod `number` with the maximum number of bytes and lists of the maximum length."""
     wide, full = "\U0001f600", {"planned": 1000, "warmed": 1000, "captured": 1000, "graphBytes": 2**60}
     cold = [(1, 2**50, 2**50)] * 10 + [(10 * number + each, 2**50, 2**50 - each) for each in range(10)]
     report = {

@@ -1,7 +1,7 @@
-"""Many specs through decide(), as the operator runs it: in a process of 512 MiB, with the real process for plans.
+"""Random specs through decide() with the operator's limits: a process of 512 MiB and the real plan worker.
 
-The kernel ends the process when a decision takes MOST_DECISION seconds of processor time: nothing is asserted of time,
-and the spec that was in work is told.
+The kernel kills the process when a decision takes MOST_DECISION seconds of processor time. No duration is asserted, and
+the failure names the spec.
 """
 
 import asyncio
@@ -28,21 +28,22 @@ from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition
 from tests.unit.operator.hostile.any_spec import Generator
-from tests.unit.operator.hostile.limited import children, forget_peak, peak, run
+from tests.unit.operator.hostile.limited import children, peak, reset_peak, run
 from tests.unit.operator.hostile.specs import STAIRCASES
 
 MOST_DECISION = 4.0
-"""Several times what any may take, for machines that are slow."""
+"""Several times the maximum of any decision, for slow machines."""
 
 WORST = 10
-"""Specs by each measure that a process tells."""
+"""The number of specs that a process reports for each measure."""
 
 
 @dataclass
 class Cost:
-    """What two passes over a new resource of this spec took: seconds of processor time of the costliest decision, bytes
-    by which the peak of its process's memory grew, seconds by the clock of all questions about its plan, and bytes that
-    the process had which answered them.
+    """The cost of two reconciles of a new resource with this spec.
+
+    Processor seconds of the costliest decision, bytes by which the peak memory grew, wall-clock seconds of all
+    questions about the plan, and peak bytes of the process that answered them.
     """
 
     where: str
@@ -56,9 +57,9 @@ class Cost:
 
 @dataclass
 class Found:
-    """What became of `specs`: reasons of PlanAccepted, the costliest ones, and what is wrong with the operator.
+    """The results of fuzzing: reasons of PlanAccepted, the costliest specs, and defects of the operator.
 
-    A cost is seconds of processor time of one decision, or by the clock of one question about a plan.
+    A decision is measured in processor seconds, a question about a plan in wall-clock seconds.
     """
 
     specs: int = 0
@@ -76,7 +77,7 @@ class Found:
 
 
 def worst(costs: Iterable[Cost], count: int) -> list[Cost]:
-    """As many as `count` of the costliest by each measure, each once; what the models refuse no API server admits."""
+    """Return the `count` costliest specs by each measure, without duplicates and specs that the models refuse."""
     admitted = [each for each in costs if each.reason != "SpecUnreadable"]
     found = dict[str, Cost]()
     for measure in MEASURES:
@@ -86,7 +87,7 @@ def worst(costs: Iterable[Cost], count: int) -> list[Cost]:
 
 
 def written(costs: Iterable[Cost], folder: Path) -> None:
-    """The objects as files for kubectl, the known one first, with a README of what each took."""
+    """Write the objects as files for kubectl, the known one first, with a README of their costs."""
     folder.mkdir(parents=True, exist_ok=True)
     known = Cost("the staircases of specs.py", "PlanImpossible", resource(**STAIRCASES)["spec"])
     lines = [
@@ -109,7 +110,7 @@ MEASURES: tuple[Callable[[Cost], float], ...] = (
 
 
 def fuzz(seed: int, specs: int, plan_seconds: float) -> Found:
-    """So many specs from a seed on, with so much processor time for each question about a plan."""
+    """Try `specs` random specs of a seed, with `plan_seconds` of processor time for each question about a plan."""
     ended = run(_fuzz, seed, specs, plan_seconds)
     lines = ended.stdout.splitlines()
     if ended.returncode or not lines:
@@ -118,23 +119,23 @@ def fuzz(seed: int, specs: int, plan_seconds: float) -> Found:
 
 
 def _fuzz(seed: int, specs: int, plan_seconds: float) -> None:
-    found = asyncio.run(_all(seed, specs, plan_seconds))
+    found = asyncio.run(_fuzz_all(seed, specs, plan_seconds))
     sys.stdout.write(json.dumps(asdict(found)))
 
 
-async def _all(seed: int, specs: int, plan_seconds: float) -> Found:
+async def _fuzz_all(seed: int, specs: int, plan_seconds: float) -> Found:
     found, generator, costs = Found(), Generator(seed), list[Cost]()
     Cluster(resource()).operate()
     before, most = peak(), 0
     async with Planner(256 * 2**20, plan_seconds) as planner:
         for number in range(specs):
             spec = generator.spec()
-            # At once: the kernel may end the process in the midst of it.
+            # Write immediately, because the kernel may kill the process during the next spec.
             os.write(1, f"spec {number} of seed {seed}\n".encode())
             found.specs += 1
             cost = Cost(f"spec {number} of seed {seed}", "", spec)
             try:
-                await _one(planner, cost, found)
+                await _reconcile_twice(planner, cost, found)
                 most, costs = max(most, peak()), worst([*costs, cost], WORST)
             except Exception as error:
                 found.wrong.append(f"spec {number} of seed {seed}: {type(error).__name__}: {str(error)[:500]}")
@@ -142,11 +143,11 @@ async def _all(seed: int, specs: int, plan_seconds: float) -> Found:
     return found
 
 
-async def _one(planner: Planner, cost: Cost, found: Found) -> None:
-    """Two passes: the second finds what the first has made."""
+async def _reconcile_twice(planner: Planner, cost: Cost, found: Found) -> None:
+    """Reconcile twice: the second reconcile observes the objects of the first."""
     cluster = Cluster({**resource(), "spec": cost.spec})
     for each in ("self", *children()):
-        forget_peak(each)
+        reset_peak(each)
     before = peak()
     for _ in range(2):
         while (decision := _decide(cluster, planner, found)).question is not None:

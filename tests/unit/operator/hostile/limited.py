@@ -1,6 +1,6 @@
-"""Processes of 512 MiB, which is what the chart gives the operator: whatever takes more ends there with an error.
+"""Processes with 512 MiB, the operator's memory limit in the chart. A process that needs more fails.
 
-They are forked from one that has imported the operator, so that a case takes what it is about and no imports.
+They are forked from a process that has imported the operator, so that imports are not measured.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 
 MEMORY = 512 * 2**20
 SECONDS = 60
-"""Processor time after which a process is killed: far above all that is tested, so that a search without end ends."""
+"""Processor seconds after which a process is killed, far above every tested case, to end endless loops."""
 
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload(
@@ -26,7 +26,7 @@ FORKED.set_forkserver_preload(
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended, and what it wrote."""
+    """The exit code and output of a process."""
 
     returncode: int | None
     stdout: str
@@ -35,9 +35,10 @@ class Ended:
 
 @dataclass(frozen=True)
 class Passes:
-    """Two passes over a new resource: the condition PlanAccepted, how many objects were made, the calls of functions
-    in each (its work, in a unit that no other process disturbs; only where `counted`), and the bytes by which the peak
-    of the memory grew.
+    """Two reconciles of a new resource.
+
+    The condition PlanAccepted, the number of created objects, the function calls of each reconcile if `counted` (a
+    measure of work that does not depend on other processes), and the growth of peak memory in bytes.
     """
 
     accepted: dict[str, str]
@@ -46,20 +47,20 @@ class Passes:
     grown: int
 
 
-def passes(spec: dict[str, Any], *, counted: bool = False) -> Passes:
-    """Two passes of decide() over a resource with these overrides of the spec, in a process of 512 MiB."""
+def reconcile_twice(spec: dict[str, Any], *, counted: bool = False) -> Passes:
+    """Reconcile a resource with these overrides twice, in a process of 512 MiB."""
     ended = run(_operate_twice, spec, counted)
     assert ended.returncode == 0, ended.stderr[-2000:]
     return Passes(**json.loads(ended.stdout))
 
 
 def gaudi_plan(*arguments: str, stdin: str = "") -> Ended:
-    """`gaudi-plan` in a process of 512 MiB."""
+    """Run `gaudi-plan` in a process of 512 MiB."""
     return run(_gaudi_plan, arguments, stdin=stdin)
 
 
 def run(work: Callable[..., None], *arguments: Any, stdin: str = "") -> Ended:
-    """A function of a module in a process of 512 MiB."""
+    """Run a function of a module in a process of 512 MiB."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
         files[0].write_text(stdin)
@@ -108,7 +109,7 @@ def _operate_twice(spec: dict[str, Any], counted: bool) -> None:
 
 
 def peak(pid: int | str = "self") -> int:
-    """Bytes of memory that a process has had at most, since its peak was forgotten; 0 when it has ended."""
+    """Return the peak memory of a process in bytes since the last reset; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -116,11 +117,11 @@ def peak(pid: int | str = "self") -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
-def forget_peak(pid: int | str = "self") -> None:
-    """The peak of a process is from now on what it has now."""
+def reset_peak(pid: int | str = "self") -> None:
+    """Reset the peak memory of a process to its current memory."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def children() -> list[int]:
-    """Process ids of those that this thread has started and that live."""
+    """Return the process ids of this thread's running child processes."""
     return [int(each) for each in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]

@@ -1,4 +1,4 @@
-"""Specs at the bounds of the schema, each made to take as much work or memory as such a spec can."""
+"""Specs at the bounds of the schema, each with the maximum work or memory of its kind."""
 
 import random
 from typing import Any
@@ -12,13 +12,13 @@ LARGEST = {
     "maxNumPrefillSeqs": 5_000,
     "maxNumBatchedTokens": 16_777_216,
     "prefixCaching": True,
-    # Without it a card answers buckets of this size with NaN, and they are refused for that.
+    # Otherwise buckets of this size are refused, because a card computes NaN for them.
     "settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"},
 }
 
 
 def spec(bucketing: Spec, model: Spec | None = None, readiness: Spec | None = None, **engine: Any) -> Spec:
-    """Overrides of a resource on a card, with the largest limits unless `engine` says others."""
+    """Return overrides for a resource with a card and the largest limits, unless `engine` overrides them."""
     return {
         "model": {"maxModelLen": 4_194_304, **(model or {})},
         "accelerator": {"generation": "gaudi2", "deviceMemory": None},
@@ -29,12 +29,12 @@ def spec(bucketing: Spec, model: Spec | None = None, readiness: Spec | None = No
 
 
 def file(*lines: str) -> Spec:
-    """Strategy file."""
+    """Return a bucketing section of strategy file."""
     return {"strategy": "File", "file": "".join(f"{line}\n" for line in lines)}
 
 
 def linear(prompt: Spec | None = None, decode: Spec | None = None) -> Spec:
-    """Strategy linear with (min, step, max) by dimension; those that are left out have few values."""
+    """Return strategy linear with (min, step, max) by dimension. Missing dimensions have few values."""
     few = {"batchSize": (1, 1, 1), "query": (128, 128, 256), "context": (0, 1, 0)}, {"batchSize": (1, 1, 1)}
     phases = zip(("prompt", "decode"), few, (prompt or {}, decode or {"blocks": (1, 1, 10)}), strict=True)
     return {
@@ -47,7 +47,7 @@ def linear(prompt: Spec | None = None, decode: Spec | None = None) -> Spec:
 
 
 def optimal(batch: int, query: int, context: int, **budget: int) -> Spec:
-    """Strategy optimal with about as much traffic as its text may hold."""
+    """Return strategy optimal with about the maximum amount of traffic."""
     chance = random.Random(1)  # noqa: S311
     prompts = [(chance.randint(1, batch), chance.randint(1, query), chance.randint(0, context)) for _ in range(1500)]
     decodes = [(size, 1, chance.randint(size, 9_999)) for size in (chance.randint(1, 250) for _ in range(1500))]
@@ -63,7 +63,7 @@ STAIRCASES = spec(
         *(f"(5000, {query}, {STAIRS - query + 1})" for query in range(STAIRS, 1, -1)), "(range(1,5000),2,0)", "(1,1,1)"
     )
 )
-"""54 KB: every one of 5,000 batch sizes has a staircase of 3,300 steps."""
+"""54 KB of buckets: each of 5,000 batch sizes has a staircase of 3,300 steps."""
 
 BOTH_FULL = spec(
     linear({"batchSize": (1, 1, 498), "query": (2, 1, 500)}, {"batchSize": (1, 1, 498), "blocks": (500, 1, 998)}),
@@ -121,7 +121,7 @@ ACCEPTED = {
         maxNumBatchedTokens=8_192,
     ),
 }
-"""By what they are; each is a plan that somebody may want, however large."""
+"""Plausible large plans by description."""
 
 REFUSED = {
     "staircases": (STAIRCASES, "spec.bucketing.file: "),
@@ -174,4 +174,4 @@ REFUSED = {
         "spec.bucketing.optimal.trafficFrom: ",
     ),
 }
-"""By what they are, with a part of the sentence."""
+"""Refused plans by description, with a part of the message."""

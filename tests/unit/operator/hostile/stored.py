@@ -1,4 +1,4 @@
-"""What somebody who may write in a namespace may have stored there, as the API server keeps it."""
+"""Objects that a user with write access to a namespace may have stored, as the API server keeps them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,14 +44,14 @@ MOMENTS = (
     "9999-12-31T23:59:59Z",
     "10000-01-01T00:00:00Z",
 )
-"""Times that the API server keeps: it reads any offset, and writes UTC."""
+"""Times as the API server writes them: it reads any offset, and writes UTC."""
 
 WRITTEN_MOMENTS = (*MOMENTS[1:], "2026-08-01T12:00:00", "2026-08-01t12:00:00.123456789z", "2026-08-01T12:00:00+23:59")
-"""Forms of the format date-time beside those, which a schema lets through as they are."""
+"""Other forms of the format date-time, which a schema accepts unchanged."""
 
 
 def annotated(kind: str, name: str) -> Write:
-    """An annotation of every object of a kind."""
+    """Return a write of an annotation to every object of a kind."""
 
     def write(cluster: Cluster, value: str) -> None:
         for each in cluster.kind(kind):
@@ -61,7 +61,7 @@ def annotated(kind: str, name: str) -> Write:
 
 
 def grouped(cluster: Cluster, value: str) -> None:
-    """Labels by which pods look like those of a group."""
+    """Set labels that make pods look like members of a group."""
     for each in cluster.kind("Pod"):
         each["metadata"]["labels"] |= {GROUP_NAME_LABEL: "tiny", GROUP_INDEX_LABEL: value}
         each["metadata"]["annotations"][GROUP_SIZE_ANNOTATION] = value
@@ -77,7 +77,7 @@ ANNOTATIONS: dict[str, Write] = {
 
 
 def turned(kind: str, status: str, reason: str = "") -> Write:
-    """The time of a condition of every pod."""
+    """Return a write of a condition's time to every pod."""
 
     def write(cluster: Cluster, value: Any) -> None:
         for pod in cluster.kind("Pod"):
@@ -89,14 +89,14 @@ def turned(kind: str, status: str, reason: str = "") -> Write:
 
 
 def ended(cluster: Cluster, value: Any) -> None:
-    """When the container before the one that runs began and ended."""
+    """Set when the previous container started and finished."""
     for pod in cluster.kind("Pod"):
         last = {"exitCode": -1, "startedAt": value, "finishedAt": value, "message": "\n"}
         pod["status"]["containerStatuses"][0] |= {"lastState": {"terminated": last}, "restartCount": -1}
 
 
 def failed(cluster: Cluster, value: Any) -> None:
-    """Pods that have ended, by their node's word."""
+    """Let pods be Failed, as their node reports it."""
     ended(cluster, value)
     for pod in cluster.kind("Pod"):
         pod["status"] |= {"phase": "Failed", "reason": "Evicted", "startTime": value}
@@ -104,20 +104,20 @@ def failed(cluster: Cluster, value: Any) -> None:
 
 
 def deleted(cluster: Cluster, value: Any) -> None:
-    """Pods that are going."""
+    """Mark pods as terminating."""
     for pod in cluster.kind("Pod"):
         pod["metadata"]["deletionTimestamp"] = value
 
 
 def refused(cluster: Cluster, value: Any) -> None:
-    """A ReplicaSet that cannot make pods."""
+    """Let a ReplicaSet fail to create pods."""
     for each in cluster.kind("ReplicaSet"):
         said = {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": value}
         each["status"] = {"conditions": [said]}
 
 
 def counted(cluster: Cluster, value: Any) -> None:
-    """What an autoscaler says of itself."""
+    """Write the status of an autoscaler."""
     for each in cluster.kind("HorizontalPodAutoscaler"):
         said = {"type": "AbleToScale", "status": "False", "reason": "FailedGetScale", "lastTransitionTime": value}
         each["status"] = {"conditions": [said]}
@@ -137,7 +137,7 @@ TIMES: dict[str, Write] = {
 
 
 def remembered(cluster: Cluster, value: Any) -> None:
-    """What the status remembers of a revision's ends, and when warm-up will be over."""
+    """Write the status about terminations of a revision and the estimated end of warm-up."""
     status = cluster.resource["status"]
     status["revisions"][0] |= {
         "lastError": {"time": value, "pod": "gone", "message": "Error, exit code 1"},
@@ -147,7 +147,7 @@ def remembered(cluster: Cluster, value: Any) -> None:
 
 
 def without_revision(kind: str) -> Write:
-    """Objects of a kind without the label that says which revision they are of."""
+    """Return a write that removes the revision label from all objects of a kind."""
 
     def write(cluster: Cluster, _: Any) -> None:
         for each in cluster.kind(kind):
@@ -182,14 +182,14 @@ CONTENTS: tuple[Any, ...] = (
     {"inputs": {}, "template": {}, "config": "", "group": {"size": 2}},
     {"inputs": {}, "template": {}, "config": "", "group": {"size": 2, "worker": {}, "more": 1}},
 )
-"""Data of ControllerRevisions: the API server takes any JSON of a megabyte and a half."""
+"""Data of ControllerRevisions: the API server accepts any JSON of up to 1.5 MB."""
 
 
 SERVED = served(replicas=1)
 
 
 def strange_revision(content: Any, number: int) -> Object:
-    """A ControllerRevision that somebody has given our labels and our resource as its owner."""
+    """Return a ControllerRevision of a user with the operator's labels and the resource as its owner."""
     [ours] = SERVED.kind("ControllerRevision")
     labels = {**ours["metadata"]["labels"], REVISION_LABEL: "strange"}
     metadata = {

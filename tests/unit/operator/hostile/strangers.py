@@ -1,6 +1,4 @@
-"""Objects with our label that the operator did not make, as large as etcd takes them, and an operator that lists and
-watches them.
-"""
+"""Foreign objects with the operator's label and the maximum size, and an operator that lists and watches them."""
 
 import asyncio
 import json
@@ -24,10 +22,10 @@ API_VERSION = "inference.gaudi.dev/v1alpha1"
 
 @dataclass(frozen=True)
 class Objects:
-    """So many objects of a kind with `size` bytes of content: `start`, the name of the object where `named`, what is
-    repeated, and `end`.
+    """`count` objects of a kind with `size` bytes of content: `start`, the object's name if `named`, repetitions,
+    `end`.
 
-    `owner` is the kind of their controller and its UID; `inside` is the field of the object that holds the content.
+    `owner` is the kind of their controller and its UID. `inside` is the field with the content.
     """
 
     kind: Kind
@@ -43,7 +41,7 @@ class Objects:
 
 MINE = ("GaudiInference", "uid-of-tiny")
 WIDE = '{"x": "\U0001f600'
-"""With this character each of the text takes four bytes in Python."""
+"""This character makes Python store the text with four bytes per character."""
 OBJECTS = {
     "empty lists": Objects(CONTROLLER_REVISION, "[", "[],", "[]]"),
     "small objects": Objects(CONTROLLER_REVISION, "[", '{"a":{}},', "{}]"),
@@ -69,7 +67,7 @@ OBJECTS = {
 
 
 def grown_by(what: str) -> int:
-    """Bytes by which the memory grows that lists and watches the objects."""
+    """Return by how many bytes the memory of a process grows that lists and watches the objects."""
     ended = run(_operate, what)
     assert ended.returncode == 0, ended.stderr[-2000:]
     return int(json.loads(ended.stdout))
@@ -115,7 +113,10 @@ async def _grown(objects: Objects) -> int:
 
 
 async def _continue_at_once(_: float) -> None:
-    """Replace the pauses in which changes are collected: one for each piece of an object takes most of the time."""
+    """Replace the pauses that collect changes:
+
+    with one for each piece of an object they would take most of the time.
+    """
     await asyncio.sleep(0)
 
 
@@ -144,7 +145,7 @@ def _object(objects: Objects, name: str) -> Iterator[bytes]:
 
 def _content(objects: Objects, name: str) -> bytes:
     times = objects.size // len(objects.repeated.encode())
-    # Equal texts are kept once.
+    # The operator stores equal texts once.
     return (objects.start + name * objects.named + objects.repeated * times + objects.end).encode()
 
 

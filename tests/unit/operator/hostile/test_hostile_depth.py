@@ -1,4 +1,4 @@
-"""JSON as deep as the API server lets it through, in what a stranger may label as ours."""
+"""Objects with the deepest JSON that the API server accepts, and with the operator's label."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ DATA = {
 }
 
 
-def test_deepest_object_ends_no_watch_and_no_pass() -> None:
+def test_deepest_object_stops_neither_watch_nor_reconcile() -> None:
     ended = run(_see_deep_objects)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.split() == list(DATA)
@@ -29,7 +29,7 @@ def test_deepest_object_ends_no_watch_and_no_pass() -> None:
 
 def _see_deep_objects() -> None:
     sys.setrecursionlimit(DEEPEST)
-    # A thread has less room than the process: decisions run in one.
+    # Decisions run in a thread, whose stack is smaller than that of the main thread.
     thread = threading.Thread(target=_see_each)
     thread.start()
     thread.join()

@@ -1,4 +1,4 @@
-"""Whatever reports the pods of a resource make together, the operator keeps within 512 MiB and shows a status."""
+"""The largest reports of all pods fit into 512 MiB of memory and into one status."""
 
 import json
 
@@ -8,8 +8,8 @@ from gaudi_operator.core.status.figures import MAX_COLD_SHAPES
 from tests.unit.operator.hostile.fleet import PODS, status_of_a_fleet
 
 
-def test_largest_reports_of_all_pods_give_a_status() -> None:
-    """They took a gigabyte, a minute in every pass, and made numbers that no status may have."""
+def test_largest_reports_of_all_pods_lead_to_a_status() -> None:
+    """They once took a gigabyte and a minute per reconcile, and their sums exceeded the schema of the status."""
     status = status_of_a_fleet()
     assert status["readyReplicas"] == PODS
     assert status["recompiles"]["sinceReady"] == PODS * 10**6

@@ -1,5 +1,6 @@
-"""Whatever the schema lets through is refused in a sentence or reconciled, in a process of 512 MiB; the same specs in
-every run, and new ones with `make soak`.
+"""Every spec that the schema accepts is refused with a message or reconciled, within 512 MiB.
+
+The specs are the same in every run; `make soak` tries new ones.
 """
 
 import pytest
@@ -8,10 +9,10 @@ from tests.unit.operator.hostile.fuzzed import fuzz
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_any_object_of_the_schema_ends_in_a_status(seed: int) -> None:
+def test_any_spec_of_the_schema_leads_to_a_status(seed: int) -> None:
     found = fuzz(seed, 30, plan_seconds=0.5)
     assert found.wrong == []
     assert found.specs == 30
     assert {"Accepted", "PlanImpossible"} <= found.reasons.keys()
-    # Of the process that decides: no plan is made in it.
+    # This process only decides; plans are computed in another one.
     assert found.grown < 64 * 2**20

@@ -1,4 +1,4 @@
-"""Whatever size a spec has within its schema, neither a pass of the operator nor `gaudi-plan` takes 512 MiB."""
+"""No size of a spec within its schema makes a reconcile or `gaudi-plan` need 512 MiB."""
 
 import json
 from typing import Any
@@ -8,15 +8,15 @@ import pytest
 from tests.support.builders import copied
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, served
-from tests.unit.operator.hostile.limited import gaudi_plan, passes
+from tests.unit.operator.hostile.limited import gaudi_plan, reconcile_twice
 from tests.unit.operator.hostile.specs import ACCEPTED, BOTH_FULL, REFUSED, STAIRCASES
 
 MIB = 2**20
 
 
-def test_one_object_does_not_kill_the_operator() -> None:
-    """It took 33 s of processor time and 1.1 GiB in every pass."""
-    found = passes(STAIRCASES, counted=True)
+def test_staircase_of_buckets_is_refused_with_little_work() -> None:
+    """A reconcile of it once took 33 s of processor time and 1.1 GiB."""
+    found = reconcile_twice(STAIRCASES, counted=True)
     assert (found.accepted["status"], found.accepted["reason"]) == ("False", "PlanImpossible")
     assert found.accepted["message"].startswith("spec.bucketing.file: for each of its 5000 ")
     assert found.objects == 0
@@ -24,12 +24,12 @@ def test_one_object_does_not_kill_the_operator() -> None:
     assert found.grown < 64 * MIB
 
 
-def test_refusal_is_remembered() -> None:
-    first, second = passes(REFUSED["more than 250,000 buckets"][0], counted=True).calls
+def test_refusal_is_cached() -> None:
+    first, second = reconcile_twice(REFUSED["more than 250,000 buckets"][0], counted=True).calls
     assert second < first / 4
 
 
-def test_refused_object_leaves_serving_pods_untouched() -> None:
+def test_refused_spec_keeps_serving_pods() -> None:
     cluster = served()
     pods, workloads = copied((cluster.kind("Pod"), cluster.kind("ReplicaSet")))
     cluster.change(**STAIRCASES)
@@ -43,13 +43,13 @@ def test_refused_object_leaves_serving_pods_untouched() -> None:
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_large_plan_is_accepted(name: str) -> None:
-    assert passes(ACCEPTED[name]).accepted["status"] == "True"
+    assert reconcile_twice(ACCEPTED[name]).accepted["status"] == "True"
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_too_large_a_plan_is_refused_in_a_sentence(name: str) -> None:
+def test_too_large_plan_is_refused_with_a_message(name: str) -> None:
     hostile, sentence = REFUSED[name]
-    found = passes(hostile)
+    found = reconcile_twice(hostile)
     assert found.accepted["status"] == "False"
     assert sentence in found.accepted["message"]
     assert found.objects == 0
@@ -62,14 +62,14 @@ def document(spec: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     "arguments", [["buckets"], ["buckets", "--heat", "padding"], ["forecast"], ["compare"]], ids=str
 )
-def test_gaudi_plan_answers_about_the_largest_plan(arguments: list[str]) -> None:
+def test_gaudi_plan_prints_the_largest_plan(arguments: list[str]) -> None:
     ended = gaudi_plan(*arguments, "-f", "-", stdin=document(BOTH_FULL))
-    # The model is unknown, which is a verdict of its own.
+    # Exit code 5: the model is unknown.
     assert ended.returncode == (5 if arguments == ["forecast"] else 0), ended.stderr[-500:]
 
 
 @pytest.mark.parametrize("name", ["staircases", "optimal for 65,536 prompts at a time", "brackets"])
-def test_gaudi_plan_refuses_in_a_sentence(name: str) -> None:
+def test_gaudi_plan_refuses_with_one_line(name: str) -> None:
     ended = gaudi_plan("buckets", "-f", "-", stdin=document(REFUSED[name][0]))
     assert ended.returncode == 2
     assert ended.stderr.startswith("gaudi-plan: ")

@@ -1,4 +1,4 @@
-"""Whatever stands in objects that others may write, a pass ends with a status, and what serves goes on."""
+"""Any content of objects that other users may write leads to a status, and serving pods keep serving."""
 
 from typing import Any
 
@@ -24,8 +24,8 @@ from tests.unit.operator.hostile.stored import (
 SERVED = served(autoscaling={"minReplicas": 1, "maxReplicas": 4})
 
 
-def after(write: Write, value: Any, start: Cluster = SERVED) -> Cluster:
-    """A cluster that serves, three passes after a write by others."""
+def reconcile_after(write: Write, value: Any, start: Cluster = SERVED) -> Cluster:
+    """Return a serving cluster, three reconciles reconcile_after a write of another client."""
     cluster = copied(start)
     write(cluster, value)
     for _ in range(3):
@@ -39,7 +39,7 @@ def replicas(cluster: Cluster) -> dict[str, Object]:
 
 
 def moving() -> Cluster:
-    """A cluster in the middle of a rollout, the first new pod of which warms up."""
+    """Return a cluster in the middle of a rollout, whose first new pod warms up."""
     cluster = copied(SERVED)
     cluster.change(engine={"maxNumSeqs": 3})
     for _ in range(3):
@@ -53,33 +53,33 @@ MOVING = moving()
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:20].encode("unicode_escape").decode())
 @pytest.mark.parametrize("name", ANNOTATIONS)
-def test_annotation_of_others_harms_nothing(name: str, text: str) -> None:
-    assert replicas(after(ANNOTATIONS[name], text)) == replicas(SERVED)
-    after(ANNOTATIONS[name], text, MOVING)
+def test_foreign_annotation_changes_no_replicas(name: str, text: str) -> None:
+    assert replicas(reconcile_after(ANNOTATIONS[name], text)) == replicas(SERVED)
+    reconcile_after(ANNOTATIONS[name], text, MOVING)
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=str)
 @pytest.mark.parametrize("name", TIMES)
-def test_time_of_others_ends_no_pass(name: str, moment: str | None) -> None:
-    assert replicas(after(TIMES[name], moment)) == replicas(SERVED)
-    after(TIMES[name], moment, MOVING)
+def test_foreign_time_stops_no_reconcile(name: str, moment: str | None) -> None:
+    assert replicas(reconcile_after(TIMES[name], moment)) == replicas(SERVED)
+    reconcile_after(TIMES[name], moment, MOVING)
 
 
 @pytest.mark.parametrize("moment", WRITTEN_MOMENTS)
-def test_status_of_others_is_not_believed(moment: str) -> None:
-    found = after(remembered, moment)
+def test_foreign_status_is_not_trusted(moment: str) -> None:
+    found = reconcile_after(remembered, moment)
     assert replicas(found) == replicas(SERVED)
     assert condition(found, "Ready") == ("True", "Serving")
-    after(remembered, moment, MOVING)
+    reconcile_after(remembered, moment, MOVING)
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "ControllerRevision"])
 @pytest.mark.parametrize("paused", [False, True])
 @pytest.mark.parametrize("start", [SERVED, MOVING], ids=["served", "moving"])
-def test_label_that_was_taken_comes_back(kind: str, paused: bool, start: Cluster) -> None:
+def test_removed_revision_label_is_restored(kind: str, paused: bool, start: Cluster) -> None:
     cluster = copied(start)
     cluster.change(rollout={"paused": paused})
-    found = after(without_revision(kind), None, cluster)
+    found = reconcile_after(without_revision(kind), None, cluster)
     assert replicas(found) == replicas(start)
     [name] = {status(start)["revision"]["current"]}
     assert f"tiny-{name}" in {each["metadata"]["name"] for each in found.kind(kind)}
@@ -87,42 +87,42 @@ def test_label_that_was_taken_comes_back(kind: str, paused: bool, start: Cluster
 
 @pytest.mark.parametrize("number", [0, 2**63 - 1])
 @pytest.mark.parametrize("content", CONTENTS, ids=lambda content: str(content)[:80])
-def test_revision_of_others_ends_no_pass(content: Any, number: int) -> None:
+def test_foreign_revision_stops_no_reconcile(content: Any, number: int) -> None:
     def write(cluster: Cluster, _: Any) -> None:
         cluster.objects["ControllerRevision", "tiny-strange"] = strange_revision(content, number)
 
-    assert replicas(after(write, None)) == replicas(SERVED)
-    changed = after(write, None, MOVING)
+    assert replicas(reconcile_after(write, None)) == replicas(SERVED)
+    changed = reconcile_after(write, None, MOVING)
     assert all(each["revision"] < 2**62 or each["data"] == content for each in changed.kind("ControllerRevision"))
 
 
-def test_strategy_of_an_older_release_ends_no_pass() -> None:
+def test_strategy_of_an_older_release_is_refused_with_a_message() -> None:
     def write(cluster: Cluster, value: str) -> None:
         cluster.resource["spec"].setdefault("bucketing", {})["strategy"] = value
 
-    found = after(write, "unified")
+    found = reconcile_after(write, "unified")
     assert replicas(found) == replicas(SERVED)
     assert condition(found, "Stalled") == ("True", "SpecUnreadable")
     [stalled] = [each for each in status(found)["conditions"] if each["type"] == "Stalled"]
     assert stalled["message"].startswith("spec.bucketing.strategy ")
 
 
-def test_reason_of_an_autoscaler_may_be_any_text() -> None:
+def test_autoscaler_reason_may_be_any_text() -> None:
     def write(cluster: Cluster, value: str) -> None:
         [each] = cluster.kind("HorizontalPodAutoscaler")
         each["status"] = {"conditions": [{"type": "AbleToScale", "status": "False", "reason": value, "message": ""}]}
 
-    assert condition(after(write, "no word\n"), "AutoscalerActive") == ("False", "NotActive")
+    assert condition(reconcile_after(write, "no word\n"), "AutoscalerActive") == ("False", "NotActive")
 
 
 @pytest.mark.parametrize("storage", ["1e13", "12E12", "100000000000000000000n"])
-def test_size_of_a_claim_may_have_any_form(storage: str) -> None:
-    """As somebody has enlarged the PVC of recipes."""
+def test_pvc_size_may_have_any_form(storage: str) -> None:
+    """Users may enlarge the PVC of recipes."""
 
     def write(cluster: Cluster, value: str) -> None:
         [each] = cluster.kind("PersistentVolumeClaim")
         each["spec"]["resources"]["requests"]["storage"] = value
 
     cluster = served(recipeCache={"enabled": True, "size": "50Gi"})
-    [claim] = after(write, storage, cluster).kind("PersistentVolumeClaim")
+    [claim] = reconcile_after(write, storage, cluster).kind("PersistentVolumeClaim")
     assert claim["spec"]["resources"]["requests"]["storage"] == storage

@@ -1,4 +1,4 @@
-"""Whatever a trace or a traffic file holds, `gaudi-plan` answers within 512 MiB or refuses in a sentence."""
+"""Any content of a trace or traffic file is processed by `gaudi-plan` within 512 MiB or refused with a message."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def limits(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_trace_is_refused_in_a_sentence(name: str, limits: str, tmp_path: Path) -> None:
+def test_trace_is_refused_with_one_line(name: str, limits: str, tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text(TRACES[name])
     ended = gaudi_plan("trace", "-f", limits, "--trace", str(trace))
@@ -48,7 +48,7 @@ def test_trace_is_refused_in_a_sentence(name: str, limits: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", TRAFFIC)
-def test_traffic_is_refused_in_a_sentence(name: str, limits: str, tmp_path: Path) -> None:
+def test_traffic_is_refused_with_one_line(name: str, limits: str, tmp_path: Path) -> None:
     traffic = tmp_path / "traffic.txt"
     traffic.write_text(TRAFFIC[name])
     ended = gaudi_plan("learn", "-f", limits, "--traffic", str(traffic))
@@ -66,6 +66,6 @@ def test_number_of_hundreds_of_digits_is_refused(option: str, limits: str, tmp_p
 
 
 def test_requests_of_any_length_take_bounded_memory() -> None:
-    """A million took 530 MiB."""
+    """A million requests once took 530 MiB."""
     traffic = read_traffic_of_trace((Request(0.0, number, 1) for number in range(1, MOST_COUNTED * 3)), LIMITS, 100)
     assert len(traffic.prompt) <= MOST_COUNTED
