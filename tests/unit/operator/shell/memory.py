@@ -17,14 +17,16 @@ KEY = Key(NAMESPACE, "tiny")
 
 
 class Memory:
-    """A transport. `asked` are the requests that came, `said` their queries and bodies; `answers` stand in for those of
-    the API server, one each, and `always` do so by path.
+    """A transport to an API server in memory that records requests.
+
+    `requests` are the received requests and `queries` their queries and bodies. `answers` replace answers of the API
+    server, one each; `always` replaces them by path.
     """
 
     def __init__(self) -> None:
-        """Nothing exists."""
-        self.api, self.asked = Api(), list[tuple[str, str]]()
-        self.said = list[tuple[dict[str, str], Mapping[str, Any]]]()
+        """Start with an empty API server."""
+        self.api, self.requests = Api(), list[tuple[str, str]]()
+        self.queries = list[tuple[dict[str, str], Mapping[str, Any]]]()
         self.answers, self.always = list[ApiResponse | OSError](), dict[str, ApiResponse]()
         self.server = ApiServer({(NAMESPACE, ""): self.api}, lambda: 0.0)
         self.cluster = Cluster(self, lambda *_: None)
@@ -32,16 +34,16 @@ class Memory:
 
     @property
     def writes(self) -> list[tuple[str, str]]:
-        """What came and was no GET."""
-        return [each for each in self.asked if each[0] != "GET"]
+        """The recorded requests that are not GETs."""
+        return [each for each in self.requests if each[0] != "GET"]
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float
     ) -> ApiResponse:
-        """One request."""
+        """Answer one request."""
         parts = urlsplit(path)
-        self.asked.append((method, parts.path))
-        self.said.append((dict(parse_qsl(parts.query)), body or {}))
+        self.requests.append((method, parts.path))
+        self.queries.append((dict(parse_qsl(parts.query)), body or {}))
         answer = self.answers.pop(0) if self.answers else self.always.get(path)
         answer = answer or self.server.answer(method, path, body, content_type)
         if isinstance(answer, OSError):
@@ -49,25 +51,25 @@ class Memory:
         return answer
 
     def exists(self, manifest: Object, seen: bool = True) -> Object:
-        """An object is there, and the operator may have seen it."""
+        """Create an object, and let the operator observe it if `seen`."""
         made = self.api.put(manifest)
         if seen:
             self.store.put(made)
         return made
 
     def resource(self, **status: Any) -> Object:
-        """The GaudiInference."""
+        """Return the GaudiInference."""
         return self.exists({**gaudi_inference("tiny", NAMESPACE), **({"status": status} if status else {})})
 
     def replace(self, old: Object, **fields: Any) -> Object:
-        """Somebody deletes an object and makes another one of the same name; nobody has seen that yet."""
+        """Delete an object and create another one with the same name, unseen by the operator."""
         self.api.remove(old["kind"], old["metadata"]["name"])
         metadata = {name: each for name, each in old["metadata"].items() if name not in ("uid", "resourceVersion")}
         return self.exists({**old, "metadata": metadata, **fields}, seen=False)
 
 
 def manifest(kind: Kind, name: str, owner: Object | None = None, **fields: Any) -> Object:
-    """An object with our label; `owner` is its controller."""
+    """Return an object with the operator's label; `owner` is its controller."""
     metadata: Object = {"namespace": NAMESPACE, "name": name, "labels": {NAME_LABEL: "tiny"}}
     if owner:
         metadata["ownerReferences"] = [{"kind": owner["kind"], "uid": owner["metadata"]["uid"], "controller": True}]

@@ -1,4 +1,4 @@
-"""A resource whose decisions are the test's own, and the controller that carries them out."""
+"""A resource whose decisions come from the test, and the controller that performs them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,17 +28,20 @@ REFUSED, AWAY = ApiResponse(422, b"{}"), ApiResponse(503, b"{}")
 
 
 class Operator:
-    """A controller whose decisions are the test's: `wanted` are its actions, `decided` the times of its decisions."""
+    """A controller with the decisions of the test.
+
+    `wanted` are the actions of each decision, `decided` the times of the decisions.
+    """
 
     def __init__(self) -> None:
-        """The resource exists and was not seen yet."""
+        """Create the resource, unseen by the operator."""
         self.loop, self.memory, self.metrics = Loop(), Memory(), Metrics()
         self.resource = self.memory.exists(gaudi_inference("tiny", NAMESPACE), seen=False)
         self.wanted: tuple[Action, ...] = ()
         self.status = GaudiInferenceStatus(replicas=1)
         self.events: tuple[Event, ...] = ()
         self.requeue_after: float | None = None
-        self.asked: list[tuple[Key, AnyPlanQuestion, Callable[[Key], None]]] = []
+        self.questions: list[tuple[Key, AnyPlanQuestion, Callable[[Key], None]]] = []
         self.decided: list[float] = []
         self.decide: Callable[[Observed], Decision] = self._decide
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
@@ -52,7 +55,7 @@ class Operator:
             self.metrics,
             lambda observed: self.decide(observed),
             clock,
-            lambda *asked: self.asked.append(asked),
+            lambda *question: self.questions.append(question),
         )
         self.controller = Controller(reconciler, 4)
 
@@ -60,8 +63,8 @@ class Operator:
         self.decided.append(self.loop.time())
         return Decision(self.wanted, self.status, self.events, self.requeue_after)
 
-    def sees(self, *manifests: Object) -> None:
-        """A watch shows objects, and all that follows at once is done."""
+    def observe_objects(self, *manifests: Object) -> None:
+        """Deliver objects by a watch, and run all that follows immediately."""
 
         async def see() -> None:
             for each in manifests:
@@ -71,16 +74,16 @@ class Operator:
         self.pass_time(0)
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.loop.run_until(self.loop.time() + seconds)
 
     def outcomes(self, outcome: str) -> float:
-        """How many reconciles ended so."""
+        """Return the number of reconciles with this outcome."""
         found = self.metrics.registry.get_sample_value("gaudi_operator_reconciles_total", {"outcome": outcome})
         return found or 0.0
 
     def stalled(self) -> str | None:
-        """The reason of the condition Stalled, as it stands on the resource."""
+        """Return the reason of the condition Stalled in the stored resource."""
         live = self.memory.api.objects["GaudiInference", "tiny"]
         conditions = live.get("status", {}).get("conditions", ())
         return next((each["reason"] for each in conditions if each["type"] == "Stalled"), None)

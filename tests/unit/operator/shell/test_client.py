@@ -1,4 +1,4 @@
-"""Requests go to the API server itself, whatever the environment says about proxies and passwords."""
+"""The client connects directly to the API server, regardless of proxy and password environment variables."""
 
 import json
 from pathlib import Path
@@ -9,21 +9,21 @@ from aiohttp.test_utils import BaseTestServer, TestServer
 
 from gaudi_operator.shell.client import Cluster, Connection
 
-NOBODY = "http://127.0.0.1:9"
+CLOSED_PORT = "http://127.0.0.1:9"
 
 
-async def test_proxy_of_the_environment_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_of_the_environment_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(variable, raising=False)
     for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.setenv(variable, NOBODY)
+        monkeypatch.setenv(variable, CLOSED_PORT)
     app = web.Application()
     app.router.add_get("/version", _version)
     async with TestServer(app) as server, await Connection.connect(_kubeconfig(tmp_path, server)) as connection:
         assert await Cluster(connection, _uncounted).request("GET", "/version") == {"major": "1"}
 
 
-async def test_requests_share_a_connection_that_is_kept(tmp_path: Path) -> None:
+async def test_requests_share_a_kept_connection(tmp_path: Path) -> None:
     connections = set[object]()
 
     async def version(request: web.Request) -> web.Response:
@@ -38,7 +38,7 @@ async def test_requests_share_a_connection_that_is_kept(tmp_path: Path) -> None:
     assert len(connections) == 1
 
 
-async def test_request_bears_the_token_and_its_body_as_json(tmp_path: Path) -> None:
+async def test_request_has_the_token_and_a_json_body(tmp_path: Path) -> None:
     async def echo(request: web.Request) -> web.Response:
         return web.json_response({"token": request.headers["Authorization"], "body": await request.json()})
 
@@ -54,7 +54,7 @@ async def _version(_: web.Request) -> web.Response:
 
 
 def _uncounted(method: str, path: str, code: int) -> None:
-    """Nothing is counted."""
+    """Do not count requests."""
 
 
 def _kubeconfig(folder: Path, server: BaseTestServer) -> str:

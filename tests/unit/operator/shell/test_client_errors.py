@@ -1,4 +1,4 @@
-"""What an answer of the API server means for whoever asked."""
+"""The errors that the client raises for answers of the API server."""
 
 import json
 
@@ -38,15 +38,15 @@ async def error_of(answer: ApiResponse | OSError) -> OperatorError:
         (503, Transient),
     ],
 )
-async def test_status_code_is_the_error(code: int, kind: type[OperatorError]) -> None:
+async def test_status_code_determines_the_error(code: int, kind: type[OperatorError]) -> None:
     assert type(await error_of(status(code))) is kind
 
 
-async def test_error_of_a_page_that_is_no_status_counts_too() -> None:
+async def test_error_without_a_status_body_is_recognized() -> None:
     assert type(await error_of(ApiResponse(502, b"<html>"))) is Transient
 
 
-async def test_namespace_that_ends_is_waited_for() -> None:
+async def test_terminating_namespace_is_transient() -> None:
     error = await error_of(status(403, "Forbidden", causes=[{"reason": "NamespaceTerminating"}]))
     assert type(error) is Waiting
     assert error.reason == "NamespaceTerminating"
@@ -57,19 +57,19 @@ async def test_error_names_the_reason_of_the_api_server() -> None:
 
 
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), (None, None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)])
-async def test_delay_that_the_server_names_is_kept(header: str | None, seconds: float | None) -> None:
+async def test_retry_after_of_the_server_is_kept(header: str | None, seconds: float | None) -> None:
     error = await error_of(ApiResponse(429, b"{}", header))
     assert isinstance(error, Transient)
     assert error.retry_after == seconds
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError()])
-async def test_silence_is_transient(error: OSError) -> None:
+async def test_missing_answer_is_transient(error: OSError) -> None:
     assert (await error_of(error)).reason == "ApiServerUnreachable"
 
 
 @pytest.mark.parametrize("text", [b"<html>", b"", b"5", b"[]"])
-async def test_answer_that_is_no_object_is_transient(text: bytes) -> None:
+async def test_answer_that_is_not_an_object_is_transient(text: bytes) -> None:
     assert (await error_of(ApiResponse(200, text))).reason == "NotTheApiServer"
 
 
@@ -79,10 +79,10 @@ async def test_write_of_a_follower_is_not_sent(method: str) -> None:
     memory.cluster.may_write = lambda: False
     with pytest.raises(NotLeader):
         await memory.cluster.request(method, PATH, {})
-    assert not memory.asked
+    assert not memory.requests
 
 
-async def test_follower_reads_and_takes_part_in_the_election() -> None:
+async def test_follower_may_read_and_write_its_lease() -> None:
     memory = Memory()
     memory.cluster.may_write = lambda: False
     body = manifest(SERVICE, "tiny")

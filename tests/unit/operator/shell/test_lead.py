@@ -1,4 +1,4 @@
-"""A leader waits for its definition, says what it waits for, and begins a new term for kinds that come later."""
+"""A leader waits for its CRD, reports what it waits for, and starts a new term when optional kinds appear."""
 
 import asyncio
 import json
@@ -27,14 +27,14 @@ OURS, GROUPS = (
     for kind in (RESOURCE, LEADER_WORKER_SET)
 )
 EVERYWHERE = (*WATCHED, CLASS)
-"""What a cluster has where the chart was installed."""
+"""The kinds of a cluster with the chart's CRDs."""
 
 
 class Term:
-    """A term of leadership, whose watches the test plays. `watched` are the kinds that it asked for."""
+    """A leader's term whose watches are driven by the test. `watched` are the watched kinds."""
 
     def __init__(self, *namespaces: str) -> None:
-        """Nothing runs yet."""
+        """Start without a running leader."""
         self.loop, self.memory = Loop(), Memory()
         self.watched: Collection[Kind] = ()
         self.ended = asyncio.Event()
@@ -52,12 +52,12 @@ class Term:
         raise NotImplementedError
 
     def run(self, seconds: float = 0.0) -> None:
-        """Lead for so long."""
+        """Lead for `seconds`."""
         self.task = self.task or self.loop.create_task(self.leader.run())
         self.loop.run_until(self.loop.time() + seconds)
 
     def list(self, kinds: Collection[Kind], namespace: str | None = None) -> None:
-        """The first lists of these kinds come in."""
+        """Deliver the first lists of these kinds."""
 
         async def come() -> None:
             for kind in kinds:
@@ -85,7 +85,7 @@ def new_term() -> Iterator[Callable[..., Term]]:
         term.loop.close()
 
 
-def test_definition_that_comes_late_is_waited_for(new_term: Callable[..., Term]) -> None:
+def test_leader_waits_for_a_late_crd(new_term: Callable[..., Term]) -> None:
     term = new_term()
     term.memory.answers = [NOT_FOUND, NOT_FOUND]
     term.run()
@@ -94,21 +94,21 @@ def test_definition_that_comes_late_is_waited_for(new_term: Callable[..., Term])
     assert RESOURCE in term.watched
 
 
-def test_optional_kind_is_watched_where_it_is_served(new_term: Callable[..., Term]) -> None:
+def test_served_optional_kind_is_watched(new_term: Callable[..., Term]) -> None:
     term = new_term()
     term.memory.answers = [OURS, GROUPS]
     term.run()
     assert set(term.watched) == {*EVERYWHERE, LEADER_WORKER_SET, STATEFUL_SET}
 
 
-def test_optional_kind_that_is_not_served_is_not_watched(new_term: Callable[..., Term]) -> None:
+def test_unserved_optional_kind_is_not_watched(new_term: Callable[..., Term]) -> None:
     term = new_term()
     term.run()
     assert set(term.watched) == set(EVERYWHERE)
 
 
 @pytest.mark.parametrize("silence", [ApiResponse(503, b"{}"), ConnectionError()])
-def test_silence_is_no_proof_that_a_kind_is_missing(
+def test_failed_discovery_does_not_mean_a_missing_kind(
     new_term: Callable[..., Term], silence: ApiResponse | ConnectionError
 ) -> None:
     term = new_term()
@@ -126,7 +126,7 @@ def test_leader_is_not_ready_before_the_last_list(new_term: Callable[..., Term])
     assert term.leader.why_not_ready() is None
 
 
-def test_every_namespace_is_listed_for_itself(new_term: Callable[..., Term]) -> None:
+def test_every_namespace_is_listed_separately(new_term: Callable[..., Term]) -> None:
     term = new_term("blue", "green")
     term.run()
     term.list(WATCHED, "blue")
@@ -137,7 +137,7 @@ def test_every_namespace_is_listed_for_itself(new_term: Callable[..., Term]) -> 
     assert term.leader.why_not_ready() is None
 
 
-def test_kind_that_cannot_be_watched_is_named(new_term: Callable[..., Term]) -> None:
+def test_unwatchable_kind_is_named(new_term: Callable[..., Term]) -> None:
     term = new_term()
     term.run()
     term.list(EVERYWHERE)
@@ -145,7 +145,7 @@ def test_kind_that_cannot_be_watched_is_named(new_term: Callable[..., Term]) -> 
     assert "gaudiinferences" in str(term.leader.why_not_ready())
 
 
-def test_kind_that_is_installed_and_wanted_ends_the_term(new_term: Callable[..., Term]) -> None:
+def test_installation_of_a_needed_kind_ends_the_term(new_term: Callable[..., Term]) -> None:
     term = new_term()
     term.memory.exists(gaudi_inference("wide", NAMESPACE, parallelism={"nodes": 2}), seen=False)
     term.run()
@@ -157,7 +157,7 @@ def test_kind_that_is_installed_and_wanted_ends_the_term(new_term: Callable[...,
     assert term.task.result() is True
 
 
-def test_classes_that_are_installed_later_end_the_term(new_term: Callable[..., Term]) -> None:
+def test_later_installation_of_classes_ends_the_term(new_term: Callable[..., Term]) -> None:
     term = new_term()
     path = f"/apis/{CLASS.api_version}"
     term.memory.always[path] = OURS
@@ -170,14 +170,14 @@ def test_classes_that_are_installed_later_end_the_term(new_term: Callable[..., T
     assert term.task.result() is True
 
 
-def test_optional_kind_that_nobody_wants_is_not_asked_for(new_term: Callable[..., Term]) -> None:
+def test_unneeded_optional_kind_is_not_discovered(new_term: Callable[..., Term]) -> None:
     term = new_term()
     term.memory.exists(gaudi_inference("narrow", NAMESPACE), seen=False)
     term.run()
     term.list(EVERYWHERE)
-    term.memory.asked.clear()
+    term.memory.requests.clear()
     term.run(60)
-    assert not [path for _, path in term.memory.asked if "leaderworkerset" in path]
+    assert not [path for _, path in term.memory.requests if "leaderworkerset" in path]
 
 
 def test_end_of_the_watches_ends_the_term(new_term: Callable[..., Term]) -> None:

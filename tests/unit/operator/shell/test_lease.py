@@ -1,4 +1,4 @@
-"""At most one replica leads, and another one takes over: two of them on one clock, with a Lease in memory."""
+"""Leader election of two replicas on one clock with a Lease in memory: at most one leads, the other takes over."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
@@ -28,13 +28,14 @@ SETTINGS = Settings(
 
 
 class Candidate:
-    """One replica's way to the API server, its clock and its election. `skew` is how far its wall clock is off.
+    """One replica with its API client, clock and election.
 
-    Requests of the methods in `hang` never arrive; those in `answers_late` do, and are answered after so many seconds.
+    `skew` is the error of its wall clock in seconds. Requests with a method in `hang` never arrive. Those in
+    `answers_late` arrive and are answered after that many seconds.
     """
 
     def __init__(self, loop: Loop, server: ApiServer, name: str, skew: float = 0.0) -> None:
-        """A follower."""
+        """Start as a follower."""
         self.loop, self.server = loop, server
         self.cut_off, self.latency = False, 0.0
         self.hang, self.answers_late = frozenset[str](), dict[str, float]()
@@ -46,7 +47,7 @@ class Candidate:
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
     ) -> ApiResponse:
-        """A request, after its latency; one that is not answered is given up after `seconds`."""
+        """Answer a request after its latency, or time out after `seconds`."""
         if method in self.hang:
             await asyncio.sleep(seconds)
             raise TimeoutError
@@ -61,7 +62,7 @@ class Candidate:
         return answer
 
     def begin(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Let it do something."""
+        """Start a task of this replica."""
         return self.loop.create_task(doing)
 
 
@@ -69,23 +70,23 @@ class Two:
     """Two candidates for one Lease."""
 
     def __init__(self, skew: float = 0.0) -> None:
-        """Nobody leads; the second one's wall clock may be off."""
+        """Start without a leader; the wall clock of the second one may be wrong."""
         self.loop, self.api = Loop(), Api()
         server = ApiServer({(SETTINGS.namespace, "Lease"): self.api}, self.loop.time)
         self.first, self.second = Candidate(self.loop, server, "first"), Candidate(self.loop, server, "second", skew)
 
     @property
     def spec(self) -> Object:
-        """What the Lease says."""
+        """The spec of the Lease."""
         [lease] = self.api.kind("Lease")
         return dict(lease["spec"])
 
     def leading(self) -> list[str]:
-        """Who takes itself for the leader now."""
+        """Return the names of the replicas that act as leader."""
         return [name for name in ("first", "second") if getattr(self, name).election.leads()]
 
     def when(self, who: list[str], most: float = 60.0, step: float = 0.25) -> float:
-        """The second from which on exactly these lead. AssertionError after `most` seconds."""
+        """Return the second from which exactly these lead. Raises AssertionError after `most` seconds."""
         end = self.loop.time() + most
         while self.leading() != who:
             assert self.loop.time() < end, f"still {self.leading()}"
@@ -93,7 +94,7 @@ class Two:
         return self.loop.time()
 
     def leaders_until(self, end: float, step: float = 0.25) -> set[str]:
-        """Who leads up to the second `end`; the empty name stands for nobody."""
+        """Return the leaders up to second `end`. The empty name means no leader."""
         found = set[str]()
         while self.loop.time() < end:
             self.loop.run_until(self.loop.time() + step)
@@ -103,7 +104,7 @@ class Two:
 
 @pytest.fixture
 def two() -> Iterator[Two]:
-    """The first one leads and renews, the second one tries to."""
+    """The first replica leads and renews, the second one tries to acquire."""
     both = Two()
     yield from _led(both)
 
@@ -124,42 +125,42 @@ def _led(both: Two) -> Iterator[Two]:
     both.loop.close()
 
 
-def test_leader_that_renews_keeps_the_lease(two: Two) -> None:
+def test_renewing_leader_keeps_the_lease(two: Two) -> None:
     assert two.leading() == ["first"]
     assert two.spec["holderIdentity"] == "first"
 
 
-def test_leader_that_cannot_renew_is_gone_by_its_deadline(two: Two) -> None:
+def test_leader_that_cannot_renew_stops_by_its_deadline(two: Two) -> None:
     two.first.cut_off = True
     assert two.when([]) <= 30 + DEADLINE
 
 
-def test_follower_takes_over_after_the_leader_is_gone(two: Two) -> None:
+def test_follower_takes_over_after_the_leader_has_stopped(two: Two) -> None:
     two.first.cut_off = True
     gone = two.when([])
     taken = two.when(["second"])
     assert gone < taken <= 30 + DURATION + 2 * RETRY
 
 
-def test_leader_whose_requests_hang_is_gone_by_its_deadline(two: Two) -> None:
+def test_leader_with_hanging_requests_stops_by_its_deadline(two: Two) -> None:
     two.first.hang = frozenset({"GET", "PUT"})
     assert two.when([]) <= 30 + DEADLINE
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
-def test_one_hanging_request_costs_no_lease(two: Two, method: str) -> None:
+def test_one_hanging_request_does_not_lose_the_lease(two: Two, method: str) -> None:
     two.first.hang = frozenset({method})
     two.loop.run_until(30 + RETRY + 1)
     two.first.hang = frozenset()
     assert two.leaders_until(60) == {"first"}
 
 
-def test_renewals_within_a_third_of_the_deadline_cost_no_lease(two: Two) -> None:
+def test_renewals_within_a_third_of_the_deadline_keep_the_lease(two: Two) -> None:
     two.first.answers_late = {"PUT": DEADLINE / 3 - 0.1}
     assert two.leaders_until(60) == {"first"}
 
 
-def test_leadership_counts_from_before_a_renewal_that_is_answered_late(two: Two) -> None:
+def test_leadership_is_counted_from_before_a_late_renewal(two: Two) -> None:
     two.first.answers_late = {"GET": 3.0, "PUT": 3.0}
     two.loop.run_until(40)
     two.first.cut_off = True
@@ -174,7 +175,7 @@ def test_takeover_is_counted(two: Two) -> None:
     assert two.spec["leaseTransitions"] == 1
 
 
-def test_takeover_says_since_when_and_renewals_keep_it(two: Two) -> None:
+def test_takeover_sets_acquire_time_and_renewals_keep_it(two: Two) -> None:
     two.first.cut_off = True
     taken = two.when(["second"])
     two.loop.run_until(taken + 3 * RETRY)
@@ -182,7 +183,7 @@ def test_takeover_says_since_when_and_renewals_keep_it(two: Two) -> None:
     assert taken - 1 <= since <= taken
 
 
-def test_takeover_keeps_what_others_say_of_the_lease(two: Two) -> None:
+def test_takeover_keeps_foreign_fields_of_the_lease(two: Two) -> None:
     [lease] = two.api.kind("Lease")
     two.api.put({**lease, "spec": {**lease["spec"], "strategy": "OldestEmulationVersion"}})
     two.first.cut_off = True
@@ -190,37 +191,37 @@ def test_takeover_keeps_what_others_say_of_the_lease(two: Two) -> None:
     assert two.spec["strategy"] == "OldestEmulationVersion"
 
 
-def test_new_lease_is_of_its_kind_and_namespace(two: Two) -> None:
+def test_new_lease_has_its_kind_and_namespace(two: Two) -> None:
     [lease] = two.api.kind("Lease")
     assert lease["apiVersion"] == "coordination.k8s.io/v1"
     assert lease["metadata"]["namespace"] == SETTINGS.namespace
 
 
-def test_lease_that_was_taken_away_ends_leadership(two: Two) -> None:
+def test_lease_taken_by_another_ends_leadership(two: Two) -> None:
     [lease] = two.api.kind("Lease")
     two.api.put({**lease, "spec": {**lease["spec"], "holderIdentity": "third"}})
     assert two.when([]) <= 30 + RETRY
 
 
 @pytest.mark.parametrize("skew", [-3600.0, 3600.0])
-def test_clocks_of_machines_may_differ(skew: float) -> None:
+def test_clock_skew_between_replicas_is_tolerated(skew: float) -> None:
     for both in _led(Two(skew)):
         assert both.leading() == ["first"]
 
 
-def test_released_lease_is_taken_at_the_next_try(two: Two) -> None:
+def test_released_lease_is_acquired_at_the_next_attempt(two: Two) -> None:
     two.loop.run_until_complete(two.first.election.release())
     assert two.leading() == []
     assert two.when(["second"]) <= 30 + RETRY
 
 
-def test_released_lease_is_nobodys_and_as_short_as_allowed(two: Two) -> None:
+def test_released_lease_has_no_holder_and_the_shortest_duration(two: Two) -> None:
     two.loop.run_until_complete(two.first.election.release())
     assert two.spec["holderIdentity"] == ""
     assert two.spec["leaseDurationSeconds"] == 1
 
 
-def test_lease_of_another_one_is_not_released(two: Two) -> None:
+def test_lease_of_another_holder_is_not_released(two: Two) -> None:
     two.loop.run_until_complete(two.second.election.release())
     assert two.spec["holderIdentity"] == "first"
 
@@ -231,7 +232,7 @@ def test_release_without_an_api_server_is_no_error(two: Two) -> None:
     assert two.leading() == []
 
 
-def test_one_of_two_that_collide_on_a_new_lease_leads() -> None:
+def test_one_of_two_colliding_on_a_new_lease_leads() -> None:
     both = Two()
     both.first.latency = both.second.latency = 0.5
     tasks = [each.begin(each.election.acquire()) for each in (both.first, both.second)]
@@ -241,7 +242,7 @@ def test_one_of_two_that_collide_on_a_new_lease_leads() -> None:
     _end(both, tasks)
 
 
-def test_one_of_two_that_collide_on_an_ended_lease_leads() -> None:
+def test_one_of_two_colliding_on_an_expired_lease_leads() -> None:
     both = Two()
     metadata = {"namespace": SETTINGS.namespace, "name": SETTINGS.lease_name}
     spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 4}
@@ -262,7 +263,7 @@ def _end(both: Two, tasks: list[asyncio.Task[None]]) -> None:
     both.loop.close()
 
 
-async def test_thread_goes_on_while_the_process_is_busy() -> None:
+async def test_renewal_thread_runs_while_the_process_is_busy() -> None:
     async with LeaseThread() as thread:
         passed = Event()
 
@@ -271,11 +272,11 @@ async def test_thread_goes_on_while_the_process_is_busy() -> None:
 
         waiting = asyncio.create_task(thread.run(work()))
         await asyncio.sleep(0)
-        assert passed.wait(10)  # nothing else of this loop runs meanwhile
+        assert passed.wait(10)  # no other task of this loop runs meanwhile
         await waiting
 
 
-async def test_work_that_is_given_up_ends_in_the_thread() -> None:
+async def test_cancelled_work_ends_in_the_thread() -> None:
     async with LeaseThread() as thread:
         began, ended = Event(), Event()
 

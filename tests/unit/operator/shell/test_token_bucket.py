@@ -1,4 +1,4 @@
-"""What a stranger may cost: so much at once, and so much a second for ever."""
+"""A token bucket limits what a client may cost: a burst, and a rate."""
 
 from collections.abc import Iterator
 
@@ -20,19 +20,19 @@ def bucket(loop: Loop) -> TokenBucket:
     return TokenBucket(3, 2.0, Clock(monotonic=loop.time))
 
 
-def test_burst_is_taken_at_once_and_no_more(loop: Loop) -> None:
+def test_burst_is_available_immediately_and_limited(loop: Loop) -> None:
     full = bucket(loop)
     assert [full.take() for _ in range(5)] == [True, True, True, False, False]
 
 
-def test_missing_token_says_when_it_comes(loop: Loop) -> None:
+def test_missing_token_has_a_waiting_time(loop: Loop) -> None:
     empty = bucket(loop)
     while empty.take():
         pass
     assert empty.seconds_left() == 0.5
 
 
-def test_tokens_come_back_up_to_the_burst(loop: Loop) -> None:
+def test_tokens_are_refilled_up_to_the_burst(loop: Loop) -> None:
     taken = bucket(loop)
     while taken.take():
         pass
@@ -40,7 +40,7 @@ def test_tokens_come_back_up_to_the_burst(loop: Loop) -> None:
     assert [taken.take() for _ in range(4)] == [True, True, True, False]
 
 
-def test_whoever_waits_gets_them_at_the_rate(loop: Loop) -> None:
+def test_waiting_clients_get_tokens_at_the_rate(loop: Loop) -> None:
     times = list[float]()
     limited = bucket(loop)
 

@@ -1,4 +1,4 @@
-"""Requests are counted by verb and resource, as an audit would name them."""
+"""Requests are counted by verb and resource, named as in an audit log."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The status of every resource as series, and an unreadable one as none."""
+"""The metrics of every resource's status. An unreadable status has no series."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ STATUS: dict[str, Any] = {
 
 
 def series(*resources: Object) -> set[str]:
-    """Lines of what is shown, without the prefix that all have."""
+    """Return the lines of the exposition without their common prefix."""
     registry = CollectorRegistry()
     registry.register(ResourceMetrics(lambda: resources))
     lines = generate_latest(registry).decode().splitlines()
@@ -56,16 +56,16 @@ def test_status_is_shown_as_series(line: str) -> None:
     assert line in series(resource(STATUS))
 
 
-def test_resource_without_a_status_shows_what_is_desired() -> None:
+def test_resource_without_a_status_shows_desired_replicas() -> None:
     assert 'replicas{name="chat",namespace="models",state="desired"} 2.0' in series(resource(None))
 
 
-def test_label_is_cut_whoever_has_written_the_status() -> None:
+def test_long_label_is_truncated() -> None:
     shown = series(resource({"phase": "x" * 10_000}))
     assert f'phase{{name="chat",namespace="models",phase="{"x" * 64}"}} 1.0' in shown
 
 
 @pytest.mark.parametrize("status", [[], "text", {"conditions": 7}, {"warmup": {"percent": "x"}}, {"buckets": [1]}])
-def test_status_that_cannot_be_read_disturbs_no_other(status: Any) -> None:
+def test_unreadable_status_does_not_affect_other_resources(status: Any) -> None:
     shown = series(resource(status, "odd"), resource(STATUS))
     assert 'warmup_percent{name="chat",namespace="models"} 42.0' in shown

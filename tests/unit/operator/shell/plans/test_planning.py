@@ -1,4 +1,4 @@
-"""The process that works out plans: real ones, with questions that take more than they may or end it."""
+"""The plan worker, a real process, with questions that exceed its limits or kill it."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ FIGURES = AdmissionFiguresQuestion(POLICY, LIMITS, 200, 100, 100, 1024, None)
 
 @dataclass(frozen=True)
 class Endless(PlanQuestion[int]):
-    """Asks for something that takes for ever."""
+    """A question whose answer never ends."""
 
     kind = int
     size = 1
@@ -41,7 +41,7 @@ class Endless(PlanQuestion[int]):
 
 @dataclass(frozen=True)
 class Large(PlanQuestion[int]):
-    """Asks for something that takes a GiB."""
+    """A question whose answer needs 1 GiB."""
 
     kind = int
     size = 1
@@ -52,7 +52,7 @@ class Large(PlanQuestion[int]):
 
 @dataclass(frozen=True)
 class Deadly(PlanQuestion[int]):
-    """Asks for something in which the process is killed."""
+    """A question that kills its process."""
 
     kind = int
     size = 1
@@ -65,7 +65,7 @@ class Deadly(PlanQuestion[int]):
 
 @dataclass(frozen=True)
 class Mistyped(PlanQuestion[int]):
-    """Asks for a number and gets a text."""
+    """A question for a number that gets a text."""
 
     kind = int
     size = 1
@@ -76,7 +76,7 @@ class Mistyped(PlanQuestion[int]):
 
 @dataclass(frozen=True)
 class Defective(PlanQuestion[int]):
-    """Asks for what cannot be."""
+    """A question with an impossible answer."""
 
     kind = int
     size = 1
@@ -91,8 +91,8 @@ async def planner() -> AsyncIterator[Planner]:
         yield planner
 
 
-async def asked(planner: Planner, question: AnyPlanQuestion, namespace: str = "models") -> Any:
-    """The answer, once it is known."""
+async def answer_of(planner: Planner, question: AnyPlanQuestion, namespace: str = "models") -> Any:
+    """Return the answer as soon as it is known."""
     answered = asyncio.Event()
     planner.ask(Key(namespace, repr(question)[:50]), question, lambda _: answered.set())
     async with asyncio.timeout(60):
@@ -110,20 +110,22 @@ QUESTIONS: dict[str, AnyPlanQuestion] = {
 }
 
 
-async def test_answers_are_those_that_this_process_would_give(planner: Planner) -> None:
+async def test_answer_equals_the_one_computed_in_this_process(planner: Planner) -> None:
     for name, question in QUESTIONS.items():
-        assert await asked(planner, question) == compute_answer(question), name
+        assert await answer_of(planner, question) == compute_answer(question), name
 
 
-async def test_no_forecast_is_an_answer(planner: Planner) -> None:
+async def test_missing_forecast_is_an_answer(planner: Planner) -> None:
     impossible = BucketPolicy(strategy="file", file="nothing")
-    assert await asked(planner, ForecastQuestion(impossible, forecast_question(inference()).inputs, None, 9)) is None
+    assert (
+        await answer_of(planner, ForecastQuestion(impossible, forecast_question(inference()).inputs, None, 9)) is None
+    )
 
 
-async def test_impossible_plan_has_its_sentence(planner: Planner) -> None:
+async def test_impossible_plan_has_its_message(planner: Planner) -> None:
     policy = BucketPolicy(strategy="file", file="nothing")
     with pytest.raises(PlanImpossible, match="bucket file, line 1: not a tuple of three elements"):
-        await asked(planner, AdmissionFiguresQuestion(policy, LIMITS, 200, 100, 100, 1024, None))
+        await answer_of(planner, AdmissionFiguresQuestion(policy, LIMITS, 200, 100, 100, 1024, None))
 
 
 @pytest.mark.parametrize(
@@ -142,21 +144,21 @@ async def test_question_that_cannot_be_answered_is_too_expensive(
     planner: Planner, question: AnyPlanQuestion, sentence: str
 ) -> None:
     with pytest.raises(PlanTooExpensive, match=sentence):
-        await asked(planner, question)
-    assert isinstance(await asked(planner, FIGURES), AdmissionFigures)
+        await answer_of(planner, question)
+    assert isinstance(await answer_of(planner, FIGURES), AdmissionFigures)
 
 
-async def test_question_is_known_while_others_wait(planner: Planner) -> None:
-    await asked(planner, FIGURES)
+async def test_question_in_work_is_known_while_others_wait(planner: Planner) -> None:
+    await answer_of(planner, FIGURES)
     planner.ask(Key("others", "endless"), Endless(), lambda _: None)
     assert isinstance(planner.answers.get(FIGURES), AdmissionFigures)
     with pytest.raises(Unanswered):
         planner.answers.get(Endless())
 
 
-async def test_planner_ends_whatever_is_in_work() -> None:
+async def test_planner_stops_during_a_question() -> None:
     async with Planner(MEMORY, 60) as planner:
-        await asked(planner, FIGURES)
+        await answer_of(planner, FIGURES)
         planner.ask(Key("models", "endless"), Endless(), lambda _: None)
         process = planner._process
     assert process
@@ -164,13 +166,13 @@ async def test_planner_ends_whatever_is_in_work() -> None:
 
 
 def turns(*keys: str) -> list[str]:
-    """The order in which `namespace/name` get their turn."""
+    """Return the order in which the resources `namespace/name` are served."""
     queue = QuestionQueue()
     for number, key in enumerate(keys):
         queue.add(PendingQuestion(Key(*key.split("/")), number, print))
     found = []
-    while asked := queue.next():
-        found.append("/".join(asked.key))
+    while answer_of := queue.next():
+        found.append("/".join(answer_of.key))
     return found
 
 
@@ -178,9 +180,9 @@ def test_namespaces_take_turns() -> None:
     assert turns("a/1", "a/2", "a/3", "b/1", "c/1", "b/2") == ["a/1", "b/1", "c/1", "a/2", "b/2", "a/3"]
 
 
-def test_resource_waits_with_its_last_question_alone() -> None:
+def test_resource_waits_only_for_its_last_question() -> None:
     assert turns("a/1", "a/1", "a/1", "b/1") == ["a/1", "b/1"]
 
 
-def test_nobody_waits_in_an_empty_queue() -> None:
+def test_empty_queue_has_no_next_resource() -> None:
     assert turns() == []

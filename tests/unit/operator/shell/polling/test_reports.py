@@ -1,4 +1,4 @@
-"""The last word of every container: news wake, silence proves nothing, and no other instance speaks for it."""
+"""Polling of pods: which reports wake the operator, how often pods are polled, and which report is kept."""
 
 import asyncio
 import itertools
@@ -29,13 +29,13 @@ WAIT = 30.0
 
 
 class Pods:
-    """Pods that are followed. `said` is what a container answers by its id; `woken` are (second, urgent)."""
+    """Polled pods. `answers` are the reports by container id; `woken` are (second, urgent)."""
 
     def __init__(self) -> None:
-        """Nobody is followed."""
+        """Start without pods."""
         self.loop, self.woken = Loop(), list[tuple[float, bool]]()
-        self.said: dict[str, WarmupReport | Exception] = {}
-        self.asked: list[float] = []
+        self.answers: dict[str, WarmupReport | Exception] = {}
+        self.polls: list[float] = []
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
         self.reports = Reports(
             lambda _, urgent: self.woken.append((self.loop.time(), urgent)),
@@ -47,19 +47,19 @@ class Pods:
         )
 
     async def fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
-        """A long-poll, which looks four times a second."""
-        self.asked.append(self.loop.time())
+        """Answer a long-poll, and check for changes four times a second."""
+        self.polls.append(self.loop.time())
         until = self.loop.time() + wait
         while True:
-            said = self.said[target.container_id]
-            if isinstance(said, Exception):
-                raise said
-            if said.sequence != after or self.loop.time() >= until:
-                return said
+            answer = self.answers[target.container_id]
+            if isinstance(answer, Exception):
+                raise answer
+            if answer.sequence != after or self.loop.time() >= until:
+                return answer
             await asyncio.sleep(0.25)
 
     def follow(self, *pods: Object) -> None:
-        """Follow exactly these."""
+        """Poll exactly these pods."""
 
         async def follow() -> None:
             self.reports.follow(KEY, pods)
@@ -67,7 +67,7 @@ class Pods:
         self.loop.run_until_complete(follow())
 
     def pass_time(self, seconds: float) -> None:
-        """Let polls go on."""
+        """Advance the clock while polls continue."""
         self.loop.run_until(self.loop.time() + seconds)
 
 
@@ -90,89 +90,89 @@ def report(sequence: int = 1, phase: Phase = Phase.COMPILING, instance: str = "i
 
 
 @pytest.mark.parametrize(("phase", "urgent"), [(Phase.COMPILING, False), (Phase.SERVING, True)])
-def test_first_report_is_news(pods: Pods, phase: Phase, urgent: bool) -> None:
-    pods.said["c1"] = report(phase=phase)
+def test_first_report_wakes_the_operator(pods: Pods, phase: Phase, urgent: bool) -> None:
+    pods.answers["c1"] = report(phase=phase)
     pods.follow(pod())
     pods.pass_time(1)
     assert pods.reports.latest["u"].report == report(phase=phase)
     assert pods.woken == [(0.0, urgent)]
 
 
-def test_figures_that_move_are_not_urgent(pods: Pods) -> None:
-    pods.said["c1"] = report(1)
+def test_progress_is_not_urgent(pods: Pods) -> None:
+    pods.answers["c1"] = report(1)
     pods.follow(pod())
     pods.pass_time(1)
-    pods.said["c1"] = report(2)
+    pods.answers["c1"] = report(2)
     pods.pass_time(1)
     assert [urgent for _, urgent in pods.woken] == [False, False]
 
 
 @pytest.mark.parametrize(("phase", "urgent"), [(Phase.CAPTURING, False), (Phase.SERVING, True), (Phase.FAILED, True)])
-def test_phase_that_decides_about_the_gate_is_urgent(pods: Pods, phase: Phase, urgent: bool) -> None:
-    pods.said["c1"] = report(1)
+def test_phase_that_affects_the_gate_is_urgent(pods: Pods, phase: Phase, urgent: bool) -> None:
+    pods.answers["c1"] = report(1)
     pods.follow(pod())
     pods.pass_time(1)
-    pods.said["c1"] = report(2, phase)
+    pods.answers["c1"] = report(2, phase)
     pods.pass_time(1)
     assert [urgent for _, urgent in pods.woken] == [False, urgent]
 
 
 def test_every_report_of_a_serving_pod_is_urgent(pods: Pods) -> None:
-    pods.said["c1"] = report(1, Phase.SERVING)
+    pods.answers["c1"] = report(1, Phase.SERVING)
     pods.follow(pod())
     pods.pass_time(1)
-    pods.said["c1"] = report(2, Phase.SERVING, recent_recompiles=50)
+    pods.answers["c1"] = report(2, Phase.SERVING, recent_recompiles=50)
     pods.pass_time(1)
     assert [urgent for _, urgent in pods.woken] == [True, True]
 
 
-def test_report_without_news_wakes_nobody_and_is_fresh(pods: Pods) -> None:
-    pods.said["c1"] = report()
+def test_unchanged_report_is_refreshed_without_a_wake_up(pods: Pods) -> None:
+    pods.answers["c1"] = report()
     pods.follow(pod())
     pods.pass_time(2 * WAIT + 1)
     assert len(pods.woken) == 1
     assert pods.reports.latest["u"].received > moment(WAIT)
 
 
-def test_silent_pod_keeps_its_last_report(pods: Pods) -> None:
-    pods.said["c1"] = report()
+def test_unreachable_pod_keeps_its_last_report(pods: Pods) -> None:
+    pods.answers["c1"] = report()
     pods.follow(pod())
     pods.pass_time(1)
-    pods.said["c1"] = PodUnreachable("no answer")
+    pods.answers["c1"] = PodUnreachable("no answer")
     pods.pass_time(60)
     assert pods.reports.latest["u"].report == report()
     assert len(pods.woken) == 1
 
 
-def test_pod_that_was_never_heard_says_why(pods: Pods) -> None:
-    pods.said["c1"] = PodUnreachable("no answer")
+def test_unreachable_pod_has_a_reason(pods: Pods) -> None:
+    pods.answers["c1"] = PodUnreachable("no answer")
     pods.follow(pod())
     pods.pass_time(60)
     assert pods.reports.latest["u"].ignored == "no answer"
     assert len(pods.woken) == 1
 
 
-def test_unusable_answer_takes_the_place_of_a_report(pods: Pods) -> None:
-    pods.said["c1"] = report()
+def test_unusable_answer_replaces_the_report(pods: Pods) -> None:
+    pods.answers["c1"] = report()
     pods.follow(pod())
     pods.pass_time(1)
-    pods.said["c1"] = UnusableReport("too large")
+    pods.answers["c1"] = UnusableReport("too large")
     pods.pass_time(1)
     assert pods.reports.latest["u"].report is None
     assert pods.reports.latest["u"].ignored == "too large"
 
 
-def test_other_instance_does_not_speak_for_a_container(pods: Pods) -> None:
-    pods.said["c1"] = report()
+def test_report_of_another_instance_is_ignored(pods: Pods) -> None:
+    pods.answers["c1"] = report()
     pods.follow(pod())
     pods.pass_time(1)
-    pods.said["c1"] = report(9, Phase.SERVING, instance="i2")
+    pods.answers["c1"] = report(9, Phase.SERVING, instance="i2")
     pods.pass_time(1)
     assert pods.reports.latest["u"].report is None
 
 
 def test_restarted_container_may_be_another_instance(pods: Pods) -> None:
-    pods.said |= {"c1": report(), "c2": report(instance="i2")}
+    pods.answers |= {"c1": report(), "c2": report(instance="i2")}
     pods.follow(pod("c1"))
     pods.pass_time(1)
     pods.follow(pod("c2"))
@@ -180,8 +180,8 @@ def test_restarted_container_may_be_another_instance(pods: Pods) -> None:
     assert pods.reports.latest["u"] == pods.reports.latest["u"].__class__("c2", moment(1), report(instance="i2"))
 
 
-def test_restart_keeps_the_last_report_until_the_next(pods: Pods) -> None:
-    pods.said |= {"c1": report(), "c2": PodUnreachable("not yet")}
+def test_last_report_is_kept_during_a_restart(pods: Pods) -> None:
+    pods.answers |= {"c1": report(), "c2": PodUnreachable("not yet")}
     pods.follow(pod("c1"))
     pods.pass_time(1)
     pods.follow({**pod("c2"), "status": {}})
@@ -189,55 +189,55 @@ def test_restart_keeps_the_last_report_until_the_next(pods: Pods) -> None:
     assert pods.reports.latest["u"].container_id == "c1"
 
 
-def test_pod_that_is_gone_is_asked_no_more_and_forgotten(pods: Pods) -> None:
-    pods.said["c1"] = report()
+def test_deleted_pod_is_no_longer_polled_and_is_forgotten(pods: Pods) -> None:
+    pods.answers["c1"] = report()
     pods.follow(pod())
     pods.pass_time(1)
     pods.follow()
-    asked = len(pods.asked)
+    polls = len(pods.polls)
     pods.pass_time(60)
-    assert len(pods.asked) == asked
+    assert len(pods.polls) == polls
     assert not pods.reports.latest
 
 
-def test_pod_that_never_waits_is_asked_twenty_times_a_second(pods: Pods) -> None:
+def test_pod_answering_immediately_is_polled_twenty_times_a_second(pods: Pods) -> None:
     numbers = iter(range(1, 10_000))
 
-    async def hurried(*_: object) -> WarmupReport:
-        pods.asked.append(pods.loop.time())
+    async def answer_immediately(*_: object) -> WarmupReport:
+        pods.polls.append(pods.loop.time())
         return report(next(numbers))
 
-    pods.reports = Reports(lambda *_: None, Metrics(), hurried, WAIT, Clock(monotonic=pods.loop.time))
+    pods.reports = Reports(lambda *_: None, Metrics(), answer_immediately, WAIT, Clock(monotonic=pods.loop.time))
     pods.follow(pod())
     pods.pass_time(1)
-    assert len(pods.asked) <= 21
+    assert len(pods.polls) <= 21
 
 
-def test_pod_that_never_waits_is_asked_ever_less(pods: Pods) -> None:
+def test_pod_answering_immediately_is_polled_less_and_less(pods: Pods) -> None:
     numbers = itertools.count(1)
 
-    async def hurried(*_: object) -> WarmupReport:
-        pods.asked.append(pods.loop.time())
+    async def answer_immediately(*_: object) -> WarmupReport:
+        pods.polls.append(pods.loop.time())
         return report(next(numbers))
 
-    pods.reports = Reports(lambda *_: None, Metrics(), hurried, WAIT, Clock(monotonic=pods.loop.time))
+    pods.reports = Reports(lambda *_: None, Metrics(), answer_immediately, WAIT, Clock(monotonic=pods.loop.time))
     pods.follow(pod())
     pods.pass_time(600)
-    assert sum(at > 540 for at in pods.asked) <= 60 * ANSWERS_PER_SECOND + 1
+    assert sum(at > 540 for at in pods.polls) <= 60 * ANSWERS_PER_SECOND + 1
 
 
-def alternating(pods: Pods, gate_is_open: bool, words: tuple[Phase, Phase]) -> list[bool]:
-    """How urgent the news of the last ten of forty seconds are, of a pod that takes its word back all the time."""
+def urgency_of_alternating_reports(pods: Pods, gate_is_open: bool, phases: tuple[Phase, Phase]) -> list[bool]:
+    """Return the urgency of the wake-ups after 30 of 40 seconds. The pod's report alternates between two phases."""
     numbers = itertools.count(1)
 
-    async def wavering(*_: object) -> WarmupReport:
+    async def alternate(*_: object) -> WarmupReport:
         number = next(numbers)
-        return report(number, words[number % 2])
+        return report(number, phases[number % 2])
 
     pods.reports = Reports(
         lambda _, urgent: pods.woken.append((pods.loop.time(), urgent)),
         Metrics(),
-        wavering,
+        alternate,
         WAIT,
         Clock(now=lambda: moment(pods.loop.time()), monotonic=pods.loop.time),
         lambda *_: gate_is_open,
@@ -247,68 +247,68 @@ def alternating(pods: Pods, gate_is_open: bool, words: tuple[Phase, Phase]) -> l
     return [urgent for at, urgent in pods.woken if at >= 30]
 
 
-def test_word_that_wavers_is_urgent_once_a_second(pods: Pods) -> None:
-    assert sum(alternating(pods, False, (Phase.SERVING, Phase.FAILED))) <= 11
+def test_alternating_report_is_urgent_once_a_second(pods: Pods) -> None:
+    assert sum(urgency_of_alternating_reports(pods, False, (Phase.SERVING, Phase.FAILED))) <= 11
 
 
-def test_word_that_closes_an_open_gate_is_always_urgent(pods: Pods) -> None:
-    assert all(alternating(pods, True, (Phase.DRAINING, Phase.FAILED)))
+def test_report_that_closes_an_open_gate_is_always_urgent(pods: Pods) -> None:
+    assert all(urgency_of_alternating_reports(pods, True, (Phase.DRAINING, Phase.FAILED)))
 
 
 def follow_many(pods: Pods, connections: int, **phases: Phase) -> None:
-    """Of each phase one pod, whose container has its name."""
+    """Follow one pod for each phase. The name of its container is the name of the argument."""
     clock = Clock(now=lambda: moment(pods.loop.time()), monotonic=pods.loop.time)
     pods.reports = Reports(lambda *_: None, Metrics(), pods.fetch, WAIT, clock, connections=connections)
-    pods.said = {name: report(phase=phase) for name, phase in phases.items()}
+    pods.answers = {name: report(phase=phase) for name, phase in phases.items()}
     pods.follow(*(pod(name, uid=name) for name in phases))
     pods.pass_time(2 * WAIT)
 
 
-def seconds_until_heard(pods: Pods, name: str) -> float:
-    """From news of a pod on."""
-    pods.said[name], began = report(2, Phase.FAILED), pods.loop.time()
+def seconds_until_received(pods: Pods, name: str) -> float:
+    """Return the seconds until a changed report of a pod is received."""
+    pods.answers[name], began = report(2, Phase.FAILED), pods.loop.time()
     while (pods.reports.latest[name].report or report()).sequence != 2:
         pods.pass_time(0.25)
     return pods.loop.time() - began
 
 
-def test_warming_pods_beyond_the_connections_are_heard_within_seconds(pods: Pods) -> None:
+def test_warming_pods_beyond_the_connections_are_polled_within_seconds(pods: Pods) -> None:
     names = [f"c{number}" for number in range(6)]
     follow_many(pods, 2, **dict.fromkeys(names, Phase.COMPILING))
-    assert max(seconds_until_heard(pods, name) for name in names) <= REQUEST_INTERVAL_SECONDS + 0.5
+    assert max(seconds_until_received(pods, name) for name in names) <= REQUEST_INTERVAL_SECONDS + 0.5
 
 
-def test_serving_pods_leave_connections_to_one_that_warms(pods: Pods) -> None:
+def test_serving_pods_leave_connections_to_a_warming_pod(pods: Pods) -> None:
     follow_many(pods, 4, a=Phase.SERVING, b=Phase.SERVING, c=Phase.SERVING, d=Phase.SERVING, warms=Phase.COMPILING)
-    assert seconds_until_heard(pods, "warms") <= 0.5
+    assert seconds_until_received(pods, "warms") <= 0.5
 
 
-def test_serving_pod_beyond_the_connections_is_heard_within_a_poll(pods: Pods) -> None:
+def test_serving_pod_beyond_the_connections_is_polled_within_one_poll(pods: Pods) -> None:
     names = [f"c{number}" for number in range(6)]
     follow_many(pods, 2, **dict.fromkeys(names, Phase.SERVING))
-    assert max(seconds_until_heard(pods, name) for name in names) <= WAIT + 1
+    assert max(seconds_until_received(pods, name) for name in names) <= WAIT + 1
 
 
-def test_silent_pod_is_asked_ever_more_seldom(pods: Pods) -> None:
-    pods.said["c1"] = PodUnreachable("no answer")
+def test_unreachable_pod_is_polled_less_and_less(pods: Pods) -> None:
+    pods.answers["c1"] = PodUnreachable("no answer")
     pods.follow(pod())
     pods.pass_time(300)
-    assert pods.asked[-1] - pods.asked[-2] >= 5
+    assert pods.polls[-1] - pods.polls[-2] >= 5
 
 
 @pytest.mark.parametrize(("phase", "seconds"), [(Phase.COMPILING, STARTING_WAIT_SECONDS), (Phase.SERVING, WAIT)])
-def test_poll_of_a_pod_that_starts_is_shorter(pods: Pods, phase: Phase, seconds: float) -> None:
-    pods.said["c1"] = report(phase=phase)
+def test_poll_of_a_starting_pod_is_shorter(pods: Pods, phase: Phase, seconds: float) -> None:
+    pods.answers["c1"] = report(phase=phase)
     pods.follow(pod())
     pods.pass_time(100)
-    assert pods.asked[-1] - pods.asked[-2] == pytest.approx(seconds)
+    assert pods.polls[-1] - pods.polls[-2] == pytest.approx(seconds)
 
 
-def test_renewal_asks_what_pods_do_now(pods: Pods) -> None:
-    pods.said["c1"] = report(since_progress_seconds=1)
+def test_renewal_reads_the_current_report(pods: Pods) -> None:
+    pods.answers["c1"] = report(since_progress_seconds=1)
     pods.follow(pod())
     pods.pass_time(1)
-    pods.said["c1"] = report(since_progress_seconds=900)
+    pods.answers["c1"] = report(since_progress_seconds=900)
     pods.loop.run_until_complete(pods.reports.renew(KEY))
     last = pods.reports.latest["u"].report
     assert last
@@ -316,23 +316,23 @@ def test_renewal_asks_what_pods_do_now(pods: Pods) -> None:
 
 
 def test_renewal_accepts_no_other_instance(pods: Pods) -> None:
-    pods.said["c1"] = report()
+    pods.answers["c1"] = report()
     pods.follow(pod())
     pods.pass_time(1)
-    pods.said["c1"] = report(instance="i2")
+    pods.answers["c1"] = report(instance="i2")
     pods.loop.run_until_complete(pods.reports.renew(KEY))
     assert pods.reports.latest["u"].report == report()
 
 
 def test_warming_pods_are_counted(pods: Pods) -> None:
-    pods.said |= {"c1": report(), "c2": report(phase=Phase.SERVING)}
+    pods.answers |= {"c1": report(), "c2": report(phase=Phase.SERVING)}
     pods.follow(pod("c1", "u1"), pod("c2", "u2"))
     pods.pass_time(1)
     assert pods.reports.warming() == 1
 
 
-def test_warming_pods_are_counted_while_others_are_heard(pods: Pods) -> None:
-    def hear(number: int) -> None:
+def test_warming_pods_are_counted_while_reports_arrive(pods: Pods) -> None:
+    def receive(number: int) -> None:
         pods.reports.latest[str(number)] = PodReport("c", moment(0), report())
 
-    assert count_during_changes(pods.reports.warming, hear) >= INITIAL
+    assert count_during_changes(pods.reports.warming, receive) >= INITIAL

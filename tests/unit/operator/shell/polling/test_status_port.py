@@ -1,4 +1,4 @@
-"""Whatever answers on a pod's status port is distrusted: its size, its form, where it points to, its silence."""
+"""Any answer of a pod's status port is untrusted: its size, format, redirects and delays."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,18 +30,18 @@ async def ports() -> AsyncIterator[StatusPortClient]:
         yield opened
 
 
-async def asked(ports: StatusPortClient, answer: Answer) -> WarmupReport:
-    """What becomes of an answer."""
+async def fetch_answered_with(ports: StatusPortClient, answer: Answer) -> WarmupReport:
+    """Return the report read from an answer."""
     app = web.Application()
     app.router.add_get("/v1/warmup", answer)
-    app.router.add_get("/elsewhere", whole(BODY))
+    app.router.add_get("/elsewhere", respond(BODY))
     async with TestServer(app) as server:
         assert server.port
         return await ports.fetch(StatusPort("uid", "c", "127.0.0.1", server.port), after=2, wait=0.0)
 
 
-def whole(body: bytes, status: int = 200, **headers: str) -> Answer:
-    """A handler that always answers so."""
+def respond(body: bytes, status: int = 200, **headers: str) -> Answer:
+    """Return a handler that always sends this answer."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(body=body, status=status, headers=headers)
@@ -50,10 +50,10 @@ def whole(body: bytes, status: int = 200, **headers: str) -> Answer:
 
 
 async def test_report_is_read(ports: StatusPortClient) -> None:
-    assert await asked(ports, whole(BODY)) == REPORT
+    assert await fetch_answered_with(ports, respond(BODY)) == REPORT
 
 
-async def test_port_that_is_closed_is_said_in_few_words(ports: StatusPortClient) -> None:
+async def test_closed_port_has_a_short_message(ports: StatusPortClient) -> None:
     async with TestServer(web.Application()) as server:
         assert server.port
         closed = StatusPort("uid", "c", "127.0.0.1", server.port)
@@ -61,54 +61,54 @@ async def test_port_that_is_closed_is_said_in_few_words(ports: StatusPortClient)
         await ports.fetch(closed, after=0, wait=0.0)
 
 
-async def test_report_steers_no_terminal(ports: StatusPortClient) -> None:
+async def test_control_characters_of_a_report_are_escaped(ports: StatusPortClient) -> None:
     failed = REPORT.model_dump(by_alias=True, mode="json") | {"failure": {"reason": "Bad", "message": "\x1b[2Jgone\n"}}
-    report = await asked(ports, whole(json.dumps(failed).encode()))
+    report = await fetch_answered_with(ports, respond(json.dumps(failed).encode()))
     assert report.failure
     assert report.failure.message == "\\x1b[2Jgone "
 
 
 @pytest.mark.parametrize("name", ["instance", "planHash", "bucketsDigest"])
-async def test_report_whose_names_are_no_words_is_unusable(ports: StatusPortClient, name: str) -> None:
+async def test_report_with_control_characters_in_identifiers_is_unusable(ports: StatusPortClient, name: str) -> None:
     spoilt = REPORT.model_dump(by_alias=True, mode="json") | {name: "\x1b" * 64}
     with pytest.raises(UnusableReport, match=name):
-        await asked(ports, whole(json.dumps(spoilt).encode()))
+        await fetch_answered_with(ports, respond(json.dumps(spoilt).encode()))
 
 
-async def test_question_says_what_is_known(ports: StatusPortClient) -> None:
-    questions: list[dict[str, str]] = []
+async def test_query_has_the_last_sequence_and_the_wait(ports: StatusPortClient) -> None:
+    queries: list[dict[str, str]] = []
 
     async def answer(request: web.Request) -> web.Response:
-        questions.append(dict(request.query))
-        return await whole(BODY)(request)
+        queries.append(dict(request.query))
+        return await respond(BODY)(request)
 
-    await asked(ports, answer)
-    assert questions == [{"after": "2", "wait": "0"}]
+    await fetch_answered_with(ports, answer)
+    assert queries == [{"after": "2", "wait": "0"}]
 
 
 async def test_redirect_is_not_followed(ports: StatusPortClient) -> None:
     with pytest.raises(UnusableReport):
-        await asked(ports, whole(b"", 302, Location="/elsewhere"))
+        await fetch_answered_with(ports, respond(b"", 302, Location="/elsewhere"))
 
 
 @pytest.mark.parametrize("status", [204, 404, 500])
 async def test_other_status_than_200_is_unusable(ports: StatusPortClient, status: int) -> None:
     with pytest.raises(UnusableReport):
-        await asked(ports, whole(b"", status))
+        await fetch_answered_with(ports, respond(b"", status))
 
 
 async def test_compressed_report_is_unusable(ports: StatusPortClient) -> None:
     with pytest.raises(UnusableReport):
-        await asked(ports, whole(BODY, **{"Content-Encoding": "gzip"}))
+        await fetch_answered_with(ports, respond(BODY, **{"Content-Encoding": "gzip"}))
 
 
-async def test_report_of_the_most_bytes_is_read(ports: StatusPortClient) -> None:
-    assert await asked(ports, whole(BODY.ljust(MAX_REPORT_BYTES))) == REPORT
+async def test_report_of_the_maximum_size_is_read(ports: StatusPortClient) -> None:
+    assert await fetch_answered_with(ports, respond(BODY.ljust(MAX_REPORT_BYTES))) == REPORT
 
 
 async def test_larger_report_is_unusable(ports: StatusPortClient) -> None:
     with pytest.raises(UnusableReport):
-        await asked(ports, whole(BODY.ljust(MAX_REPORT_BYTES + 1)))
+        await fetch_answered_with(ports, respond(BODY.ljust(MAX_REPORT_BYTES + 1)))
 
 
 async def test_report_without_an_end_is_unusable(ports: StatusPortClient) -> None:
@@ -121,18 +121,18 @@ async def test_report_without_an_end_is_unusable(ports: StatusPortClient) -> Non
         return response
 
     with pytest.raises(UnusableReport):
-        await asked(ports, answer)
+        await fetch_answered_with(ports, answer)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", BODY.replace(b"Loading", b"Dreaming")])
-async def test_what_is_no_report_is_unusable(ports: StatusPortClient, body: bytes) -> None:
+async def test_answer_that_is_not_a_report_is_unusable(ports: StatusPortClient, body: bytes) -> None:
     with pytest.raises(UnusableReport):
-        await asked(ports, whole(body))
+        await fetch_answered_with(ports, respond(body))
 
 
-async def test_what_a_pod_sends_stays_out_of_the_reason(ports: StatusPortClient) -> None:
+async def test_content_of_the_answer_is_not_in_the_reason(ports: StatusPortClient) -> None:
     with pytest.raises(UnusableReport) as unusable:
-        await asked(ports, whole(BODY.replace(b"Loading", b"SECRET")))
+        await fetch_answered_with(ports, respond(BODY.replace(b"Loading", b"SECRET")))
     assert "SECRET" not in str(unusable.value)
 
 
@@ -151,24 +151,24 @@ def pod(state: str = "running", **status: object) -> Object:
     }
 
 
-def test_running_container_is_asked_at_its_port() -> None:
+def test_running_container_is_polled_at_its_port() -> None:
     assert status_port_of(pod()) == StatusPort("u", "c", "10.0.0.1", 9001)
 
 
-def test_container_without_a_named_port_is_asked_at_the_usual() -> None:
+def test_container_without_a_named_port_is_polled_at_the_default() -> None:
     found = status_port_of({**pod(), "spec": {}})
     assert found
     assert found.port == 8001
 
 
-def test_address_of_ipv6_stands_in_brackets() -> None:
+def test_ipv6_address_is_in_brackets() -> None:
     found = status_port_of(pod(podIP="fd00::1"))
     assert found
     assert found.url == "http://[fd00::1]:9001/v1/warmup"
 
 
 @pytest.mark.parametrize(
-    "nobody",
+    "unreachable",
     [
         pod("waiting"),
         pod("terminated"),
@@ -177,5 +177,5 @@ def test_address_of_ipv6_stands_in_brackets() -> None:
         {**pod(), "metadata": {"uid": "u", "deletionTimestamp": "2026-08-01T12:00:00Z"}},
     ],
 )
-def test_what_does_not_run_is_not_asked(nobody: Object) -> None:
-    assert status_port_of(nobody) is None
+def test_pod_that_is_not_running_is_not_polled(unreachable: Object) -> None:
+    assert status_port_of(unreachable) is None

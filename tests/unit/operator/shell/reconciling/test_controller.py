@@ -1,4 +1,4 @@
-"""One resource: the events that start a reconcile, how soon, and the state of the cluster that it decides on."""
+"""The reconciles of one resource: which events start one, how soon, and which state it decides on."""
 
 import json
 from datetime import datetime
@@ -21,16 +21,16 @@ from tests.world.api import Object
 from tests.world.clock import moment
 
 
-def test_resource_that_is_seen_is_looked_at_once(operator: Operator) -> None:
-    operator.sees(operator.resource)
+def test_observed_resource_is_reconciled_once(operator: Operator) -> None:
+    operator.observe_objects(operator.resource)
     operator.pass_time(3600)
     assert len(operator.decided) == 1
 
 
-def test_news_in_one_moment_are_one_reconcile(operator: Operator) -> None:
-    operator.sees(operator.resource)
+def test_simultaneous_changes_lead_to_one_reconcile(operator: Operator) -> None:
+    operator.observe_objects(operator.resource)
     others = (operator.memory.exists(manifest(CONFIG_MAP, name), seen=False) for name in ("a", "b", "c"))
-    operator.sees(*others)
+    operator.observe_objects(*others)
     operator.pass_time(FOLLOW_SECONDS)
     assert len(operator.decided) == 2
     operator.pass_time(10)
@@ -38,13 +38,13 @@ def test_news_in_one_moment_are_one_reconcile(operator: Operator) -> None:
 
 
 def serving_pod(operator: Operator) -> Object:
-    """Its gate is open."""
+    """Return a pod with an open gate."""
     gate = {"type": GATE, "status": "True", "reason": "WarmedUp", "message": ""}
     return operator.memory.exists(manifest(POD, "a", spec={}, status={"conditions": [gate]}), seen=False)
 
 
-def test_report_that_decides_is_looked_at_at_once(operator: Operator) -> None:
-    operator.sees(operator.resource)
+def test_decisive_report_is_reconciled_immediately(operator: Operator) -> None:
+    operator.observe_objects(operator.resource)
     operator.loop.call_soon(operator.controller.reported, KEY, True)
     operator.pass_time(0)
     assert len(operator.decided) == 2
@@ -55,7 +55,7 @@ def test_report_that_decides_is_looked_at_at_once(operator: Operator) -> None:
     assert len(operator.decided) == 3
 
 
-def test_status_waits_from_the_first_difference(operator: Operator) -> None:
+def test_status_write_is_delayed_from_the_first_difference(operator: Operator) -> None:
     held = list[datetime | None]()
 
     def decide(observed: Observed) -> Decision:
@@ -64,7 +64,7 @@ def test_status_waits_from_the_first_difference(operator: Operator) -> None:
         return Decision((), operator.status, status_held=since if len(held) < 3 else None)
 
     operator.decide = decide
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     for _ in range(3):
         operator.pass_time(10)
         operator.loop.call_soon(operator.controller.wake, KEY)
@@ -72,7 +72,7 @@ def test_status_waits_from_the_first_difference(operator: Operator) -> None:
     assert held == [None, moment(0), moment(0), None]
 
 
-def test_start_is_over_when_all_were_looked_at(operator: Operator) -> None:
+def test_start_is_over_when_all_resources_are_reconciled(operator: Operator) -> None:
     operator.memory.store.unlisted = {(RESOURCE, None)}
     operator.memory.answers = [AWAY]
     assert operator.controller.why_not_ready() is None
@@ -90,15 +90,15 @@ def test_start_is_over_when_all_were_looked_at(operator: Operator) -> None:
     assert operator.controller.why_not_ready() is None
 
 
-def test_resource_is_looked_at_again_when_that_is_due(operator: Operator) -> None:
+def test_resource_is_requeued_at_the_requested_time(operator: Operator) -> None:
     operator.requeue_after = 30.0
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     operator.pass_time(95)
     assert operator.decided == pytest.approx([0, 30, 60, 90])
 
 
-def test_spec_that_changes_during_a_reconcile_is_looked_at(operator: Operator) -> None:
-    """The answer to the write of the status has it first, and the watch's event is no news then."""
+def test_spec_change_during_a_reconcile_is_reconciled(operator: Operator) -> None:
+    """The answer to the status write has the new spec first, so the watch event is a duplicate."""
     edited = {**operator.resource, "spec": {**operator.resource["spec"], "replicas": 7}}
     seen: list[int | None] = []
 
@@ -109,13 +109,13 @@ def test_spec_that_changes_during_a_reconcile_is_looked_at(operator: Operator) -
         return Decision((), operator.status, (), None)
 
     operator.decide = decide
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     operator.pass_time(3600)
     assert seen == [None, 7]
 
 
-def test_rest_of_a_decision_on_another_spec_is_not_done(operator: Operator) -> None:
-    """Writes may take seconds, and a user may have thought better of it."""
+def test_remaining_actions_for_an_older_spec_are_not_performed(operator: Operator) -> None:
+    """Writes may take seconds, and the spec may change again."""
     replicas, send, written = list[int | None](), operator.memory.send, list[str]()
 
     def decide(observed: Observed) -> Decision:
@@ -132,18 +132,18 @@ def test_rest_of_a_decision_on_another_spec_is_not_done(operator: Operator) -> N
 
     operator.decide = decide
     operator.memory.send = changed_meanwhile  # type: ignore[method-assign]
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     operator.pass_time(1)
     assert (replicas, written) == ([None, 7], ["a", "c", "status"])
 
 
-def keep_all_busy(operator: Operator) -> None:
-    """Other resources have every slot."""
+def occupy_all_slots(operator: Operator) -> None:
+    """Occupy every slot with other resources."""
     for other in range(4):
         operator.loop.run_until_complete(operator.controller._slots.acquire(Key("others", str(other)), Rank.REST))
 
 
-def test_picture_is_of_the_moment_when_its_turn_comes(operator: Operator) -> None:
+def test_snapshot_is_taken_when_the_reconcile_starts(operator: Operator) -> None:
     pictures = list[datetime]()
 
     def decide(observed: Observed) -> Decision:
@@ -151,8 +151,8 @@ def test_picture_is_of_the_moment_when_its_turn_comes(operator: Operator) -> Non
         return Decision((), operator.status)
 
     operator.decide = decide
-    keep_all_busy(operator)
-    operator.sees(operator.resource)
+    occupy_all_slots(operator)
+    operator.observe_objects(operator.resource)
     operator.pass_time(10)
     assert pictures == []
     operator.loop.call_soon(operator.controller._slots.release)
@@ -160,13 +160,13 @@ def test_picture_is_of_the_moment_when_its_turn_comes(operator: Operator) -> Non
     assert pictures == [moment(10)]
 
 
-def test_pods_are_asked_for_a_spec_that_came_meanwhile(operator: Operator) -> None:
-    operator.sees(operator.resource)
+def test_reports_are_renewed_for_a_spec_changed_meanwhile(operator: Operator) -> None:
+    operator.observe_objects(operator.resource)
     operator.pass_time(10)
-    keep_all_busy(operator)
-    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "a"), seen=False))
+    occupy_all_slots(operator)
+    operator.observe_objects(operator.memory.exists(manifest(CONFIG_MAP, "a"), seen=False))
     operator.pass_time(1)
-    operator.sees(operator.memory.api.put({**operator.resource, "spec": {"replicas": 7}}, generation=2))
+    operator.observe_objects(operator.memory.api.put({**operator.resource, "spec": {"replicas": 7}}, generation=2))
     renewed = list[Key]()
 
     async def renew(key: Key) -> None:
@@ -178,19 +178,19 @@ def test_pods_are_asked_for_a_spec_that_came_meanwhile(operator: Operator) -> No
     assert renewed == [KEY]
 
 
-def test_own_write_that_a_watch_shows_first_asks_for_nothing(operator: Operator) -> None:
-    """A watch is often quicker than the answer."""
-    operator.sees(operator.resource)
+def test_own_write_seen_first_in_a_watch_starts_no_reconcile(operator: Operator) -> None:
+    """A watch is often faster than the answer."""
+    operator.observe_objects(operator.resource)
     operator.wanted = (made(),)
     send = operator.memory.send
 
-    async def told_first(*request: Any) -> ApiResponse:
+    async def deliver_by_watch_first(*request: Any) -> ApiResponse:
         answer = await send(*request)
         operator.controller.seen(json.loads(answer.text))
         return answer
 
-    operator.memory.send = told_first  # type: ignore[method-assign]
-    operator.sees(serving_pod(operator))
+    operator.memory.send = deliver_by_watch_first  # type: ignore[method-assign]
+    operator.observe_objects(serving_pod(operator))
     operator.pass_time(PODS_SECONDS)
     decided = len(operator.decided)
     operator.wanted = ()
@@ -198,10 +198,10 @@ def test_own_write_that_a_watch_shows_first_asks_for_nothing(operator: Operator)
     assert len(operator.decided) == decided
 
 
-def test_pod_that_changed_before_its_gate_was_written_counts(operator: Operator) -> None:
-    """The answer to the write of the gate has it first, and the watch's event is no news then."""
+def test_pod_change_before_its_gate_write_is_reconciled(operator: Operator) -> None:
+    """The answer to the gate write has the change first, so the watch event is a duplicate."""
     pod = serving_pod(operator)
-    operator.sees(operator.resource, pod)
+    operator.observe_objects(operator.resource, pod)
     decided, send = len(operator.decided), operator.memory.send
 
     async def changed_before(*request: Any) -> ApiResponse:
@@ -217,13 +217,13 @@ def test_pod_that_changed_before_its_gate_was_written_counts(operator: Operator)
     assert len(operator.decided) == decided + 2
 
 
-def test_nothing_is_decided_before_every_kind_was_listed(operator: Operator) -> None:
+def test_no_decision_before_every_kind_is_listed(operator: Operator) -> None:
     operator.memory.store.unlisted = {(POD, None)}
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     assert not operator.decided
 
 
-def test_last_list_begins_the_work(operator: Operator) -> None:
+def test_last_list_starts_reconciles(operator: Operator) -> None:
     operator.memory.store.unlisted = {(RESOURCE, None)}
 
     async def list_all() -> None:
@@ -235,9 +235,9 @@ def test_last_list_begins_the_work(operator: Operator) -> None:
     assert len(operator.decided) == 1
 
 
-def test_resource_that_is_gone_is_left_alone(operator: Operator) -> None:
+def test_deleted_resource_is_not_reconciled(operator: Operator) -> None:
     operator.requeue_after = 10.0
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
 
     async def gone() -> None:
         operator.controller.gone({**operator.resource, "metadata": {**operator.resource["metadata"]}})
@@ -249,21 +249,21 @@ def test_resource_that_is_gone_is_left_alone(operator: Operator) -> None:
 
 def test_no_write_starts_after_the_stop(operator: Operator) -> None:
     operator.requeue_after = 5.0
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
 
     async def stop() -> None:
         operator.controller.stop()
         operator.controller.seen(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
 
     operator.loop.run_until_complete(stop())
-    asked = len(operator.memory.asked)
+    requests = len(operator.memory.requests)
     operator.pass_time(100)
-    assert len(operator.memory.asked) == asked
+    assert len(operator.memory.requests) == requests
 
 
-def test_object_that_is_gone_makes_its_resource_doubtful(operator: Operator) -> None:
+def test_deleted_object_marks_its_resource_as_maybe_deleted(operator: Operator) -> None:
     child = operator.memory.exists(manifest(SERVICE, "a", operator.resource))
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     operator.memory.store.maybe_deleted.clear()
     operator.loop.call_soon(operator.controller.gone, child)
     operator.pass_time(0)

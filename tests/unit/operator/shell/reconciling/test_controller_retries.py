@@ -1,4 +1,4 @@
-"""Refused requests are shown and sent again later; failed reconciles are tried again after growing waits."""
+"""Refused requests are shown and sent again later. Failed reconciles are retried with increasing delays."""
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
@@ -10,59 +10,59 @@ from tests.unit.operator.shell.memory import KEY, manifest
 from tests.unit.operator.shell.reconciled import AWAY, Operator, made
 
 
-def test_refusal_ends_the_actions_and_is_shown(operator: Operator) -> None:
+def test_refusal_stops_the_actions_and_is_shown(operator: Operator) -> None:
     operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
     operator.wanted = (made(), made("other"))
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     assert operator.stalled() == "NameTaken"
     assert operator.memory.api.get("Service", "other") is None
 
 
-def test_refused_request_is_not_sent_again_with_the_next_news(operator: Operator) -> None:
+def test_refused_request_is_not_repeated_with_the_next_change(operator: Operator) -> None:
     operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
     operator.wanted = (made(),)
-    operator.sees(operator.resource)
-    looks = operator.memory.asked.count(("GET", SERVICE.path(*KEY)))
-    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
-    assert operator.memory.asked.count(("GET", SERVICE.path(*KEY))) == looks
+    operator.observe_objects(operator.resource)
+    looks = operator.memory.requests.count(("GET", SERVICE.path(*KEY)))
+    operator.observe_objects(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+    assert operator.memory.requests.count(("GET", SERVICE.path(*KEY))) == looks
 
 
-def test_refused_request_makes_no_hot_loop(operator: Operator) -> None:
+def test_refused_request_causes_no_hot_loop(operator: Operator) -> None:
     operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
     operator.wanted, operator.requeue_after = (made(),), 0.2
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     operator.pass_time(60)
     assert len(operator.decided) < 60
 
 
-def test_refused_request_is_sent_again_some_time(operator: Operator) -> None:
+def test_refused_request_is_repeated_later(operator: Operator) -> None:
     foreign = operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
     operator.wanted = (made(),)
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     operator.memory.api.remove("Service", foreign["metadata"]["name"])
     operator.pass_time(5)
     assert operator.memory.api.objects["Service", "tiny"]["spec"] == {"port": 1}
 
 
-def test_refused_request_is_sent_ever_more_rarely(operator: Operator) -> None:
+def test_refused_request_is_repeated_with_increasing_delays(operator: Operator) -> None:
     operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
     operator.wanted = (made(),)
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     assert sent_within(operator, 1) >= 4
     assert sent_within(operator, 9) >= 9
     assert 1 <= sent_within(operator, 1) <= 2
 
 
 def sent_within(operator: Operator, minutes: int) -> int:
-    """How often the Service was looked at, as each try begins."""
-    before = operator.memory.asked.count(("GET", SERVICE.path(*KEY)))
+    """Return how often the Service was read, which starts each attempt."""
+    before = operator.memory.requests.count(("GET", SERVICE.path(*KEY)))
     operator.pass_time(60 * minutes)
-    return operator.memory.asked.count(("GET", SERVICE.path(*KEY))) - before
+    return operator.memory.requests.count(("GET", SERVICE.path(*KEY))) - before
 
 
-def test_failed_reconcile_is_tried_again_later_and_later(operator: Operator) -> None:
+def test_failed_reconcile_is_retried_with_increasing_delays(operator: Operator) -> None:
     operator.memory.answers = [AWAY] * 6
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     operator.pass_time(60)
     waits = [after - before for before, after in zip(operator.decided, operator.decided[1:], strict=False)]
     assert len(waits) == 6
@@ -71,47 +71,47 @@ def test_failed_reconcile_is_tried_again_later_and_later(operator: Operator) -> 
     assert operator.outcomes("transient") == 6
 
 
-def test_success_makes_the_next_wait_short_again(operator: Operator) -> None:
+def test_success_resets_the_retry_delay(operator: Operator) -> None:
     operator.memory.answers = [AWAY] * 6
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     operator.pass_time(60)
     operator.memory.answers = [AWAY]
     operator.status = GaudiInferenceStatus(replicas=2)
-    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+    operator.observe_objects(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
     operator.pass_time(FOLLOW_SECONDS + 0.25)
     assert operator.memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 2
 
 
-def test_gate_without_an_answer_ends_the_reconcile(operator: Operator) -> None:
+def test_unanswered_gate_write_ends_the_reconcile(operator: Operator) -> None:
     pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}), seen=False)
     operator.wanted = (SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", "all is captured"), made())
     operator.memory.answers = [AWAY]
     operator.memory.exists(manifest(SERVICE, "tiny", operator.resource))
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     assert operator.outcomes("transient") == 1
     assert len(operator.memory.writes) == 1
 
 
-def test_news_do_not_shorten_the_wait_after_a_failure(operator: Operator) -> None:
+def test_changes_do_not_shorten_the_delay_after_a_failure(operator: Operator) -> None:
     operator.memory.answers = [ApiResponse(429, b"{}", "20")]
-    operator.sees(operator.resource)
-    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+    operator.observe_objects(operator.resource)
+    operator.observe_objects(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
     operator.pass_time(19)
     assert len(operator.decided) == 1
     operator.pass_time(2)
     assert len(operator.decided) == 2
 
 
-def test_failure_shows_nothing_and_tells_nothing(operator: Operator) -> None:
+def test_failed_reconcile_writes_no_status_and_no_events(operator: Operator) -> None:
     operator.events = (Event("Normal", "RolloutDone", "done"),)
     operator.wanted = (made(),)
     operator.memory.answers = [AWAY]
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     assert "status" not in operator.memory.api.objects["GaudiInference", "tiny"]
     assert operator.publisher.waiting() == 0
 
 
-def test_defect_of_a_decision_is_counted_and_tried_again(operator: Operator) -> None:
+def test_exception_in_a_decision_is_counted_and_retried(operator: Operator) -> None:
     decide = operator.decide
 
     def once(_: Observed) -> Decision:
@@ -119,7 +119,7 @@ def test_defect_of_a_decision_is_counted_and_tried_again(operator: Operator) -> 
         raise ZeroDivisionError
 
     operator.decide = once
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     assert operator.outcomes("bug") == 1
     operator.pass_time(1)
     assert len(operator.decided) == 1

@@ -1,4 +1,4 @@
-"""Gates are written before anything else of a reconcile, each of them once."""
+"""A reconcile writes each gate once, and gates before anything else."""
 
 import asyncio
 from typing import Any
@@ -17,36 +17,36 @@ from tests.world.api import Object
 def test_gates_are_written_before_anything_else(operator: Operator) -> None:
     pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}), seen=False)
     operator.wanted = (made(), SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", "all is captured"))
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     paths = [path for _, path in operator.memory.writes]
     assert [path.rpartition("/")[2] for path in paths] == ["status", "tiny", "status"]
     assert "/pods/a/" in paths[0]
 
 
-def test_refused_gate_holds_no_other_up(operator: Operator) -> None:
+def test_refused_gate_does_not_delay_others(operator: Operator) -> None:
     pods = [operator.memory.exists(manifest(POD, name, spec={}, status={}), seen=False) for name in ("a", "b")]
     operator.wanted = tuple(SetGate(each["metadata"]["name"], each["metadata"]["uid"], True, "W", "w") for each in pods)
     operator.memory.answers = [REFUSED]
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     assert operator.memory.api.objects["Pod", "b"]["status"]["conditions"]
     assert operator.stalled() == "ApiRefused"
 
 
 def reported(operator: Operator, seconds: float = 0.0) -> None:
-    """A pod's report decides about its gate, and so much time passes."""
+    """Deliver a pod's report that affects its gate, and advance the clock."""
     operator.loop.call_soon(operator.controller.reported, KEY, True)
     operator.pass_time(seconds)
 
 
 def gates_written(operator: Operator) -> int:
-    """How many requests have written a gate."""
+    """Return the number of requests that wrote a gate."""
     return sum("/pods/" in path for _, path in operator.memory.writes)
 
 
 def opens_gate(operator: Operator) -> None:
-    """Decisions open the gate of pod a until they see it open."""
+    """Let decisions open the gate of pod a until it is observed open."""
     pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}))
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
 
     def decide(observed: Observed) -> Decision:
         shut = gate_status(observed.pods[0] if observed.pods else pod) != "True"
@@ -57,7 +57,7 @@ def opens_gate(operator: Operator) -> None:
 
 
 def opened(pod: Object) -> SetGate:
-    """Its gate, open."""
+    """Return the pod with an open gate."""
     return SetGate(pod["metadata"]["name"], pod["metadata"]["uid"], True, "WarmedUp", "all is captured")
 
 
@@ -67,14 +67,14 @@ def test_gate_is_written_once(operator: Operator) -> None:
     assert gates_written(operator) == 1
 
 
-def test_gate_without_an_answer_is_written_again(operator: Operator) -> None:
+def test_unanswered_gate_is_written_again(operator: Operator) -> None:
     opens_gate(operator)
     operator.memory.answers = [AWAY]
     reported(operator, 60)
     assert gates_written(operator) == 2
 
 
-def test_report_during_a_reconcile_is_looked_at_after_it(operator: Operator) -> None:
+def test_report_during_a_reconcile_leads_to_another(operator: Operator) -> None:
     opens_gate(operator)
     decide, operator.decide = operator.decide, operator._decide
     operator.status = GaudiInferenceStatus(replicas=2)
@@ -90,7 +90,7 @@ def test_report_during_a_reconcile_is_looked_at_after_it(operator: Operator) -> 
 
 
 def hold(operator: Operator, part: str) -> asyncio.Event:
-    """Requests with that in their path have no answer until the event is set."""
+    """Hold requests with `part` in their path until the event is set."""
     answered, send = asyncio.Event(), operator.memory.send
 
     async def hanging(method: str, path: str, *rest: Any) -> ApiResponse:
@@ -102,7 +102,7 @@ def hold(operator: Operator, part: str) -> asyncio.Event:
     return answered
 
 
-def test_no_gate_is_sent_after_the_stop(operator: Operator) -> None:
+def test_no_gate_is_written_after_the_stop(operator: Operator) -> None:
     opens_gate(operator)
     operator.loop.call_soon(operator.controller.stop)
     reported(operator, 60)
@@ -110,29 +110,29 @@ def test_no_gate_is_sent_after_the_stop(operator: Operator) -> None:
 
 
 def waiting(operator: Operator) -> Operator:
-    """It has decided on a gate, and then wanted to know something."""
+    """Let decisions set a gate and then need an answer."""
     pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}), seen=False)
     gate = SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", "all is captured")
     operator.decide = lambda _: Decision((gate,), operator.status, question="what is the plan like?")
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     return operator
 
 
 def test_gate_is_written_while_a_question_waits(operator: Operator) -> None:
     waiting(operator)
     assert [path for _, path in operator.memory.writes] == [POD.path(NAMESPACE, "a", "status")]
-    assert [question for _, question, _ in operator.asked] == ["what is the plan like?"]
+    assert [question for _, question, _ in operator.questions] == ["what is the plan like?"]
 
 
-def test_gate_is_told_of_while_a_question_waits(operator: Operator) -> None:
+def test_gate_event_is_published_while_a_question_waits(operator: Operator) -> None:
     gate = Event("Normal", "GateOpened", "all is captured")
     operator.decide = lambda _: Decision((), operator.status, (gate,), question="what is the plan like?")
-    operator.sees(operator.resource)
+    operator.observe_objects(operator.resource)
     assert [each["reason"] for each in operator.memory.api.kind("Event")] == ["GateOpened"]
 
 
-def test_answered_question_wakes_its_resource(operator: Operator) -> None:
-    [(key, _, wake)] = waiting(operator).asked
+def test_answer_starts_a_reconcile_of_its_resource(operator: Operator) -> None:
+    [(key, _, wake)] = waiting(operator).questions
     operator.decide = operator._decide
     operator.loop.call_soon(wake, key)
     operator.pass_time(0)

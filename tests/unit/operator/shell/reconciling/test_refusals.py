@@ -1,4 +1,4 @@
-"""A refused request is not sent again at once, and one that is no longer desired is forgotten."""
+"""A refused request is not repeated immediately, and forgotten when it is no longer desired."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ FORBIDDEN = Forbidden("ApiForbidden", "no rights")
 
 @dataclass
 class Time:
-    """The seconds of refusals."""
+    """A clock for refusals."""
 
     seconds: float = 0.0
 
@@ -35,13 +35,13 @@ def test_refused_action_is_held_back() -> None:
     assert refusals.find(apply(1)) is REFUSED
 
 
-def test_changed_action_is_tried_at_once() -> None:
+def test_changed_action_is_tried_immediately() -> None:
     refusals = Refusals()
     refusals.add(apply(1), REFUSED)
     assert refusals.find(apply(2)) is None
 
 
-def test_refusal_ends_by_itself() -> None:
+def test_refusal_expires() -> None:
     time = Time()
     refusals = time.refusals()
     refusals.add(apply(1), REFUSED)
@@ -49,7 +49,7 @@ def test_refusal_ends_by_itself() -> None:
     assert refusals.find(apply(1)) is None
 
 
-def test_refusals_grow_rarer() -> None:
+def test_refusals_last_longer_each_time() -> None:
     refusals = Refusals()
     for _ in range(12):
         refusals.add(apply(1), REFUSED)
@@ -58,27 +58,27 @@ def test_refusals_grow_rarer() -> None:
     assert 30 <= seconds <= 60
 
 
-def test_refusal_of_what_is_no_longer_desired_is_forgotten() -> None:
+def test_refusal_of_an_undesired_action_is_forgotten() -> None:
     refusals = Refusals()
     refusals.add(apply(1), REFUSED)
     refusals.keep_only(())
     assert refusals.next_seconds() is None
 
 
-def test_accepted_action_leaves_nothing_behind() -> None:
+def test_accepted_action_clears_its_refusal() -> None:
     refusals = Refusals()
     refusals.add(apply(1), REFUSED)
     refusals.remove(apply(1))
     assert refusals.next_seconds() is None
 
 
-def test_missing_rights_are_not_believed_at_once() -> None:
+def test_missing_permission_is_retried_before_its_deadline() -> None:
     refusals = Refusals()
     with pytest.raises(Transient):
         refusals.add(apply(1), FORBIDDEN)
 
 
-def test_missing_rights_are_believed_after_their_deadline() -> None:
+def test_missing_permission_is_a_refusal_after_its_deadline() -> None:
     time = Time()
     refusals = time.refusals()
     with pytest.raises(Transient):

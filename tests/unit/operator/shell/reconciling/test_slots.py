@@ -1,4 +1,4 @@
-"""Gates go first, then what is in motion; namespaces take turns, and no slot is lost."""
+"""Slots of concurrent reconciles: gates first, then resources in motion, and namespaces in turn."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,40 +10,40 @@ from gaudi_operator.shell.watching.store import Key
 from tests.world.loop import Loop
 
 
-class Line:
-    """Reconciles that wait for a slot; `began` are the names of those that got one, in order."""
+class Queue:
+    """Reconciles that wait for a slot. `began` are the names of those that got one, in order."""
 
     def __init__(self, at_once: int) -> None:
-        """Nobody waits."""
+        """Start without waiting reconciles."""
         self.loop, self.slots = Loop(), Slots(at_once)
         self.began: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     def wait(self, name: str, rank: Rank = Rank.REST, namespace: str = "blue") -> None:
-        """One more waits."""
+        """Add a waiting reconcile."""
         self.tasks[name] = self.loop.create_task(self.take(Key(namespace, name), rank))
         self.settle()
 
     async def take(self, key: Key, rank: Rank) -> None:
-        """Wait for a slot and begin."""
+        """Wait for a slot and record the start."""
         await self.slots.acquire(key, rank)
         self.began.append(key.name)
 
     def settle(self) -> None:
-        """All that follows at once is done."""
+        """Run everything that is ready."""
         self.loop.run_until(self.loop.time())
 
     def release(self, times: int = 1) -> None:
-        """So many are over, one after the other."""
+        """Finish `times` running reconciles, one after the other."""
         for _ in range(times):
             self.loop.call_soon(self.slots.release)
             self.settle()
 
 
 @pytest.fixture
-def line() -> Iterator[Line]:
-    """One at a time."""
-    made = Line(1)
+def line() -> Iterator[Queue]:
+    """One slot."""
+    made = Queue(1)
     yield made
     for task in made.tasks.values():
         task.cancel()
@@ -51,7 +51,7 @@ def line() -> Iterator[Line]:
     made.loop.close()
 
 
-def test_no_more_run_than_may(line: Line) -> None:
+def test_number_of_running_reconciles_is_limited(line: Queue) -> None:
     line.wait("a")
     line.wait("b")
     assert line.began == ["a"]
@@ -59,7 +59,7 @@ def test_no_more_run_than_may(line: Line) -> None:
     assert line.began == ["a", "b"]
 
 
-def test_gates_wait_for_no_other_work(line: Line) -> None:
+def test_gate_reconciles_need_no_slot(line: Queue) -> None:
     line.wait("a")
     line.wait("gate", Rank.GATES)
     assert line.began == ["a", "gate"]
@@ -67,7 +67,7 @@ def test_gates_wait_for_no_other_work(line: Line) -> None:
     assert line.began == ["a", "gate"]
 
 
-def test_what_is_in_motion_goes_before_the_rest(line: Line) -> None:
+def test_resources_in_motion_go_first(line: Queue) -> None:
     line.wait("a")
     line.wait("b")
     line.wait("moves", Rank.MOTION)
@@ -75,7 +75,7 @@ def test_what_is_in_motion_goes_before_the_rest(line: Line) -> None:
     assert line.began == ["a", "moves", "b"]
 
 
-def test_resource_whose_pod_has_news_overtakes(line: Line) -> None:
+def test_resource_with_a_pod_change_moves_ahead(line: Queue) -> None:
     for name in ("a", "b", "c"):
         line.wait(name)
     line.slots.promote_to_gates(Key("blue", "c"))
@@ -83,7 +83,7 @@ def test_resource_whose_pod_has_news_overtakes(line: Line) -> None:
     assert line.began == ["a", "c"]
 
 
-def test_hurry_of_one_that_does_not_wait_changes_nothing(line: Line) -> None:
+def test_hurry_without_a_waiting_reconcile_changes_nothing(line: Queue) -> None:
     line.wait("a")
     line.slots.promote_to_gates(Key("blue", "a"))
     line.slots.promote_to_gates(Key("green", "b"))
@@ -91,7 +91,7 @@ def test_hurry_of_one_that_does_not_wait_changes_nothing(line: Line) -> None:
     assert line.began == ["a"]
 
 
-def test_namespaces_take_turns(line: Line) -> None:
+def test_namespaces_take_turns(line: Queue) -> None:
     for name in ("a", "b", "c"):
         line.wait(name)
     line.wait("other", namespace="green")
@@ -100,12 +100,12 @@ def test_namespaces_take_turns(line: Line) -> None:
 
 
 @pytest.mark.parametrize("handed_out", [False, True])
-def test_slot_of_one_that_gives_up_is_not_lost(line: Line, handed_out: bool) -> None:
+def test_slot_of_a_cancelled_reconcile_is_not_lost(line: Queue, handed_out: bool) -> None:
     line.wait("a")
     line.wait("b")
     if handed_out:
         line.loop.call_soon(line.slots.release)
-        # Right after the slot was handed out, and before its task goes on.
+        # The slot was assigned, but its task has not continued yet.
         line.loop.call_soon(line.tasks["b"].cancel)
     else:
         line.tasks["b"].cancel()

@@ -1,4 +1,4 @@
-"""Which change leads to a reconcile, and how soon."""
+"""Which changes start a reconcile, and after which delay."""
 
 import pytest
 
@@ -12,12 +12,12 @@ from tests.world.api import Object
 
 
 def resource(**status: object) -> Manifest:
-    """One with that status."""
+    """Return a resource with that status."""
     return Memory().resource(**status)
 
 
 def pod(gate: str, container: str = "1") -> Object:
-    """A pod whose runtime runs."""
+    """Return a pod whose container is running."""
     runs = {"name": CONTAINER, "containerID": f"containerd://{container}", "state": {"running": {}}}
     conditions = [{"type": GATE, "status": gate}]
     status = {"podIP": "10.0.0.1", "containerStatuses": [runs], "conditions": conditions}
@@ -25,17 +25,17 @@ def pod(gate: str, container: str = "1") -> Object:
 
 
 @pytest.mark.parametrize("kind", [RESOURCE, CLASS])
-def test_change_by_a_person_is_looked_at_at_once(kind: object) -> None:
+def test_change_by_a_user_is_reconciled_immediately(kind: object) -> None:
     changed = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}}  # type: ignore[attr-defined]
     assert after_change(None, changed, resource()) == 0
 
 
-def test_changes_of_children_are_looked_at_together() -> None:
+def test_changes_of_children_are_batched() -> None:
     assert after_change(None, manifest(SERVICE, "tiny"), resource()) == FOLLOW_SECONDS
 
 
 @pytest.mark.parametrize(("phase", "seconds"), [("Serving", PODS_SECONDS), ("RollingOut", FOLLOW_SECONDS)])
-def test_rollout_looks_at_its_pods_sooner(phase: str, seconds: float) -> None:
+def test_pod_changes_are_reconciled_sooner_during_a_rollout(phase: str, seconds: float) -> None:
     assert after_change(None, pod("False"), resource(phase=phase)) == seconds
 
 
@@ -44,14 +44,14 @@ def test_new_container_may_close_an_open_gate(gate: str, seconds: float) -> None
     assert after_change(pod(gate), pod(gate, "2"), resource(phase="Serving")) == seconds
 
 
-def test_same_container_closes_no_gate() -> None:
+def test_same_container_is_not_urgent() -> None:
     assert after_change(pod("True"), pod("True"), resource(phase="Serving")) == PODS_SECONDS
 
 
-def test_report_that_decides_is_looked_at_at_once() -> None:
+def test_decisive_report_is_reconciled_immediately() -> None:
     assert after_report(True, resource(replicas=1)) == 0
 
 
 @pytest.mark.parametrize(("replicas", "seconds"), [(1, STATUS_DELAY_SECONDS), (1000, MANY_PODS_SECONDS)])
-def test_figures_are_looked_at_as_often_as_shown(replicas: int, seconds: float) -> None:
+def test_progress_is_reconciled_as_often_as_it_is_shown(replicas: int, seconds: float) -> None:
     assert after_report(False, resource(replicas=replicas)) == seconds

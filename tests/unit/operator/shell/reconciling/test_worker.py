@@ -1,4 +1,4 @@
-"""A worker waits for what is due, however many changes lead to it."""
+"""A worker waits for the earliest due change, for any number of changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from tests.world.loop import Loop
 
 
 def waited(seconds: float | None, *changes: Callable[[Worker], None]) -> float:
-    """How many seconds of an own clock a wait takes after these changes."""
+    """Return how many seconds a worker waits after these changes."""
 
     async def wait() -> float:
         worker = Worker()
@@ -23,7 +23,7 @@ def waited(seconds: float | None, *changes: Callable[[Worker], None]) -> float:
     return took
 
 
-def test_wait_ends_after_its_seconds() -> None:
+def test_wait_ends_after_its_delay() -> None:
     assert waited(60) == 60
 
 
@@ -31,7 +31,7 @@ def test_earliest_change_ends_the_wait() -> None:
     assert waited(60, lambda worker: worker.wake(5), lambda worker: worker.wake(1), lambda worker: worker.wake(3)) == 1
 
 
-def test_change_at_once_ends_the_wait() -> None:
+def test_urgent_change_ends_the_wait() -> None:
     assert waited(60, lambda worker: worker.wake(0)) == 0
 
 
@@ -39,9 +39,9 @@ def test_own_write_alone_ends_no_wait() -> None:
     assert waited(60, lambda worker: worker.wake(0, 7), lambda worker: worker.ignore([7])) == 60
 
 
-def test_own_write_beside_another_change_ends_the_wait() -> None:
+def test_own_write_with_another_change_ends_the_wait() -> None:
     assert waited(60, lambda worker: worker.wake(0, 7), lambda worker: worker.wake(0), lambda w: w.ignore([7])) == 0
 
 
-def test_reconcile_takes_all_changes_before_it() -> None:
+def test_reconcile_consumes_all_earlier_changes() -> None:
     assert waited(60, lambda worker: worker.wake(0), lambda worker: worker.wake(1), lambda w: w.begin()) == 60

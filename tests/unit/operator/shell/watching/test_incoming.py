@@ -1,4 +1,4 @@
-"""Objects as they come from the API server: what is not ours is cut down to its name."""
+"""Incoming objects of the API server: foreign and oversized objects are reduced to their names."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,12 +16,12 @@ from tests.support.builders import Object
 
 
 def owner(kind: str = "GaudiInference", version: str = "inference.gaudi.dev/v1alpha1", **fields: Any) -> Object:
-    """A reference to a controller."""
+    """Return an owner reference to a controller."""
     return {"apiVersion": version, "kind": kind, "name": "tiny", "uid": "u", "controller": True, **fields}
 
 
 def some(kind: Kind, *owners: Object, **fields: Any) -> Object:
-    """An object with our label."""
+    """Return an object with the operator's label."""
     metadata = {
         "name": "a",
         "namespace": "models",
@@ -33,8 +33,8 @@ def some(kind: Kind, *owners: Object, **fields: Any) -> Object:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
 
 
-def is_kept(kind: Kind, manifest: Object) -> bool:
-    """Whether it is; otherwise nothing but its name must be left."""
+def is_kept_whole(kind: Kind, manifest: Object) -> bool:
+    """Return whether the object is kept; otherwise only its name must be left."""
     found = reduce_foreign(kind, manifest)
     if found is manifest:
         return True
@@ -62,36 +62,36 @@ def is_kept(kind: Kind, manifest: Object) -> bool:
         (RESOURCE, [], True),
     ],
 )
-def test_what_nothing_of_ours_owns_is_a_name(kind: Kind, owners: list[Object], expected: bool) -> None:
-    assert is_kept(kind, some(kind, *owners)) is expected
+def test_foreign_object_is_reduced_to_its_name(kind: Kind, owners: list[Object], expected: bool) -> None:
+    assert is_kept_whole(kind, some(kind, *owners)) is expected
 
 
 @pytest.mark.parametrize("data", [{"a": "x" * OBJECT_BYTES}, {"a": [{"b": [[]] * (OBJECT_BYTES // 8)}]}])
-def test_larger_than_any_of_ours_is_a_name(data: Object) -> None:
-    assert not is_kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data=data))
-    assert is_kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * (OBJECT_BYTES // 2)}))
-    # Of its content only digests are kept, so that a changed one is known.
-    assert is_kept(CONFIG_MAP, some(CONFIG_MAP, owner(), data=data))
-    assert is_kept(RESOURCE, some(RESOURCE, spec=data))
+def test_oversized_object_is_reduced_to_its_name(data: Object) -> None:
+    assert not is_kept_whole(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data=data))
+    assert is_kept_whole(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * (OBJECT_BYTES // 2)}))
+    # Only digests of its content are kept, to recognize changes.
+    assert is_kept_whole(CONFIG_MAP, some(CONFIG_MAP, owner(), data=data))
+    assert is_kept_whole(RESOURCE, some(RESOURCE, spec=data))
 
 
-def test_object_of_just_the_largest_weight_is_kept() -> None:
+def test_object_of_the_maximum_weight_is_kept() -> None:
     def padded(size: int) -> Object:
         return some(CONTROLLER_REVISION, owner(), data={"a": "x" * size})
 
     largest = OBJECT_BYTES - memory_weight(padded(0))
-    assert is_kept(CONTROLLER_REVISION, padded(largest))
-    assert not is_kept(CONTROLLER_REVISION, padded(largest + 1))
+    assert is_kept_whole(CONTROLLER_REVISION, padded(largest))
+    assert not is_kept_whole(CONTROLLER_REVISION, padded(largest + 1))
 
 
 async def pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
-    """As it may come."""
+    """Yield the content in pieces of `size`."""
     for start in range(0, len(content), size):
         yield content[start : start + size]
 
 
 async def read(content: bytes, size: int) -> Any:
-    """A list that comes in pieces of `size`."""
+    """Return a list that was read in pieces of `size`."""
     return await ListReader(pieces(content, size), lambda each: each).whole()
 
 
@@ -109,7 +109,7 @@ JSON = st.recursive(
     st.booleans(),
     st.sampled_from([None, 1]),
 )
-async def test_list_is_read_as_a_whole_reader_would(
+async def test_streamed_list_equals_one_parsed_at_once(
     items: list[Any], fields: Object, size: int, first: bool, indent: int | None
 ) -> None:
     whole = {"items": items, **fields} if first else {**fields, "items": items}
@@ -126,7 +126,7 @@ async def test_objects_of_a_list_are_read_one_by_one(size: int) -> None:
     assert taken == [{"a": [1, 2]}, {}, 12]
 
 
-async def test_object_is_taken_before_the_next_one_is_read() -> None:
+async def test_object_is_stored_before_the_next_one_is_read() -> None:
     each = json.dumps({"a": "x" * 100})
     content, came, ahead = f'{{"items": [{", ".join([each] * 50)}]}}', 0, list[int]()
 
@@ -145,7 +145,7 @@ async def test_object_is_taken_before_the_next_one_is_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["item", "itemz", "itemsOfOthers"])
-async def test_only_the_items_of_a_list_are_taken(name: str) -> None:
+async def test_only_items_of_a_list_are_stored(name: str) -> None:
     taken: list[Any] = []
     await ListReader(pieces(json.dumps({name: [1], "items": [2]}).encode(), 1000), taken.append).whole()
     assert taken == [2]
@@ -155,7 +155,7 @@ async def test_only_the_items_of_a_list_are_taken(name: str) -> None:
     ("text", "message"),
     [('{"items": [', "the list ends in the midst of it"), ('{"items" 1}', ": is missing in the list")],
 )
-async def test_fault_of_a_list_is_named(text: str, message: str) -> None:
+async def test_syntax_error_of_a_list_is_named(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         await read(text.encode(), 3)
 
@@ -173,7 +173,7 @@ async def test_fault_of_a_list_is_named(text: str, message: str) -> None:
         '{"items"=[]}',
     ],
 )
-async def test_what_is_no_list_is_an_error(text: str) -> None:
+async def test_other_json_than_a_list_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         await read(text.encode("latin-1"), 3)
 

@@ -1,4 +1,4 @@
-"""A kind is listed in pages and watched from there on, and nothing that the API server answers ends that."""
+"""A kind is listed in pages and then watched, and no answer of the API server ends the watch for good."""
 
 import asyncio
 import json
@@ -21,19 +21,19 @@ Pieces = list[bytes | int]
 
 
 class Server:
-    """Answers lists and watches of pods, one after the other; the last watch stays open."""
+    """A server that answers lists and watches of pods in turn. The last watch stays open."""
 
     def __init__(self, pages: list[Object | int], watches: list[Pieces]) -> None:
-        """`pages` are lists or status codes; a watch is a status code, or pieces of its text."""
+        """Create a server. `pages` are lists or status codes; a watch is a status code or pieces of its text."""
         self.pages, self.watches = pages, watches
-        self.asked: list[dict[str, str]] = []
-        self.told: list[tuple[str, Any]] = []
+        self.requests: list[dict[str, str]] = []
+        self.calls: list[tuple[str, Any]] = []
         self.timeouts: list[aiohttp.ClientTimeout] = []
         self.news = asyncio.Condition()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """One list or watch."""
-        self.asked.append(dict(request.query))
+        """Answer one list or watch."""
+        self.requests.append(dict(request.query))
         if "watch" not in request.query:
             page = self.pages.pop(0)
             return web.Response(status=page) if isinstance(page, int) else web.json_response(page)
@@ -50,12 +50,12 @@ class Server:
         return response
 
     def listed(self, kind: Kind, namespace: str | None, uids: Any, version: int) -> None:
-        """The end of a list."""
-        self.tell("listed", (kind, namespace, sorted(uids), version))
+        """Record the end of a list."""
+        self.record("listed", (kind, namespace, sorted(uids), version))
 
-    def tell(self, what: str, value: Any) -> None:
-        """Note what was called."""
-        self.told.append((what, value))
+    def record(self, what: str, value: Any) -> None:
+        """Record a call."""
+        self.calls.append((what, value))
         asyncio.get_running_loop().create_task(self._notify())
 
     async def _notify(self) -> None:
@@ -63,16 +63,16 @@ class Server:
             self.news.notify_all()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until what was called is so."""
+        """Wait until the recorded calls meet a condition."""
         async with self.news, asyncio.timeout(10):
             await self.news.wait_for(holds)
 
 
 class Client:
-    """A session that notes the timeout of each request."""
+    """A session that records the timeout of each request."""
 
     def __init__(self, session: aiohttp.ClientSession, timeouts: list[aiohttp.ClientTimeout]) -> None:
-        """`timeouts` receives them."""
+        """Create a session that adds to `timeouts`."""
         self._session, self._timeouts = session, timeouts
 
     def get(self, url: str, *, timeout: aiohttp.ClientTimeout, params: Object) -> Any:
@@ -83,21 +83,21 @@ class Client:
 
 @asynccontextmanager
 async def following(server: Server, kind: Kind = POD, **injected: Any) -> AsyncIterator[Server]:
-    """Follow the objects of a kind in a namespace. `injected` are the clock and the pause of the ListWatch."""
+    """Run a ListWatch of a kind in a namespace. `injected` are its clock and pause."""
     app = web.Application()
     app.router.add_get(f"/api/v1/namespaces/blue/{kind.plural}", server.answer)
     async with TestServer(app) as http, aiohttp.ClientSession() as session:
         url = str(http.make_url("")).rstrip("/")
         client = cast("aiohttp.ClientSession", Client(session, server.timeouts))
-        calls = [partial(told, server, what) for what in ("seen", "gone")]
+        calls = [partial(record_object, server, what) for what in ("seen", "gone")]
         task = asyncio.create_task(ListWatch(client, url, kind, "blue", server.listed, *calls, **injected).follow())
         yield server
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-def told(server: Server, what: str, manifest: Object) -> None:
-    server.tell(what, manifest["metadata"]["name"])
+def record_object(server: Server, what: str, manifest: Object) -> None:
+    server.record(what, manifest["metadata"]["name"])
 
 
 def pod(name: str, version: int) -> Object:
@@ -116,30 +116,30 @@ def event(what: str, name: str, version: int) -> bytes:
 EMPTY: Pieces = [b""]
 
 
-async def test_pages_are_one_list() -> None:
+async def test_pages_are_joined_into_one_list() -> None:
     async with following(Server([page("a", more="next"), page("b")], [EMPTY])) as server:
-        await server.until(lambda: len(server.told) == 3)
-    assert server.told == [("seen", "a"), ("seen", "b"), ("listed", (POD, "blue", ["uid-of-a", "uid-of-b"], 7))]
-    assert [each.get("continue") for each in server.asked[:2]] == [None, "next"]
-    assert [each["limit"] for each in server.asked[:2]] == ["500", "500"]
-    assert "labelSelector" in server.asked[0]
+        await server.until(lambda: len(server.calls) == 3)
+    assert server.calls == [("seen", "a"), ("seen", "b"), ("listed", (POD, "blue", ["uid-of-a", "uid-of-b"], 7))]
+    assert [each.get("continue") for each in server.requests[:2]] == [None, "next"]
+    assert [each["limit"] for each in server.requests[:2]] == ["500", "500"]
+    assert "labelSelector" in server.requests[0]
 
 
-def test_attempts_become_rarer_and_never_end() -> None:
+def test_retries_slow_down_and_never_end() -> None:
     assert list(islice(RetryDelays(), 6)) == [0.2, 0.5, 1.0, 2.0, 2.0, 2.0]
 
 
-async def test_watches_that_end_at_once_are_taken_up_later() -> None:
+async def test_watches_that_end_immediately_are_retried_after_a_delay() -> None:
     ended: Pieces = [event("BOOKMARK", "", 9)]
     began = asyncio.get_running_loop().time()
     async with following(Server([page()], [ended, ended, [event("ADDED", "a", 10)]])) as server:
-        await server.until(lambda: ("seen", "a") in server.told)
+        await server.until(lambda: ("seen", "a") in server.calls)
         assert asyncio.get_running_loop().time() - began > 0.6
 
 
-async def test_delays_begin_again_after_a_watch_that_lasted() -> None:
+async def test_delays_are_reset_after_a_lasting_watch() -> None:
     ended: Pieces = [event("BOOKMARK", "", 9)]
-    # When each watch begins and ends: two end at once, one after a second, one at once, and the last stays open.
+    # The start and end of each watch: two end at once, one after a second, one at once, and the last stays open.
     seconds = iter([0.0, 0.5, 10.0, 10.5, 20.0, 21.0, 30.0, 30.5, 40.0])
     delays: list[float] = []
 
@@ -148,14 +148,14 @@ async def test_delays_begin_again_after_a_watch_that_lasted() -> None:
 
     server = Server([page()], [ended, ended, ended, ended, [event("ADDED", "a", 10)]])
     async with following(server, clock=lambda: next(seconds), pause=pause):
-        await server.until(lambda: ("seen", "a") in server.told)
+        await server.until(lambda: ("seen", "a") in server.calls)
     first, second = islice(RetryDelays(), 2)
     assert delays == [first, second, first]
 
 
 async def test_list_and_its_connection_have_a_timeout() -> None:
     async with following(Server([page()], [EMPTY])) as server:
-        await server.until(lambda: len(server.told) == 1)
+        await server.until(lambda: len(server.calls) == 1)
     timeout = server.timeouts[0]
     assert timeout.total is not None
     assert timeout.sock_connect is not None
@@ -164,87 +164,87 @@ async def test_list_and_its_connection_have_a_timeout() -> None:
 
 async def test_watch_times_out_after_the_server_has_ended_it() -> None:
     async with following(Server([page()], [[event("ADDED", "a", 8)]])) as server:
-        await server.until(lambda: ("seen", "a") in server.told)
-    timeout, server_timeout = server.timeouts[1], int(server.asked[1]["timeoutSeconds"])
+        await server.until(lambda: ("seen", "a") in server.calls)
+    timeout, server_timeout = server.timeouts[1], int(server.requests[1]["timeoutSeconds"])
     assert timeout.total is not None
     assert server_timeout < timeout.total < 2 * server_timeout
 
 
 async def test_silent_watch_times_out_after_a_missed_bookmark() -> None:
     async with following(Server([page()], [[event("ADDED", "a", 8)]])) as server:
-        await server.until(lambda: ("seen", "a") in server.told)
+        await server.until(lambda: ("seen", "a") in server.calls)
     timeout, bookmarks = server.timeouts[1], 60
-    assert server.asked[1]["allowWatchBookmarks"] == "true"
+    assert server.requests[1]["allowWatchBookmarks"] == "true"
     assert timeout.sock_connect is not None
     assert timeout.sock_read is not None
     assert timeout.sock_connect < bookmarks < timeout.sock_read < 2 * bookmarks
 
 
-async def test_watch_goes_on_from_the_list_and_tells_of_changes() -> None:
+async def test_watch_continues_from_the_list_and_reports_changes() -> None:
     events = event("ADDED", "a", 8) + event("BOOKMARK", "", 9) + event("DELETED", "a", 10)
     async with following(Server([page()], [[events[:20], events[20:]]])) as server:
-        await server.until(lambda: ("gone", "a") in server.told)
-    assert server.told[1:] == [("seen", "a"), ("gone", "a")]
-    assert server.asked[1]["resourceVersion"] == "7"
+        await server.until(lambda: ("gone", "a") in server.calls)
+    assert server.calls[1:] == [("seen", "a"), ("gone", "a")]
+    assert server.requests[1]["resourceVersion"] == "7"
 
 
-async def test_changes_of_children_that_are_read_together_are_all_told() -> None:
+async def test_collected_changes_of_children_are_all_reported() -> None:
     pieces: Pieces = [event("ADDED", "a", 8), event("ADDED", "b", 9)[:20], event("ADDED", "b", 9)[20:]]
     async with following(Server([page()], [pieces, [event("DELETED", "a", 10)]]), SERVICE) as server:
-        await server.until(lambda: ("gone", "a") in server.told)
-    assert server.told[1:] == [("seen", "a"), ("seen", "b"), ("gone", "a")]
-    assert [each["resourceVersion"] for each in server.asked[1:]] == ["7", "9"]
+        await server.until(lambda: ("gone", "a") in server.calls)
+    assert server.calls[1:] == [("seen", "a"), ("seen", "b"), ("gone", "a")]
+    assert [each["resourceVersion"] for each in server.requests[1:]] == ["7", "9"]
 
 
-async def test_watch_that_ends_is_taken_up_where_it_was() -> None:
+async def test_ended_watch_continues_at_its_last_version() -> None:
     async with following(Server([page()], [[event("BOOKMARK", "", 9)], [event("ADDED", "a", 10)]])) as server:
-        await server.until(lambda: ("seen", "a") in server.told)
-    assert [each["resourceVersion"] for each in server.asked[1:]] == ["7", "9"]
+        await server.until(lambda: ("seen", "a") in server.calls)
+    assert [each["resourceVersion"] for each in server.requests[1:]] == ["7", "9"]
 
 
 GONE = json.dumps({"type": "ERROR", "object": {"code": 410, "message": "too old"}}).encode() + b"\n"
 
 
 @pytest.mark.parametrize("gone", [[410], [GONE]])
-async def test_version_that_is_forgotten_is_listed_anew(gone: Pieces) -> None:
+async def test_expired_version_leads_to_a_new_list(gone: Pieces) -> None:
     async with following(Server([page(), page("a", version=20)], [gone, EMPTY])) as server:
-        await server.until(lambda: len(server.told) == 3)
-    assert server.told[1:] == [("seen", "a"), ("listed", (POD, "blue", ["uid-of-a"], 20))]
+        await server.until(lambda: len(server.calls) == 3)
+    assert server.calls[1:] == [("seen", "a"), ("listed", (POD, "blue", ["uid-of-a"], 20))]
 
 
 @pytest.mark.parametrize("refused", [[403], [500], [b"<html>\n"]])
-async def test_watch_that_is_refused_is_tried_again(refused: Pieces) -> None:
+async def test_refused_watch_is_retried(refused: Pieces) -> None:
     async with following(Server([page()], [refused, [event("ADDED", "a", 8)]])) as server:
-        await server.until(lambda: ("seen", "a") in server.told)
-    assert [each["resourceVersion"] for each in server.asked[1:]] == ["7", "7"]
+        await server.until(lambda: ("seen", "a") in server.calls)
+    assert [each["resourceVersion"] for each in server.requests[1:]] == ["7", "7"]
 
 
 @pytest.mark.parametrize("code", [403, 410, 503])
-async def test_list_that_is_refused_is_tried_again(code: int) -> None:
+async def test_refused_list_is_retried(code: int) -> None:
     async with following(Server([page("a", more="next"), code, page("b")], [EMPTY])) as server:
-        await server.until(lambda: len(server.told) == 3)
-    assert server.told == [("seen", "a"), ("seen", "b"), ("listed", (POD, "blue", ["uid-of-b"], 7))]
+        await server.until(lambda: len(server.calls) == 3)
+    assert server.calls == [("seen", "a"), ("seen", "b"), ("listed", (POD, "blue", ["uid-of-b"], 7))]
 
 
 @pytest.mark.parametrize("strange", [{}, {"metadata": {"name": "b"}, "spec": {"containers": "none"}}])
-async def test_object_that_cannot_be_taken_in_is_passed_over(strange: Object, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreadable_object_is_skipped(strange: Object, caplog: pytest.LogCaptureFixture) -> None:
     versioned = {**strange, "metadata": {**strange.get("metadata", {}), "resourceVersion": "8"}}
     line = json.dumps({"type": "ADDED", "object": versioned}).encode() + b"\n"
     async with following(Server([page()], [[line, event("ADDED", "a", 9)]])) as server:
-        await server.until(lambda: ("seen", "a") in server.told)
-    # An object whose name can be read is kept by its name, without a message.
+        await server.until(lambda: ("seen", "a") in server.calls)
+    # An object with a readable name is kept by its name, without a log message.
     assert caplog.messages == ([] if strange else ["What a watch of pods has shown could not be taken in."])
 
 
-async def test_error_in_a_watch_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_event_is_logged_and_retried(caplog: pytest.LogCaptureFixture) -> None:
     error = json.dumps({"type": "ERROR", "object": {"code": 500, "message": "etcd is slow"}}).encode() + b"\n"
     async with following(Server([page()], [[error], [event("ADDED", "a", 8)]])) as server:
-        await server.until(lambda: ("seen", "a") in server.told)
-    assert [each["resourceVersion"] for each in server.asked[1:]] == ["7", "7"]
+        await server.until(lambda: ("seen", "a") in server.calls)
+    assert [each["resourceVersion"] for each in server.requests[1:]] == ["7", "7"]
     assert caplog.messages == ["A watch of pods has ended: etcd is slow; it is tried again."]
 
 
-async def test_line_is_whole_however_it_comes() -> None:
+async def test_line_is_complete_for_any_chunk_sizes() -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for piece in (b"on", b"e\ntwo\nth", b"r", b"ee\n", b"half"):
             yield piece

@@ -1,4 +1,4 @@
-"""The memory that objects may take, and the log lines about those that the store does not keep."""
+"""Memory shares of objects, and the log lines about objects that the store does not keep."""
 
 import logging
 from typing import Any
@@ -35,7 +35,7 @@ def test_full_share_is_logged_once_until_it_is_empty(caplog: pytest.LogCaptureFi
     assert caplog.messages[1:] == [ignored("16", "ConfigMap")]
 
 
-def test_pods_have_a_share_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
+def test_pods_have_their_own_share(caplog: pytest.LogCaptureFixture) -> None:
     shares = MemoryShares()
     assert shares.take(KEY, POD, "a", PODS_BYTES)
     assert shares.take(KEY, SERVICE, "b", SHARE_BYTES)
@@ -43,20 +43,20 @@ def test_pods_have_a_share_of_their_own(caplog: pytest.LogCaptureFixture) -> Non
     assert caplog.messages == [ignored("64", "Pod")]
 
 
-def test_object_that_is_not_held_gives_nothing_back() -> None:
+def test_uncounted_object_gives_nothing_back() -> None:
     shares = MemoryShares()
     shares.give_back(SERVICE, "unknown")
     assert not shares.take(None, SERVICE, "a", SHARE_BYTES + 1)
 
 
-def test_object_that_is_too_large_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_oversized_object_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     reduce_foreign(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * OBJECT_BYTES}))
     assert caplog.messages == [
         "ControllerRevision a is larger than any that the operator writes: its content is ignored."
     ]
 
 
-def test_object_that_vanished_unseen_is_logged_with_its_resource(caplog: pytest.LogCaptureFixture) -> None:
+def test_object_missing_from_a_list_is_logged_with_its_resource(caplog: pytest.LogCaptureFixture) -> None:
     store = store_of(manifest(SERVICE, "s", 1, "r"))
     with caplog.at_level(logging.INFO):
         store.end_list(SERVICE, None, (), 10)
@@ -73,8 +73,8 @@ def test_deletions_of_ten_thousand_objects_are_remembered() -> None:
     assert store.put(manifest(SERVICE, "0", 1, "r")) == KEY
 
 
-def full(name: str, owner: str, version: int = 1) -> dict[str, Any]:
-    """A quarter of the share of a resource."""
+def large(name: str, owner: str, version: int = 1) -> dict[str, Any]:
+    """Return an object with a quarter of a resource's share."""
     return manifest(CONTROLLER_REVISION, name, version, owner, data={"x": "x" * (SHARE_BYTES // 4 - 5000)})
 
 
@@ -85,60 +85,60 @@ def revisions(store: Store) -> set[str]:
 
 
 def test_objects_beyond_the_share_of_a_resource_are_dropped() -> None:
-    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "r") for name in "abcde"))
+    store = store_of(manifest(RESOURCE, "r", 1), *(large(name, "r") for name in "abcde"))
     assert revisions(store) == set("abcd")
-    # Pods have a share of their own, and others theirs.
+    # Pods and other resources have their own shares.
     assert store.put(manifest(POD, "p", 1, "mine")) == KEY
 
 
-def test_object_that_outgrows_the_share_is_forgotten() -> None:
+def test_object_outgrowing_the_share_is_dropped() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(CONTROLLER_REVISION, "a", 1, "r"))
     store.put(manifest(CONTROLLER_REVISION, "a", 2, "r", data={"x": "x" * SHARE_BYTES}))
     assert revisions(store) == set()
 
 
-def test_resource_takes_its_objects_out_of_the_common_share() -> None:
-    store = store_of(*(full(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
-    stray = full("stray", "forged")
+def test_new_resource_takes_its_objects_from_the_common_share() -> None:
+    store = store_of(*(large(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
+    stray = large("stray", "forged")
     assert store.put(stray) == KEY
     assert store.find(stray) is not None
 
 
-def test_object_takes_its_share_once_and_gives_it_back() -> None:
-    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "r") for name in "abcd"), full("a", "r", 2))
+def test_object_is_counted_once_and_given_back() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), *(large(name, "r") for name in "abcd"), large("a", "r", 2))
     assert revisions(store) == set("abcd")
-    store.remove(full("b", "r", 3))
-    store.put(full("e", "r"))
+    store.remove(large("b", "r", 3))
+    store.put(large("e", "r"))
     assert revisions(store) == set("acde")
 
 
 def test_objects_without_a_resource_share_one_share() -> None:
     store = Store()
     for number in range(8):
-        stray = full(str(number), "r")
+        stray = large(str(number), "r")
         stray["metadata"]["labels"][NAME_LABEL] = f"nothing-{number}"
         assert bool(store.put(stray)) is (number < 4)
 
 
-def test_objects_that_name_another_owner_take_nothing_of_the_resource() -> None:
-    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "forged") for name in "abcde"), full("mine", "r"))
+def test_objects_with_another_owner_do_not_use_the_resources_share() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), *(large(name, "forged") for name in "abcde"), large("mine", "r"))
     assert revisions(store) == {"mine"}
 
 
-def test_object_that_came_before_its_resource_is_the_resources_own() -> None:
-    store = store_of(*(full(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
+def test_object_seen_before_its_resource_belongs_to_it() -> None:
+    store = store_of(*(large(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
     assert revisions(store) == set("abcd")
     store.put(manifest(CONTROLLER_REVISION, "stray", 1, "forged"))
     assert store.get(KEY, CONTROLLER_REVISION, "controllerrevisions-stray") is not None
 
 
-def test_objects_that_outlive_their_resources_share_one_share() -> None:
+def test_objects_outliving_their_resources_share_one_share() -> None:
     store = Store()
     for name in "abc":
         resource = manifest(RESOURCE, name, 1)
         store.put(resource)
         for number in range(4):
-            store.put(full(f"{name}{number}", name))
+            store.put(large(f"{name}{number}", name))
         store.remove({**resource, "metadata": {**resource["metadata"], "resourceVersion": "2"}})
-    left = (store.find(full(f"{name}{number}", name)) for name in "abc" for number in range(4))
+    left = (store.find(large(f"{name}{number}", name)) for name in "abc" for number in range(4))
     assert sum(each is not None for each in left) == 4

@@ -1,4 +1,4 @@
-"""The store keeps the newest version of every object and shows a resource only what it owns."""
+"""The store keeps the newest version of every object, and a snapshot has only objects that the resource owns."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -44,13 +44,13 @@ def store_of(*manifests: dict[str, Any]) -> Store:
 
 
 def take_list(store: Store, kind: Kind, namespace: str | None, objects: list[dict[str, Any]], version: int) -> set[Key]:
-    """Take a list in, one object after the other. Return the resources with news, and those that `end_list` names."""
+    """Store a list, one object after the other. Return the resources to wake and those returned by `end_list`."""
     first = bool(store.unlisted)
     news = {key for each in objects if (key := store.put(each)) and not first}
     return news | set(store.end_list(kind, namespace, {each["metadata"]["uid"] for each in objects}, version))
 
 
-def test_newer_version_replaces_and_wakes() -> None:
+def test_newer_version_replaces_and_wakes_the_resource() -> None:
     store = store_of(manifest(SERVICE, "s", 1, "r"))
     assert store.put(manifest(SERVICE, "s", 2, "r", spec="new")) == KEY
     service = store.get(KEY, SERVICE, "services-s")
@@ -58,7 +58,7 @@ def test_newer_version_replaces_and_wakes() -> None:
     assert service["spec"] == "new"
 
 
-def test_same_and_older_versions_are_no_news() -> None:
+def test_same_and_older_versions_are_ignored() -> None:
     store = store_of(manifest(SERVICE, "s", 10, "r"))
     assert store.put(manifest(SERVICE, "s", 10, "r", spec="other")) is None
     assert store.put(manifest(SERVICE, "s", 9, "r", spec="old")) is None
@@ -69,20 +69,20 @@ def test_versions_are_compared_as_numbers() -> None:
     assert store.put(manifest(SERVICE, "s", 10, "r", spec="new")) == KEY
 
 
-def test_late_event_does_not_bring_a_deleted_object_back() -> None:
+def test_late_event_does_not_restore_a_deleted_object() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
     assert store.remove(manifest(SERVICE, "s", 6, "r")) == KEY
     assert store.put(manifest(SERVICE, "s", 5, "r")) is None
     assert store.get(KEY, SERVICE, "services-s") is None
 
 
-def test_object_without_our_label_is_a_stranger() -> None:
+def test_object_without_the_operators_label_is_ignored() -> None:
     stranger = manifest(SERVICE, "s", 1)
     stranger["metadata"]["labels"] = {}
     assert store_of(stranger).put(stranger) is None
 
 
-def test_object_that_loses_our_label_is_dropped() -> None:
+def test_object_losing_the_operators_label_is_dropped() -> None:
     store = store_of(manifest(SERVICE, "s", 1, "r"))
     changed = manifest(SERVICE, "s", 2, "r")
     changed["metadata"]["labels"] = {}
@@ -90,7 +90,7 @@ def test_object_that_loses_our_label_is_dropped() -> None:
     assert store.get(KEY, SERVICE, "services-s") is None
 
 
-def test_object_that_gets_the_label_of_another_resource_moves() -> None:
+def test_relabelled_object_moves_to_the_other_resource() -> None:
     store = store_of(manifest(SERVICE, "s", 1, "r"))
     changed = manifest(SERVICE, "s", 2, "r")
     changed["metadata"]["labels"] = {NAME_LABEL: "other"}
@@ -99,7 +99,7 @@ def test_object_that_gets_the_label_of_another_resource_moves() -> None:
     assert store.get(Key("ns", "other"), SERVICE, "services-s") is not None
 
 
-def test_version_that_says_the_same_is_no_news() -> None:
+def test_version_without_changes_wakes_no_resource() -> None:
     store = store_of(manifest(REPLICA_SET, "s", 9, "r", status={"replicas": 1}))
     assert store.put(manifest(REPLICA_SET, "s", 10, "r", status={"replicas": 2})) is None
     assert store.put(manifest(REPLICA_SET, "s", 9, "r", spec="old")) is None
@@ -112,7 +112,7 @@ def test_managed_fields_are_not_kept() -> None:
     assert "managedFields" not in service["metadata"]
 
 
-def test_snapshot_holds_only_what_the_resource_owns() -> None:
+def test_snapshot_has_only_owned_objects() -> None:
     store = store_of(
         manifest(RESOURCE, "r", 1),
         manifest(REPLICA_SET, "mine", 1, "r"),
@@ -127,7 +127,7 @@ def test_snapshot_holds_only_what_the_resource_owns() -> None:
 
 
 def member(uid: str, workload: str, index: int, stateful_set: str = "of-leaders") -> dict[str, Any]:
-    """A pod of a group, as the StatefulSet of that UID makes it."""
+    """Return a pod of a group, created by the StatefulSet with that UID."""
     pod = manifest(POD, uid, 1)
     pod["metadata"]["labels"] |= {GROUP_NAME_LABEL: workload, WORKER_INDEX_LABEL: str(index)}
     pod["metadata"]["ownerReferences"] = [{"uid": stateful_set, "kind": "StatefulSet", "controller": True}]
@@ -138,7 +138,7 @@ WORKLOAD = "tiny-0123456789"
 
 
 def group(*owners: tuple[str, str]) -> list[dict[str, Any]]:
-    """A resource, its LeaderWorkerSet `mine`, and StatefulSets: (UID, UID of the owner)."""
+    """Return a store with a resource, its LeaderWorkerSet `mine`, and StatefulSets given as (UID, UID of the owner)."""
     workload = manifest(LEADER_WORKER_SET, "mine", 1, "r")
     workload["metadata"]["name"] = WORKLOAD
     found = [manifest(RESOURCE, "r", 1), workload]
@@ -156,7 +156,7 @@ def pods_and_workers(*manifests: dict[str, Any]) -> tuple[list[str], list[str]]:
     return tuple([each["metadata"]["uid"] for each in pods] for pods in (observed.pods, observed.workers))  # type: ignore[return-value]
 
 
-def test_leader_stands_for_its_group_and_the_others_beside() -> None:
+def test_leader_represents_its_group_and_workers_are_separate() -> None:
     manifests = (
         *group(("of-leaders", "mine"), ("of-workers", "first")),
         member("second", WORKLOAD, 1, "of-workers"),
@@ -170,18 +170,18 @@ def test_leader_stands_for_its_group_and_the_others_beside() -> None:
     [
         [member("evil", WORKLOAD, 0, "uid-of-nobody")],
         [*group(("own", "uid-of-nothing"))[2:], member("evil", WORKLOAD, 0, "own")],
-        # A StatefulSet of workers makes no leader, and one of a forged leader no workers.
+        # A StatefulSet of workers has no leader, and one of a forged leader has no workers.
         [member("evil", WORKLOAD, 0, "of-workers")],
         [*group(("own", "evil"))[2:], member("evil", WORKLOAD, 0, "own"), member("evil-1", WORKLOAD, 1, "own")],
         [member("evil", WORKLOAD, 1, "of-leaders")],
     ],
 )
-def test_pod_that_the_group_has_not_made_counts_for_nothing(forged: list[dict[str, Any]]) -> None:
+def test_pod_not_created_by_the_group_is_ignored(forged: list[dict[str, Any]]) -> None:
     honest = (*group(("of-leaders", "mine"), ("of-workers", "first")), member("first", WORKLOAD, 0))
     assert pods_and_workers(*honest, *forged) == (["first"], [])
 
 
-def test_worker_that_outlives_its_leader_still_ends() -> None:
+def test_worker_outliving_its_leader_is_terminating() -> None:
     worker = member("second", WORKLOAD, 1, "of-workers")
     assert pods_and_workers(*group(("of-leaders", "mine")), worker) == ([], [])
     worker["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -192,41 +192,41 @@ def test_unknown_resource_has_no_snapshot() -> None:
     assert store_of(manifest(SERVICE, "s", 1, "r")).observe(KEY, {}, NOW) is None
 
 
-def test_sweep_forgets_what_a_list_no_longer_holds() -> None:
+def test_sweep_removes_objects_missing_from_a_list() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "gone", 3, "mine"), manifest(POD, "there", 4, "mine"))
     assert store.sweep(POD, None, {"there"}, version=10) == {KEY}
     assert store.get(KEY, POD, "pods-gone") is None
     assert store.get(KEY, POD, "pods-there") is not None
 
 
-def test_sweep_spares_what_was_made_after_the_list() -> None:
+def test_sweep_keeps_objects_created_after_the_list() -> None:
     store = store_of(manifest(POD, "young", 11, "mine"))
     assert store.sweep(POD, None, set(), version=10) == set()
 
 
-def test_sweep_forgets_what_vanished_with_the_version_of_the_list() -> None:
+def test_sweep_removes_objects_of_the_version_of_the_list() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "p", 10, "mine"))
     assert store.sweep(POD, None, set(), version=10) == {KEY}
 
 
-def test_list_of_one_namespace_forgets_what_vanished_there() -> None:
+def test_list_of_one_namespace_removes_missing_objects_there() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "p", 1, "mine"))
     assert take_list(store, POD, "ns", [], version=10) == {KEY}
     assert store.get(KEY, POD, "pods-p") is None
 
 
-def test_pods_that_a_list_no_longer_holds_are_no_doubt() -> None:
+def test_missing_pods_do_not_mark_the_resource_maybe_deleted() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "p", 1, "mine"))
     take_list(store, POD, None, [], version=10)
     assert not store.maybe_deleted
 
 
-def test_sweep_of_one_namespace_spares_the_others() -> None:
+def test_sweep_of_one_namespace_keeps_objects_of_others() -> None:
     store = store_of(manifest(POD, "p", 1, "mine"))
     assert store.sweep(POD, "elsewhere", set(), version=10) == set()
 
 
-def test_nothing_is_woken_before_every_kind_was_listed() -> None:
+def test_no_resource_is_woken_before_every_kind_is_listed() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, None), (SERVICE, None)}
     assert not take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
@@ -235,14 +235,14 @@ def test_nothing_is_woken_before_every_kind_was_listed() -> None:
     assert not store.unlisted
 
 
-def test_last_list_wakes_even_when_it_is_empty() -> None:
+def test_empty_last_list_wakes_all_resources() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, None), (SERVICE, None)}
     take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
     assert list(take_list(store, SERVICE, None, [], version=10)) == [KEY]
 
 
-def test_every_namespace_has_a_list_of_its_own() -> None:
+def test_every_namespace_has_its_own_list() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, "ns"), (RESOURCE, "other")}
     assert not take_list(store, RESOURCE, "ns", [manifest(RESOURCE, "r", 1)], version=10)
@@ -256,7 +256,7 @@ def test_same_list_again_completes_nothing() -> None:
         assert not take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=version)
 
 
-def test_later_list_wakes_only_where_it_holds_news() -> None:
+def test_later_list_wakes_only_changed_resources() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "gone", 3, "mine"))
     assert take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10) == set()
     assert take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 2, spec="new")], version=11) == {KEY}
@@ -264,14 +264,14 @@ def test_later_list_wakes_only_where_it_holds_news() -> None:
     assert store.get(KEY, POD, "pods-gone") is None
 
 
-def test_deletion_once_seen_is_not_undone_by_older_lists() -> None:
+def test_observed_deletion_is_not_undone_by_older_lists() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
     store.remove(manifest(SERVICE, "s", 6, "r"))
     assert take_list(store, SERVICE, None, [manifest(SERVICE, "s", 5, "r")], version=5) == set()
     assert store.get(KEY, SERVICE, "services-s") is None
 
 
-def test_resources_of_the_first_lists_may_be_gone() -> None:
+def test_resources_of_the_first_lists_are_maybe_deleted() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, None), (SERVICE, None)}
     take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
@@ -279,14 +279,14 @@ def test_resources_of_the_first_lists_may_be_gone() -> None:
     assert store.maybe_deleted == {KEY}
 
 
-def test_resource_that_has_lost_an_object_may_be_gone() -> None:
+def test_resource_that_lost_an_object_is_maybe_deleted() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
     assert not store.maybe_deleted
     take_list(store, SERVICE, None, [], version=10)
     assert store.maybe_deleted == {KEY}
 
 
-def test_doubt_ends_with_its_resource() -> None:
+def test_maybe_deleted_mark_is_removed_with_its_resource() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
     store.mark_maybe_deleted(SERVICE, KEY)
     store.remove(manifest(RESOURCE, "r", 6))
@@ -295,13 +295,13 @@ def test_doubt_ends_with_its_resource() -> None:
     assert not store.maybe_deleted
 
 
-def test_pods_that_go_are_no_doubt() -> None:
+def test_deleted_pods_do_not_mark_the_resource_maybe_deleted() -> None:
     store = store_of(manifest(RESOURCE, "r", 1))
     store.mark_maybe_deleted(POD, KEY)
     assert not store.maybe_deleted
 
 
-def test_resources_are_counted_while_others_are_seen() -> None:
+def test_resources_are_counted_while_objects_arrive() -> None:
     store = Store()
 
     def see(number: int) -> None:

@@ -1,4 +1,4 @@
-"""The snapshot of a resource for a reconcile, and how objects and resources are found in the store."""
+"""The snapshot of a resource for a reconcile, and lookups of objects and resources in the store."""
 
 from datetime import timedelta
 from typing import Any
@@ -53,7 +53,7 @@ def uids(manifests: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("field", "kind"), FIELDS.items())
-def test_snapshot_has_what_the_resource_owns_by_name(field: str, kind: Kind) -> None:
+def test_snapshot_has_owned_objects_by_name(field: str, kind: Kind) -> None:
     owned = (manifest(kind, "b", 1, "r"), manifest(kind, "a", 1, "r"), manifest(kind, "c", 1, "another"))
     found = observed(store_of(manifest(RESOURCE, "r", 1), *owned))
     assert {name: uids(getattr(found, name)) for name in FIELDS} == {**{each: [] for each in FIELDS}, field: ["a", "b"]}
@@ -70,7 +70,7 @@ def test_snapshot_has_classes_and_reports_of_its_pods() -> None:
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_snapshot_has_its_times_and_says_whether_groups_exist(served: bool) -> None:
+def test_snapshot_has_its_times_and_whether_groups_are_served(served: bool) -> None:
     store, written = store_of(manifest(RESOURCE, "r", 1)), NOW - timedelta(seconds=3)
     store.groups_served = served
     found = observed(store, status_written=written)
@@ -86,7 +86,7 @@ def test_stateful_set_of_a_group_belongs_to_its_resource() -> None:
     assert key_of(made) is None
 
 
-def test_objects_are_found_by_their_whole_name() -> None:
+def test_objects_are_found_by_kind_and_full_name() -> None:
     store = store_of(manifest(SERVICE, "t", 1, "r"), manifest(SERVICE, "s", 1, "r"), manifest(CONFIG_MAP, "s", 1, "r"))
     found = store.get(KEY, SERVICE, "services-s")
     assert found is not None
@@ -107,7 +107,7 @@ def test_resources_are_counted_and_listed_without_their_children() -> None:
 
 
 @pytest.mark.parametrize(("status", "is_open"), [("True", True), ("False", False), (None, False)])
-def test_gate_is_open_as_the_condition_of_the_pod_says(status: str | None, is_open: bool) -> None:
+def test_gate_state_follows_the_pod_condition(status: str | None, is_open: bool) -> None:
     others = [{"type": "Ready", "status": "True"}, {"type": f"{GATE}x", "status": "True"}]
     conditions = [*others, *([{"type": GATE, "status": status}] if status else [])]
     pod = manifest(POD, "p", 1, "mine", status={"conditions": conditions})
@@ -136,6 +136,6 @@ def pvc(*references: dict[str, Any], managed_by: str = MANAGED_BY, kind: Kind = 
         (pvc(kind=CONFIG_MAP), False),
     ],
 )
-def test_claim_outlives_its_resource_only_if_we_made_it(claim: dict[str, Any], retained: bool) -> None:
+def test_only_pvcs_of_the_operator_outlive_their_resource(claim: dict[str, Any], retained: bool) -> None:
     assert is_retained(claim) is retained
     assert uids(observed(store_of(manifest(RESOURCE, "r", 1), claim)).pvcs) == (["c"] if retained else [])

@@ -1,4 +1,4 @@
-"""What is kept of an object is what somebody reads, and equal texts are kept once."""
+"""Trimming keeps the fields of an object that code reads, and equal texts once."""
 
 import json
 from collections.abc import Callable
@@ -32,25 +32,25 @@ JSON = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st
 
 
 def read(kind: Kind, version: int = 1, **body: Any) -> dict[str, Any]:
-    """As it comes from the API server: with texts of its own."""
+    """Return a manifest as parsed from an API server's answer, with its own copies of texts."""
     metadata = {"name": "tiny", "uid": "u", "resourceVersion": str(version), "managedFields": [{"manager": "kubectl"}]}
     found: dict[str, Any] = json.loads(json.dumps({"kind": kind.kind, "metadata": metadata, **body}))
     return found
 
 
-def test_pod_is_kept_with_its_status_and_where_it_answers() -> None:
+def test_pod_keeps_its_status_and_ports() -> None:
     kept = trim_object(POD, read(POD, spec={"containers": [_PROBE], "nodeName": "n"}, status={"phase": "Running"}))
     assert kept["spec"] == {"containers": [{"name": "runtime", "ports": [{"name": "status"}]}]}
     assert kept["status"] == {"phase": "Running"}
 
 
-def test_sidecars_of_pods_are_told_from_other_init_containers() -> None:
+def test_sidecars_are_distinguished_from_other_init_containers() -> None:
     started = [{"name": "proxy", "restartPolicy": "Always", "image": "i"}, {"name": "fetch"}]
     kept = trim_object(POD, read(POD, spec={"initContainers": started}))
     assert kept["spec"]["initContainers"] == [{"name": "proxy", "restartPolicy": "Always"}, {"name": "fetch"}]
 
 
-def test_refusals_of_replica_sets_are_kept_and_counts_not() -> None:
+def test_replica_sets_keep_refusals_and_no_counts() -> None:
     refused = [{"type": "ReplicaFailure", "status": "True"}]
     kept = trim_object(
         REPLICA_SET, read(REPLICA_SET, spec={"replicas": 1}, status={"replicas": 1, "conditions": refused})
@@ -59,12 +59,15 @@ def test_refusals_of_replica_sets_are_kept_and_counts_not() -> None:
     assert kept["spec"] == {"replicas": 1}
 
 
-def test_what_an_autoscaler_asks_for_is_kept() -> None:
-    said = {"desiredReplicas": 3, "conditions": [], "currentMetrics": [{}], "lastScaleTime": "now"}
-    assert trim_object(AUTOSCALER, read(AUTOSCALER, status=said))["status"] == {"desiredReplicas": 3, "conditions": []}
+def test_desired_replicas_of_an_autoscaler_are_kept() -> None:
+    full_status = {"desiredReplicas": 3, "conditions": [], "currentMetrics": [{}], "lastScaleTime": "now"}
+    assert trim_object(AUTOSCALER, read(AUTOSCALER, status=full_status))["status"] == {
+        "desiredReplicas": 3,
+        "conditions": [],
+    }
 
 
-def test_status_of_a_resource_is_kept_whole() -> None:
+def test_status_of_a_resource_is_kept_completely() -> None:
     status = {"phase": "Serving", "other": 1, "texts": ["one", {"two": "three"}]}
     assert trim_object(RESOURCE, read(RESOURCE, status=status))["status"] == status
 
@@ -87,13 +90,13 @@ def test_equal_parts_of_templates_are_kept_once() -> None:
 
 
 @given(JSON, JSON)
-def test_what_is_kept_of_a_template_is_what_came(one: Any, other: Any) -> None:
+def test_trimmed_template_equals_the_original(one: Any, other: Any) -> None:
     for value in (one, other, one):
         kept = trim_object(CONTROLLER_REVISION, read(CONTROLLER_REVISION, data=value))
         assert json.dumps(kept["data"]) == json.dumps(value)
 
 
-def test_parts_are_kept_up_to_their_number() -> None:
+def test_number_of_shared_parts_is_limited() -> None:
     parts = SharedParts(2, 2**20)
     first, second = parts.once(["a"], 40), parts.once(["b"], 40)
     assert parts.once(["a"], 40) is first
@@ -110,7 +113,7 @@ def test_parts_are_kept_up_to_their_number() -> None:
         (lambda name: [name, *range(125)], 7500),
     ],
 )
-def test_parts_are_kept_up_to_their_bytes(part: Callable[[str], Any], three_fit: int) -> None:
+def test_bytes_of_shared_parts_are_limited(part: Callable[[str], Any], three_fit: int) -> None:
     parts = SharedParts(100, three_fit)
 
     def keep(names: str) -> list[Any]:
@@ -121,7 +124,7 @@ def test_parts_are_kept_up_to_their_bytes(part: Callable[[str], Any], three_fit:
 
     first = keep("abc")
     assert same(keep("abc"), first)
-    # The fourth takes the place of the first three, and three more fit next to it.
+    # The fourth replaces the first three, and three more fit next to it.
     second = keep("defg")
     assert same(keep("defg"), second)
     keep("h")
@@ -134,7 +137,7 @@ def test_equal_parts_of_two_specs_are_kept_once() -> None:
     assert one["spec"]["limits"] is other["spec"]["limits"]
 
 
-def test_numbers_and_truths_are_different_parts() -> None:
+def test_numbers_and_booleans_are_different_parts() -> None:
     parts = SharedParts(100, 2**20)
     kept = [parts.once(value, 40) for value in ([1], [True], [0], [False], [None])]
     assert json.dumps(kept) == "[[1], [true], [0], [false], [null]]"
@@ -148,14 +151,14 @@ def nested(value: Any, levels: int, kind: type) -> Any:
 
 @pytest.mark.parametrize("kind", [list, dict])
 @pytest.mark.parametrize("field", ["spec", "status"])
-def test_what_is_nested_deeper_than_anything_of_ours_stays(field: str, kind: type) -> None:
+def test_too_deeply_nested_value_is_not_shared(field: str, kind: type) -> None:
     deep = nested("end", 800, kind)
     assert trim_object(RESOURCE, {"kind": "", "metadata": {}, field: deep})[field] == deep
 
 
 @pytest.mark.parametrize("kind", [list, dict])
 @pytest.mark.parametrize("field", ["spec", "status"])
-def test_texts_in_many_levels_are_kept_once(field: str, kind: type) -> None:
+def test_nested_texts_are_kept_once(field: str, kind: type) -> None:
     texts = []
     for _ in range(2):
         value = trim_object(RESOURCE, read(RESOURCE, **{field: nested("the end", 30, kind)}))[field]
@@ -165,7 +168,7 @@ def test_texts_in_many_levels_are_kept_once(field: str, kind: type) -> None:
     assert texts[0] is texts[1]
 
 
-def test_another_version_of_the_same_is_known() -> None:
+def test_version_without_other_changes_is_recognized() -> None:
     one = trim_object(
         DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 1, spec={"minAvailable": 0}, status={"expectedPods": 1})
     )
@@ -190,39 +193,39 @@ def test_another_annotation_is_a_difference() -> None:
 
 
 def as_sent(manifest: dict[str, Any]) -> bytes:
-    """The JSON of the API server, which has no blanks."""
+    """Return the JSON of the API server, which has no spaces."""
     return json.dumps(manifest, separators=(",", ":")).encode()
 
 
-def test_what_is_read_of_json_is_what_is_kept() -> None:
+def test_trimmed_json_equals_the_trimmed_object() -> None:
     pod = read(POD, spec={"containers": [_PROBE], "nodeName": "n"}, status={"phase": "Running"})
     assert read_trimmed(POD, as_sent(pod)) == trim_object(POD, pod)
 
 
-def test_object_that_is_none_of_its_kind_stays() -> None:
+def test_malformed_object_is_kept_unchanged() -> None:
     strange = read(POD, spec={"containers": "none"})
     assert read_trimmed(POD, as_sent(strange)) == trim_object(POD, strange) == strange
 
 
 @pytest.mark.parametrize("text", [b"{", b"5", b"\xff"])
-def test_what_is_no_object_is_refused(text: bytes) -> None:
+def test_json_that_is_not_an_object_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         read_trimmed(POD, text)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_whatever_we_write_of_a_child_is_kept(example: str) -> None:
+def test_all_written_fields_of_a_child_are_kept(example: str) -> None:
     for child in children(example).values():
         assert trim_object(kind_of(child), child) == with_hashed_texts(child)
 
 
-def test_of_a_config_map_the_content_is_a_digest() -> None:
+def test_content_of_a_config_map_is_a_digest() -> None:
     found = trim_object(CONFIG_MAP, read(CONFIG_MAP, data={"config.json": "{}", "other": "x" * 2**20}))
     assert found["data"]["config.json"] == sha256(b"{}").hexdigest()
     assert len(found["data"]["other"]) == 64
 
 
-def test_resource_annotation_that_nothing_reads_shows_as_change() -> None:
+def test_unread_annotation_of_a_resource_is_a_change() -> None:
     kept = []
     for value in ("now", "again"):
         resource = read(RESOURCE)
@@ -232,13 +235,13 @@ def test_resource_annotation_that_nothing_reads_shows_as_change() -> None:
     assert len(str(kept)) < 2**12
 
 
-def test_resource_annotations_that_are_read_are_kept_as_they_are() -> None:
+def test_read_annotations_of_a_resource_are_kept() -> None:
     resource = read(RESOURCE)
     resource["metadata"]["annotations"] = {"inference.gaudi.dev/restarted": "now"}
     assert trim_object(RESOURCE, resource)["metadata"]["annotations"] == {"inference.gaudi.dev/restarted": "now"}
 
 
-def test_of_a_pod_only_annotations_are_kept_that_are_read() -> None:
+def test_pod_keeps_only_annotations_that_are_read() -> None:
     ours = {PLAN_HASH_ANNOTATION: "a", DELETION_COST_ANNOTATION: "1", GROUP_SIZE_ANNOTATION: "2"}
     pod = read(POD)
     pod["metadata"]["annotations"] = {**ours, "example.com/x": "x" * 2**18}

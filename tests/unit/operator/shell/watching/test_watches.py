@@ -1,4 +1,4 @@
-"""Watches that nobody renews are noticed; lists tell what they hold."""
+"""Watches without renewal are detected, and lists are stored before kopf gets them."""
 
 import logging
 import time
@@ -18,47 +18,47 @@ def session() -> WatchSession:
     return WatchSession(Metrics(), lambda _: None, lambda *_: None)
 
 
-def test_before_the_first_watch_nothing_is_idle() -> None:
+def test_nothing_is_idle_before_the_first_watch() -> None:
     assert session().idle_seconds() == 0
 
 
-def test_the_longest_silence_counts() -> None:
+def test_longest_idle_time_is_reported() -> None:
     watching = session()
     now = time.monotonic()
     watching.tried |= {POD: now - 1000, RESOURCE: now}
     assert 1000 <= watching.idle_seconds() < 1010
 
 
-def test_collection_of_all_namespaces_is_known() -> None:
+def test_collection_of_all_namespaces_is_recognized() -> None:
     assert collection_of("/api/v1/pods") == (POD, None)
 
 
-def test_collection_of_one_namespace_is_known() -> None:
+def test_collection_of_one_namespace_is_recognized() -> None:
     path = "/apis/inference.gaudi.dev/v1alpha1/namespaces/blue/gaudiinferences"
     assert collection_of(path) == (RESOURCE, "blue")
 
 
-def test_anything_else_is_no_collection() -> None:
+def test_other_path_is_not_a_collection() -> None:
     assert collection_of("/apis/apps/v1") is None
     assert collection_of("/api/v1/podx") is None
     assert collection_of("/api/v1/namespaces/blue/pods/one") is None
 
 
-async def test_list_is_taken_whole_and_handed_on_without_its_objects() -> None:
+async def test_list_is_stored_and_handed_on_without_objects() -> None:
     listed = {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"uid": "p"}}]}
     watching, taken = listening()
     assert await answered(watching, listed) == {**listed, "items": []}
     assert taken == [({"apiVersion": "v1", "kind": "Pod", "metadata": {"uid": "p"}},), (POD, None, ["p"], 7)]
 
 
-async def test_refused_list_is_not_taken_and_its_kind_fails() -> None:
+async def test_refused_list_is_not_stored_and_marks_its_kind() -> None:
     watching, taken = listening()
     assert await answered(watching, {"message": "forbidden"}, status=403) == {"message": "forbidden"}
     assert taken == []
     assert watching.failing == {POD}
 
 
-async def test_kind_that_is_listed_again_fails_no_more(caplog: pytest.LogCaptureFixture) -> None:
+async def test_kind_recovers_with_the_next_list(caplog: pytest.LogCaptureFixture) -> None:
     watching, _ = listening()
     await answered(watching, {}, status=403)
     with caplog.at_level(logging.INFO, "gaudi_operator"):
@@ -68,7 +68,7 @@ async def test_kind_that_is_listed_again_fails_no_more(caplog: pytest.LogCapture
 
 
 def counted(watching: WatchSession, verb: str, code: int) -> float | None:
-    """How many requests for pods were counted with this verb and status code."""
+    """Return how many requests for pods were counted with this verb and status code."""
     labels = {"verb": verb, "resource": "pods", "code": str(code)}
     return watching.metrics.registry.get_sample_value("gaudi_operator_api_requests_total", labels)
 
@@ -80,7 +80,7 @@ async def test_lists_are_counted_by_their_status(status: int) -> None:
     assert counted(watching, "list", status) == 1
 
 
-async def test_watch_is_counted_as_such_and_not_read() -> None:
+async def test_watch_is_counted_and_not_read() -> None:
     watching, taken = listening()
     event = {"type": "ADDED", "object": {}}
     assert await answered(watching, event, watch="true") == event
@@ -89,7 +89,7 @@ async def test_watch_is_counted_as_such_and_not_read() -> None:
 
 
 def listening() -> tuple[WatchSession, list[tuple[Any, ...]]]:
-    """A session, and its calls: each object of a list, and the end of the list."""
+    """Return a session and its recorded calls: each object of a list, and the end of the list."""
     taken: list[tuple[Any, ...]] = []
     return WatchSession(Metrics(), lambda *each: taken.append(each), lambda *each: taken.append(each)), taken
 

@@ -1,4 +1,4 @@
-"""All kinds are watched together, on a server that answers as the API server does."""
+"""All kinds are watched together on a server that answers as the API server does."""
 
 import asyncio
 import json
@@ -32,24 +32,24 @@ DISCOVERY: Mapping[str, Any] = {
     },
     f"/apis/{RESOURCE.api_version}": discovered(RESOURCE.kind, RESOURCE.plural, namespaced=True),
 }
-"""kopf finds the kinds by these, and waits until it has found namespaces."""
+"""Return a discovery entry: kopf waits until it has found namespaces."""
 
 
 class Server:
-    """Each collection has its objects, and each watch of it the events that the test sends."""
+    """A server with objects for each collection, and events that the test sends to its watches."""
 
     def __init__(self) -> None:
-        """Nothing exists."""
+        """Start without objects."""
         self.lists: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         self.events: dict[str, asyncio.Queue[bytes]] = defaultdict(asyncio.Queue)
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.requests: list[tuple[str, dict[str, str]]] = []
         self.resources_are_listed, self.resources_may_be_listed = asyncio.Event(), asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """One list or watch, or what kopf asks for to find a kind."""
+        """Answer a list, a watch, or a discovery request of kopf."""
         if request.path in DISCOVERY:
             return web.json_response(DISCOVERY[request.path])
-        self.asked.append((request.path, dict(request.query)))
+        self.requests.append((request.path, dict(request.query)))
         if "watch" not in request.query:
             if request.path.endswith(RESOURCE.plural):
                 self.resources_are_listed.set()
@@ -61,25 +61,25 @@ class Server:
             await response.write(await self.events[request.path].get())
 
     def send(self, path: str, what: str, manifest: Mapping[str, Any]) -> None:
-        """An event of a watch."""
+        """Send an event to a watch."""
         self.events[path].put_nowait(json.dumps({"type": what, "object": manifest}).encode() + b"\n")
 
 
 class Watching:
-    """The events that the watches have delivered."""
+    """The events delivered by the watches."""
 
     def __init__(self, server: Server) -> None:
-        """Nothing was shown."""
+        """Start without events."""
         self.server, self.news = server, asyncio.Event()
         self.delivered: list[tuple[str, Any]] = []
 
     def tell(self, what: str, value: Any) -> None:
-        """Note one call."""
+        """Record one call."""
         self.delivered.append((what, value))
         self.news.set()
 
     async def until(self, *events: tuple[str, Any]) -> None:
-        """Wait until all `events` were delivered."""
+        """Wait until all `events` are delivered."""
         async with asyncio.timeout(20):
             while not all(each in self.delivered for each in events):
                 await self.news.wait()
@@ -92,7 +92,7 @@ def named(manifest: Mapping[str, Any]) -> str:
 
 @asynccontextmanager
 async def watching(server: Server, namespaces: Collection[str], kinds: Collection[Kind]) -> AsyncIterator[Watching]:
-    """`kinds` are watched meanwhile."""
+    """Watch `kinds` while the context is open."""
     shown, loop = Watching(server), asyncio.get_running_loop()
 
     def call(what: str) -> Callable[[Mapping[str, Any]], None]:
@@ -132,7 +132,7 @@ async def test_children_are_listed_after_resources_and_all_are_watched() -> None
         await shown.until(("started", None))
         async with asyncio.timeout(20):
             await server.resources_are_listed.wait()
-        assert {path for path, _ in server.asked} == {RESOURCE.path("blue")}
+        assert {path for path, _ in server.requests} == {RESOURCE.path("blue")}
         server.resources_may_be_listed.set()
         await shown.until(("listed", "GaudiInference tiny 5"), ("end", (RESOURCE, "blue", ["uid-of-tiny"], 7)))
         ends = [("end", (SERVICE, "blue", {"uid-of-tiny"}, 7)), ("end", (CLASS, None, {"uid-of-tiny"}, 7))]
@@ -143,7 +143,7 @@ async def test_children_are_listed_after_resources_and_all_are_watched() -> None
         server.send(RESOURCE.path("blue"), "DELETED", some(RESOURCE, "tiny", 10))
         server.send(SERVICE.path("blue"), "DELETED", some(SERVICE, "new", 11))
         await shown.until(("deleted", "GaudiInference tiny 10"), ("deleted", "Service new 11"))
-    watches = {path: query for path, query in server.asked if "watch" in query}
+    watches = {path: query for path, query in server.requests if "watch" in query}
     assert {path: query["resourceVersion"] for path, query in watches.items()} == {
         RESOURCE.path("blue"): "7",
         SERVICE.path("blue"): "7",
@@ -157,4 +157,4 @@ async def test_without_namespaces_each_kind_is_watched_in_all() -> None:
     server.resources_may_be_listed.set()
     async with watching(server, (), (RESOURCE, SERVICE)) as shown:
         await shown.until(("end", (RESOURCE, None, [], 7)), ("end", (SERVICE, None, set(), 7)))
-    assert {path for path, _ in server.asked} == {RESOURCE.path(None), SERVICE.path(None)}
+    assert {path for path, _ in server.requests} == {RESOURCE.path(None), SERVICE.path(None)}

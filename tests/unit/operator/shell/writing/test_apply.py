@@ -1,4 +1,4 @@
-"""Every write is for one object and no successor of its name, is made once, and its answer is what comes next."""
+"""Every write is for one object by UID, is sent once, and its answer is stored."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ def service(memory: Memory) -> Object:
 
 @pytest.fixture
 def pod(memory: Memory) -> Object:
-    """A pod with a node and no gate yet."""
+    """A scheduled pod without a gate condition."""
     return memory.exists(manifest(POD, "a", spec={"terminationGracePeriodSeconds": 30}, status={"phase": "Running"}))
 
 
@@ -68,47 +68,45 @@ def asking_for(port: int) -> Apply:
     return Apply(manifest(SERVICE, "tiny", spec={"port": port}), "another port")
 
 
-async def test_deleted_object_is_gone_and_forgotten(memory: Memory, writer: Writer, service: Object) -> None:
+async def test_deleted_object_is_removed_from_the_store(memory: Memory, writer: Writer, service: Object) -> None:
     await writer.perform(KEY, deletion(service))
     assert memory.api.get("Service", "tiny") is None
     assert memory.store.get(KEY, SERVICE, "tiny") is None
 
 
-async def test_deletion_of_what_is_gone_is_forgotten(memory: Memory, writer: Writer, service: Object) -> None:
+async def test_missing_object_is_removed_from_the_store(memory: Memory, writer: Writer, service: Object) -> None:
     memory.api.remove("Service", "tiny")
     await writer.perform(KEY, deletion(service))
     assert memory.store.get(KEY, SERVICE, "tiny") is None
 
 
-async def test_deletion_spares_a_successor_of_the_name(memory: Memory, writer: Writer, service: Object) -> None:
+async def test_deletion_keeps_a_successor_with_the_same_name(memory: Memory, writer: Writer, service: Object) -> None:
     successor = memory.replace(service)
     with pytest.raises(Transient):
         await writer.perform(KEY, deletion(service))
     assert memory.api.get("Service", "tiny") == successor
 
 
-async def test_deletion_of_what_no_watch_shows_any_more_works(memory: Memory, writer: Writer, service: Object) -> None:
+async def test_object_missing_from_the_store_is_deleted(memory: Memory, writer: Writer, service: Object) -> None:
     memory.store.remove(service)
     await writer.perform(KEY, deletion(service))
     assert memory.api.get("Service", "tiny") is None
 
 
-async def test_deletion_lets_the_pods_of_an_object_end_behind_it(
-    memory: Memory, writer: Writer, service: Object
-) -> None:
+async def test_deletion_leaves_pods_to_the_garbage_collector(memory: Memory, writer: Writer, service: Object) -> None:
     await writer.perform(KEY, deletion(service))
-    [(_, options)] = memory.said
+    [(_, options)] = memory.queries
     assert options["propagationPolicy"] == "Background"
 
 
-async def test_object_that_ends_slowly_stays_known(memory: Memory, writer: Writer, pod: Object) -> None:
+async def test_terminating_object_stays_in_the_store(memory: Memory, writer: Writer, pod: Object) -> None:
     await writer.perform(KEY, deletion(pod))
     known = memory.store.get(KEY, POD, "a")
     assert known
     assert "deletionTimestamp" in known["metadata"]
 
 
-async def test_gate_is_a_condition_of_the_pod(memory: Memory, writer: Writer, pod: Object) -> None:
+async def test_gate_is_written_as_a_pod_condition(memory: Memory, writer: Writer, pod: Object) -> None:
     await writer.perform(KEY, gate(pod))
     assert condition(memory.api.objects["Pod", "a"], GATE) == {
         "type": GATE,
@@ -119,14 +117,14 @@ async def test_gate_is_a_condition_of_the_pod(memory: Memory, writer: Writer, po
     }
 
 
-async def test_gate_of_a_successor_stays_as_it_is(memory: Memory, writer: Writer, pod: Object) -> None:
+async def test_gate_of_a_successor_is_unchanged(memory: Memory, writer: Writer, pod: Object) -> None:
     successor = memory.replace(pod)
     with pytest.raises(Transient):
         await writer.perform(KEY, gate(pod))
     assert memory.api.get("Pod", "a") == successor
 
 
-async def test_gate_of_a_pod_that_is_gone_is_dropped(memory: Memory, writer: Writer, pod: Object) -> None:
+async def test_gate_of_a_deleted_pod_is_not_written(memory: Memory, writer: Writer, pod: Object) -> None:
     memory.api.remove("Pod", "a")
     await writer.perform(KEY, gate(pod))
     assert memory.api.get("Pod", "a") is None
@@ -134,7 +132,7 @@ async def test_gate_of_a_pod_that_is_gone_is_dropped(memory: Memory, writer: Wri
 
 @pytest.mark.parametrize(("is_open", "status"), [(True, "True"), (False, "False")])
 @pytest.mark.parametrize("before", ["True", "False"])
-async def test_gate_keeps_its_time_while_its_status_stays(
+async def test_gate_keeps_its_transition_time_while_its_status_is_unchanged(
     memory: Memory, writer: Writer, pod: Object, before: str, is_open: bool, status: str
 ) -> None:
     known = {"type": GATE, "status": before, "reason": "Old", "lastTransitionTime": "2020-01-01T00:00:00Z"}
@@ -145,13 +143,13 @@ async def test_gate_keeps_its_time_while_its_status_stays(
     assert (found["lastTransitionTime"] == "2020-01-01T00:00:00Z") == (status == before)
 
 
-async def test_gate_leaves_the_conditions_of_the_kubelet(memory: Memory, writer: Writer, pod: Object) -> None:
+async def test_gate_write_keeps_the_kubelets_conditions(memory: Memory, writer: Writer, pod: Object) -> None:
     ready = {"type": "Ready", "status": "False"}
     await writer.perform(KEY, gate(memory.exists({**pod, "status": {"phase": "Running", "conditions": [ready]}})))
     assert condition(memory.api.objects["Pod", "a"], "Ready") == ready
 
 
-async def test_cost_is_given_and_taken_back(memory: Memory, writer: Writer, pod: Object) -> None:
+async def test_deletion_cost_is_set_and_removed(memory: Memory, writer: Writer, pod: Object) -> None:
     await writer.perform(KEY, cost(pod, removed_first=True))
     annotations = memory.api.objects["Pod", "a"]["metadata"]["annotations"]
     assert annotations[DELETION_COST_ANNOTATION] == str(REMOVED_FIRST)
@@ -159,25 +157,25 @@ async def test_cost_is_given_and_taken_back(memory: Memory, writer: Writer, pod:
     assert DELETION_COST_ANNOTATION not in memory.api.objects["Pod", "a"]["metadata"].get("annotations", {})
 
 
-async def test_cost_spares_a_successor_of_the_name(memory: Memory, writer: Writer, pod: Object) -> None:
+async def test_deletion_cost_is_not_set_on_a_successor(memory: Memory, writer: Writer, pod: Object) -> None:
     successor = memory.replace(pod)
     with pytest.raises(Transient):
         await writer.perform(KEY, cost(pod, removed_first=True))
     assert memory.api.get("Pod", "a") == successor
 
 
-async def test_answer_is_known_before_a_watch_shows_it(memory: Memory, writer: Writer, service: Object) -> None:
+async def test_answer_is_stored_before_the_watch_event(memory: Memory, writer: Writer, service: Object) -> None:
     await writer.perform(KEY, asking_for(2))
     assert memory.store.get(KEY, SERVICE, "tiny") == memory.api.get("Service", "tiny")
     assert memory.api.objects["Service", "tiny"]["spec"] == {"port": 2}
 
 
-async def test_known_object_is_applied_without_a_look(memory: Memory, writer: Writer, service: Object) -> None:
+async def test_known_object_is_applied_without_a_read(memory: Memory, writer: Writer, service: Object) -> None:
     await writer.perform(KEY, asking_for(2))
-    assert [method for method, _ in memory.asked] == ["PATCH"]
+    assert [method for method, _ in memory.requests] == ["PATCH"]
 
 
-async def test_child_is_made_in_the_namespace_of_its_resource(memory: Memory, writer: Writer) -> None:
+async def test_child_is_created_in_the_namespace_of_its_resource(memory: Memory, writer: Writer) -> None:
     memory.resource()
     desired = manifest(SERVICE, "tiny")
     del desired["metadata"]["namespace"]
@@ -185,33 +183,35 @@ async def test_child_is_made_in_the_namespace_of_its_resource(memory: Memory, wr
     assert memory.store.get(KEY, SERVICE, "tiny")
 
 
-async def test_each_purpose_has_a_field_manager_that_insists(memory: Memory, writer: Writer, pod: Object) -> None:
+async def test_each_purpose_has_its_field_manager_with_force(memory: Memory, writer: Writer, pod: Object) -> None:
     resource = memory.resource()
     await writer.perform(KEY, asking_for(1))
     await writer.perform(KEY, gate(pod))
     await writer.perform(KEY, cost(pod, removed_first=True))
     await writer.show(resource, GaudiInferenceStatus(replicas=1))
-    queries = [query for (method, _), (query, _) in zip(memory.asked, memory.said, strict=True) if method == "PATCH"]
+    queries = [
+        query for (method, _), (query, _) in zip(memory.requests, memory.queries, strict=True) if method == "PATCH"
+    ]
     managers = (FIELD_MANAGER, GATE_MANAGER, DELETION_COST_MANAGER, FIELD_MANAGER)
     assert queries == [{"fieldManager": manager, "force": "true"} for manager in managers]
 
 
-async def test_write_names_its_object_whole(memory: Memory, writer: Writer, pod: Object) -> None:
+async def test_write_has_kind_name_and_uid(memory: Memory, writer: Writer, pod: Object) -> None:
     await writer.perform(KEY, gate(pod))
     await writer.perform(KEY, cost(pod, removed_first=True))
     whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": NAMESPACE, "name": "a"}}
-    for _, body in memory.said:
+    for _, body in memory.queries:
         assert merged(whole, body) == body
 
 
-async def test_fields_of_others_stay(memory: Memory, writer: Writer, service: Object) -> None:
+async def test_foreign_fields_are_kept(memory: Memory, writer: Writer, service: Object) -> None:
     memory.exists({**service, "spec": {"port": 1, "clusterIP": "10.0.0.1"}})
     await writer.perform(KEY, asking_for(2))
     assert memory.api.objects["Service", "tiny"]["spec"] == {"port": 2, "clusterIP": "10.0.0.1"}
 
 
 @pytest.mark.parametrize("seen", [True, False])
-async def test_foreign_object_of_the_name_is_not_taken_over(memory: Memory, writer: Writer, seen: bool) -> None:
+async def test_foreign_object_with_the_name_is_not_adopted(memory: Memory, writer: Writer, seen: bool) -> None:
     memory.resource()
     foreign = memory.exists(manifest(SERVICE, "tiny", spec={"port": 9}), seen=seen)
     with pytest.raises(Stalled) as refused:
@@ -220,39 +220,39 @@ async def test_foreign_object_of_the_name_is_not_taken_over(memory: Memory, writ
     assert memory.api.get("Service", "tiny") == foreign
 
 
-async def test_successor_of_an_own_object_is_not_taken_over(memory: Memory, writer: Writer, service: Object) -> None:
+async def test_successor_of_an_own_object_is_not_adopted(memory: Memory, writer: Writer, service: Object) -> None:
     successor = memory.replace(service, spec={"port": 9})
     with pytest.raises(Transient):
         await writer.perform(KEY, asking_for(2))
     assert memory.api.get("Service", "tiny") == successor
 
 
-async def test_nothing_that_is_written_steers_a_terminal(memory: Memory, writer: Writer, pod: Object) -> None:
+async def test_written_texts_have_no_control_characters(memory: Memory, writer: Writer, pod: Object) -> None:
     await writer.perform(KEY, replace(gate(pod), message="a\x1b]52;c;b\na"))
     assert condition(memory.api.objects["Pod", "a"], GATE)["message"] == "a\\x1b]52;c;b a"
 
 
-async def test_status_steers_no_terminal(memory: Memory, writer: Writer) -> None:
+async def test_status_has_no_control_characters(memory: Memory, writer: Writer) -> None:
     row = PodState(name="a", revision="r1", phase="Ended", gate=False, ready=False, last_error="\x1b[2J")
     await writer.show(memory.resource(), GaudiInferenceStatus(pods=(row,)))
     [shown] = memory.api.objects["GaudiInference", "tiny"]["status"]["pods"]
     assert shown["lastError"] == "\\x1b[2J"
 
 
-async def test_own_object_that_no_watch_has_shown_is_applied(memory: Memory, writer: Writer) -> None:
+async def test_unobserved_own_object_is_applied(memory: Memory, writer: Writer) -> None:
     memory.exists(manifest(SERVICE, "tiny", memory.resource(), spec={"port": 9}), seen=False)
     await writer.perform(KEY, asking_for(1))
     assert memory.api.objects["Service", "tiny"]["spec"] == {"port": 1}
 
 
-async def test_new_object_is_one_request(memory: Memory, writer: Writer) -> None:
+async def test_new_object_takes_one_request(memory: Memory, writer: Writer) -> None:
     memory.resource()
     await writer.perform(KEY, asking_for(1))
-    assert [method for method, _ in memory.asked] == ["PATCH"]
+    assert [method for method, _ in memory.requests] == ["PATCH"]
     assert memory.store.get(KEY, SERVICE, "tiny") == memory.api.get("Service", "tiny")
 
 
-async def test_name_that_is_free_again_is_tried_again(memory: Memory, writer: Writer) -> None:
+async def test_create_is_retried_when_the_name_is_free_again(memory: Memory, writer: Writer) -> None:
     memory.resource()
     memory.answers = [ApiResponse(409, b'{"reason": "Conflict"}')]
     with pytest.raises(Transient):
@@ -260,16 +260,16 @@ async def test_name_that_is_free_again_is_tried_again(memory: Memory, writer: Wr
     assert memory.api.get("Service", "tiny") is None
 
 
-async def test_other_failure_of_a_new_object_asks_for_no_owner(memory: Memory, writer: Writer) -> None:
+async def test_other_create_error_does_not_read_the_owner(memory: Memory, writer: Writer) -> None:
     memory.resource()
     memory.answers = [ApiResponse(503, b"{}")]
     with pytest.raises(Transient):
         await writer.perform(KEY, asking_for(1))
-    assert [method for method, _ in memory.asked] == ["PATCH"]
+    assert [method for method, _ in memory.requests] == ["PATCH"]
 
 
 @pytest.mark.parametrize("successor", [False, True])
-async def test_nothing_is_made_for_a_resource_that_is_gone(memory: Memory, writer: Writer, successor: bool) -> None:
+async def test_no_child_is_created_for_a_deleted_resource(memory: Memory, writer: Writer, successor: bool) -> None:
     resource = memory.resource()
     memory.store.mark_maybe_deleted(SERVICE, KEY)
     if successor:
@@ -283,30 +283,30 @@ async def test_nothing_is_made_for_a_resource_that_is_gone(memory: Memory, write
     assert str(waiting.value).endswith(" was deleted: nothing is made for it any more.")
 
 
-async def test_nothing_is_made_for_a_resource_that_went_unseen(memory: Memory, writer: Writer) -> None:
+async def test_no_child_is_created_after_an_unobserved_deletion(memory: Memory, writer: Writer) -> None:
     memory.store.remove(memory.resource())
     with pytest.raises(Waiting):
         await writer.check_still_exists(KEY, [asking_for(1)])
 
 
-async def test_resource_that_has_lost_something_is_looked_at_once(memory: Memory, writer: Writer) -> None:
+async def test_resource_that_lost_a_child_is_read_once(memory: Memory, writer: Writer) -> None:
     memory.resource()
     memory.store.mark_maybe_deleted(SERVICE, KEY)
     await writer.check_still_exists(KEY, [asking_for(1)])
     await writer.check_still_exists(KEY, [asking_for(1)])
-    assert [method for method, _ in memory.asked] == ["GET"]
+    assert [method for method, _ in memory.requests] == ["GET"]
 
 
-async def test_new_resource_is_not_looked_at(memory: Memory, writer: Writer) -> None:
+async def test_new_resource_is_not_read(memory: Memory, writer: Writer) -> None:
     memory.resource()
     await writer.check_still_exists(KEY, [asking_for(1)])
-    assert not memory.asked
+    assert not memory.requests
 
 
-async def test_resource_is_not_looked_at_for_a_change(memory: Memory, writer: Writer, service: Object) -> None:
+async def test_resource_is_not_read_for_a_change(memory: Memory, writer: Writer, service: Object) -> None:
     memory.store.mark_maybe_deleted(SERVICE, KEY)
     await writer.check_still_exists(KEY, [asking_for(2), deletion(service)])
-    assert not memory.asked
+    assert not memory.requests
 
 
 async def test_status_is_written_once(memory: Memory, writer: Writer) -> None:
@@ -316,14 +316,14 @@ async def test_status_is_written_once(memory: Memory, writer: Writer) -> None:
     assert len(memory.writes) == 1
 
 
-async def test_status_stands_as_kubernetes_writes_it(memory: Memory, writer: Writer) -> None:
+async def test_status_is_written_without_empty_values(memory: Memory, writer: Writer) -> None:
     await writer.show(memory.resource(), SETTLED)
     shown = memory.api.objects["GaudiInference", "tiny"]["status"]
     assert shown["observedGeneration"] == 3
     assert {"message", "capturedPercent"}.isdisjoint(shown["pods"][0])
 
 
-async def test_status_that_stands_is_not_written_after_a_restart(memory: Memory, writer: Writer) -> None:
+async def test_unchanged_status_is_not_written_after_a_restart(memory: Memory, writer: Writer) -> None:
     await writer.show(memory.resource(), SETTLED)
     successor = Writer(memory.cluster, memory.store, CLOCK)
     await successor.show(memory.api.objects["GaudiInference", "tiny"], SETTLED)
@@ -336,14 +336,14 @@ async def test_changed_status_is_written(memory: Memory, writer: Writer) -> None
     assert memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 2
 
 
-async def test_status_that_somebody_has_changed_is_written_again(memory: Memory, writer: Writer) -> None:
+async def test_externally_changed_status_is_written_again(memory: Memory, writer: Writer) -> None:
     await writer.show(memory.resource(), GaudiInferenceStatus(replicas=1))
     live = memory.api.objects["GaudiInference", "tiny"]
     await writer.show(memory.exists({**live, "status": {"replicas": 9}}), GaudiInferenceStatus(replicas=1))
     assert memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 1
 
 
-async def test_status_with_fields_of_others_is_written_once(memory: Memory, writer: Writer) -> None:
+async def test_status_with_foreign_fields_is_written_once(memory: Memory, writer: Writer) -> None:
     status = GaudiInferenceStatus(replicas=1)
     await writer.show(memory.resource(theirs="stays"), status)
     await writer.show(memory.api.objects["GaudiInference", "tiny"], status)
@@ -351,7 +351,7 @@ async def test_status_with_fields_of_others_is_written_once(memory: Memory, writ
     assert len(memory.writes) == 1
 
 
-async def test_status_of_a_successor_stays_as_it_is(memory: Memory, writer: Writer) -> None:
+async def test_status_of_a_successor_is_unchanged(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
     successor = memory.replace(resource)
     with pytest.raises(Transient):
@@ -359,7 +359,7 @@ async def test_status_of_a_successor_stays_as_it_is(memory: Memory, writer: Writ
     assert memory.api.get("GaudiInference", "tiny") == successor
 
 
-async def test_resource_that_is_gone_shows_nothing(memory: Memory, writer: Writer) -> None:
+async def test_status_of_a_deleted_resource_is_not_written(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
     memory.api.remove("GaudiInference", "tiny")
     await writer.show(resource, GaudiInferenceStatus(replicas=1))
@@ -373,14 +373,14 @@ async def test_refused_status_is_an_error(memory: Memory, writer: Writer) -> Non
         await writer.show(resource, GaudiInferenceStatus(replicas=1))
 
 
-async def test_time_of_the_last_status_is_kept_by_uid(memory: Memory, writer: Writer) -> None:
+async def test_time_of_the_last_status_write_is_kept_by_uid(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
     assert writer.status_written_at(resource["metadata"]["uid"]) is None
     await writer.show(resource, GaudiInferenceStatus(replicas=1))
     assert writer.status_written_at(resource["metadata"]["uid"]) == LATER
 
 
-async def test_times_of_statuses_are_kept_for_the_latest_resources(memory: Memory, writer: Writer) -> None:
+async def test_status_write_times_are_kept_for_recent_resources(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
     memory.answers = [ApiResponse(404, b"{}")] * 10_001
     for number in range(10_001):

@@ -1,4 +1,4 @@
-"""Events are published after one another, a repeated one as a series, and none of them holds anything up."""
+"""Events are published one at a time, repeated ones as a series, without blocking other work."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -18,27 +18,27 @@ STARTED = Event("Normal", "RolloutStarted", "revision b")
 
 
 class Publishing:
-    """A publisher, what it has published, and its clock."""
+    """A publisher with its published events and its clock."""
 
     def __init__(self) -> None:
-        """Nothing is published."""
+        """Start without events."""
         self.memory, self.seconds = Memory(), 0.0
         self.resource = self.memory.resource()
         clock = Clock(now=lambda: moment(self.seconds), monotonic=lambda: self.seconds)
         self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
 
     def events(self) -> list[Object]:
-        """What stands in the cluster."""
+        """The events in the cluster."""
         return self.memory.api.kind("Event")
 
     async def publish(self, *events: Event) -> list[Object]:
-        """Publish, and wait until as many requests as events have been answered."""
-        before = len(self.memory.asked)
+        """Publish, and wait until that many requests have been answered."""
+        before = len(self.memory.requests)
         for event in events:
             self.publisher.publish(self.resource, event)
 
         async def answered() -> bool:
-            return len(self.memory.asked) >= before + len(events)
+            return len(self.memory.requests) >= before + len(events)
 
         await until(answered, "the events to be published", every=0)
         return self.events()
@@ -51,7 +51,7 @@ async def publishing() -> AsyncIterator[Publishing]:
         yield made
 
 
-async def test_event_is_on_its_resource(publishing: Publishing) -> None:
+async def test_event_refers_to_its_resource(publishing: Publishing) -> None:
     [event] = await publishing.publish(STARTED)
     assert event["regarding"]["uid"] == publishing.resource["metadata"]["uid"]
     assert (event["type"], event["reason"], event["note"]) == ("Normal", "RolloutStarted", "revision b")
@@ -63,17 +63,17 @@ async def test_repeated_event_becomes_a_series(publishing: Publishing) -> None:
     assert event["series"]["count"] == 3
 
 
-async def test_other_event_stands_by_itself(publishing: Publishing) -> None:
+async def test_different_event_starts_its_own_series(publishing: Publishing) -> None:
     assert len(await publishing.publish(STARTED, Event("Normal", "RolloutStarted", "revision c"))) == 2
 
 
-async def test_event_of_long_ago_is_not_continued(publishing: Publishing) -> None:
+async def test_old_event_is_not_continued(publishing: Publishing) -> None:
     await publishing.publish(STARTED)
     publishing.seconds += SERIES_SECONDS
     assert len(await publishing.publish(STARTED)) == 2
 
 
-async def test_series_that_somebody_has_deleted_begins_anew(publishing: Publishing) -> None:
+async def test_deleted_series_starts_again(publishing: Publishing) -> None:
     [event] = await publishing.publish(STARTED)
     publishing.memory.api.remove("Event", event["metadata"]["name"])
     publishing.publisher.publish(publishing.resource, STARTED)
@@ -84,27 +84,27 @@ async def test_series_that_somebody_has_deleted_begins_anew(publishing: Publishi
     assert "series" not in (await until(again, "a new event", every=0))[0]
 
 
-async def test_note_steers_no_terminal(publishing: Publishing) -> None:
+async def test_note_has_no_control_characters(publishing: Publishing) -> None:
     [event] = await publishing.publish(Event("Warning", "Stalled", "\x1b[2Jgone"))
     assert event["note"] == "\\x1b[2Jgone"
 
 
-async def test_long_note_is_cut_in_bytes(publishing: Publishing) -> None:
+async def test_long_note_is_truncated_by_bytes(publishing: Publishing) -> None:
     [event] = await publishing.publish(Event("Warning", "Stalled", "\N{SNOWMAN}" * 1000))
     assert event["note"] == "\N{SNOWMAN}" * 333
 
 
-async def test_event_that_is_refused_costs_no_other(publishing: Publishing) -> None:
+async def test_refused_event_does_not_affect_others(publishing: Publishing) -> None:
     publishing.memory.answers = [ApiResponse(422, b"{}")]
     [event] = await publishing.publish(Event("Normal", "Refused", "x"), STARTED)
     assert event["reason"] == "RolloutStarted"
 
 
 class Flooded:
-    """A publisher whose seconds pass in a moment, and two resources: one that tells, and one that floods."""
+    """A publisher with simulated time and two resources: one with an event, and one with a flood of events."""
 
     def __init__(self) -> None:
-        """Nothing is published."""
+        """Start without events."""
         self.loop, self.memory = Loop(), Memory()
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
         self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
@@ -113,7 +113,7 @@ class Flooded:
         self.other = {**self.flooding, "metadata": metadata}
 
     def flood(self, events: int) -> None:
-        """So many different events in a moment."""
+        """Publish that many different events at the same time."""
 
         async def publish() -> None:
             for number in range(events):
@@ -122,12 +122,12 @@ class Flooded:
         self.loop.run_until_complete(publish())
 
     def notes(self, resource: Object) -> list[str]:
-        """What stands in the cluster of a resource."""
+        """Return the notes of a resource's events in the cluster."""
         events = self.memory.api.kind("Event")
         return [each["note"] for each in events if each["regarding"]["uid"] == resource["metadata"]["uid"]]
 
     def tell(self) -> None:
-        """The other one has an event."""
+        """Publish an event of the other resource."""
 
         async def publish() -> None:
             self.publisher.publish(self.other, STARTED)
@@ -135,7 +135,7 @@ class Flooded:
         self.loop.run_until_complete(publish())
 
     def pass_time(self, seconds: float) -> None:
-        """Let it be published."""
+        """Advance the clock while events are published."""
         self.loop.run_until(self.loop.time() + seconds)
 
 
@@ -148,13 +148,13 @@ def flooded() -> Iterator[Flooded]:
     made.loop.close()
 
 
-def test_flood_of_events_is_told_one_a_second(flooded: Flooded) -> None:
+def test_flood_of_events_is_published_once_a_second(flooded: Flooded) -> None:
     flooded.flood(100)
     flooded.pass_time(5)
     assert len(flooded.notes(flooded.flooding)) == BURST + 5
 
 
-def test_last_events_of_a_flood_are_told(flooded: Flooded) -> None:
+def test_last_events_of_a_flood_are_published(flooded: Flooded) -> None:
     flooded.flood(100)
     flooded.pass_time(60)
     assert "word 99" in flooded.notes(flooded.flooding)
