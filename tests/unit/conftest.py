@@ -1,7 +1,7 @@
-"""Settings of all unit tests."""
+"""Settings for all unit tests."""
 
 from hypothesis import settings
 
-# A busy machine must not fail a property: what is slow is caught by the tests that measure.
+# A busy machine must not make a property fail. Benchmarks find slow code.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")

@@ -1,4 +1,4 @@
-"""Specs that only tests/e2e applies have the fields of the present API, which is seen here in seconds."""
+"""Specs that only tests/e2e applies have fields of the current API. This test finds errors in seconds."""
 
 import pytest
 
@@ -10,5 +10,5 @@ HOSTILE = [each["spec"] for each in test_hostile_neighbours.hostile_resources()]
 
 
 @pytest.mark.parametrize("spec", [test_card.SPEC, *HOSTILE], ids=["card", *map(str, range(len(HOSTILE)))])
-def test_spec_has_fields_of_the_api_alone(spec: Object) -> None:
+def test_spec_has_only_fields_of_the_api(spec: Object) -> None:
     assert read_manifest({"kind": "GaudiInference", "metadata": {"name": "x"}, "spec": spec}).spec

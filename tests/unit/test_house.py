@@ -1,4 +1,4 @@
-"""The house rules refuse what they say they refuse."""
+"""The checks of scripts/house.py refuse violations of the house rules."""
 
 import ast
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_long_name_of_a_test_is_refused() -> None:
     assert message == f"{FILE}: {eleven} has 11 words; state case and outcome in 10"
 
 
-def test_figure_in_a_name_is_one_word() -> None:
+def test_number_in_a_name_is_one_word() -> None:
     name = f"test_{'_'.join(['word'] * 9)}_3_1_8"
     assert long_names(FILE, ast.parse(f"def {name}(): ...")) == []
 
@@ -29,7 +29,7 @@ def test_sleep_and_changed_constant_are_refused() -> None:
     assert [said.split(":")[1] for said in waits(FILE, ast.parse(text))] == ["1", "2", "3"]
 
 
-def test_pause_for_other_tasks_and_changed_method_are_accepted() -> None:
+def test_sleep_of_zero_and_changed_method_are_accepted() -> None:
     assert waits(FILE, ast.parse('asyncio.sleep(0)\nmonkeypatch.setattr(thing, "method", 1)')) == []
 
 

@@ -1,4 +1,4 @@
-"""The column "may import" of the architecture page says what the contracts say."""
+"""The column "may import" of the architecture page agrees with the import contracts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The manual names every phase and every reason that the code has, and its pages fetch nothing from elsewhere."""
+"""The manual explains every phase and reason of the code, and its pages load nothing from other sites."""
 
 import inspect
 import re
@@ -24,15 +24,15 @@ REVISIONS = (DOCS / "how-to" / "revisions.md").read_text()
 
 
 def rows(page: str) -> set[str]:
-    """The names in the first cells of all tables."""
+    """Return the names in the first cells of all tables."""
     first = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     return {name for cell in first for name in re.findall(r"`(\w+)`", cell)}
 
 
 def reasons_of_runtimes(above: type[RuntimeStartError] = RuntimeStartError) -> Iterator[str]:
-    """Those of all errors that a report may bear."""
+    """Return the reasons of all errors that a report may have."""
     for error in above.__subclasses__():
-        if error is not TraceUnreadable:  # gaudi-plan reads traces, and no pod does
+        if error is not TraceUnreadable:  # only gaudi-plan reads traces
             yield getattr(error, "reason", "StartFailed")
             yield from reasons_of_runtimes(error)
 
@@ -46,9 +46,9 @@ def test_every_phase_of_a_pod_is_explained() -> None:
 
 
 def test_every_phase_of_a_resource_is_explained() -> None:
-    told = rows(CONCEPTS.partition("says\n")[2].partition("\n## ")[0]) - {"ENGINE", "PHASE", "READY", "WARMUP"}
-    words = set(re.findall(r'"([A-Z]\w+)"', inspect.getsource(status._phase)))
-    assert told == words
+    documented = rows(CONCEPTS.partition("says\n")[2].partition("\n## ")[0]) - {"ENGINE", "PHASE", "READY", "WARMUP"}
+    known_phases = set(re.findall(r'"([A-Z]\w+)"', inspect.getsource(status._phase)))
+    assert documented == known_phases
 
 
 def test_every_phase_of_a_revision_is_explained() -> None:
@@ -56,11 +56,11 @@ def test_every_phase_of_a_revision_is_explained() -> None:
 
 
 @pytest.mark.parametrize("reason", sorted({*reasons_of_runtimes(), *RESOLVED_BY_OTHERS}))
-def test_reason_of_the_code_stands_among_the_conditions(reason: str) -> None:
+def test_every_reason_of_the_code_is_documented(reason: str) -> None:
     assert reason in STALLED
 
 
-def test_command_of_why_is_for_a_reason_that_is_documented() -> None:
+def test_command_of_why_is_for_a_documented_reason() -> None:
     assert set(NEXT) <= rows(CONDITIONS)
 
 
@@ -78,19 +78,19 @@ def test_table_by_reason_has_one_home(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
-def test_every_test_that_a_page_names_is_there(page: Path) -> None:
+def test_every_test_named_in_a_page_exists(page: Path) -> None:
     named = set(re.findall(r"`((?:\w+/)*test_\w+\.py)`", page.read_text()))
     tests = [f"/{path.relative_to(DOCS.parent).as_posix()}" for path in (DOCS.parent / "tests").rglob("test_*.py")]
     assert [name for name in sorted(named) if not any(path.endswith(f"/{name}") for path in tests)] == []
 
 
 def built(folder: Path, **changes: str) -> Path:
-    """The manual as pages, by the strict rules of `make lint`."""
+    """Build the manual with the strict rules of `make lint`."""
     build(load_config(str(DOCS.parent / "mkdocs.yml"), site_dir=str(folder / "site"), **changes))
     return folder / "site"
 
 
-def test_no_page_fetches_code_fonts_or_pictures_from_elsewhere(tmp_path: Path) -> None:
+def test_pages_load_no_code_fonts_or_pictures_from_elsewhere(tmp_path: Path) -> None:
     pages = "".join(page.read_text() for page in built(tmp_path).rglob("*.html"))
     fetched = re.findall(r"<(?:script|img|iframe|source)[^>]*src=[\"']?([^\"' >]+)", pages)
     fetched += re.findall(r"<link[^>]*rel=[\"']?(?:stylesheet|preconnect|icon)[^>]*href=[\"']?([^\"' >]+)", pages)
@@ -98,7 +98,7 @@ def test_no_page_fetches_code_fonts_or_pictures_from_elsewhere(tmp_path: Path) -
     assert not [address for address in fetched if re.match(r"(https?:)?//", address)]
 
 
-def test_link_to_nothing_in_the_repository_fails_the_build(
+def test_broken_link_to_the_repository_fails_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(DOCS.parent)
@@ -114,7 +114,7 @@ PICTURE = "```mermaid\nflowchart TB\n  a --> b\n```\n"
 
 
 def pages(folder: Path) -> dict[str, str]:
-    """A manual of two pages, one with a picture, as it is built in `folder`."""
+    """Build a manual of two pages, one with a picture, in `folder`."""
     (folder / "docs" / "below").mkdir(parents=True)
     (folder / "docs" / "index.md").write_text("# Words\n")
     (folder / "docs" / "below" / "picture.md").write_text(PICTURE)
@@ -125,7 +125,7 @@ def pages(folder: Path) -> dict[str, str]:
     return {page.name: page.read_text() for page in (folder / "site").rglob("*.html")}
 
 
-def test_picture_is_drawn_by_the_script_beside_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_picture_is_drawn_by_the_script_of_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "build" / "mermaid").mkdir(parents=True)
     (tmp_path / "build" / "mermaid" / "mermaid.min.js").write_text("// draws")
@@ -136,7 +136,7 @@ def test_picture_is_drawn_by_the_script_beside_the_pages(tmp_path: Path, monkeyp
     assert (tmp_path / "site" / "files" / "mermaid.min.js").read_text() == "// draws"
 
 
-def test_picture_stays_text_where_no_script_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_picture_stays_text_without_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = pages(tmp_path)["picture.html"]
     assert "flowchart" in page

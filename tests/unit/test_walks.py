@@ -1,4 +1,4 @@
-"""The walks of the architecture page name functions that exist, and count their steps and files."""
+"""The walks of the architecture page name existing functions and have correct counts of steps and files."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The release that most tests of the chart look at."""
+"""The chart release of most chart tests."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.unit.chart.rendering import Object, render
 
 @pytest.fixture(scope="module")
 def defaults() -> list[Object]:
-    """The release that the documentation installs."""
+    """Return the objects of the release that the documentation installs."""
     return render()

@@ -1,4 +1,4 @@
-"""Prometheus' own tool for rules, out of Debian's package: unpacked, not installed, for its service shall not start."""
+"""Prometheus' promtool from Debian's package, unpacked but not installed, so that no service is started."""
 
 import os
 import shutil
@@ -13,10 +13,7 @@ PACKAGE = "prometheus"
 
 
 def promtool() -> Path:
-    """The machine's own program, or Debian's.
-
-    Raises LocalClusterError with what to install where there is neither.
-    """
+    """Return the installed promtool or that of Debian's package. Raises LocalClusterError if neither is available."""
     own = shutil.which("promtool")
     return Path(own) if own else made_once("promtool-debian", _unpack) / "usr" / "bin" / "promtool"
 
@@ -42,6 +39,6 @@ def _unpack(folder: Path) -> None:
 
 
 def _run(command: list[str], folder: Path) -> str:
-    """The last words of a command that failed, empty after one that did not."""
+    """Run a command. Return the last lines of its output if it failed, else an empty text."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return (done.stderr.strip().splitlines() or ["no reason given"])[-1] if done.returncode else ""

@@ -1,6 +1,6 @@
-"""Each alert in its stories: series of one model and of the operator, a value a minute, told to Prometheus' own tool.
+"""Scenarios for each alert: series of one model and of the operator, one value a minute, evaluated by promtool.
 
-A story is what differs from a model that serves well. After it the alerts fire that it names, and no others.
+A scenario is the difference from a model that serves well. At its end exactly the named alerts fire.
 """
 
 import json
@@ -23,7 +23,7 @@ MODEL = 'namespace="shop", name="chat"'
 
 
 def of_model(metric: str, labels: str = "") -> str:
-    """A series of the operator about the model."""
+    """Return a series of the operator about the model."""
     return f"gaudi_inference_{metric}{{{MODEL}{', ' if labels else ''}{labels}}}"
 
 
@@ -52,7 +52,7 @@ def leads(pod: str, namespace: str = "gaudi-system") -> str:
 
 
 def of_pods(metric: str, labels: str = "") -> str:
-    """A series of a pod of the model."""
+    """Return a series of a pod of the model."""
     mine = 'namespace="shop", inference_gaudi_dev_name="chat", pod="chat-0"'
     return f"gaudi_{metric}{{{mine}{', ' if labels else ''}{labels}}}"
 
@@ -66,7 +66,7 @@ RECOMPILES = of_model("recompiles_recent")
 WARMUP = of_model("warmup_percent")
 QUEUE = 'gaudi_operator_queue_depth{pod="a"}'
 GONE = "_"
-"""No value: the series is not there."""
+"""No value: the series does not exist."""
 
 WELL = {
     is_in("Serving"): "1",
@@ -98,33 +98,33 @@ WELL = {
 
 
 def turns(condition: str, since: int, until: int = MINUTES) -> dict[str, str]:
-    """The condition has the other status from one minute up to another."""
+    """Return a condition that has the other status between two minutes."""
     usual = "True" if has(condition, "True") in WELL else "False"
     other = "False" if usual == "True" else "True"
     return {has(condition, other): during(since, until), has(condition, usual): outside(since, until)}
 
 
 def during(since: int, until: int = MINUTES, value: str = "1", otherwise: str = GONE) -> str:
-    """A value from one minute up to another. A status has no series once it is over, which Prometheus calls stale."""
+    """Return a value between two minutes. A status has no series after that, which Prometheus calls stale."""
     after = "stale" if otherwise == GONE else otherwise
     parts = ((otherwise, since), (value, until - since), (after, MINUTES - until + 1))
     return " ".join(word for word, minutes in parts for _ in range(minutes))
 
 
 def outside(since: int, until: int = MINUTES) -> str:
-    """1 before a time and after it."""
+    """Return 1 before one time and after another."""
     parts = (("1", since), ("stale", until - since), ("1", MINUTES - until + 1))
     return " ".join(word for word, minutes in parts for _ in range(minutes))
 
 
 def phases(phase: str, since: int, until: int = MINUTES) -> dict[str, str]:
-    """The model is in this phase from one minute up to another, and serves otherwise."""
+    """Return series of a model that is in this phase between two minutes and serves otherwise."""
     return {is_in(phase): during(since, until), is_in("Serving"): outside(since, until)}
 
 
 @dataclass(frozen=True)
 class Story:
-    """What differs from WELL, and which alerts fire at the end of it."""
+    """The differences from WELL, and the alerts that fire at the end."""
 
     title: str
     series: dict[str, str] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class Story:
 
 
 GROWS = "0+5x20 " + "100+0x{minutes}"
-"""Of a warm-up of twenty minutes, after the first value."""
+"""The estimate for a warm-up of twenty minutes, after the first value."""
 
 STORIES = (
     Story("all is well"),
@@ -223,12 +223,12 @@ STORIES = (
 )
 
 
-def test_every_alert_has_a_story_in_which_it_fires() -> None:
+def test_every_alert_has_a_scenario_in_which_it_fires() -> None:
     assert {alert for story in STORIES for alert in story.fires} == set(ALERTS)
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.title.replace(" ", "-"))
-def test_story_raises_its_alerts_and_no_others(story: Story, tmp_path: Path) -> None:
+def test_scenario_raises_its_alerts_and_no_others(story: Story, tmp_path: Path) -> None:
     query = 'count by (alertname) (ALERTS{alertstate="firing"})'
     fired = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(story.fires)]
     assert not failures(
@@ -237,9 +237,9 @@ def test_story_raises_its_alerts_and_no_others(story: Story, tmp_path: Path) -> 
 
 
 def failures(story: Story, wanted: dict[str, Any], folder: Path) -> str:
-    """What promtool says of a story that does not end as wanted."""
+    """Return promtool's output for a story with an unexpected end."""
     values = {**WELL, **story.series}
-    series = [{"series": name, "values": told(value)} for name, value in values.items()]
+    series = [{"series": name, "values": promtool_values(value)} for name, value in values.items()]
     test = {"interval": "1m", "input_series": series, **wanted}
     file = folder / "story.yaml"
     file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}))
@@ -247,7 +247,7 @@ def failures(story: Story, wanted: dict[str, Any], folder: Path) -> str:
     return f"{done.stdout}{done.stderr}" if done.returncode else ""
 
 
-def told(value: str) -> str:
-    """A value that stays, as promtool notes it, and the length of the story where it counts on."""
+def promtool_values(value: str) -> str:
+    """Return a constant value in promtool's notation, for the length of the story if the value counts."""
     still = re.fullmatch(r"[\d.]+|_", value)
     return f"{value}{'' if value == GONE else '+0'}x{MINUTES}" if still else value.replace("{minutes}", str(MINUTES))

@@ -14,19 +14,19 @@ TARGETS = ("operator", "runtime", "runtime-hpu")
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: its name, what it starts from, and its instructions as (word, rest)."""
+    """One stage: its name, its base, and its instructions as (word, rest)."""
 
     name: str
     base: str
     instructions: tuple[tuple[str, str], ...]
 
     def every(self, word: str) -> list[str]:
-        """The rest of all instructions of one kind."""
+        """Return the rest of all instructions of one kind."""
         return [rest for each, rest in self.instructions if each == word]
 
 
 def parsed() -> tuple[list[tuple[str, str]], dict[str, Stage]]:
-    """Instructions before the first stage, and the stages by name."""
+    """Return the instructions before the first stage, and the stages by name."""
     text = "\n".join(
         line for line in (ROOT / "Dockerfile").read_text().splitlines() if not line.lstrip().startswith("#")
     )
@@ -44,12 +44,12 @@ BEFORE, STAGES = parsed()
 RUNS = [(stage.name, command) for stage in STAGES.values() for command in stage.every("RUN")]
 
 
-def test_every_promised_target_is_there() -> None:
+def test_every_documented_target_exists() -> None:
     assert set(TARGETS) <= set(STAGES)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_target_ends_as_an_ordinary_user_given_by_number(target: str) -> None:
+def test_target_runs_as_a_numeric_non_root_user(target: str) -> None:
     assert STAGES[target].every("USER")[-1] == "65532:65532"
 
 
@@ -60,20 +60,20 @@ def test_target_starts_its_program_without_a_shell(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_target_says_what_it_is(target: str) -> None:
+def test_target_has_descriptive_labels(target: str) -> None:
     labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)=", " ".join(STAGES[target].every("LABEL"))))
     assert labels == {"title", "description", "licenses", "version"}
 
 
 @pytest.mark.parametrize("target", ["operator", "runtime"])
-def test_our_own_code_is_the_last_layer(target: str) -> None:
-    """The smoke test of the image is no content of it."""
+def test_project_code_is_the_last_layer(target: str) -> None:
+    """The smoke test is not part of the image."""
     instructions = [each for each in STAGES[target].instructions if not each[1].startswith("gaudi-runtime doctor")]
     layers = [(word, rest) for word, rest in instructions if word in ("RUN", "COPY")]
     assert layers[-1] == ("COPY", "--from=app /opt/app /opt/app")
 
 
-def test_no_registry_is_named_but_intels_of_the_proven_pair() -> None:
+def test_only_intels_registry_of_the_tested_pair_is_named() -> None:
     bases = [stage.base for stage in STAGES.values()] + [rest for word, rest in BEFORE if word == "ARG"]
     named = [base for base in bases if re.search(r"[a-z0-9-]+\.[a-z]+[:/]", base)]
     assert named == [f"HPU_BASE_IMAGE={PAIRS[0].image}"]
@@ -83,23 +83,23 @@ def test_nothing_is_added_from_a_url() -> None:
     assert [stage.name for stage in STAGES.values() if stage.every("ADD")] == []
 
 
-def test_bases_are_given_by_argument() -> None:
+def test_base_images_are_build_arguments() -> None:
     given = {stage.base for stage in STAGES.values()} - set(STAGES)
     assert given == {"${BASE_IMAGE}", "${HPU_BASE_IMAGE}"}
 
 
-def test_third_party_packages_are_installed_by_hash() -> None:
+def test_third_party_packages_are_installed_with_hashes() -> None:
     installs = [each for _, run in RUNS for each in re.findall(r"(?:pip install|requirements/install) ([^;&]*)", run)]
     own = ("--no-index", "/wheels/")
     loose = [each for each in installs if "--require-hashes" not in each and not any(mark in each for mark in own)]
-    assert [each.split()[-1] for each in loose] == ['"torch==$TORCH_VERSION"']  # of an index that the user names
+    assert [each.split()[-1] for each in loose] == ['"torch==$TORCH_VERSION"']  # in an index that the user names
 
 
 def test_debian_packages_come_without_recommendations() -> None:
     assert [name for name, run in RUNS if "apt-get install" in run and "--no-install-recommends" not in run] == []
 
 
-def test_layers_that_are_shipped_keep_no_package_lists() -> None:
+def test_shipped_layers_have_no_package_lists() -> None:
     shipped = [(name, run) for name, run in RUNS if name in ("python", *TARGETS) and "apt-get" in run]
     assert shipped
     assert [name for name, run in shipped if "rm -rf /var/lib/apt/lists/*" not in run] == []
@@ -114,7 +114,7 @@ def pins(text: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", text, re.MULTILINE))
 
 
-def test_vllms_own_wheel_takes_the_place_of_the_rebuild_alone() -> None:
+def test_official_vllm_wheel_replaces_only_the_rebuilt_one() -> None:
     [install] = [each for each in STAGES["runtime"].every("RUN") if "$VLLM_WHEEL" in each]
     [script] = re.findall(r"sed '([^']+)' runtime\.txt > others\.txt", install)
     pinned = ROOT / "requirements" / "runtime.txt"
@@ -123,7 +123,7 @@ def test_vllms_own_wheel_takes_the_place_of_the_rebuild_alone() -> None:
     assert pinned.read_text().count("--hash") - others.count("--hash") in (1, 2)
 
 
-def test_runtime_image_has_a_setuptools_without_the_path_traversal() -> None:
-    # CVE-2025-47273, mended in 78.1.1.
+def test_runtime_image_has_setuptools_without_cve_2025_47273() -> None:
+    # CVE-2025-47273, fixed in 78.1.1.
     version = pins((ROOT / "requirements" / "runtime.txt").read_text())["setuptools"]
     assert tuple(int(part) for part in version.split(".")) >= (78, 1, 1)

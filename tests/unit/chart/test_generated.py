@@ -1,4 +1,4 @@
-"""What is made from the chart and checked in."""
+"""Files generated from the chart are up to date."""
 
 import subprocess
 
@@ -9,7 +9,7 @@ from localcluster.programs.build import helm
 from scripts.chart_docs import CHART, MANIFEST, documents, manifest, schema, values
 from tests.unit.chart.rendering import PREFIX
 
-pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
 
 def test_readme_and_schema_are_up_to_date() -> None:
@@ -20,16 +20,16 @@ def test_manifest_for_kubectl_is_up_to_date() -> None:
     assert MANIFEST.read_text() == manifest()
 
 
-def test_manifest_for_kubectl_knows_nothing_of_helm() -> None:
+def test_manifest_for_kubectl_has_no_helm_metadata() -> None:
     assert "helm" not in MANIFEST.read_text().lower()
 
 
-def test_manifest_makes_its_namespace_first() -> None:
+def test_manifest_creates_its_namespace_first() -> None:
     first = next(yaml.safe_load_all(MANIFEST.read_text()))
     assert (first["kind"], first["metadata"]["name"]) == ("Namespace", "gaudi-system")
 
 
-def test_kustomization_takes_the_manifest() -> None:
+def test_kustomization_includes_the_manifest() -> None:
     kustomization = yaml.safe_load((MANIFEST.parent / "kustomization.yaml").read_text())
     assert kustomization["resources"] == [MANIFEST.name]
 
@@ -45,7 +45,7 @@ def test_value_without_a_comment_is_an_error() -> None:
         values("# A.\na: 1\n# B.\nb:\n  c: 2\n")
 
 
-def test_schema_follows_default_and_mark() -> None:
+def test_schema_follows_default_and_annotation() -> None:
     (documented,) = values('# How many\n# of them.\n# @schema {"minimum": 1}\ncount: 2\n')
     assert schema((documented,))["properties"]["count"] == {
         "description": "How many of them.",

@@ -1,4 +1,4 @@
-"""Alerts, their runbooks, and who may scrape."""
+"""Alerts, runbooks, dashboards, and scrape permissions of the chart."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from scripts.chart_docs import CHART, ROOT
 from scripts.dashboards import DASHBOARDS, document
 from tests.unit.chart.rendering import Object, of_kind, only, render
 
-pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
 ALERTS: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
@@ -32,7 +32,7 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda each: each["alert"])
-def test_alert_goes_by_metrics_of_operator_or_pods(alert: dict[str, Any]) -> None:
+def test_alert_uses_metrics_of_the_operator_or_pods(alert: dict[str, Any]) -> None:
     named = set(re.findall(r"\bgaudi_\w+", alert["expr"]))
     text = generate_latest(Metrics().registry).decode()
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
@@ -43,7 +43,7 @@ def test_alert_goes_by_metrics_of_operator_or_pods(alert: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda each: each["alert"])
-def test_alert_says_what_it_means_and_how_bad_it_is(alert: dict[str, Any]) -> None:
+def test_alert_has_description_and_severity(alert: dict[str, Any]) -> None:
     assert set(alert) == {"alert", "expr", "for", "labels", "annotations"}
     assert set(alert["annotations"]) == {"summary", "description"}
     assert alert["labels"]["severity"] in ("info", "warning", "critical")
@@ -55,7 +55,7 @@ def queries() -> list[str]:
 
 
 @pytest.mark.parametrize("query", queries())
-def test_panel_asks_for_metrics_that_are_documented(query: str) -> None:
+def test_panel_queries_documented_metrics(query: str) -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     known = set(re.findall(r"^\| `(gaudi_\w+)`", page, re.MULTILINE))
     named = set(
@@ -110,7 +110,7 @@ def test_alert_takes_duration_severity_and_labels_from_values() -> None:
     assert found["GaudiModelDegraded"]["labels"] == {"severity": "warning"}
 
 
-def test_alert_that_is_switched_off_is_left_out() -> None:
+def test_disabled_alert_is_omitted() -> None:
     assert rules_of().keys() - rules_of(alerts={"GaudiModelDegraded": {"enabled": False}}).keys() == {
         "GaudiModelDegraded"
     }
@@ -129,7 +129,7 @@ def test_pod_monitor_scrapes_the_status_port_of_all_models() -> None:
     assert monitor["podTargetLabels"] == [NAME_LABEL, REVISION_LABEL]
 
 
-def test_pod_monitor_looks_where_the_operator_looks() -> None:
+def test_pod_monitor_selects_the_watched_namespaces() -> None:
     rendered = render(watchNamespaces=["a", "b"], monitoring={"podMonitor": {"enabled": True}})
     assert only(rendered, "PodMonitor")["spec"]["namespaceSelector"] == {"matchNames": ["a", "b"]}
 
@@ -141,14 +141,14 @@ def test_pod_monitor_looks_where_the_operator_looks() -> None:
         ("ServiceMonitor", lambda said: {"metrics": {"serviceMonitor": said}}, "endpoints"),
     ],
 )
-def test_monitor_rewrites_labels_as_asked(kind: str, section: Callable[[Object], Object], endpoints: str) -> None:
+def test_monitor_has_configured_relabelings(kind: str, section: Callable[[Object], Object], endpoints: str) -> None:
     before, after = [{"targetLabel": "cluster", "replacement": "a"}], [{"regex": "pod", "action": "labeldrop"}]
     said = {"enabled": True, "relabelings": before, "metricRelabelings": after}
     (endpoint,) = only(render(**section(said)), kind)["spec"][endpoints]
     assert (endpoint["relabelings"], endpoint["metricRelabelings"]) == (before, after)
 
 
-def test_nothing_of_the_prometheus_operator_is_there_by_default() -> None:
+def test_default_release_has_no_prometheus_operator_objects() -> None:
     assert not [each for kind in ("PodMonitor", "PrometheusRule", "ServiceMonitor") for each in of_kind(render(), kind)]
 
 
@@ -160,34 +160,34 @@ def test_nothing_of_the_prometheus_operator_is_there_by_default() -> None:
     ],
     ids=["endpoint alone", "all of it"],
 )
-def test_operator_reads_the_collector_as_the_chart_writes_it(
+def test_operator_parses_the_collector_setting_of_the_chart(
     monkeypatch: pytest.MonkeyPatch, said: Object, protocol: str, share: int
 ) -> None:
-    tell(monkeypatch, monitoring={"tracing": said})
-    told = Settings().defaults().tracing
-    assert told is not None
-    assert (told.collector.protocol, told.sampling_percent) == (protocol, share)
+    set_operator_environment(monkeypatch, monitoring={"tracing": said})
+    tracing = Settings().defaults().tracing
+    assert tracing is not None
+    assert (tracing.collector.protocol, tracing.sampling_percent) == (protocol, share)
 
 
 def test_operator_has_no_collector_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell(monkeypatch)
+    set_operator_environment(monkeypatch)
     assert Settings().defaults().tracing is None
 
 
-def tell(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
+def set_operator_environment(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
     """Set the operator's environment as the chart does."""
     (container,) = only(render(**values), "Deployment")["spec"]["template"]["spec"]["containers"]
     for each in container["env"]:
         monkeypatch.setenv(each["name"], each.get("value", "x"))
 
 
-def test_operator_reads_who_may_scrape_as_the_chart_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell(monkeypatch, monitoring={"from": PEERS})
+def test_operator_parses_the_scrape_sources_of_the_chart(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_operator_environment(monkeypatch, monitoring={"from": PEERS})
     (peer,) = Settings().defaults().monitoring_from
     assert peer.model_dump(mode="json", by_alias=True, exclude_defaults=True) == PEERS[0]
 
 
-def test_operator_reads_gateways_as_the_chart_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell(monkeypatch, gateways={"from": PEERS})
+def test_operator_parses_the_gateways_of_the_chart(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_operator_environment(monkeypatch, gateways={"from": PEERS})
     (peer,) = Settings().defaults().gateways_from
     assert peer.model_dump(mode="json", by_alias=True, exclude_defaults=True) == PEERS[0]

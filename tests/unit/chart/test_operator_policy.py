@@ -1,4 +1,4 @@
-"""The chart's policy on the operator's account has the lists by which the operator judges stored pod templates."""
+"""The chart's policy for the operator's account has the same lists as the operator's check of stored pod templates."""
 
 import re
 from typing import Any
@@ -8,11 +8,11 @@ import pytest
 from gaudi_operator.core.admission import pod_fields
 from tests.unit.chart.rendering import of_kind, render
 
-pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
 
 def account_policy(**values: Any) -> dict[str, Any]:
-    """Spec of the policy of a release with `values`."""
+    """Return the spec of the policy of a release with `values`."""
     policies = of_kind(render(**values), "ValidatingAdmissionPolicy")
     (found,) = (each["spec"] for each in policies if each["metadata"]["name"].endswith("-account"))
     return dict(found)
@@ -23,7 +23,7 @@ def folders(**values: Any) -> str:
     return str(found["expression"]).partition("].filter(")[0]
 
 
-def test_lists_of_fields_are_those_of_the_operator() -> None:
+def test_field_lists_equal_those_of_the_operator() -> None:
     policy = account_policy()
     expressions = [each["expression"] for each in (*policy["variables"], *policy["validations"])]
     lists = re.findall(r"field in \[([^]]*)\]", " ".join(expressions))
@@ -32,7 +32,7 @@ def test_lists_of_fields_are_those_of_the_operator() -> None:
     )
 
 
-def test_without_entries_no_folder_is_allowed() -> None:
+def test_no_folder_is_allowed_by_default() -> None:
     assert folders(allowHostPath=[]).split() == ["["]
 
 

@@ -1,4 +1,4 @@
-"""What may be set of the chart reaches the objects that it is for."""
+"""Every chart value reaches the objects that it configures."""
 
 from textwrap import dedent
 
@@ -10,7 +10,7 @@ from gaudi_operator.settings import Settings, variables
 from scripts.chart_docs import CHART, NAMESPACE
 from tests.unit.chart.rendering import PREFIX, Object, container_of, environment_of, only, pod_of, render
 
-pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
 
 def test_pod_settings_of_the_installation_reach_the_pod() -> None:
@@ -29,14 +29,14 @@ def test_pod_settings_of_the_installation_reach_the_pod() -> None:
     assert (metadata["labels"]["team"], metadata["annotations"]) == ("ai", {"note": "x"})
 
 
-def test_strategy_is_that_of_kubernetes_unless_given(defaults: list[Object]) -> None:
+def test_update_strategy_defaults_to_that_of_kubernetes(defaults: list[Object]) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
     assert "strategy" not in only(defaults, "Deployment")["spec"]
     assert only(render(strategy=strategy), "Deployment")["spec"]["strategy"] == strategy
 
 
-def test_security_contexts_are_changed_field_by_field() -> None:
-    """Null takes a field out, as where a cluster assigns the user."""
+def test_security_contexts_are_merged_by_field() -> None:
+    """Null removes a field, as needed if the cluster assigns the user."""
     objects = render(
         podSecurityContext={"runAsUser": None, "runAsGroup": None, "fsGroup": 7},
         securityContext={"seLinuxOptions": {"type": "spc_t"}},
@@ -50,7 +50,7 @@ def test_security_contexts_are_changed_field_by_field() -> None:
     assert container_of(objects)["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_extras_reach_the_operators_container() -> None:
+def test_extra_settings_reach_the_operators_container() -> None:
     variable = {"name": "SSL_CERT_FILE", "value": "/ca/ca.pem"}
     volume = {"name": "ca", "configMap": {"name": "company-ca"}}
     mounted = {"name": "ca", "mountPath": "/ca", "readOnly": True}
@@ -66,13 +66,13 @@ def test_extras_reach_the_operators_container() -> None:
 AGENT = {"name": "agent", "image": "agent:1", "restartPolicy": "Always"}
 
 
-def test_more_containers_stand_around_the_operators() -> None:
+def test_extra_containers_are_added_to_the_pod() -> None:
     pod = pod_of(render(extraContainers=[{"name": "signer", "image": "signer:1"}], extraInitContainers=[AGENT]))
     assert [each["name"] for each in pod["containers"]] == ["operator", "signer"]
     assert pod["initContainers"] == [AGENT]
 
 
-def test_more_objects_are_rendered_as_templates() -> None:
+def test_extra_objects_are_rendered_as_templates() -> None:
     whole = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-ca"}}
     text = dedent("""\
         apiVersion: v1
@@ -91,28 +91,28 @@ def test_more_objects_are_rendered_as_templates() -> None:
 NODES = {"ipBlock": {"cidr": "10.0.0.0/16"}}
 
 
-def test_pods_of_the_host_network_find_names_port_and_place() -> None:
+def test_host_network_sets_dns_port_and_strategy() -> None:
     objects = render(hostNetwork=True, httpPort=18080, monitoring={"from": [NODES]})
     pod, container = pod_of(objects), container_of(objects)
     assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
     assert [port["containerPort"] for port in container["ports"]] == [18080]
     assert environment_of(objects)["GAUDI_OPERATOR_HTTP_PORT"] == "18080"
-    # Where a pod runs on each node, another one finds no free port before one has gone.
+    # With one pod on each node, a new pod gets no free port before an old one is deleted.
     rolling = only(objects, "Deployment")["spec"]["strategy"]["rollingUpdate"]
     assert rolling == {"maxSurge": 0, "maxUnavailable": 1}
 
 
-def test_strategy_that_is_given_counts_on_the_host_network_too() -> None:
+def test_given_strategy_is_used_with_the_host_network() -> None:
     objects = render(hostNetwork=True, strategy={"type": "Recreate"}, monitoring={"from": [NODES]})
     assert only(objects, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_default_pods_share_nothing_with_their_node(defaults: list[Object]) -> None:
+def test_default_pods_share_no_host_namespaces(defaults: list[Object]) -> None:
     asked = {"hostNetwork", "hostPID", "hostIPC", "hostUsers", "dnsPolicy", "runtimeClassName", "initContainers"}
     assert not asked & pod_of(defaults).keys()
 
 
-def test_names_are_looked_up_as_given() -> None:
+def test_dns_settings_reach_the_pod() -> None:
     given = {
         "dnsPolicy": "None",
         "dnsConfig": {"nameservers": ["10.0.0.53"], "options": [{"name": "ndots", "value": "2"}]},
@@ -121,7 +121,7 @@ def test_names_are_looked_up_as_given() -> None:
     assert given.items() <= pod_of(render(**given)).items()
 
 
-def test_pod_fields_of_platforms_reach_the_pod(defaults: list[Object]) -> None:
+def test_platform_pod_fields_reach_the_pod(defaults: list[Object]) -> None:
     assert pod_of(defaults)["enableServiceLinks"] is False
     given = {
         "runtimeClassName": "gvisor",
@@ -132,13 +132,13 @@ def test_pod_fields_of_platforms_reach_the_pod(defaults: list[Object]) -> None:
     assert given.items() <= pod_of(render(**given)).items()
 
 
-def test_token_comes_by_a_volume_where_no_account_brings_one() -> None:
+def test_token_is_projected_if_the_account_mounts_none() -> None:
     mounted = {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
     objects = render(automountServiceAccountToken=False, extraVolumeMounts=[mounted])
     assert pod_of(objects)["automountServiceAccountToken"] is False
 
 
-def test_account_may_hide_its_token_from_other_pods() -> None:
+def test_account_may_disable_token_mounting() -> None:
     account = {"automountServiceAccountToken": False, "labels": {"team": "ai"}}
     objects = render(serviceAccount=account)
     assert only(objects, "ServiceAccount")["automountServiceAccountToken"] is False
@@ -147,12 +147,12 @@ def test_account_may_hide_its_token_from_other_pods() -> None:
 
 
 @pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe"])
-def test_probe_is_as_patient_as_given(defaults: list[Object], probe: str) -> None:
+def test_probe_has_the_given_timings(defaults: list[Object], probe: str) -> None:
     changed = container_of(render(**{probe: {"timeoutSeconds": 9, "failureThreshold": 99}}))[probe]
     assert changed == {**container_of(defaults)[probe], "timeoutSeconds": 9, "failureThreshold": 99}
 
 
-def test_deployment_has_marks_of_its_own() -> None:
+def test_deployment_has_its_own_labels_and_annotations() -> None:
     objects = render(
         deploymentAnnotations={"reloader": "auto"},
         deploymentLabels={"tier": "infra", "app.kubernetes.io/name": "other"},
@@ -166,7 +166,7 @@ def test_deployment_has_marks_of_its_own() -> None:
     assert "tier" not in deployment["spec"]["template"]["metadata"]["labels"]
 
 
-def test_metrics_service_has_marks_and_families_of_its_own() -> None:
+def test_metrics_service_has_its_own_metadata_and_ip_families() -> None:
     families = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
     marks = {"serviceAnnotations": {"scrape": "true"}, "serviceLabels": {"tier": "infra"}}
     service = only(render(metrics={**families, **marks}), "Service")
@@ -175,7 +175,7 @@ def test_metrics_service_has_marks_and_families_of_its_own() -> None:
     assert service["metadata"]["labels"]["tier"] == "infra"
 
 
-def test_network_policy_names_whom_the_operator_reaches() -> None:
+def test_network_policy_has_the_given_egress_rules() -> None:
     to = {"to": [{"ipBlock": {"cidr": "10.96.0.1/32"}}], "ports": [{"port": 443}]}
     policy = only(render(networkPolicy={"egress": [to]}), "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
@@ -201,7 +201,7 @@ def test_common_labels_and_annotations_reach_every_object() -> None:
     assert [each for each in every if each["annotations"].get("owner") != "platform"] == []
 
 
-def test_common_labels_replace_nothing_that_is_selected_by(defaults: list[Object]) -> None:
+def test_common_labels_do_not_replace_selector_labels(defaults: list[Object]) -> None:
     changed = render(commonLabels={"app.kubernetes.io/name": "other", "team": "ai"})
     selector = only(changed, "Deployment")["spec"]["selector"]["matchLabels"]
     labels = only(changed, "Deployment")["spec"]["template"]["metadata"]["labels"]
@@ -209,7 +209,7 @@ def test_common_labels_replace_nothing_that_is_selected_by(defaults: list[Object
     assert labels == {**selector, "team": "ai"}
 
 
-def test_digest_stands_behind_the_tag() -> None:
+def test_digest_follows_the_tag() -> None:
     digests = {name: f"sha256:{number * 64}" for name, number in (("operator", "1"), ("runtime", "2"), ("hpu", "3"))}
     objects = render(image={"digests": digests})
     environment = environment_of(objects)
@@ -218,16 +218,16 @@ def test_digest_stands_behind_the_tag() -> None:
     assert environment["GAUDI_OPERATOR_HPU_IMAGE"] == f"{PREFIX}gaudi-runtime-hpu:0.1.0@{digests['hpu']}"
 
 
-def test_secrets_and_policy_of_pulls_are_told_to_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pull_secrets_and_policy_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     models = {"imagePullSecrets": [{"name": "registry"}, {"name": "mirror"}], "imagePullPolicy": "Always"}
     for name, value in environment_of(render(models=models)).items():
         monkeypatch.setenv(name, value if value is not None else NAMESPACE)
-    told = Settings().defaults()
-    assert told.image_pull_secrets == ("registry", "mirror")
-    assert told.image_pull_policy == "Always"
+    settings = Settings().defaults()
+    assert settings.image_pull_secrets == ("registry", "mirror")
+    assert settings.image_pull_policy == "Always"
 
 
-def test_pod_of_helm_test_is_found_by_no_selector(defaults: list[Object]) -> None:
+def test_helm_test_pod_matches_no_selector(defaults: list[Object]) -> None:
     test, selector = only(defaults, "Pod"), only(defaults, "Deployment")["spec"]["selector"]["matchLabels"]
     assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"
     assert not selector.items() <= test["metadata"]["labels"].items()
@@ -237,4 +237,4 @@ def test_pod_of_helm_test_is_found_by_no_selector(defaults: list[Object]) -> Non
 def test_example_in_the_notes_is_valid() -> None:
     example = yaml.safe_load((CHART / "files" / "first.yaml").read_text())
     understood = GaudiInference.model_validate(example).model_dump(mode="json", by_alias=True, exclude_unset=True)
-    assert understood["spec"] == example["spec"]  # unknown fields would have been dropped
+    assert understood["spec"] == example["spec"]  # otherwise unknown fields would have been dropped

@@ -1,4 +1,4 @@
-"""Values that Helm refuses, and what it says."""
+"""Values that Helm refuses, and the error messages."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.chart.rendering import refusal, template
 
-pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
 
 @pytest.mark.parametrize(

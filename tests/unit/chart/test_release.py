@@ -1,4 +1,4 @@
-"""What `make release` makes of a commit: the same bytes twice, SBOMs of all pins, a bundle, a look at advisories."""
+"""The files of `make release`: reproducible bytes, SBOMs with all pins, an OLM bundle, and the advisory check."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from scripts.release.sbom import sbom
 from tests.support.permissions import rules
 from tests.unit.chart.rendering import Object, only, render
 
-pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
 MADE = 1_700_000_000
 ADDRESS = "https://example.com/v1"
@@ -31,7 +31,7 @@ REGISTRY = "registry.example.com/ai"
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """hatchling and what it needs, as the images are built with it."""
+    """Return hatchling and its dependencies, the build packages of the images."""
     folder = tmp_path_factory.mktemp("packages")
     install = ["pip", "install", "--quiet", "--no-deps", "--require-hashes", "--target", str(folder), "--requirement"]
     command = [str(Path(sys.executable).with_name("uv")), *install, str(ROOT / "requirements" / "build.txt")]
@@ -40,8 +40,8 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def twice(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two builds of what is committed, each from files of its own."""
+def two_builds(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return two builds of the commit, each from its own checkout."""
     outs = []
     for _ in range(2):
         found = source("HEAD", tmp_path_factory.mktemp("source"))
@@ -51,8 +51,8 @@ def twice(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return outs[0], outs[1]
 
 
-def test_two_builds_have_the_same_bytes(twice: tuple[Path, Path]) -> None:
-    first, second = map(sums, twice)
+def test_two_builds_have_the_same_bytes(two_builds: tuple[Path, Path]) -> None:
+    first, second = map(sums, two_builds)
     assert first == second
     assert sorted(line.split()[1] for line in first.splitlines()) == [
         "argocd-cm.yaml",
@@ -70,19 +70,19 @@ def test_two_builds_have_the_same_bytes(twice: tuple[Path, Path]) -> None:
     ]
 
 
-def test_krew_manifest_names_the_archive_and_its_program(twice: tuple[Path, Path]) -> None:
-    manifest = yaml.safe_load((twice[0] / "gaudi.yaml").read_text())
+def test_krew_manifest_names_the_archive_and_its_program(two_builds: tuple[Path, Path]) -> None:
+    manifest = yaml.safe_load((two_builds[0] / "gaudi.yaml").read_text())
     (platform,) = manifest["spec"]["platforms"]
-    archive = twice[0] / platform["uri"].removeprefix(f"{ADDRESS}/")
+    archive = two_builds[0] / platform["uri"].removeprefix(f"{ADDRESS}/")
     assert platform["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
     with tarfile.open(archive) as files:
         assert files.getmember(platform["bin"]).mode == 0o755
     assert (manifest["metadata"]["name"], manifest["spec"]["version"]) == ("gaudi", "v0.1.0")
 
 
-def test_sbom_names_every_pin_with_its_hashes(twice: tuple[Path, Path]) -> None:
+def test_sbom_names_every_pin_with_its_hashes(two_builds: tuple[Path, Path]) -> None:
     pinned = pins((ROOT / "requirements" / "operator.txt").read_text())
-    said = json.loads((twice[0] / "gaudi-operator.cdx.json").read_text())
+    said = json.loads((two_builds[0] / "gaudi-operator.cdx.json").read_text())
     assert {each["purl"] for each in said["components"]} == {each.purl for each in pinned}
     for each in said["components"]:
         (files,) = each["externalReferences"]
@@ -90,35 +90,35 @@ def test_sbom_names_every_pin_with_its_hashes(twice: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize("product", ["gaudi-operator", "gaudi-runtime", "kubectl-gaudi"])
-def test_sbom_meets_the_schema_of_cyclonedx(twice: tuple[Path, Path], product: str) -> None:
-    text = (twice[0] / f"{product}.cdx.json").read_text()
+def test_sbom_meets_the_schema_of_cyclonedx(two_builds: tuple[Path, Path], product: str) -> None:
+    text = (two_builds[0] / f"{product}.cdx.json").read_text()
     validator = JsonStrictValidator(SchemaVersion.V1_6)
     assert validator.validate_str(text) is None
     assert validator.validate_str(text.replace('"type": "library"', '"type": "lib"')) is not None
 
 
-def test_sbom_is_the_same_whatever_the_order_of_pins() -> None:
+def test_sbom_is_independent_of_the_order_of_pins() -> None:
     both = [Pin("a", "1", ("0" * 64,)), Pin("b", "2", ())]
     assert sbom("x", "1", both, MADE) == sbom("x", "1", both[::-1], MADE)
 
 
 @pytest.fixture(scope="module")
-def bundle(twice: tuple[Path, Path]) -> dict[str, list[Object]]:
-    """Documents of the operator bundle by file."""
-    with tarfile.open(twice[0] / "gaudi-operator-bundle-0.1.0.tar.gz") as files:
+def bundle(two_builds: tuple[Path, Path]) -> dict[str, list[Object]]:
+    """Return the documents of the operator bundle by file."""
+    with tarfile.open(two_builds[0] / "gaudi-operator-bundle-0.1.0.tar.gz") as files:
         members = {each.name: files.extractfile(each) for each in files if each.name.endswith(".yaml")}
         return {name: list(yaml.safe_load_all(content.read())) for name, content in members.items() if content}
 
 
 @pytest.fixture(scope="module")
 def version(bundle: dict[str, list[Object]]) -> Object:
-    """The ClusterServiceVersion."""
+    """Return the ClusterServiceVersion."""
     (found,) = bundle["manifests/gaudi-operator.clusterserviceversion.yaml"]
     return found
 
 
-def test_bundle_deploys_what_the_chart_does(version: Object) -> None:
-    """But for the user, which clusters with OLM assign, and the namespaces, which OLM knows."""
+def test_bundle_deploys_the_same_objects_as_the_chart(version: Object) -> None:
+    """Except the user, which OLM clusters assign, and the namespaces, which OLM sets."""
     unassigned = {"runAsUser": None, "runAsGroup": None}
     charts = only(render(image={"prefix": f"{REGISTRY}/"}, podSecurityContext=unassigned), "Deployment")["spec"]
     (deployment,) = version["spec"]["install"]["spec"]["deployments"]
@@ -129,7 +129,7 @@ def test_bundle_deploys_what_the_chart_does(version: Object) -> None:
     assert deployment["spec"] == charts
 
 
-def test_bundle_grants_the_rights_of_the_documentation(version: Object) -> None:
+def test_bundle_grants_the_documented_permissions(version: Object) -> None:
     (everywhere,), (granted,) = (version["spec"]["install"]["spec"][f"{kind}ermissions"] for kind in ("clusterP", "p"))
 
     def each_right(policy: list[Object]) -> set[str]:
@@ -152,12 +152,12 @@ def test_bundle_shows_valid_examples(version: Object) -> None:
     examples = json.loads(version["metadata"]["annotations"]["alm-examples"])
     for kind, example in zip((GaudiInference, GaudiInferenceClass), examples, strict=True):
         understood = kind.model_validate(example).model_dump(mode="json", by_alias=True, exclude_unset=True)
-        assert understood["spec"] == example["spec"]  # unknown fields would have been dropped
+        assert understood["spec"] == example["spec"]  # otherwise unknown fields would have been dropped
 
 
-def test_what_olm_does_not_take_stands_beside_the_bundle(bundle: dict[str, list[Object]]) -> None:
-    beside = {each["kind"] for each in bundle["policies.yaml"]}
-    assert beside == {"NetworkPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+def test_objects_unsupported_by_olm_are_separate_files(bundle: dict[str, list[Object]]) -> None:
+    separate_kinds = {each["kind"] for each in bundle["policies.yaml"]}
+    assert separate_kinds == {"NetworkPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     within = {each["kind"] for name, file in bundle.items() if name.startswith("manifests/") for each in file}
     assert within == {
         "ClusterRole",
@@ -194,7 +194,9 @@ LISTED = {
     ],
     ids=["affected", "mended", "withdrawn", "by list"],
 )
-def test_pins_are_looked_up(tmp_path: Path, version: str, advisory: dict[str, object], found: list[str]) -> None:
+def test_pins_are_checked_against_advisories(
+    tmp_path: Path, version: str, advisory: dict[str, object], found: list[str]
+) -> None:
     (tmp_path / "one.json").write_text(json.dumps(advisory))
     assert [str(each) for each in scan([Pin("a-b", version, ())], tmp_path)] == found
 

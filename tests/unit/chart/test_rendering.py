@@ -1,4 +1,4 @@
-"""What the chart installs."""
+"""The objects that the chart installs."""
 
 import tomllib
 from itertools import chain, product
@@ -15,20 +15,20 @@ from scripts.chart_docs import CHART, NAMESPACE, ROOT
 from tests.support.permissions import rules
 from tests.unit.chart.rendering import PREFIX, Object, container_of, environment_of, of_kind, only, pod_of, render
 
-pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
 POLICIES = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 CLUSTER_SCOPED = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"} | POLICIES
-SET_BY_NOBODY = {"GAUDI_OPERATOR_HTTP_HOST", "KUBECONFIG"}  # the image's own defaults
+SET_BY_NOBODY = {"GAUDI_OPERATOR_HTTP_HOST", "KUBECONFIG"}  # the defaults of the image
 
 
 def single(policy: list[Object]) -> set[tuple[Any, ...]]:
-    """Every (group, resource, verb) that policy rules grant."""
+    """Return every (group, resource, verb) that policy rules grant."""
     return {each for rule in policy for each in product(rule["apiGroups"], rule["resources"], rule["verbs"])}
 
 
 def role(objects: list[Object], kind: str, name: str) -> list[Object]:
-    """Policy rules of a role."""
+    """Return the policy rules of a role."""
     (found,) = (each for each in of_kind(objects, kind) if each["metadata"]["name"] == name)
     return list(found["rules"])
 
@@ -40,7 +40,7 @@ def test_default_has_every_part(defaults: list[Object]) -> None:
         "CustomResourceDefinition",
         "Deployment",
         "NetworkPolicy",
-        "Pod",  # of `helm test`
+        "Pod",  # for `helm test`
         "PodDisruptionBudget",
         "Role",
         "RoleBinding",
@@ -78,7 +78,7 @@ def test_pods_have_no_volumes(defaults: list[Object]) -> None:
 @pytest.mark.parametrize(
     ("probe", "path"), [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]
 )
-def test_probes_ask_the_settings_port_with_patience(defaults: list[Object], probe: str, path: str) -> None:
+def test_probes_use_the_configured_port_and_timings(defaults: list[Object], probe: str, path: str) -> None:
     container = container_of(defaults)
     (port,) = container["ports"]
     assert port["containerPort"] == Settings.model_fields["http_port"].default
@@ -86,7 +86,7 @@ def test_probes_ask_the_settings_port_with_patience(defaults: list[Object], prob
     assert container[probe]["timeoutSeconds"] >= 5
 
 
-def test_memory_is_limited_and_processor_is_not(defaults: list[Object]) -> None:
+def test_memory_is_limited_and_cpu_is_not(defaults: list[Object]) -> None:
     assert container_of(defaults)["resources"]["limits"] == {"memory": "512Mi"}
 
 
@@ -120,7 +120,7 @@ def test_chart_and_images_have_the_packages_version() -> None:
     assert {chart["version"], chart["appVersion"]} == {project["version"]}
 
 
-def test_image_prefix_stands_before_every_default_name() -> None:
+def test_image_prefix_is_added_to_every_default_name() -> None:
     objects = render(image={"prefix": "registry.example.com/ai/"})
     assert container_of(objects)["image"] == "registry.example.com/ai/gaudi-operator:0.1.0"
     assert environment_of(objects)["GAUDI_OPERATOR_RUNTIME_IMAGE"] == "registry.example.com/ai/gaudi-runtime:0.1.0"
@@ -132,12 +132,12 @@ def test_without_a_prefix_only_named_images_are_used() -> None:
     assert environment_of(objects)["GAUDI_OPERATOR_HPU_IMAGE"] == ""
 
 
-def test_image_reference_is_taken_whole() -> None:
+def test_complete_image_reference_gets_no_prefix() -> None:
     digest = f"operator@sha256:{'0' * 64}"
     assert container_of(render(image={"operator": digest, "prefix": "unused/"}))["image"] == digest
 
 
-def test_definition_is_the_generated_one_and_kept(defaults: list[Object]) -> None:
+def test_crd_is_the_generated_one_and_kept(defaults: list[Object]) -> None:
     definitions = of_kind(defaults, "CustomResourceDefinition")
     kept = [definition["metadata"].pop("annotations") for definition in definitions]
     labels = [definition["metadata"].pop("labels") for definition in definitions]
@@ -146,25 +146,25 @@ def test_definition_is_the_generated_one_and_kept(defaults: list[Object]) -> Non
     assert definitions == [custom_resource_definition(), class_definition()]
 
 
-def test_definition_goes_with_the_chart_where_it_is_not_kept() -> None:
+def test_crd_is_deleted_with_the_chart_unless_kept() -> None:
     definitions = of_kind(render(crds={"keep": False}), "CustomResourceDefinition")
     assert not [each for each in definitions if "annotations" in each["metadata"]]
 
 
-def test_definition_is_left_out_where_somebody_else_installs_it() -> None:
+def test_crd_is_omitted_if_installed_separately() -> None:
     assert not of_kind(render(crds={"install": False}), "CustomResourceDefinition")
 
 
-def test_cluster_rights_are_those_of_the_documentation(defaults: list[Object]) -> None:
+def test_cluster_permissions_are_the_documented_ones(defaults: list[Object]) -> None:
     granted = (role(defaults, "ClusterRole", name) for name in ("gaudi-operator", "gaudi-operator-classes"))
     assert single(list(chain.from_iterable(granted))) == single(rules("cluster"))
 
 
-def test_lease_rights_are_those_of_the_documentation(defaults: list[Object]) -> None:
+def test_lease_permissions_are_the_documented_ones(defaults: list[Object]) -> None:
     assert single(role(defaults, "Role", "gaudi-operator-leader")) == single(rules("namespace"))
 
 
-def test_lease_rights_are_for_the_operators_lease_only(defaults: list[Object]) -> None:
+def test_lease_permissions_cover_only_the_operators_lease(defaults: list[Object]) -> None:
     lease = environment_of(defaults)["GAUDI_OPERATOR_LEASE_NAME"]
     named = [rule for rule in role(defaults, "Role", "gaudi-operator-leader") if rule["verbs"] != ["create"]]
     assert [rule["resourceNames"] for rule in named] == [[lease]]
@@ -175,7 +175,7 @@ def test_operator_reads_no_secrets_and_uses_no_wildcards(defaults: list[Object])
     assert not {each for each in granted if "*" in each or "secrets" in each}
 
 
-def test_watched_namespaces_have_rights_in_these_only() -> None:
+def test_permissions_are_limited_to_watched_namespaces() -> None:
     objects = render(watchNamespaces=["team-a", "team-b"])
     bindings = [each for each in of_kind(objects, "RoleBinding") if each["roleRef"]["kind"] == "ClusterRole"]
     assert [each["metadata"]["namespace"] for each in bindings] == ["team-a", "team-b"]
@@ -183,7 +183,7 @@ def test_watched_namespaces_have_rights_in_these_only() -> None:
     assert environment_of(objects)["GAUDI_OPERATOR_WATCH_NAMESPACES"] == "team-a,team-b"
 
 
-def test_role_of_classes_reads_them_and_nothing_else(defaults: list[Object]) -> None:
+def test_class_role_only_reads_classes(defaults: list[Object]) -> None:
     granted = single(role(defaults, "ClusterRole", "gaudi-operator-classes"))
     assert granted == {("inference.gaudi.dev", "gaudiinferenceclasses", verb) for verb in ("get", "list", "watch")}
 
@@ -205,13 +205,13 @@ def test_existing_service_account_is_used_and_bound() -> None:
     assert {each["subjects"][0]["name"] for each in of_kind(objects, "ClusterRoleBinding")} == {"mine"}
 
 
-def test_disruption_budget_lets_a_broken_pod_go(defaults: list[Object]) -> None:
+def test_disruption_budget_allows_eviction_of_unhealthy_pods(defaults: list[Object]) -> None:
     budget = only(defaults, "PodDisruptionBudget")["spec"]
     assert budget["maxUnavailable"] == 1
     assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
-def test_network_policy_lets_only_the_chart_test_in(defaults: list[Object]) -> None:
+def test_network_policy_allows_only_the_chart_test(defaults: list[Object]) -> None:
     policy = only(defaults, "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress"]
     (rule,) = policy["ingress"]
@@ -248,11 +248,11 @@ def test_service_monitor_finds_the_metrics_service() -> None:
         ({"rbac": {"create": False}}, "ClusterRoleBinding"),
     ],
 )
-def test_part_that_is_switched_off_is_left_out(section: Object, kind: str) -> None:
+def test_disabled_part_is_omitted(section: Object, kind: str) -> None:
     assert not of_kind(render(**section), kind)
 
 
-def test_user_roles_are_left_out_where_not_wanted() -> None:
+def test_disabled_user_roles_are_omitted() -> None:
     names = [each["metadata"]["name"] for each in of_kind(render(rbac={"aggregateToUserRoles": False}), "ClusterRole")]
     assert names == ["gaudi-operator", "gaudi-operator-classes"]
 
@@ -272,7 +272,7 @@ def test_admission_policies_are_those_of_the_models(defaults: list[Object]) -> N
     ]
 
 
-def test_each_admission_policy_may_be_left_out() -> None:
+def test_each_admission_policy_may_be_disabled() -> None:
     def names(**values: bool) -> set[str]:
         rendered = of_kind(render(admissionPolicies=values), "ValidatingAdmissionPolicy")
         return {each["metadata"]["name"] for each in rendered}
@@ -281,12 +281,12 @@ def test_each_admission_policy_may_be_left_out() -> None:
     assert names(operator=False) == {"gaudi-operator-classes", "gaudi-operator-class-warnings", "gaudi-operator-scale"}
 
 
-def test_policies_of_some_namespaces_judge_nobody_else() -> None:
+def test_policies_apply_only_to_watched_namespaces() -> None:
     rendered = of_kind(render(watchNamespaces=["a", "b"]), "ValidatingAdmissionPolicyBinding")
     selected = {each["metadata"]["name"]: each["spec"].get("matchResources") for each in rendered}
     here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}
     expected = {"namespaceSelector": {"matchExpressions": [here]}}
-    # The account of the operator is held everywhere: it has rights in these namespaces only.
+    # The operator's account is restricted everywhere: it has permissions in these namespaces only.
     assert selected == {
         "gaudi-operator-account": None,
         "gaudi-operator-class-warnings": expected,

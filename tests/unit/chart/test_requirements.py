@@ -13,19 +13,19 @@ IMAGES = ("build", "operator", "runtime", "torch")
 
 
 def pins(name: str) -> dict[str, str]:
-    """Package -> version of requirements/NAME.txt."""
+    """Return the versions by package of requirements/NAME.txt."""
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (FOLDER / f"{name}.txt").read_text(), re.MULTILINE))
 
 
-def wanted(extra: str) -> set[str]:
-    """Packages that an extra names itself, those of the extras that it takes in included."""
+def packages_of(extra: str) -> set[str]:
+    """Return the packages that an extra names, directly or through other extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names: set[str] = set()
     for requirement in [*project["dependencies"], *project["optional-dependencies"][extra]]:
         match = re.match(r"([a-z0-9-]+)(?:\[([a-z,]+)\])?", requirement)
         assert match
         inner = match[2].split(",") if match[1] == project["name"] else []
-        names |= {name for each in inner for name in wanted(each)} if inner else {match[1]}
+        names |= {name for each in inner for name in packages_of(each)} if inner else {match[1]}
     return names
 
 
@@ -56,8 +56,8 @@ def test_image_has_the_versions_that_are_tested(name: str) -> None:
         (("dev",), ("dev",)),
     ],
 )
-def test_files_have_everything_that_the_extras_name(extras: tuple[str, ...], files: tuple[str, ...]) -> None:
-    named = {name for extra in extras for name in wanted(extra)}
+def test_files_have_all_packages_of_the_extras(extras: tuple[str, ...], files: tuple[str, ...]) -> None:
+    named = {name for extra in extras for name in packages_of(extra)}
     assert named - {name for file in files for name in pins(file)} == set()
 
 

@@ -1,4 +1,4 @@
-"""Small hand-made records: one resource of two replicas, whose pods are named by letters."""
+"""Small handwritten records: one resource with two replicas, whose pods are named by letters."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ UNREADY = {"type": "Ready", "status": "False", "reason": "WarmingUp", "message":
 
 
 def pod(name: str, revision: str = OLD, **fields: Any) -> Pod:
-    """A pod that takes traffic from its instance `<name>-1`."""
+    """Return a ready pod with instance `<name>-1`."""
     given = {"counts": True, "ready": True, "gate": True, "judged": f"{name}-1", **fields}
     return Pod(name=name, uid=name, revision=revision, **given)
 
 
 def moment(at: float, *pods: Pod, **fields: Any) -> Moment:
-    """A moment in which all these pods run and serve, unless `fields` say otherwise; `spec` and `status` are merged."""
+    """Return a moment in which all these pods serve. `spec` and `status` are merged, other `fields` replaced."""
     resource = {
         "metadata": {"uid": "mine", "generation": 1},
         "spec": {"replicas": 2, **fields.pop("spec", {})},
@@ -34,11 +34,14 @@ def moment(at: float, *pods: Pod, **fields: Any) -> Moment:
 
 
 def history(*moments: Moment, **fields: Any) -> History:
-    """A record whose operator knows all within 2 s, and whose kubelet sees a crash within 3 s; it ends a day later."""
+    """Return a record that ends a day later.
+
+    The operator observes changes within 2 s, the kubelet crashes within 3 s.
+    """
     given = {"end": moments[-1].at + 86_400, **fields}
     return History(lag=2.0, kubelet=3.0, moments=list(moments), **given)
 
 
 def child(owner: str | None, kind: str = "Service") -> Child:
-    """A child of that owner."""
+    """Return a child of that owner."""
     return Child(kind, "tiny", owner)

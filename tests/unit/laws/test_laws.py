@@ -1,4 +1,4 @@
-"""Every law holds for a good record, and can fail."""
+"""Every law holds for a correct record, and reports a violation for an incorrect one."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,14 +13,14 @@ from tests.unit.laws.records import NEW, OLD, READY, UNREADY, child, history, mo
 A, B, C = pod("a"), pod("b"), pod("c", NEW)
 
 
-def test_a_good_record_breaks_no_law_of_every_moment() -> None:
+def test_correct_record_breaks_no_law() -> None:
     rows = [{"name": each.name, "revision": OLD, "gate": True, "ready": True} for each in (A, B)]
     status = {"pods": rows, "replicas": 2, "readyReplicas": 2, "revision": {"current": OLD, "stable": OLD}}
     good = history(moment(0, A, B, status=status), moment(9, A, B, status=status), works=frozenset({OLD}))
     assert broken(good, tuple(law for law in ALWAYS + IN_THE_END if law is not showing.status_has_its_form)) == []
 
 
-def test_gate_that_opens_for_an_instance_that_never_was_warm() -> None:
+def test_gate_opened_for_a_cold_instance_breaks_a_law() -> None:
     closed = replace(A, gate=False)
     bad = history(moment(0, closed, warm=frozenset()), moment(5, A, warm=frozenset()))
     assert list(readiness.no_gate_opens_before_capture(bad)) == [
@@ -28,49 +28,49 @@ def test_gate_that_opens_for_an_instance_that_never_was_warm() -> None:
     ]
 
 
-def test_gate_that_is_judged_anew_for_a_cold_instance() -> None:
+def test_gate_kept_open_for_a_cold_instance_breaks_a_law() -> None:
     bad = history(moment(0, A), moment(5, replace(A, judged="a-2")))
     assert list(readiness.no_gate_opens_before_capture(bad))
 
 
-def test_gate_that_closes_while_its_instance_serves() -> None:
+def test_gate_closed_while_its_instance_serves_breaks_a_law() -> None:
     bad = history(moment(0, A), moment(5, replace(A, gate=False)))
     assert list(readiness.no_gate_closes_without_evidence(bad)) == ["5 s: the gate of a closes although a-1 serves"]
 
 
 @pytest.mark.parametrize(("mode", "lies"), [("CloseGate", 0), ("Warn", 1)])
-def test_gate_of_a_compiling_instance_closes_where_that_is_asked(mode: str, lies: int) -> None:
+def test_gate_of_a_compiling_instance_may_close_if_configured(mode: str, lies: int) -> None:
     fields: dict[str, Any] = {"spec": {"readiness": {"onRecompiles": mode}}, "hot": frozenset({"a-1"})}
     record = history(moment(0, A, **fields), moment(5, replace(A, gate=False), **fields))
     assert len(list(readiness.no_gate_closes_without_evidence(record))) == lies
 
 
-def test_gate_may_close_when_its_instance_is_gone() -> None:
+def test_gate_may_close_after_its_instance_ended() -> None:
     gone = moment(4, A, runtimes={"a": Runtime("a-2", serving=False)}, warm=frozenset())
     assert not list(
         readiness.no_gate_closes_without_evidence(history(moment(0, A), gone, moment(5, replace(A, gate=False))))
     )
 
 
-def test_ready_while_only_one_of_two_is_warm() -> None:
+def test_ready_with_one_of_two_warm_breaks_a_law() -> None:
     waiting = moment(0, A, status={"conditions": [UNREADY]})
     assert list(readiness.never_ready_before_captured(history(waiting, moment(5, A)))) == [
         "5 s: Ready is True, although 2 replicas were not warm recently"
     ]
 
 
-def test_ready_of_pods_warm_a_moment_ago_is_no_lie() -> None:
+def test_ready_shortly_after_a_pod_was_warm_is_allowed() -> None:
     waiting = moment(0, A, B, status={"conditions": [UNREADY]})
     assert not list(readiness.never_ready_before_captured(history(waiting, moment(1.5, A))))
 
 
-def test_ready_of_a_pod_whose_node_ended_is_no_lie() -> None:
+def test_ready_after_the_loss_of_a_node_is_allowed() -> None:
     waiting = moment(0, A, B, status={"conditions": [UNREADY]})
     lost = {"a": Runtime("a-1", serving=True), "b": Runtime("", serving=False, reachable=False)}
     assert not list(readiness.never_ready_before_captured(history(waiting, moment(5, A, B, runtimes=lost))))
 
 
-def test_gate_that_outlives_its_container() -> None:
+def test_gate_that_outlives_its_container_breaks_a_law() -> None:
     again, warm = {"a": Runtime("a-2", serving=True)}, frozenset({"a-2"})
     left = replace(A, counts=False)
     bad = history(moment(0, A), moment(5, A, runtimes=again, warm=warm), moment(11, left, runtimes=again))
@@ -87,51 +87,51 @@ def test_gate_that_outlives_its_container() -> None:
     ],
     ids=["it is closed", "it is judged again"],
 )
-def test_gate_may_stay_open_until_both_could_see_it(after: Moment) -> None:
+def test_gate_may_stay_open_until_the_restart_is_observed(after: Moment) -> None:
     gone = moment(5, A, runtimes={"a": Runtime("", serving=False)})
     assert not list(readiness.no_gate_outlives_its_container(history(moment(0, A), gone, after)))
 
 
-def test_gate_of_a_pod_unheard_of_may_stay_open() -> None:
+def test_gate_of_an_unreachable_pod_may_stay_open() -> None:
     lost = {"a": Runtime("a-2", serving=False, reachable=False)}
     assert not list(readiness.no_gate_outlives_its_container(history(moment(0, A), moment(5, A, runtimes=lost))))
 
 
-def test_cold_pod_that_stays_in_the_endpoints() -> None:
+def test_cold_pod_in_the_endpoints_breaks_a_law() -> None:
     cold = {"a": Runtime("a-2", serving=False)}
     bad = history(moment(0, A), moment(5, A, runtimes=cold), moment(9, A))
     assert list(readiness.no_cold_pod_in_endpoints(bad)) == ["9 s: a is cold and in the endpoints since 5 s"]
 
 
-def test_promised_pod_that_is_taken_by_nobody_s_fault() -> None:
+def test_removed_available_pod_breaks_a_law() -> None:
     bad = history(moment(0, A, B), moment(9, A))
     assert list(rollout.never_fewer_available_than_promised(bad)) == [
         "9 s: b were removed, and 1 of 2 guaranteed pods serve"
     ]
 
 
-def test_pod_that_a_fault_took_breaks_no_promise() -> None:
+def test_pod_lost_by_a_fault_breaks_no_law() -> None:
     assert not list(
         rollout.never_fewer_available_than_promised(history(moment(0, A, B), moment(9, A), taken=[(8.5, "b")]))
     )
 
 
-def test_pod_that_just_began_to_serve_breaks_no_promise() -> None:
+def test_removal_of_a_pod_just_ready_breaks_no_law() -> None:
     just = history(moment(0, A), moment(8.5, A, B), moment(9, A))
     assert not list(rollout.never_fewer_available_than_promised(just))
 
 
-def test_pod_that_served_for_long_is_promised() -> None:
+def test_removal_of_a_pod_ready_for_long_breaks_a_law() -> None:
     bad = history(moment(0, A), moment(1, A, B), moment(9, A))
     assert list(rollout.never_fewer_available_than_promised(bad))
 
 
-def test_fault_long_ago_excuses_nothing() -> None:
+def test_fewer_pods_long_after_a_fault_break_a_law() -> None:
     bad = history(moment(0, A, B), moment(9, A), taken=[(1.0, "b")])
     assert list(rollout.never_fewer_available_than_promised(bad))
 
 
-def test_fault_excuses_more_while_the_operator_is_blind() -> None:
+def test_fault_allows_more_while_the_operator_is_blind() -> None:
     blind = history(moment(0, A, B), moment(9, A), taken=[(1.0, "b")], blind=[(0.5, 9.5)])
     assert not list(rollout.never_fewer_available_than_promised(blind))
 
@@ -148,24 +148,24 @@ def without_room(seconds: int, *left: Pod) -> History:
 
 
 @pytest.mark.parametrize(("seconds", "left", "lies"), [(40, (A,), 0), (20, (A,), 1), (40, (), 1)])
-def test_one_pod_goes_in_place_after_the_surge_timeout(seconds: int, left: tuple[Pod, ...], lies: int) -> None:
+def test_one_pod_is_replaced_in_place_after_the_surge_timeout(seconds: int, left: tuple[Pod, ...], lies: int) -> None:
     assert len(list(rollout.never_fewer_available_than_promised(without_room(seconds, *left)))) == lies
 
 
 @pytest.mark.parametrize(("kept", "lies"), [({OLD: 2, NEW: 0}, 0), ({OLD: 2}, 1)])
-def test_answer_without_room_counts_for_its_rollout_alone(kept: dict[str, int], lies: int) -> None:
+def test_in_place_replacement_is_valid_for_its_rollout_only(kept: dict[str, int], lies: int) -> None:
     first, *answered, last = without_room(40, A).moments
     between = replace(first, at=41, resource=last.resource, replica_sets=kept, runtimes=last.runtimes)
     record = history(first, *answered, between, replace(between, at=45), replace(last, at=50))
     assert len(list(rollout.never_fewer_available_than_promised(record))) == lies
 
 
-def test_more_pods_than_replicas_and_surge() -> None:
+def test_more_pods_than_replicas_and_surge_break_a_law() -> None:
     bad = history(moment(0), moment(9, replica_sets={OLD: 2, NEW: 2}))
     assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 4 pods desired, 0 terminating, 3 allowed"]
 
 
-def test_new_pod_in_place_of_one_that_still_ends() -> None:
+def test_new_pod_before_the_old_one_ended_breaks_a_law() -> None:
     spec = {"rollout": {"maxSurge": 0, "maxUnavailable": 1}}
     ending = replace(B, counts=False)
     before = moment(0, A, ending, spec=spec, replica_sets={OLD: 1})
@@ -173,17 +173,17 @@ def test_new_pod_in_place_of_one_that_still_ends() -> None:
     assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 2 pods desired, 1 terminating, 2 allowed"]
 
 
-def test_second_pod_before_the_canary_serves() -> None:
+def test_second_pod_before_the_canary_is_ready_breaks_a_law() -> None:
     bad = history(moment(0, A, B, replica_sets={OLD: 2, NEW: 1}), moment(9, A, B, replica_sets={OLD: 1, NEW: 2}))
     assert list(rollout.canary_is_alone(bad)) == ["9 s: 2 pods of new are desired before its canary serves"]
 
 
-def test_second_pod_after_the_canary_serves() -> None:
+def test_second_pod_after_the_canary_is_ready_is_allowed() -> None:
     good = history(moment(0, A, B, C, replica_sets={OLD: 2, NEW: 1}), moment(9, A, C, replica_sets={OLD: 1, NEW: 2}))
     assert not list(rollout.canary_is_alone(good))
 
 
-def test_failed_revision_that_gets_pods_again() -> None:
+def test_failed_revision_with_new_pods_breaks_a_law() -> None:
     failed, status = frozenset({NEW}), {"revision": {"stable": OLD}}
     kept = (Child("ControllerRevision", f"tiny-{OLD}", "mine"),)
     before = moment(0, A, B, failed=failed, status=status, children=kept)
@@ -194,7 +194,7 @@ def test_failed_revision_that_gets_pods_again() -> None:
     assert not list(rollout.no_failed_revision_is_tried_again(fair)), "the good one was deleted by hand"
 
 
-def test_pod_that_is_named_to_go_although_all_are_desired() -> None:
+def test_deletion_cost_without_a_scale_down_breaks_a_law() -> None:
     named = replace(A, removed_first=True)
     bad = history(moment(0, A, B), moment(5, named, B), moment(7.5, A, B))
     assert list(rollout.no_pod_keeps_a_deletion_cost_without_need(bad)) == [
@@ -211,21 +211,21 @@ def test_pod_that_is_named_to_go_although_all_are_desired() -> None:
     ],
     ids=["it is taken back", "one has to go", "it has gone"],
 )
-def test_pod_may_be_named_to_go_until_the_next_pass(after: Moment) -> None:
+def test_deletion_cost_may_stay_until_the_next_reconcile(after: Moment) -> None:
     named = moment(5, replace(A, removed_first=True), B)
     assert not list(rollout.no_pod_keeps_a_deletion_cost_without_need(history(moment(0, A, B), named, after)))
 
 
-def test_row_of_a_pod_that_never_was_so() -> None:
+def test_wrong_pod_row_of_the_status_breaks_a_law() -> None:
     row = {"name": "a", "revision": OLD, "gate": True, "ready": False}
-    told = {"pods": [row], "replicas": 1, "readyReplicas": 0}
-    bad = history(moment(0, A), moment(9, A, status=told), end=10)
+    shown = {"pods": [row], "replicas": 1, "readyReplicas": 0}
+    bad = history(moment(0, A), moment(9, A, status=shown), end=10)
     (found,) = showing.status_tells_the_truth_about_pods(bad)
     assert found.startswith("9 s: status.pods reports ('old', True, False) for a, but recent states are ")
 
 
 @pytest.mark.parametrize(("ready", "lies"), [(False, 0), (True, 1)])
-def test_gate_of_a_pod_that_left_may_be_as_decided(ready: bool, lies: int) -> None:
+def test_gate_of_a_deleted_pod_may_be_as_decided(ready: bool, lies: int) -> None:
     row = {"name": "a", "revision": OLD, "gate": True, "ready": ready}
     shown = {"pods": [row], "replicas": 1, "readyReplicas": int(ready)}
     waits, left = pod("a", gate=False, ready=False), pod("a", gate=False, ready=False, counts=False)
@@ -233,52 +233,52 @@ def test_gate_of_a_pod_that_left_may_be_as_decided(ready: bool, lies: int) -> No
     assert len(list(showing.status_tells_the_truth_about_pods(record))) == lies
 
 
-def test_count_that_is_not_that_of_the_rows() -> None:
+def test_status_count_different_from_its_rows_breaks_a_law() -> None:
     bad = history(moment(0, A), moment(9, A, status={"replicas": 7}), end=10)
     assert list(showing.status_tells_the_truth_about_pods(bad)) == ["9 s: status.replicas is 7, and 0 pods are listed"]
 
 
-def test_pod_that_the_status_never_names() -> None:
+def test_pod_missing_from_the_status_breaks_a_law() -> None:
     assert "at rest" in next(showing.status_tells_the_truth_about_pods(history(moment(0, A))))
 
 
 @pytest.mark.parametrize(("since", "lies"), [(39, 0), (42, 1)])
-def test_stalled_for_want_of_room_before_the_deadline(since: int, lies: int) -> None:
+def test_stalled_without_room_before_the_deadline_breaks_a_law(since: int, lies: int) -> None:
     stalled = {"type": "Stalled", "status": "True", "reason": "Unschedulable"}
     spec = {"rollout": {"progressDeadlineSeconds": 60}}
     waiting: dict[str, Any] = {"runtimes": {"a": Runtime("a-1", serving=True)}, "spec": spec}
-    told = moment(100, A, B, status={"conditions": [UNREADY, stalled]}, **waiting)
-    record = history(moment(0, A, B), moment(since, A, B, **waiting), told)
+    shown = moment(100, A, B, status={"conditions": [UNREADY, stalled]}, **waiting)
+    record = history(moment(0, A, B), moment(since, A, B, **waiting), shown)
     assert len(list(showing.stalled_for_room_only_after_the_deadline(record))) == lies
 
 
-def test_one_more_old_pod_is_no_room_for_another() -> None:
+def test_blocked_upgrade_after_one_old_pod_was_removed_is_allowed() -> None:
     stalled = {"type": "Stalled", "status": "True", "reason": "UpgradeBlocked"}
     runtimes = {name: Runtime(f"{name}-1", serving=True) for name in ("a", "b")}
     fields: dict[str, Any] = {"runtimes": runtimes, "spec": {"rollout": {"progressDeadlineSeconds": 60}}}
     lowered = moment(90, A, B, C, replica_sets={OLD: 1, NEW: 1}, **fields)
-    told = moment(100, A, C, status={"conditions": [UNREADY, stalled]}, **fields)
-    record = history(moment(0, A, B, C, replica_sets={OLD: 2, NEW: 1}, **fields), lowered, told)
+    shown = moment(100, A, C, status={"conditions": [UNREADY, stalled]}, **fields)
+    record = history(moment(0, A, B, C, replica_sets={OLD: 2, NEW: 1}, **fields), lowered, shown)
     assert not list(showing.stalled_for_room_only_after_the_deadline(record))
 
 
-def test_status_without_its_form() -> None:
+def test_nonconforming_status_breaks_a_law() -> None:
     bad = history(moment(0), moment(9, status={"conditions": []}))
     assert any("C3" in found for found in showing.status_has_its_form(bad))
 
 
-def test_child_of_another_owner() -> None:
+def test_child_of_another_owner_breaks_a_law() -> None:
     bad = history(moment(0), moment(9, children=(child("yours"),)))
     assert list(endings.every_child_is_owned(bad)) == ["9 s: Service tiny has the owner yours"]
 
 
-def test_write_of_a_replica_that_does_not_hold_the_lease() -> None:
+def test_write_without_the_lease_breaks_a_law() -> None:
     bad = history(moment(0), trespasses=[(5.0, "second")])
     found = list(endings.only_the_holder_of_the_lease_writes(bad))
     assert found == ["5 s: second writes without holding the Lease"]
 
 
-def test_rollout_without_an_end() -> None:
+def test_unfinished_rollout_breaks_a_law() -> None:
     bad = history(moment(0, status={"conditions": [UNREADY]}))
     assert list(endings.every_rollout_ends(bad)) == ["the rollout has not ended: WarmingUp, They warm up."]
 
@@ -288,18 +288,18 @@ def test_rollout_without_an_end() -> None:
     [READY, {**UNREADY, "reason": "RolloutPaused"}, {**UNREADY, "type": "Stalled", "status": "True"}],
     ids=["done", "paused", "given up"],
 )
-def test_rollout_with_an_end(condition: dict[str, str]) -> None:
+def test_finished_rollout_breaks_no_law(condition: dict[str, str]) -> None:
     assert not list(endings.every_rollout_ends(history(moment(0, status={"conditions": [condition]}))))
 
 
-def test_revision_that_works_and_does_not_serve() -> None:
+def test_working_revision_that_does_not_serve_breaks_a_law() -> None:
     bad = history(moment(0, A, status={"revision": {"current": OLD}}), works=frozenset({OLD}))
     assert list(endings.working_revision_serves(bad)) == [
         "1 of 2 pods of old serve, although nothing blocks the others"
     ]
 
 
-def test_revision_that_fails_and_is_still_run() -> None:
+def test_failed_revision_that_still_runs_breaks_a_law() -> None:
     accepted = {"type": "PlanAccepted", "status": "True"}
     status = {"revision": {"current": NEW, "stable": OLD}, "conditions": [UNREADY, accepted]}
     tried = moment(0, A, status=status, replica_sets={OLD: 2, NEW: 1})
@@ -307,7 +307,7 @@ def test_revision_that_fails_and_is_still_run() -> None:
     assert list(endings.failed_revision_is_given_up(bad)) == ["new fails and still runs, although old works"]
 
 
-def test_revision_that_would_fail_and_finds_no_room() -> None:
+def test_failing_revision_breaks_a_law_only_if_it_runs() -> None:
     blocked = {**UNREADY, "reason": "UpgradeBlocked"}
     accepted = {"type": "PlanAccepted", "status": "True"}
     status = {"revision": {"current": NEW, "stable": OLD}, "conditions": [blocked, accepted]}
@@ -320,18 +320,18 @@ def test_revision_that_would_fail_and_finds_no_room() -> None:
 
 
 @pytest.mark.parametrize(("asked", "lies"), [("Wait", 0), ("ReplaceInPlace", 1), (None, 1)])
-def test_upgrade_that_is_blocked_although_a_pod_may_be_missing(asked: str | None, lies: int) -> None:
+def test_blocked_upgrade_despite_allowed_unavailability_breaks_a_law(asked: str | None, lies: int) -> None:
     blocked = {**UNREADY, "reason": "UpgradeBlocked"}
     spec = {"rollout": {"whenNoRoom": asked}}
     record = history(moment(0, A, B, status={"conditions": [blocked]}, spec=spec))
     assert len(list(endings.upgrade_is_blocked_only_by_its_minimum(record))) == lies
 
 
-def test_writes_although_nothing_changes() -> None:
+def test_writes_without_changes_break_a_law() -> None:
     assert list(endings.operator_is_idle_at_the_end(history(moment(0), writes=[980.0, 990.0], end=1000)))
 
 
-def test_writes_while_others_change_something() -> None:
+def test_writes_during_foreign_changes_are_allowed() -> None:
     assert not list(endings.operator_is_idle_at_the_end(history(moment(0), writes=[990.0], others=[985.0], end=1000)))
 
 
@@ -344,22 +344,22 @@ def test_writes_while_others_change_something() -> None:
     ],
     ids=["a ReplicaSet", "a ConfigMap", "revisions"],
 )
-def test_leftovers(left: dict[str, object]) -> None:
+def test_leftover_objects_break_a_law(left: dict[str, object]) -> None:
     bad = history(moment(0, A, B, status={"revision": {"current": OLD}}, **left))
     assert len(list(endings.nothing_is_left_over(bad))) == 1
 
 
-def test_operator_has_longer_to_react_while_blind_or_waiting() -> None:
+def test_operator_has_more_time_while_blind_or_waiting() -> None:
     record: History = history(moment(0), blind=[(10.0, 20.0)], waits=[(21.0, 23.0), (40.0, 50.0)])
     assert (record.reacted_by(5.0), record.reacted_by(9.0), record.reacted_by(24.0)) == (7.0, 25.0, 26.0)
 
 
-def test_what_is_found_in_moment_after_moment_is_one_spell() -> None:
+def test_consecutive_violations_are_reported_once() -> None:
     record: History = history(moment(0, A), moment(2, A, B), moment(4, B), moment(6, A, B), end=9)
     assert sorted(record.spells(lambda moment: moment.pods)) == [("a", 0, 4), ("a", 6, 9), ("b", 2, 9)]
 
 
-def test_pictures_reach_back_through_all_blind_spells() -> None:
+def test_observations_reach_back_through_all_blind_periods() -> None:
     record: History = history(moment(0), blind=[(10.0, 20.0), (21.0, 30.0)])
     assert (record.seen_from(31.0), record.seen_from(40.0), record.seen_from(9.0)) == (8.0, 38.0, 7.0)
 
@@ -370,16 +370,16 @@ def failing(seconds: float) -> History:
     return history(*(moment(seconds * number, *made[: number + 1]) for number in range(40)))
 
 
-def test_pods_that_fail_each_second_are_a_hot_loop() -> None:
+def test_pods_failing_each_second_break_a_law() -> None:
     assert list(rollout.no_pods_are_created_in_a_hot_loop(failing(1))) == [
         "30 s: 31 pods of old failed within 30 s, 2 are desired"
     ]
 
 
-def test_pods_that_fail_ever_so_often_are_none() -> None:
+def test_pods_failing_rarely_break_no_law() -> None:
     assert not list(rollout.no_pods_are_created_in_a_hot_loop(failing(2)))
 
 
-def test_nobody_can_hold_pods_back_unseen() -> None:
+def test_hot_loop_while_the_operator_is_blind_breaks_no_law() -> None:
     record = replace(failing(1), blind=[(0.0, 40.0)])
     assert not list(rollout.no_pods_are_created_in_a_hot_loop(record))

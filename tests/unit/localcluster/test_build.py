@@ -1,4 +1,4 @@
-"""What is built: enough for what is configured, with a compiler that can."""
+"""The built programs: complete for the configuration, with a new enough compiler."""
 
 import re
 from pathlib import Path

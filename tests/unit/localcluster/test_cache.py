@@ -1,4 +1,4 @@
-"""What is kept between runs."""
+"""The cache of the local cluster."""
 
 import os
 import subprocess
@@ -19,11 +19,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "gaudi-operator"
 
 
-def test_cache_follows_the_users_setting(cache: Path) -> None:
+def test_cache_folder_follows_the_environment(cache: Path) -> None:
     assert cache_dir() == cache
 
 
-def test_thing_is_made_the_first_time_only() -> None:
+def test_entry_is_built_once() -> None:
     made = []
     for _ in range(2):
         folder = made_once("thing", lambda draft: made.append((draft / "file").write_text("x")))
@@ -31,7 +31,7 @@ def test_thing_is_made_the_first_time_only() -> None:
     assert (folder / "file").read_text() == "x"
 
 
-def test_half_made_thing_does_not_count() -> None:
+def test_incomplete_entry_is_built_again() -> None:
     def fail(draft: Path) -> None:
         (draft / "half").write_text("x")
         raise RuntimeError("out of disk")
@@ -52,13 +52,13 @@ def test_folder_without_state_has_none(tmp_path: Path) -> None:
     assert read_state(tmp_path) is None
 
 
-def test_reused_pid_is_not_the_process_of_before() -> None:
+def test_reused_pid_is_not_the_recorded_process() -> None:
     ours = Identity.of(os.getpid())
     assert ours.alive
     assert not Identity(ours.pid, ours.started + 1).alive
 
 
-def test_ended_process_is_not_alive_though_nobody_collected_it() -> None:
+def test_zombie_process_is_not_alive() -> None:
     child = subprocess.Popen([sys.executable, "-c", "pass"], stdout=subprocess.PIPE)
     identity = Identity.of(child.pid)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -66,7 +66,7 @@ def test_ended_process_is_not_alive_though_nobody_collected_it() -> None:
     child.communicate()
 
 
-def test_state_of_a_dead_cluster_says_what_to_do() -> None:
+def test_error_about_a_dead_cluster_names_the_remedy() -> None:
     assert State("demo", "node", 0, pid=1, started=-1, ready=True).health == (
         "crashed: `up` starts it again, `down` removes its remains"
     )

@@ -39,7 +39,7 @@ def test_hosts_become_names_and_addresses(authority: Authority) -> None:
     assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address("10.200.0.1")]
 
 
-def test_issued_certificate_signs_no_others(authority: Authority) -> None:
+def test_issued_certificate_is_not_an_authority(authority: Authority) -> None:
     authority.issue("admin", "admin")
     assert not issued(authority, "admin").extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 

@@ -43,7 +43,7 @@ def test_link_name_fits_the_kernels_limit() -> None:
     assert len(Addresses(SLOTS - 1).link) <= 15
 
 
-def test_kubeconfig_holds_its_certificates_itself(tmp_path: Path) -> None:
+def test_kubeconfig_embeds_its_certificates(tmp_path: Path) -> None:
     for name in ("ca.crt", "admin.crt", "admin.key"):
         (tmp_path / name).write_text(name)
     write_kubeconfig(tmp_path / "kubeconfig", "https://10.200.0.1:6443", tmp_path, "admin", "test")
@@ -53,18 +53,18 @@ def test_kubeconfig_holds_its_certificates_itself(tmp_path: Path) -> None:
     assert (tmp_path / "kubeconfig").stat().st_mode & 0o077 == 0
 
 
-def test_containerd_keeps_images_in_the_store_it_is_given() -> None:
+def test_containerd_uses_the_given_image_store() -> None:
     config = tomllib.loads(node_config.containerd_config(RUN_DIR, Path('/with "quotes"')))
     assert config["root"] == '/with "quotes"'
     assert config["plugins"]["io.containerd.cri.v1.runtime"]["restrict_oom_score_adj"] is True
 
 
-def test_pods_resolve_names_of_the_cluster_only() -> None:
+def test_pods_resolve_only_cluster_names() -> None:
     config = yaml.safe_load(node_config.kubelet_config(RUN_DIR, Addresses(3)))
     assert (config["clusterDNS"], config["resolvConf"]) == (["10.96.3.10"], "")
 
 
-def test_kubelet_takes_both_versions_of_cgroups() -> None:
+def test_kubelet_accepts_both_cgroup_versions() -> None:
     config = yaml.safe_load(node_config.kubelet_config(RUN_DIR, Addresses()))
     assert (config["failCgroupV1"], config["cgroupDriver"], config["cgroupRoot"]) == (
         False,
@@ -78,12 +78,12 @@ def test_pod_addresses_are_kept_in_the_run_folder() -> None:
     assert network["dataDir"].startswith(str(RUN_DIR))
 
 
-def test_proxy_leaves_the_machines_connection_table_alone() -> None:
+def test_proxy_does_not_change_the_hosts_conntrack_settings() -> None:
     config = yaml.safe_load(node_config.kube_proxy_config(RUN_DIR, Addresses(), "n"))
     assert config["conntrack"] == {"maxPerCore": 0}
 
 
-def test_components_listen_on_no_address_of_the_machine() -> None:
+def test_components_listen_on_no_address_of_the_host() -> None:
     addresses = Addresses(2)
     for command in (
         components.etcd(RUN_DIR, addresses),

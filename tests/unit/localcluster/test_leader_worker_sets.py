@@ -1,9 +1,9 @@
-"""The LeaderWorkerSet controller as it is fitted to a small cluster."""
+"""The LeaderWorkerSet controller adapted to a small cluster."""
 
 from localcluster.leader_worker_sets import IMAGE, fitted
 
 
-def test_controller_runs_once_from_the_image_that_was_built_here() -> None:
+def test_controller_runs_one_replica_of_the_local_image() -> None:
     container = {"name": "manager", "image": "elsewhere", "resources": {"requests": {"cpu": 1}}, "securityContext": {}}
     deployment = {"kind": "Deployment", "spec": {"replicas": 2, "template": {"spec": {"containers": [container]}}}}
     (found,) = fitted(iter([deployment]))
@@ -12,6 +12,6 @@ def test_controller_runs_once_from_the_image_that_was_built_here() -> None:
     assert (manager["resources"], manager["securityContext"]) == ({}, {"runAsUser": 65532})
 
 
-def test_all_else_is_as_its_project_ships_it() -> None:
+def test_other_fields_are_unchanged() -> None:
     service = {"kind": "Service", "spec": {"ports": [{"port": 443}]}}
     assert list(fitted(iter([service]))) == [service]

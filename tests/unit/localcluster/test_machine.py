@@ -1,4 +1,4 @@
-"""What is done to the machine: packages, cgroups, build settings, and what is said when it cannot be done."""
+"""Changes of the machine (packages, cgroups, build settings), and the error messages if they fail."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def test_installed_package_is_not_missing() -> None:
     assert debian.missing({"python": sys.executable, "unknown": "/no/such/file"}) == ["unknown"]
 
 
-def test_user_without_rights_is_told_what_to_run() -> None:
+def test_user_without_permission_gets_the_command_to_run() -> None:
     script = (
         "import os; from localcluster.programs import debian\n"
         "os.geteuid() or os.setuid(65534)\n"
@@ -48,14 +48,14 @@ def v2(root: Path) -> None:
     (root / "cgroup.procs").touch()
 
 
-def test_cgroup_v1_is_made_in_every_hierarchy_with_all_cpus(tmp_path: Path) -> None:
+def test_cgroup_v1_is_created_in_every_hierarchy_with_all_cpus(tmp_path: Path) -> None:
     v1(tmp_path)
     cgroups.prepare("node", tmp_path)
     assert (tmp_path / "memory" / "node").is_dir()
     assert (tmp_path / "cpuset" / "node" / "cpuset.cpus").read_text() == "0-1"
 
 
-def test_cgroup_v2_is_made_once_with_controllers_handed_down(tmp_path: Path) -> None:
+def test_cgroup_v2_is_created_once_with_delegated_controllers(tmp_path: Path) -> None:
     v2(tmp_path)
     cgroups.prepare("node", tmp_path)
     assert (tmp_path / "node").is_dir()
@@ -70,14 +70,14 @@ def test_cgroup_v2_of_a_container_moves_its_processes_down_first(tmp_path: Path)
     assert (tmp_path / "init" / "cgroup.procs").read_text() == "1"
 
 
-def test_removed_cgroup_takes_those_below_along(tmp_path: Path) -> None:
+def test_cgroup_is_removed_with_its_children(tmp_path: Path) -> None:
     v2(tmp_path)
     (tmp_path / "node" / "kubepods" / "pod").mkdir(parents=True)
     cgroups.remove("node", tmp_path)
     assert not (tmp_path / "node").exists()
 
 
-def test_every_stage_learns_of_the_settings_that_exist(tmp_path: Path) -> None:
+def test_every_build_stage_gets_the_existing_settings(tmp_path: Path) -> None:
     (tmp_path / "apt.conf").touch()
     assert with_settings("ARG A\nFROM a AS b\nRUN c\nFROM b\n", tmp_path) == (
         "ARG A\nFROM a AS b\nARG APT_CONFIG=/mnt/apt.conf\nARG UV_CACHE_DIR=/media\nRUN c\n"
@@ -85,14 +85,14 @@ def test_every_stage_learns_of_the_settings_that_exist(tmp_path: Path) -> None:
     )
 
 
-def test_kubeconfig_of_the_user_is_used_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_kubeconfig_is_used_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/somewhere/config")
     chosen = cluster("unused")
     assert isinstance(chosen, GivenCluster)
     assert chosen.kubeconfig == Path("/somewhere/config")
 
 
-def test_user_without_any_cluster_is_told_the_ways_to_one(tmp_path: Path) -> None:
+def test_user_without_a_cluster_gets_the_options(tmp_path: Path) -> None:
     script = (
         "import os; from localcluster import cluster, LocalClusterError\n"
         "os.geteuid() or os.setuid(65534)\n"

@@ -1,4 +1,4 @@
-"""Rules of a packet filter as NetworkPolicies mean them; a packet is what a pod sends to a port of another one."""
+"""Packet filter rules of NetworkPolicies. A packet goes from a pod to a port of another pod."""
 
 import re
 from ipaddress import ip_address, ip_network
@@ -35,8 +35,8 @@ def policy(*ingress: Object, selector: Object | None = None, **spec: Any) -> Obj
     }
 
 
-def lets_through(policies: list[Object], source: str, target: str, port: int) -> bool:
-    """What a filter with these rules does with the first packet of a connection."""
+def allows(policies: list[Object], source: str, target: str, port: int) -> bool:
+    """Return what a filter with these rules does with the first packet of a connection."""
     chains: dict[str, list[str]] = {}
     for line in filter_rules(PODS, NAMESPACES, policies).splitlines():
         if found := re.match(r"-A (\S+) (.*)", line):
@@ -63,21 +63,21 @@ def lets_through(policies: list[Object], source: str, target: str, port: int) ->
     return True
 
 
-def test_pod_that_no_policy_selects_is_open() -> None:
-    assert lets_through([policy()], "10.0.0.2", "10.0.0.3", 8000)
+def test_unselected_pod_is_open() -> None:
+    assert allows([policy()], "10.0.0.2", "10.0.0.3", 8000)
 
 
 def test_selected_pod_is_closed() -> None:
-    assert not lets_through([policy()], "10.0.0.2", "10.0.0.1", 8000)
+    assert not allows([policy()], "10.0.0.2", "10.0.0.1", 8000)
 
 
-def test_policy_for_what_a_pod_sends_closes_nothing() -> None:
-    assert lets_through([policy(policyTypes=["Egress"])], "10.0.0.2", "10.0.0.1", 8000)
+def test_egress_policy_blocks_no_ingress() -> None:
+    assert allows([policy(policyTypes=["Egress"])], "10.0.0.2", "10.0.0.1", 8000)
 
 
-def test_policy_of_another_namespace_closes_nothing() -> None:
+def test_policy_of_another_namespace_blocks_nothing() -> None:
     elsewhere = {**policy(selector={}), "metadata": {"name": "x", "namespace": "monitoring"}}
-    assert lets_through([elsewhere], "10.0.0.2", "10.0.0.1", 8000)
+    assert allows([elsewhere], "10.0.0.2", "10.0.0.1", 8000)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_policy_of_another_namespace_closes_nothing() -> None:
         ({"ipBlock": {"cidr": "10.0.0.0/16", "except": ["10.0.1.0/24", "10.0.0.3/32"]}}, {"10.0.0.1", "10.0.0.2"}),
     ],
 )
-def test_peers_are_let_through_and_nobody_else(peer: Object, through: set[str]) -> None:
+def test_only_peers_of_the_policy_are_allowed(peer: Object, through: set[str]) -> None:
     addresses = [each["status"]["podIP"] for each in PODS]
-    assert {each for each in addresses if lets_through([policy({"from": [peer]})], each, "10.0.0.1", 8000)} == through
+    assert {each for each in addresses if allows([policy({"from": [peer]})], each, "10.0.0.1", 8000)} == through
 
 
 @pytest.mark.parametrize(
@@ -108,15 +108,15 @@ def test_peers_are_let_through_and_nobody_else(peer: Object, through: set[str]) 
         ({"port": "status"}, [8001]),
         ({"port": 8000}, [8000]),
         ({"port": 8000, "endPort": 8001}, [8000, 8001]),
-        ({"port": "nobody"}, []),
+        ({"port": "unknown"}, []),
         ({"protocol": "TCP"}, [8000, 8001, 9000]),
     ],
 )
-def test_ports_are_let_through_and_no_others(port: Object, open_: list[int]) -> None:
+def test_only_ports_of_the_policy_are_allowed(port: Object, open_: list[int]) -> None:
     rules = [policy({"ports": [port]})]
-    assert [each for each in (8000, 8001, 9000) if lets_through(rules, "10.0.0.2", "10.0.0.1", each)] == open_
+    assert [each for each in (8000, 8001, 9000) if allows(rules, "10.0.0.2", "10.0.0.1", each)] == open_
 
 
-def test_policies_add_up() -> None:
+def test_policies_are_additive() -> None:
     both = [policy({"ports": [{"port": 8000}]}), policy({"ports": [{"port": 8001}]})]
-    assert all(lets_through(both, "10.0.0.2", "10.0.0.1", each) for each in (8000, 8001))
+    assert all(allows(both, "10.0.0.2", "10.0.0.1", each) for each in (8000, 8001))

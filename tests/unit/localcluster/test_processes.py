@@ -1,4 +1,4 @@
-"""Whether a process has really ended."""
+"""Detection of ended processes."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from localcluster.sandbox.processes import Identity, wait_gone, wait_until
 
-# Its first thread ends, and the process is a zombie to whoever looks at its state, while another thread goes on.
+# After its first thread ends, the process state is zombie although another thread is running.
 HEADLESS = """
 import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(60,)).start()

@@ -1,4 +1,4 @@
-"""What is said of running steps, on a terminal and elsewhere."""
+"""Progress output of running steps, on a terminal and elsewhere."""
 
 import io
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from localcluster.progress import Board, about
 
 @dataclass
 class Screen:
-    """A board that writes to a string, with a clock that stands still."""
+    """A progress board that writes to a string, with a fixed clock."""
 
     terminal: bool = False
     now: float = 0
@@ -26,20 +26,20 @@ class Screen:
         return self.file.getvalue().splitlines()
 
 
-def test_step_is_a_line_before_and_after() -> None:
+def test_step_has_a_line_at_its_start_and_end() -> None:
     screen = Screen()
     with screen.board().step("Building Helm"):
         screen.now = 2
     assert screen.lines == ["… Building Helm", "✓ Building Helm (2.0 s)"]
 
 
-def test_step_that_was_measured_says_how_long_it_took() -> None:
+def test_measured_step_shows_its_last_duration() -> None:
     screen = Screen()
     with screen.board().step("Building Helm", 50):
         assert screen.lines == ["… Building Helm (about 50 s on two cores)"]
 
 
-def test_failed_step_says_when_it_stopped() -> None:
+def test_failed_step_shows_when_it_stopped() -> None:
     screen = Screen()
 
     def fail() -> None:
@@ -52,7 +52,7 @@ def test_failed_step_says_when_it_stopped() -> None:
     assert screen.lines[-1] == "✗ Building Helm: stopped after 3.0 s"
 
 
-def test_ended_step_says_what_is_left_in_all() -> None:
+def test_finished_step_shows_the_total_remaining_time() -> None:
     screen = Screen()
     board = screen.board()
     with board.total(lambda: 240), board.step("Building Helm"):
@@ -72,7 +72,7 @@ def test_terminal_shows_every_running_step_with_its_estimate() -> None:
     assert "in all about 10 min left (estimate)" in shown
 
 
-def test_terminal_keeps_one_line_of_an_ended_step() -> None:
+def test_terminal_keeps_one_line_of_a_finished_step() -> None:
     screen = Screen(terminal=True)
     with screen.board().step("Building Helm"):
         pass
@@ -88,5 +88,5 @@ def test_terminal_keeps_one_line_of_an_ended_step() -> None:
         (-5, "longer than estimated"),
     ],
 )
-def test_estimate_is_rounded_and_called_one(seconds: float, words: str) -> None:
+def test_estimate_is_rounded_and_marked(seconds: float, words: str) -> None:
     assert about(seconds) == words

@@ -1,4 +1,4 @@
-"""Lanes of jobs, and the estimate of what is left of them."""
+"""Concurrent lanes of jobs, and the estimate of their remaining time."""
 
 import threading
 
@@ -20,31 +20,31 @@ def test_jobs_of_a_lane_run_in_order() -> None:
 
 
 def test_error_is_raised_while_another_lane_works_on() -> None:
-    told, working = threading.Event(), threading.Event()
+    release, working = threading.Event(), threading.Event()
 
     def fail() -> None:
         working.wait(30)
         raise RuntimeError("no mirror")
 
     with pytest.raises(RuntimeError, match="no mirror"):
-        side_by_side([Job(working.set), Job(lambda: told.wait(30))], [Job(fail)])
-    assert not told.is_set()
-    told.set()
+        side_by_side([Job(working.set), Job(lambda: release.wait(30))], [Job(fail)])
+    assert not release.is_set()
+    release.set()
 
 
-def test_stopped_lane_begins_no_further_job() -> None:
+def test_stopped_lane_starts_no_further_job() -> None:
     stopped = threading.Event()
     begun: list[str] = []
     Lane([Job(stopped.set), Job(lambda: begun.append("second"))]).run(stopped)
     assert begun == []
 
 
-def test_left_of_a_lane_is_all_jobs_before_it_begins() -> None:
+def test_remaining_time_is_that_of_all_jobs_before_the_start() -> None:
     assert Lane([Job(list, 10), Job(list, 5)]).left == 15
 
 
 @pytest.mark.parametrize(("passed", "left"), [(4, 11), (60, 5)])
-def test_left_counts_a_running_job_down_to_nothing(passed: float, left: float) -> None:
+def test_remaining_time_of_a_running_job_counts_down_to_zero(passed: float, left: float) -> None:
     now = [100.0]
     seen: list[float] = []
 
@@ -57,7 +57,7 @@ def test_left_counts_a_running_job_down_to_nothing(passed: float, left: float) -
     assert seen == [left]
 
 
-def test_finished_lane_has_nothing_left() -> None:
+def test_finished_lane_has_no_remaining_time() -> None:
     lane = Lane([Job(list, 10)])
     lane.run(threading.Event())
     assert lane.left == 0

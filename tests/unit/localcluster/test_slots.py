@@ -1,4 +1,4 @@
-"""Slots keep nodes of one machine apart."""
+"""Slots separate the nodes on one machine."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def no_link(_: str) -> bool:
 
 @pytest.fixture
 def take(tmp_path: Path) -> Take:
-    """Takes slots on a machine of which nothing else is known."""
+    """Return a function that takes slots on a machine without other nodes."""
     return lambda has_link=no_link: slots.take(tmp_path, has_link)
 
 
@@ -27,23 +27,23 @@ def test_taken_slot_is_not_given_twice(take: Take) -> None:
     assert [take()[0], take()[0]] == [0, 1]
 
 
-def test_slot_of_an_ended_holder_is_given_again(take: Take) -> None:
+def test_slot_of_an_ended_holder_is_reused(take: Take) -> None:
     _, lock = take()
     os.close(lock)
     assert take()[0] == 0
 
 
-def test_slot_of_another_is_not_ours_to_clear(take: Take, tmp_path: Path) -> None:
+def test_slot_of_another_holder_is_not_released(take: Take, tmp_path: Path) -> None:
     slot, _ = take()
     with slots.held(slot, tmp_path) as ours:
         assert not ours
 
 
-def test_slot_whose_link_exists_is_passed_over(take: Take) -> None:
+def test_slot_with_an_existing_link_is_skipped(take: Take) -> None:
     assert take(lambda link: link == Addresses(0).link)[0] == 1
 
 
-def test_without_a_free_slot_the_error_says_what_to_stop(take: Take) -> None:
+def test_error_without_a_free_slot_names_what_to_stop(take: Take) -> None:
     for _ in range(SLOTS):
         take()
     with pytest.raises(LocalClusterError, match=r"8 local clusters are running; stop one"):

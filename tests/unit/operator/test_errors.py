@@ -1,4 +1,4 @@
-"""Delays grow to their limit, never beyond, and spread."""
+"""Retry delays grow to their limit and are randomized."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ def test_delays_differ() -> None:
     assert len({Backoff(1.0, 1.0).next() for _ in range(50)}) > 40
 
 
-def test_success_begins_anew() -> None:
+def test_success_resets_the_delay() -> None:
     backoff = Backoff(1.0, 100.0, failures=5)
     backoff.reset()
     assert backoff.next() <= 1.0

@@ -1,4 +1,4 @@
-"""Settings come from the environment, wrong ones in sentences, and the document lists them all."""
+"""Settings are read from the environment, wrong values have clear errors, and the reference page lists all settings."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def _runtime_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GAUDI_OPERATOR_RUNTIME_IMAGE", "runtime:1")
 
 
-def test_document_is_up_to_date() -> None:
+def test_settings_page_is_up_to_date() -> None:
     assert DOCUMENT.read_text() == table()
 
 
@@ -59,14 +59,14 @@ def test_renew_deadline_above_the_lease_is_refused(monkeypatch: pytest.MonkeyPat
         from_environment()
 
 
-def test_folders_of_nodes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_path_folders_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     text = '[{"prefix": "/models", "namespaces": ["chat"], "groups": [3000]}]'
     monkeypatch.setenv("GAUDI_OPERATOR_ALLOW_HOST_PATH", text)
     assert from_environment().defaults().allow_host_path == (AllowedHostPath("/models", ("chat",), (3000,)),)
 
 
 @pytest.mark.parametrize("text", ["", "[]"])
-def test_no_folders_of_nodes_are_allowed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_no_host_path_folders_are_allowed_by_default(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("GAUDI_OPERATOR_ALLOW_HOST_PATH", text)
     assert from_environment().defaults().allow_host_path == ()
 
@@ -74,7 +74,7 @@ def test_no_folders_of_nodes_are_allowed(monkeypatch: pytest.MonkeyPatch, text: 
 @pytest.mark.parametrize(
     "text", ["yes", "true", '[{"prefix": "models"}]', '[{"prefix": "/a/../b"}]', '[{"path": "/models"}]']
 )
-def test_wrong_folders_of_nodes_name_their_variable(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_wrong_host_path_folders_name_their_variable(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("GAUDI_OPERATOR_ALLOW_HOST_PATH", text)
     with pytest.raises(SystemExit, match="GAUDI_OPERATOR_ALLOW_HOST_PATH"):
         from_environment()
@@ -87,7 +87,7 @@ def test_wrong_collector_names_its_variable(monkeypatch: pytest.MonkeyPatch, tex
         from_environment()
 
 
-def test_arguments_are_settings_by_another_name() -> None:
+def test_arguments_set_settings() -> None:
     assert variables(["--log-level=DEBUG", "--watch-namespaces=a,b", "--kubeconfig=/x"]) == {
         "KUBECONFIG": "/x",
         "GAUDI_OPERATOR_LOG_LEVEL": "DEBUG",
@@ -96,6 +96,6 @@ def test_arguments_are_settings_by_another_name() -> None:
 
 
 @pytest.mark.parametrize("argument", ["--verbose=1", "--log-level", "log-level=DEBUG"])
-def test_argument_that_is_no_setting_is_refused(argument: str) -> None:
+def test_unknown_argument_is_refused(argument: str) -> None:
     with pytest.raises(SystemExit, match=f"run: {argument} sets nothing: write a setting"):
         variables([argument])

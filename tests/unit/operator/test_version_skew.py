@@ -1,4 +1,4 @@
-"""An operator and runtime images of other releases: each row of docs/reference/api-policy.md has a test here."""
+"""Operators and runtime images of different releases. Each row of docs/reference/api-policy.md has a test here."""
 
 import json
 from pathlib import Path
@@ -31,8 +31,8 @@ REQUIRED = {"version", "instance", "sequence", "planHash", "phase", "prompt", "d
 NEW = {"fromTheFuture": {"depth": 3}}
 
 
-async def answered(answer: Object | None) -> PodReport:
-    """Return the report of container c1, whose status port has this answer; None is a port without a report."""
+async def report_from(answer: Object | None) -> PodReport:
+    """Return the report of container c1 read from this answer. None is a port without a report."""
 
     async def handler(_: web.Request) -> web.Response:
         return web.json_response(answer)
@@ -49,9 +49,9 @@ async def answered(answer: Object | None) -> PodReport:
         return PodReport("c1", NOW, report=found)
 
 
-async def opened(answer: Object | None, *conditions: Object) -> tuple[bool | None, str | None]:
-    """Return what is written into the gate of a pod with this answer, and why its report is ignored."""
-    found = await answered(answer)
+async def gate_after(answer: Object | None, *conditions: Object) -> tuple[bool | None, str | None]:
+    """Return the gate written for a pod with this answer, and why its report is ignored."""
+    found = await report_from(answer)
     seen = view(pod(conditions=conditions), found.report, ignored=found.ignored)
     action = judgement.judge_gate(seen, Readiness(), Deadlines(NOW))
     return action.open if action else None, seen.report_ignored
@@ -63,19 +63,19 @@ async def opened(answer: Object | None, *conditions: Object) -> tuple[bool | Non
     ids=str,
 )
 async def test_field_of_a_newer_runtime_is_ignored(newer: Object) -> None:
-    assert await opened(merged(SERVING, newer)) == (True, None)
+    assert await gate_after(merged(SERVING, newer)) == (True, None)
 
 
 async def test_report_without_optional_fields_opens_the_gate() -> None:
     older = {name: value for name, value in SERVING.items() if name in REQUIRED}
-    assert await opened(older) == (True, None)
-    found = (await answered(older)).report
+    assert await gate_after(older) == (True, None)
+    found = (await report_from(older)).report
     assert found
     assert (found.advice, found.served, found.requests) == (None, report().served, report().requests)
 
 
 async def test_report_of_another_plan_keeps_the_gate_closed() -> None:
-    wrote, ignored = await opened({**SERVING, "planHash": "q" * 64})
+    wrote, ignored = await gate_after({**SERVING, "planHash": "q" * 64})
     assert wrote is None
     assert ignored == (
         "Its report is for plan qqqqqqqqqq, the pod was made for plan pppppppppp: "
@@ -93,8 +93,8 @@ async def test_report_of_another_plan_keeps_the_gate_closed() -> None:
     ],
     ids=["version", "phase", "form", "none"],
 )
-async def test_answer_that_is_not_understood_keeps_the_gate_closed(answer: Object | None, reason: str) -> None:
-    wrote, ignored = await opened(answer)
+async def test_unreadable_answer_keeps_the_gate_closed(answer: Object | None, reason: str) -> None:
+    wrote, ignored = await gate_after(answer)
     assert wrote is None
     assert ignored is not None
     assert ignored.startswith(reason)
@@ -102,11 +102,11 @@ async def test_answer_that_is_not_understood_keeps_the_gate_closed(answer: Objec
 
 @pytest.mark.parametrize("answer", [{**SERVING, "version": "v2"}, {**SERVING, "planHash": "q" * 64}, None])
 async def test_open_gate_stays_open_without_a_readable_report(answer: Object | None) -> None:
-    assert (await opened(answer, gate_condition(True)))[0] is None
+    assert (await gate_after(answer, gate_condition(True)))[0] is None
 
 
 def configuration() -> Object:
-    """The RuntimeConfig of a resource, as its ConfigMap has it."""
+    """Return the RuntimeConfig of a resource, as in its ConfigMap."""
     return runtime_config(inference()).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -116,11 +116,11 @@ def read(folder: Path, document: Object) -> RuntimeConfig:
     return read_config(path)
 
 
-def test_runtime_of_the_same_release_reads_its_configuration(tmp_path: Path) -> None:
+def test_runtime_of_the_same_release_reads_the_configuration(tmp_path: Path) -> None:
     assert read(tmp_path, configuration()) == runtime_config(inference())
 
 
-def test_newer_runtime_takes_defaults_for_fields_it_lacks(tmp_path: Path) -> None:
+def test_newer_runtime_uses_defaults_for_missing_fields(tmp_path: Path) -> None:
     older = configuration()
     del older["warmup"]["promptOrder"], older["serving"]["drainSeconds"]
     assert read(tmp_path, older).warmup == runtime_config(inference()).warmup
@@ -134,7 +134,7 @@ def test_newer_runtime_takes_defaults_for_fields_it_lacks(tmp_path: Path) -> Non
     ],
     ids=["field", "value"],
 )
-def test_older_runtime_names_what_it_does_not_know(tmp_path: Path, newer: Object, named: str) -> None:
+def test_older_runtime_names_unknown_fields(tmp_path: Path, newer: Object, named: str) -> None:
     with pytest.raises(ConfigError, match="is not a RuntimeConfig") as refused:
         read(tmp_path, merged(configuration(), newer))
     assert named in str(refused.value)
@@ -155,6 +155,6 @@ def test_refused_configuration_stalls_the_resource_with_its_reason() -> None:
     assert status(cluster)["pods"][0]["message"] == failure.message
 
 
-def test_only_a_failure_is_read_without_a_plan() -> None:
+def test_only_a_failed_report_is_read_without_a_plan() -> None:
     assert view(report=report(Phase.FAILED, plan_hash=NO_PLAN)).report is not None
     assert view(report=report(Phase.SERVING, plan_hash=NO_PLAN)).report is None

@@ -1,4 +1,4 @@
-"""What the scripted kubelet does where no API server is asked."""
+"""The simulated kubelet without an API server."""
 
 import asyncio
 from typing import cast
@@ -11,7 +11,7 @@ POD: Object = {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {"node
 
 
 class Slow(FakeRuntime):
-    """A container that starts when the test lets it."""
+    """A container whose start the test controls."""
 
     def __init__(self) -> None:
         super().__init__("10.250.0.1", "0" * 64)
@@ -22,7 +22,7 @@ class Slow(FakeRuntime):
         await self.go.wait()
 
 
-async def test_pod_that_goes_while_its_container_starts_gets_no_status() -> None:
+async def test_pod_deleted_while_its_container_starts_gets_no_status() -> None:
     kubelet, slow = Kubelet(cast("KubeApi", None)), Slow()
 
     async def make(*_: object) -> Slow:

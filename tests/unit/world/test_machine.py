@@ -1,6 +1,6 @@
-"""Thousands of random steps of the operator in a world in memory, and stories that once broke a law.
+"""Thousands of random steps of the operator in an in-memory world, and regression stories.
 
-`make soak` takes a hundred thousand steps.
+`make soak` runs a hundred thousand steps.
 """
 
 import pytest
@@ -17,7 +17,7 @@ BATCHES, STORIES, STEPS = 4, 20, 50
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_no_law_is_broken_whatever_happens(batch: int) -> None:
+def test_random_steps_break_no_law(batch: int) -> None:
     chosen = settings(
         max_examples=STORIES,
         stateful_step_count=STEPS,
@@ -26,13 +26,13 @@ def test_no_law_is_broken_whatever_happens(batch: int) -> None:
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )
-    # The same stories every time; `make soak` looks for new ones.
+    # The stories are the same in every run; `make soak` tries new ones.
     run_state_machine_as_test(seed(batch)(Machine), settings=chosen)
     assert Machine.violations == []
 
 
-def test_no_gate_closes_while_another_pod_may_go() -> None:
-    """Of two pods one has to go, as a new leader begins; one compiles, and the other's node is lost."""
+def test_no_gate_closes_while_another_pod_may_be_removed() -> None:
+    """With a new leader, one of two pods has to be removed; one compiles, and the other's node is lost."""
     with World(replicas=2, readiness={"onRecompiles": "CloseGate"}, **runs("cold")) as world:
         world.do(commands.PassTime(40))
         for each in (

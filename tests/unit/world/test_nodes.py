@@ -1,4 +1,4 @@
-"""What can be known of containers on nodes of the world in memory."""
+"""Observations of containers on nodes of the in-memory world."""
 
 from tests.laws.readiness import no_gate_closes_without_evidence
 from tests.world import commands
@@ -8,7 +8,7 @@ from tests.world.runtime import HOT_SECONDS, Behaviour
 from tests.world.world import World
 
 
-def test_nothing_is_heard_from_a_lost_node_after_its_loss() -> None:
+def test_lost_node_reports_nothing_after_its_loss() -> None:
     with World(replicas=1) as world:
         world.do(commands.PassTime(20))
         (container,) = world.nodes.containers.values()
@@ -19,7 +19,7 @@ def test_nothing_is_heard_from_a_lost_node_after_its_loss() -> None:
         assert world.nodes.last_contact(container, world.now) == lost - POLLED_SECONDS
 
 
-def test_nobody_hears_what_changes_as_the_node_is_lost() -> None:
+def test_changes_during_the_loss_of_a_node_are_not_observed() -> None:
     with World(replicas=2, readiness={"onRecompiles": "CloseGate"}, **runs(Behaviour.COLD)) as world:
         world.do(commands.PassTime(21))
         (container, *_) = world.nodes.containers.values()
@@ -27,7 +27,7 @@ def test_nobody_hears_what_changes_as_the_node_is_lost() -> None:
         world.do(commands.PassTime(container.instance.moved_at + HOT_SECONDS - world.now))
         world.do(commands.LoseNode(container.node))
         world.do(commands.PassTime(5))
-        # Fewer are promised now, so that a gate may be closed for what was heard of its pod last.
+        # Fewer pods are required now, so that a gate may close because of the last report of its pod.
         world.do(commands.ChangeSpec({"rollout": {"maxUnavailable": 1}}))
         world.do(commands.PassTime(5))
         assert not list(no_gate_closes_without_evidence(world.history))

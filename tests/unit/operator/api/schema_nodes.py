@@ -1,4 +1,4 @@
-"""Walks over the generated schema, for the tests that hold for every part of it."""
+"""Iteration over the generated schema, for tests of every part of it."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from gaudi_operator.api.schema import Schema
 
 
 def nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
-    """Every schema inside `schema` with its path, itself first."""
+    """Yield every schema inside `schema` with its path, itself first."""
     yield path, schema
     for name, child in schema.get("properties", {}).items():
         yield from nodes(child, f"{path}.{name}")

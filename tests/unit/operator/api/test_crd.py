@@ -1,4 +1,4 @@
-"""The definition around the schema, and the files that are generated from it."""
+"""The CRD around the schema, and the files generated from it."""
 
 import re
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_unknown_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert "usage:" in capsys.readouterr().err
 
 
-def test_manifest_is_the_definition() -> None:
+def test_manifest_equals_the_crd() -> None:
     assert yaml.safe_load(crd_yaml()) == custom_resource_definition()
 
 
@@ -78,7 +78,7 @@ def test_printer_column_reads_a_field_that_exists() -> None:
     assert unknown == []
 
 
-def test_default_columns_are_those_of_the_design() -> None:
+def test_default_columns_are_as_designed() -> None:
     shown = [column["name"] for column in VERSION["additionalPrinterColumns"] if not column.get("priority")]
     assert shown == ["Engine", "Phase", "Prompt%", "Decode%", "Warmup", "Ready", "Age"]
 
@@ -89,7 +89,7 @@ def test_chart_template_is_the_manifest_between_its_conditions() -> None:
     assert "".join(lines).replace('{{ "{{" }}', "{{") == definitions_yaml()
 
 
-def test_chart_keeps_the_definition_only_where_asked() -> None:
+def test_chart_keeps_the_crd_only_if_configured() -> None:
     kept = '$keep := ternary (dict "helm.sh/resource-policy" "keep") dict .Values.crds.keep'
     assert chart_template().count(kept) == 2
     assert chart_template().startswith("{{- if .Values.crds.install }}\n")

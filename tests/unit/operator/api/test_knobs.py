@@ -1,4 +1,4 @@
-"""The table of knobs, the fields of the API and the page of knobs say the same."""
+"""The table of knobs, the fields of the API and the page of knobs agree."""
 
 import pytest
 
@@ -11,7 +11,7 @@ NAMED = [knob for knob in knobs().values() if knob.use]
 
 
 @pytest.mark.parametrize("knob", NAMED, ids=lambda knob: knob.name)
-def test_what_a_row_names_exists(knob: Knob) -> None:
+def test_fields_named_in_the_table_exist(knob: Knob) -> None:
     assert [each for each in knob.use if each not in knobs() and f"spec.{each}" not in SPEC] == []
 
 
@@ -19,7 +19,7 @@ def test_page_is_generated_with_the_reference() -> None:
     assert artifacts()["docs/reference/knobs.md"] == page()
 
 
-def test_settings_take_every_name_of_the_table() -> None:
+def test_settings_accept_every_name_of_the_table() -> None:
     longest = max(map(len, knobs()))
     assert longest <= 128
     assert SPEC["spec.engine.settings"]["maxProperties"] >= 128

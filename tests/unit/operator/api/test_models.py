@@ -1,4 +1,4 @@
-"""How an operator reads a resource: in wire names, tolerant of a newer CRD, with the schema's defaults."""
+"""The operator parses a resource: API names, unknown fields of a newer CRD, and the schema's defaults."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.unit.operator.api.schema_nodes import SPEC
 
 
 def models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """`model` and all models that its fields hold, by name."""
+    """Return `model` and all models of its fields, by name."""
     found = {model.__qualname__: model}
     for field in model.model_fields.values():
         for inner in inner_models(field.annotation):
@@ -29,7 +29,7 @@ def models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 
 def inner_models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Models inside a type, however deep."""
+    """Yield the models inside a type, at any depth."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in getattr(annotation, "__args__", ()):
@@ -37,7 +37,7 @@ def inner_models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def with_unknown_fields(value: Any) -> Any:
-    """`value` with a field of tomorrow in every object."""
+    """Return `value` with an unknown field in every object."""
     if isinstance(value, dict):
         return {"ofTomorrow": 1} | {key: with_unknown_fields(each) for key, each in value.items()}
     return [with_unknown_fields(each) for each in value] if isinstance(value, list) else value
@@ -48,12 +48,12 @@ def test_model_ignores_fields_of_a_newer_crd(model: type[BaseModel]) -> None:
     assert model.model_config["extra"] == "ignore"
 
 
-def test_resource_with_unknown_fields_reads_as_without() -> None:
+def test_unknown_fields_do_not_change_the_parsed_resource() -> None:
     known = gaudi_inference(bucketing={"strategy": "Linear", "prompt": {"query": {"min": 16}}}, rollout={"canary": {}})
     assert GaudiInference.model_validate(with_unknown_fields(known)) == GaudiInference.model_validate(known)
 
 
-def test_policy_of_a_resource_has_the_hash_of_the_contract() -> None:
+def test_bucket_policy_has_the_same_hash_in_the_contract() -> None:
     blocks = {"decode": {"blocks": {"max": 64}}}
     spec = GaudiInferenceSpec.model_validate(gaudi_inference(bucketing={"strategy": "Linear", **blocks})["spec"])
     policy = BucketPolicy.model_validate({"strategy": "linear", **blocks})
@@ -61,7 +61,7 @@ def test_policy_of_a_resource_has_the_hash_of_the_contract() -> None:
     assert plan_hash(bucket_policy(spec), limits) == plan_hash(policy, limits)
 
 
-def test_contract_still_refuses_unknown_fields() -> None:
+def test_runtime_config_refuses_unknown_fields() -> None:
     with pytest.raises(ValidationError, match="stratgy"):
         BucketPolicy.model_validate({"stratgy": "linear"})
 
@@ -99,9 +99,9 @@ def test_other_surge_is_refused(value: int | str) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_is_read(example: Path) -> None:
+def test_example_is_parsed(example: Path) -> None:
     GaudiInference.model_validate(yaml.safe_load(example.read_text()))
 
 
-def test_example_explains_itself() -> None:
+def test_example_has_comments() -> None:
     assert [path.name for path in EXAMPLES if not path.read_text().startswith("# ")] == []

@@ -1,4 +1,4 @@
-"""The reference page says what the schema says."""
+"""The reference page agrees with the schema."""
 
 from gaudi_operator.api.reference import reference, rows
 from tests.unit.operator.api.schema_nodes import ROOT, SPEC
@@ -14,7 +14,7 @@ def test_required_field_is_marked() -> None:
     assert "| `maxModelLen` | integer, 1 to 16777216 | **required** |" in PAGE
 
 
-def test_fixed_length_is_said_once() -> None:
+def test_fixed_length_is_shown_once() -> None:
     assert "| `coldShapes[].shape` | list of integers, exactly 3 entries |" in PAGE
 
 
@@ -30,7 +30,7 @@ def test_entry_of_a_list_has_its_own_rows() -> None:
     assert "| `env[].valueFrom.secretKeyRef.name` |" in PAGE
 
 
-def test_rule_stands_with_its_section() -> None:
+def test_rule_is_listed_in_its_section() -> None:
     section = PAGE.split("### spec.rollout\n")[1].split("### ")[0]
     assert "\n- spec.rollout.maxSurge and maxUnavailable cannot" in section
 
@@ -39,7 +39,7 @@ def test_rule_of_a_value_names_its_field() -> None:
     assert "\n- `spec.model.source.hostPath.path` must be" in PAGE
 
 
-def test_rule_of_the_name_is_there() -> None:
+def test_rule_of_the_name_is_listed() -> None:
     assert "\n- metadata.name must be" in PAGE
 
 

@@ -13,41 +13,41 @@ Short = Annotated[str, Field(max_length=8)]
 
 
 def field(annotation: Any, default: Any = ...) -> Schema:
-    """The structural schema of one field."""
+    """Return the structural schema of one field."""
     model = create_model("Holder", __base__=ApiModel, value=(annotation, default))
     properties: dict[str, Schema] = structural(model)["properties"]
     return properties["value"]
 
 
 class Colour(StrEnum):
-    """A colour."""
+    """An enum of colours."""
 
     RED = "red"
     BLUE = "blue"
 
 
 class Inner(ApiModel):
-    """Has defaults."""
+    """A model with defaults."""
 
     size: int = 3
     name: Short | None = None
 
 
 class Outer(ApiModel):
-    """Holds one with defaults."""
+    """A model with a nested model with defaults."""
 
     inner: Inner = Inner()
 
 
 class Bare(ApiModel):
-    """Has nothing to fill in."""
+    """A model without defaults."""
 
     name: Short | None = None
     tags: Annotated[tuple[Short, ...], Field(max_length=2)] = ()
 
 
 class Guarded(ApiModel):
-    """Has a rule."""
+    """A model with a validation rule."""
 
     model_config = validated_by(Rule(rule="self.low <= self.high", message="low must be at most high"))
     low: int
@@ -58,12 +58,12 @@ def test_reference_is_inlined() -> None:
     assert field(Inner)["properties"]["size"]["default"] == 3
 
 
-def test_description_beside_a_reference_wins() -> None:
+def test_description_of_a_field_replaces_that_of_its_model() -> None:
     assert field(Inner, Field(description="Mine."))["description"] == "Mine."
 
 
 def test_description_of_a_model_is_the_fallback() -> None:
-    assert field(Inner)["description"] == "Has defaults."
+    assert field(Inner)["description"] == "A model with defaults."
 
 
 def test_title_is_dropped_and_a_field_named_title_kept() -> None:
@@ -117,12 +117,12 @@ def test_literal_is_an_enum_of_one() -> None:
     assert field(Literal["v1"], "v1") == {"type": "string", "enum": ["v1"], "default": "v1"}
 
 
-def test_exclusive_minimum_is_a_flag_beside_the_bound() -> None:
+def test_exclusive_minimum_is_a_flag_of_the_bound() -> None:
     schema = field(Annotated[float, Field(gt=0, le=1)])
     assert (schema["minimum"], schema["exclusiveMinimum"], schema["maximum"]) == (0, True, 1)
 
 
-def test_exclusive_maximum_is_a_flag_beside_the_bound() -> None:
+def test_exclusive_maximum_is_a_flag_of_the_bound() -> None:
     schema = field(Annotated[float, Field(ge=0, lt=1)])
     assert (schema["maximum"], schema["exclusiveMaximum"]) == (1, True)
 
@@ -152,11 +152,11 @@ def test_map_with_a_pattern_for_keys_keeps_its_values() -> None:
     assert field(Annotated[dict[key, Short], Field(max_length=2)])["additionalProperties"]["maxLength"] == 8
 
 
-def test_labels_bring_the_rule_for_their_keys() -> None:
+def test_labels_have_the_rule_for_their_keys() -> None:
     assert "every key must be a name" in field(Labels)["x-kubernetes-validations"][0]["message"]
 
 
-def test_list_is_atomic_unless_it_says_otherwise() -> None:
+def test_list_is_atomic_by_default() -> None:
     numbers = Annotated[tuple[int, ...], Field(max_length=2)]
     by_name = Annotated[tuple[int, ...], Field(max_length=2, json_schema_extra={"x-kubernetes-list-type": "set"})]
     assert field(numbers)["x-kubernetes-list-type"] == "atomic"
@@ -164,11 +164,11 @@ def test_list_is_atomic_unless_it_says_otherwise() -> None:
 
 
 @pytest.mark.parametrize(("most", "width"), [(2**31 - 1, "int32"), (2**31, "int64")])
-def test_integer_names_its_width(most: int, width: str) -> None:
+def test_integer_has_a_format_by_its_bounds(most: int, width: str) -> None:
     assert field(Annotated[int, Field(le=most)])["format"] == width
 
 
-def test_integer_without_bound_is_wide() -> None:
+def test_unbounded_integer_is_int64() -> None:
     assert field(int)["format"] == "int64"
 
 
@@ -185,13 +185,13 @@ def test_default_of_an_object_is_that_of_its_fields() -> None:
     assert field(Inner, Inner())["default"] == {"size": 3}
 
 
-def test_default_of_a_nested_object_is_whole_on_every_level() -> None:
+def test_default_of_a_nested_object_is_complete_on_every_level() -> None:
     schema = field(Outer, Outer())
     assert schema["default"] == {"inner": {"size": 3}}
     assert schema["properties"]["inner"]["default"] == {"size": 3}
 
 
-def test_default_without_content_is_dropped() -> None:
+def test_empty_default_is_dropped() -> None:
     assert "default" not in field(Bare, Bare())
     assert "default" not in field(Annotated[dict[Short, Short], Field(max_length=2)], {})
 
@@ -223,16 +223,16 @@ def test_unbounded_string_inside_a_list_is_refused() -> None:
 
 
 def test_enum_needs_no_bound() -> None:
-    assert field(Colour) == {"type": "string", "enum": ["red", "blue"], "description": "A colour."}
+    assert field(Colour) == {"type": "string", "enum": ["red", "blue"], "description": "An enum of colours."}
 
 
-def test_rule_of_a_model_reaches_the_schema() -> None:
+def test_rule_of_a_model_is_in_the_schema() -> None:
     assert structural(Guarded)["x-kubernetes-validations"] == [
         {"rule": "self.low <= self.high", "message": "low must be at most high"}
     ]
 
 
-def test_defaults_can_be_taken_off_on_every_level() -> None:
+def test_defaults_can_be_removed_on_every_level() -> None:
     schema = without_defaults(field(Outer, Outer()))
     assert "default" not in schema
     assert "default" not in schema["properties"]["inner"]

@@ -1,4 +1,4 @@
-"""Words of a RuntimeConfig, which begin with a small letter: a resource spells them with a capital one."""
+"""Enum values: lower case in a RuntimeConfig, capitalized in a resource."""
 
 from typing import Annotated, Any
 
@@ -25,11 +25,11 @@ WITH: dict[str, Any] = {
     "File": {"file": "(1, 16, 0)\n(1, 1, 8)"},
     "Optimal": {"optimal": {"traffic": "prompt 1 100 0 5\ndecode 1 1 8 1"}},
 }
-"""What else a resource with this strategy has."""
+"""Further required fields of a resource with this strategy."""
 
 
 class Spoken(ApiModel):
-    """A word, and one of few."""
+    """A model with an enum and a list of enums."""
 
     word: Annotated[Strategy, OwnWord()] = Field(
         Strategy.LINEAR, description="A word.", json_schema_extra=meant_when_left_out
@@ -42,7 +42,7 @@ def contract_spelling(value: str) -> str:
 
 
 @pytest.mark.parametrize("word", ["PaddingAware", Strategy.PADDING_AWARE])
-def test_word_is_read_as_the_member_of_its_enum(word: str) -> None:
+def test_value_is_parsed_as_its_enum_member(word: str) -> None:
     assert Spoken.model_validate({"word": word}).word is Strategy.PADDING_AWARE
 
 
@@ -52,28 +52,28 @@ def test_other_spelling_is_refused(word: object) -> None:
         Spoken.model_validate({"word": word})
 
 
-def test_refusal_names_the_words_of_the_field() -> None:
+def test_refusal_names_the_allowed_values() -> None:
     with pytest.raises(ValidationError, match="Input should be 'Exponential', 'Linear', 'PaddingAware', 'File' or 'Op"):
         Spoken.model_validate({"few": "Unified"})
 
 
-def test_json_has_the_spelling_of_a_resource() -> None:
+def test_json_is_capitalized() -> None:
     assert Spoken.model_validate({"word": "File"}).model_dump(mode="json") == {"word": "File", "few": None}
 
 
-def test_schema_has_only_the_spelling_of_a_resource() -> None:
+def test_schema_has_only_capitalized_values() -> None:
     field = structural(Spoken)["properties"]["few"]
     assert field["enum"] == ["Exponential", "Linear", "PaddingAware", "File", "Optimal"]
     assert field["description"] == "Few."
 
 
-def test_rule_names_its_words_and_takes_no_value() -> None:
+def test_rule_names_the_allowed_values_without_the_input() -> None:
     expected = "(self.?rollout.?whenNoRoom.orValue('') in ['ReplaceInPlace', 'Wait'])"
     assert says("rollout.whenNoRoom", WhenNoRoom.REPLACE_IN_PLACE, WhenNoRoom.WAIT) == expected
 
 
 @pytest.mark.parametrize(("path", "value"), WORDS)
-def test_runtime_gets_the_spelling_of_the_contract(path: str, value: str) -> None:
+def test_runtime_config_is_lower_case(path: str, value: str) -> None:
     section, field = path.split(".")
     asked = inference(**{section: {field: value, **(WITH.get(value, {}) if field == "strategy" else {})}})
     config = runtime_config(asked).model_dump(mode="json", by_alias=True)
@@ -84,12 +84,12 @@ def test_runtime_gets_the_spelling_of_the_contract(path: str, value: str) -> Non
 @pytest.mark.parametrize(
     ("path", "value"), [*WORDS, ("rollout.whenNoRoom", "ReplaceInPlace"), ("readiness.onShortfall", "ServeAndWarn")]
 )
-def test_spelling_of_the_contract_makes_a_spec_unreadable(path: str, value: str) -> None:
+def test_lower_case_value_makes_a_spec_unreadable(path: str, value: str) -> None:
     section, field = path.split(".")
     with pytest.raises(SpecUnreadable, match=rf"^spec\.{section}\.{field} cannot be read .* '{value}'"):
         read_inference(resource(**{section: {field: contract_spelling(value)}}))
 
 
-def test_value_that_is_unknown_makes_a_spec_unreadable() -> None:
+def test_unknown_value_makes_a_spec_unreadable() -> None:
     with pytest.raises(SpecUnreadable, match=r"^spec\.rollout\.whenNoRoom cannot be read .* 'ReplaceInPlace' or 'Wa"):
         read_inference(resource(rollout={"whenNoRoom": "Sideways"}))

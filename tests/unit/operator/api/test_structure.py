@@ -1,4 +1,4 @@
-"""What holds for every field of the generated schema."""
+"""Rules for every field of the generated schema."""
 
 import re
 
@@ -37,7 +37,7 @@ def every(condition: str, found: list[str]) -> None:
 
 
 def kind(node: Schema) -> str:
-    """The type of a node; int-or-string counts as a string."""
+    """Return the type of a node. Int-or-string counts as string."""
     return "string" if INT_OR_STRING in node else str(node["type"])
 
 
@@ -56,7 +56,7 @@ def test_node_has_a_type_or_is_int_or_string() -> None:
     every("untyped", [path for path, node in NODES.items() if ("type" in node) == (INT_OR_STRING in node)])
 
 
-def test_keyword_is_one_of_structural_schemas() -> None:
+def test_keyword_is_allowed_in_structural_schemas() -> None:
     foreign = {
         path: unknown
         for path, node in NODES.items()
@@ -109,7 +109,7 @@ def test_list_map_keys_are_required_fields() -> None:
     )
 
 
-def test_lists_that_several_write_are_merged_by_key() -> None:
+def test_lists_with_several_writers_are_merged_by_key() -> None:
     merged = {path for path, node in NODES.items() if node.get("x-kubernetes-list-type") == "map"}
     assert merged == {
         "spec.engine.env",
@@ -152,7 +152,7 @@ NAMES_OF_THINGS = {
     "resource.name": "resources of a container, as Kubernetes calls them",
     "containerResource.name": "resources of a container, as Kubernetes calls them",
 }
-"""By the end of the path: what has its name elsewhere keeps it."""
+"""Exceptions by the end of the path: names defined elsewhere are kept."""
 
 
 def test_enum_value_is_upper_camel_case_or_a_name() -> None:

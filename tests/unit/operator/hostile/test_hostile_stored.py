@@ -25,7 +25,7 @@ SERVED = served(autoscaling={"minReplicas": 1, "maxReplicas": 4})
 
 
 def reconcile_after(write: Write, value: Any, start: Cluster = SERVED) -> Cluster:
-    """Return a serving cluster, three reconciles reconcile_after a write of another client."""
+    """Return a serving cluster, three reconciles after a write of another client."""
     cluster = copied(start)
     write(cluster, value)
     for _ in range(3):

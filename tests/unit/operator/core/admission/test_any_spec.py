@@ -1,4 +1,7 @@
-"""Properties of admission over any spec that the API server lets through: nothing crashes, nothing refused starts."""
+"""Properties of admission for any spec that the API server accepts:
+
+it never crashes, and no refused spec starts pods.
+"""
 
 from typing import Any
 
@@ -19,7 +22,7 @@ PERCENTS = st.integers(0, 100)
 
 
 def settings_of_a_range() -> st.SearchStrategy[dict[str, int]]:
-    """Any settings of one dimension, contradictory ones too: min above max, a step beyond both, zeros."""
+    """Any settings of one dimension, also contradictory ones: min above max, a step above both, zeros."""
     fields = {"min": VALUES, "step": st.integers(1, 5000), "max": VALUES}
     return st.fixed_dictionaries({}, optional=fields)
 
@@ -67,7 +70,7 @@ SPECS = st.fixed_dictionaries(
 
 @given(SPECS)
 @settings(max_examples=60, deadline=None)
-def test_any_spec_is_either_refused_with_a_sentence_or_started(spec: dict[str, Any]) -> None:
+def test_any_spec_is_refused_with_a_message_or_started(spec: dict[str, Any]) -> None:
     cluster = Cluster(resource(**spec))
     plan = cluster.operate()
     made = {action.manifest["kind"] for action in plan.actions if isinstance(action, Apply)}
@@ -82,10 +85,10 @@ def test_any_spec_is_either_refused_with_a_sentence_or_started(spec: dict[str, A
 @given(PERCENTS, PERCENTS, st.integers(5, 100), st.integers(1, 8))
 @example(100, 0, 5, 1)
 @settings(max_examples=60, deadline=None)
-def test_graphs_expected_to_fit_never_exceed_the_memory_for_them(
-    graphs: int, prompt: int, utilization: int, prefills: int
-) -> None:
-    """But for the first graph of each phase, which has no estimate yet, and what the KV cache leaves: under a block."""
+def test_expected_graphs_never_exceed_their_memory(graphs: int, prompt: int, utilization: int, prefills: int) -> None:
+    """Except for the first graph of each phase, which has no estimate yet, and the KV cache's remainder below one
+    block.
+    """
     spec = seed(
         engine={"deviceMemoryUtilizationPercent": utilization, "maxNumPrefillSeqs": prefills, "maxNumSeqs": 8},
         warmup={"graphMemoryPercent": graphs, "promptGraphPercent": prompt},

@@ -1,4 +1,4 @@
-"""What is refused before a pod starts, with the exact sentences."""
+"""Specs that are refused before a pod starts, with the exact messages."""
 
 from dataclasses import replace
 from typing import Any
@@ -181,7 +181,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", SENTENCES)
-def test_refusal_says_what_is_wrong_and_what_to_do(case: str) -> None:
+def test_refusal_names_fault_and_remedy(case: str) -> None:
     overrides, reason, message = SENTENCES[case]
     assert refused(**overrides) == Problem(reason, message)
 
@@ -200,7 +200,7 @@ def test_refusal_says_what_is_wrong_and_what_to_do(case: str) -> None:
     ],
     ids=["range that contradicts itself", "no bucket"],
 )
-def test_plan_that_is_impossible_is_refused_with_its_field(bucketing: dict[str, Any], facts: list[str]) -> None:
+def test_impossible_plan_is_refused_with_its_field(bucketing: dict[str, Any], facts: list[str]) -> None:
     found = refused(bucketing=bucketing)
     assert found is not None
     assert found.reason == "PlanImpossible"
@@ -208,7 +208,7 @@ def test_plan_that_is_impossible_is_refused_with_its_field(bucketing: dict[str, 
     assert [fact for fact in facts if fact not in found.message] == []
 
 
-def test_simulation_is_refused_where_it_is_not_allowed() -> None:
+def test_simulation_is_refused_if_not_allowed() -> None:
     found = refused(replace(DEFAULTS, allow_simulation=False), engine={"name": "sim"})
     assert found is not None
     assert found.reason == "SimulationNotAllowed"
@@ -224,13 +224,13 @@ def test_simulation_is_refused_where_it_is_not_allowed() -> None:
         {"service": {"type": "NodePort"}, "networkAccess": {"clients": []}},
     ],
 )
-def test_service_that_is_guarded_may_be_published(guard: dict[str, Any]) -> None:
+def test_protected_service_may_be_published(guard: dict[str, Any]) -> None:
     assert published_without_key(inference(**guard).spec) is None
 
 
 @pytest.mark.parametrize("access", [{}, {"allowAllClients": True}, {"enabled": False, "clients": []}])
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
-def test_service_without_any_guard_may_not_be_published(kind: str, access: dict[str, Any]) -> None:
+def test_unprotected_service_may_not_be_published(kind: str, access: dict[str, Any]) -> None:
     assert published_without_key(inference(service={"type": kind}, networkAccess=access).spec) == Problem(
         "PublishedWithoutKey",
         "spec.service.type other than ClusterIP publishes the model to everyone who reaches it: set "
@@ -238,7 +238,7 @@ def test_service_without_any_guard_may_not_be_published(kind: str, access: dict[
     )
 
 
-def test_other_engines_need_no_leave_to_simulate() -> None:
+def test_other_engines_need_no_simulation_permission() -> None:
     assert refused(replace(DEFAULTS, allow_simulation=False), engine={"name": "torch"}) is None
 
 
@@ -295,7 +295,7 @@ def test_own_image_needs_no_default() -> None:
     ],
     ids=str,
 )
-def test_what_may_work_is_accepted(accepted: dict[str, Any]) -> None:
+def test_spec_that_may_work_is_accepted(accepted: dict[str, Any]) -> None:
     assert refused(**accepted) is None
 
 
@@ -312,19 +312,19 @@ def test_advised_memory_is_accepted_and_one_byte_less_is_not(overrides: dict[str
     assert refused(**merged(overrides, {"accelerator": {"deviceMemory": str(least - 1)}})) is not None
 
 
-def test_thresholds_refuse_nothing_where_pods_serve_anyway() -> None:
+def test_thresholds_refuse_nothing_if_pods_serve_on_shortfall() -> None:
     readiness = {"onShortfall": "ServeAndWarn"}
     assert refused(warmup={"graphMemoryPercent": 0}, readiness=readiness) is None
     assert refused(accelerator={"deviceMemory": "2Ki"}, readiness=readiness) is None
 
 
 @pytest.mark.parametrize(("memory", "percent", "blocks"), [("2273", 50, 31), ("2276", 50, 32), ("512Mi", 50, 64)])
-def test_kv_blocks_have_what_graphs_leave_and_sequences_need(memory: str, percent: int, blocks: int) -> None:
+def test_kv_blocks_fit_next_to_graphs_and_hold_a_sequence(memory: str, percent: int, blocks: int) -> None:
     asked = inference(accelerator={"deviceMemory": memory}, warmup={"graphMemoryPercent": percent})
     assert most_kv_blocks(asked.spec) == blocks
 
 
-def test_kv_blocks_are_bounded_by_the_memory_of_a_card() -> None:
+def test_kv_blocks_are_limited_by_the_cards_memory() -> None:
     longest = {"model": {"maxModelLen": 2**24}, "engine": {"blockSize": 4, "maxNumSeqs": 2**16}}
     asked = inference(**merged(longest, {"accelerator": {"generation": "gaudi2"}})).spec
     asked = asked.model_copy(update={"accelerator": asked.accelerator.model_copy(update={"device_memory": None})})

@@ -1,4 +1,4 @@
-"""The limits of a class over a rendered pod (core/admission/class_limits.py)."""
+"""Class limits applied to a rendered pod (core/admission/class_limits.py)."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,12 +19,12 @@ HARMLESS = desired_revision(inference(), (), DEFAULTS).inputs
 
 
 def found(limits: dict[str, Any], **spec: Any) -> Problem | None:
-    """What a class with these limits has against the rendered pod of a small resource."""
+    """Return the violations of these limits by the rendered pod of a small resource."""
     return judged(limits, desired_revision(inference(**spec), (), DEFAULTS), **spec)
 
 
 def named(limits: dict[str, Any]) -> str:
-    """How a sentence names the only one of these limits."""
+    """Return how a message names the only one of these limits."""
     ((name, value),) = limits.items()
     return f"(limits.{name}: {', '.join(value) or 'none'})" if isinstance(value, list) else f"limits.{name}"
 
@@ -90,7 +90,7 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         for value in ("True", "1", "f")
     ),
 ]
-"""What is nearly within a limit, in the form of BEYOND."""
+"""Values just beyond a limit, in the form of BEYOND."""
 
 JUST_WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"images": ["registry.test/runtime:1"]}, {"server": {"image": "registry.test/runtime:1"}}),
@@ -103,7 +103,7 @@ JUST_WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"modelSources": ["HostPath"]}, {"model": FOLDER, "recipeCache": {"enabled": True}}),
     ({"maxCards": 8}, {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}),
 ]
-"""What is just within a limit, in the form of WITHIN."""
+"""Values just within a limit, in the form of WITHIN."""
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ JUST_WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     [*BEYOND, *NEARLY_WITHIN],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_what_is_beyond_a_limit_is_refused(limits: dict[str, Any], spec: dict[str, Any], field: str) -> None:
+def test_value_beyond_a_limit_is_refused(limits: dict[str, Any], spec: dict[str, Any], field: str) -> None:
     problem = found(limits, **spec)
     assert problem is not None
     assert problem.reason == "ForbiddenByClass"
@@ -124,7 +124,7 @@ def test_what_is_beyond_a_limit_is_refused(limits: dict[str, Any], spec: dict[st
     [*WITHIN, *JUST_WITHIN],
     ids=lambda each: ",".join(each),
 )
-def test_what_is_within_the_limits_is_allowed(limits: dict[str, Any], spec: dict[str, Any]) -> None:
+def test_value_within_the_limits_is_allowed(limits: dict[str, Any], spec: dict[str, Any]) -> None:
     assert found(limits, **spec) is None
 
 
@@ -172,12 +172,12 @@ def test_sentence_names_the_list_of_allowed_names(limit: str, field: str) -> Non
     assert problem.message.startswith(f"spec.pod.{field} c is not among what is allowed (limits.{limit}: a, b), ")
 
 
-def test_value_of_a_node_label_must_be_the_same() -> None:
+def test_value_of_a_node_label_must_match() -> None:
     assert found({"nodeSelector": {"pool": "a", "poo": "b"}}, pod={"nodeSelector": {"pool": "a", "poo": "b"}}) is None
     assert found({"nodeSelector": {"pool": "a"}}, pod={"nodeSelector": {"pool": "ab"}}) is not None
 
 
-def test_class_without_a_list_keeps_what_needs_leave() -> None:
+def test_class_without_a_list_still_requires_permissions() -> None:
     assert found({}, pod={"annotations": {SAFE_TO_EVICT: "false"}}) == Problem(
         "ForbiddenByClass",
         f"spec.pod.annotations {SAFE_TO_EVICT} steers what runs or connects the pod, and class gold does not allow it. "
@@ -196,11 +196,11 @@ def test_class_without_a_list_keeps_what_needs_leave() -> None:
         ("registry.test.evil/ai/runtime:1", "registry.test", False),
     ],
 )
-def test_prefix_of_images_ends_where_a_part_does(image: str, prefix: str, starts: bool) -> None:
+def test_image_prefix_matches_complete_path_parts(image: str, prefix: str, starts: bool) -> None:
     assert starts_with(image, prefix) is starts
 
 
-def test_other_tolerations_allow_no_control_plane() -> None:
+def test_other_tolerations_do_not_allow_control_plane_nodes() -> None:
     limits = {"tolerations": ["gaudi"]}
     problem = found(limits, pod={"nodeSelector": {CONTROL_PLANE: ""}})
     assert problem is not None
@@ -215,7 +215,7 @@ def test_other_tolerations_allow_no_control_plane() -> None:
         ({"engine": {"name": "sim"}, "accelerator": CARD, "parallelism": {"tensor": 8, "nodes": 2}}, 2),
     ],
 )
-def test_most_replicas_follow_the_cards_of_pods(spec: dict[str, Any], most: int) -> None:
+def test_maximum_of_replicas_depends_on_the_cards_per_pod(spec: dict[str, Any], most: int) -> None:
     limits = GaudiInferenceClass.model_validate(gaudi_class(limits={"maxReplicas": 9, "maxCards": 20})).spec.limits
     forged = replace(desired_revision(inference(**spec), (), DEFAULTS), inputs=HARMLESS)
     assert most_replicas(forged, limits) == most
@@ -225,7 +225,7 @@ def test_most_replicas_follow_the_cards_of_pods(spec: dict[str, Any], most: int)
     ("limits", "most"),
     [({}, None), ({"maxCards": 20}, 2), ({"maxReplicas": 9}, 9), ({"maxReplicas": 1, "maxCards": 20}, 1)],
 )
-def test_lowest_of_the_limits_bounds_the_replicas(limits: dict[str, Any], most: int | None) -> None:
+def test_lowest_limit_applies_to_the_replicas(limits: dict[str, Any], most: int | None) -> None:
     spec = {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}
     says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
     assert most_replicas(desired_revision(inference(**spec), (), DEFAULTS), says.limits) == most
@@ -236,7 +236,7 @@ def test_replicas_without_cards_are_not_limited_by_cards() -> None:
     assert most_replicas(desired_revision(inference(), (), DEFAULTS), says.limits) is None
 
 
-def test_template_of_another_form_has_no_replicas() -> None:
+def test_malformed_template_has_no_replicas() -> None:
     says = GaudiInferenceClass.model_validate(gaudi_class(limits={"maxCards": 8})).spec
     forged = replace(desired_revision(inference(), (), DEFAULTS), template={"spec": {"containers": "all"}})
     assert most_replicas(forged, says.limits) == 0

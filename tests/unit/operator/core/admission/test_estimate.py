@@ -1,4 +1,4 @@
-"""What an estimate refuses, what it only doubts, and what it does not know."""
+"""Estimates of a spec: refusals, warnings, and unknown figures."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,16 +33,16 @@ def refused(spec: Object) -> Problem | None:
     return estimated_violation(inference(**spec))
 
 
-def doubted(spec: Object) -> str | None:
+def warnings_of(spec: Object) -> str | None:
     return estimated_shortfall(inference(**spec))
 
 
-def test_graphs_of_the_seeds_fit_as_they_did_there() -> None:
+def test_estimate_of_the_reference_logs_equals_their_graphs() -> None:
     """Logs 000 and 002: 15 of 24 prompt graphs, 62.5 %."""
     assert estimate(seed()).prompt == GraphBounds(planned=24, expected=15, at_best=15)
 
 
-def test_simulation_below_its_thresholds_is_refused_with_what_it_reaches() -> None:
+def test_simulation_below_its_thresholds_is_refused_with_the_reachable_percentage() -> None:
     assert refused(seed()) == Problem(
         "ThresholdsUnreachable",
         f"{SHORT.format('at most')} This is known from {estimate(seed()).source}.",
@@ -54,23 +54,23 @@ def test_advised_percentage_is_accepted_and_one_more_is_not() -> None:
     assert refused(seed(readiness={"minCapturedPromptPercent": 63})) is not None
 
 
-def test_thresholds_refuse_nothing_where_pods_serve_anyway() -> None:
+def test_thresholds_refuse_nothing_if_pods_serve_on_shortfall() -> None:
     assert refused(seed(readiness={"onShortfall": "ServeAndWarn"})) is None
 
 
-def test_pods_that_will_serve_below_the_thresholds_are_a_doubt() -> None:
-    found = doubted(seed(readiness={"onShortfall": "ServeAndWarn"}))
+def test_expected_serving_below_the_thresholds_is_a_warning() -> None:
+    found = warnings_of(seed(readiness={"onShortfall": "ServeAndWarn"}))
     assert found == MAYBE_SHORT
 
 
 @pytest.mark.parametrize("spec", [on_a_card(), from_the_hub()], ids=["served name", "hub"])
-def test_shortfall_denied_by_the_lowest_figures_is_a_doubt_only(spec: Object) -> None:
+def test_shortfall_only_at_higher_figures_is_a_warning(spec: Object) -> None:
     assert refused(spec) is None
-    assert doubted(spec) == MAYBE_SHORT
+    assert warnings_of(spec) == MAYBE_SHORT
 
 
 SMALL_POOL: dict[str, Any] = {"engine": {"deviceMemoryUtilizationPercent": 3}, "warmup": {"graphMemoryPercent": 1}}
-"""About 20 MiB for graphs: even at 2.1 KiB a token, the lowest figure of any source, 24 prompt graphs take 68 MiB."""
+"""About 20 MiB for graphs. Even at 2.1 KiB per token, the lowest figure of any source, 24 prompt graphs need 68 MiB."""
 
 
 def test_shortfall_at_the_lowest_figures_of_all_sources_is_refused() -> None:
@@ -80,10 +80,10 @@ def test_shortfall_at_the_lowest_figures_of_all_sources_is_refused() -> None:
 
 
 @pytest.mark.parametrize("spec", [on_a_card, from_the_hub], ids=["served name", "hub"])
-def test_figures_of_hpu_graphs_judge_no_torch_compile(spec: Callable[..., Object]) -> None:
+def test_figures_of_hpu_graphs_do_not_apply_to_torch_compile(spec: Callable[..., Object]) -> None:
     default = merged(spec(**SMALL_POOL), {"engine": {"executionMode": None}})
     assert refused(default) is None
-    assert doubted(default) is None
+    assert warnings_of(default) is None
     found = estimate(default)
     assert (found.graph_bytes, found.prompt, found.decode) == (None, None, None)
     assert found.warmup_seconds is not None
@@ -120,13 +120,13 @@ def test_unknown_graphs_have_an_outlook() -> None:
     ],
     ids=str,
 )
-def test_gate_that_needs_no_unknown_graphs_has_no_outlook(changes: Object) -> None:
+def test_gate_without_unknown_graphs_has_no_outlook(changes: Object) -> None:
     assert outlook(**changes) is None
 
 
 def test_model_recognized_only_by_its_served_name_refuses_nothing() -> None:
     assert refused(on_a_card(**SMALL_POOL)) is None
-    assert doubted(on_a_card(**SMALL_POOL)) is not None
+    assert warnings_of(on_a_card(**SMALL_POOL)) is not None
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_model_recognized_only_by_its_served_name_refuses_nothing() -> None:
 )
 def test_figures_of_another_model_or_card_refuse_nothing(spec: Object) -> None:
     assert refused(spec) is None
-    assert doubted(spec) is not None
+    assert warnings_of(spec) is not None
 
 
-def test_shortfalls_of_both_phases_are_told_in_one_sentence() -> None:
-    found = doubted(seed(warmup={"graphMemoryPercent": 0}))
+def test_shortfalls_of_both_phases_are_one_message() -> None:
+    found = warnings_of(seed(warmup={"graphMemoryPercent": 0}))
     assert found == (
         "spec.readiness asks for 100 % of the prompt graphs, but about 1 of 24 (4 %) fit and asks for 100 % of the "
         "decode graphs, but about 1 of 48 (2 %) fit. To make it fit, give graphs more memory, plan fewer buckets or "
@@ -157,13 +157,13 @@ def test_weights_that_a_simulated_card_cannot_hold_are_refused() -> None:
     assert found.reason == "WeightsTooLarge"
 
 
-def test_ranks_of_a_model_only_recognized_are_a_doubt() -> None:
+def test_ranks_of_a_recognized_model_are_a_warning() -> None:
     spec = on_a_card(model={"servedNames": ["meta-llama/Llama-3.1-70B"]}, parallelism={"tensor": 7})
     assert refused(spec) is None
-    assert (doubted(spec) or "").startswith("The model may not fit these ranks: ")
+    assert (warnings_of(spec) or "").startswith("The model may not fit these ranks: ")
 
 
-def test_weights_that_no_workspace_could_make_fit_are_refused() -> None:
+def test_weights_too_large_for_any_workspace_are_refused() -> None:
     found = refused(from_the_hub("meta-llama/Llama-3.1-70B"))
     assert found is not None
     assert found.reason == "WeightsTooLarge"
@@ -172,7 +172,7 @@ def test_weights_that_no_workspace_could_make_fit_are_refused() -> None:
 
 
 def of_blocks(size: int) -> Object:
-    """About 8 MiB for KV blocks, of 128 KiB a token."""
+    """About 8 MiB for KV blocks, at 128 KiB per token."""
     engine = {"deviceMemoryUtilizationPercent": 1, "blockSize": size}
     return from_the_hub(engine=engine, warmup={"graphMemoryPercent": 99})
 
@@ -183,12 +183,12 @@ def test_kv_block_larger_than_all_usable_memory_is_refused() -> None:
     assert found.reason == "NoKvBlock"
 
 
-def test_kv_block_that_only_the_workspace_displaces_is_a_doubt() -> None:
+def test_kv_block_displaced_only_by_the_workspace_is_a_warning() -> None:
     assert refused(of_blocks(65)) is None
-    assert " and one block takes " in (doubted(of_blocks(65)) or "")
+    assert " and one block takes " in (warnings_of(of_blocks(65)) or "")
 
 
-def test_sequence_longer_than_the_kv_cache_is_a_doubt() -> None:
+def test_sequence_longer_than_the_kv_cache_is_a_warning() -> None:
     spec = from_the_hub(
         "meta-llama/Llama-3.1-70B",
         parallelism={"tensor": 2},
@@ -196,10 +196,12 @@ def test_sequence_longer_than_the_kv_cache_is_a_doubt() -> None:
         engine={"maxNumBatchedTokens": 131_072},
     )
     assert refused(spec) is None
-    assert (doubted(spec) or "").startswith("The model may not fit: a sequence of maxModelLen = 131072 tokens needs ")
+    assert (warnings_of(spec) or "").startswith(
+        "The model may not fit: a sequence of maxModelLen = 131072 tokens needs "
+    )
 
 
-def test_ranks_that_cannot_share_the_heads_are_refused() -> None:
+def test_ranks_that_do_not_divide_the_heads_are_refused() -> None:
     found = refused(from_the_hub("meta-llama/Llama-3.1-70B", parallelism={"tensor": 7}))
     assert found is not None
     assert found.reason == "ParallelismImpossible"
@@ -207,10 +209,10 @@ def test_ranks_that_cannot_share_the_heads_are_refused() -> None:
     assert "parallelism.tensor = 7; " in found.message
 
 
-def test_weights_of_a_model_only_recognized_are_a_doubt() -> None:
+def test_weights_of_a_recognized_model_are_a_warning() -> None:
     spec = on_a_card(model={"servedNames": ["meta-llama/Llama-3.1-70B"]})
     assert refused(spec) is None
-    assert (doubted(spec) or "").startswith("The model may not fit: weights of about ")
+    assert (warnings_of(spec) or "").startswith("The model may not fit: weights of about ")
 
 
 def test_advised_ranks_lift_the_refusal() -> None:
@@ -220,7 +222,7 @@ def test_advised_ranks_lift_the_refusal() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"engine": {"simulation": {"model": "nobody/knows"}}},
+        {"engine": {"simulation": {"model": "unknown/model"}}},
         {"engine": {"simulation": {"card": "gaudi9"}}},
         {"engine": {"simulation": {"card": None}}},
         {"engine": {"simulation": {"card": "none", "model": None}}},
@@ -230,12 +232,12 @@ def test_advised_ranks_lift_the_refusal() -> None:
     ],
     ids=str,
 )
-def test_what_is_not_described_is_not_estimated(changes: dict[str, Any]) -> None:
+def test_undescribed_model_or_card_is_not_estimated(changes: dict[str, Any]) -> None:
     found = forecast_plan(inference(**seed(**changes)))
     assert found is not None
     assert found.estimate is None
     assert refused(seed(**changes)) is None
-    assert doubted(seed(**changes)) is None
+    assert warnings_of(seed(**changes)) is None
 
 
 @pytest.mark.parametrize(
@@ -254,7 +256,7 @@ def test_what_is_not_described_is_not_estimated(changes: dict[str, Any]) -> None
     ],
     ids=["simulated", "served name", "scaled", "another card"],
 )
-def test_source_names_card_model_and_the_least_sure_figure(spec: Object, source: str) -> None:
+def test_source_names_card_model_and_least_certain_figure(spec: Object, source: str) -> None:
     assert estimate(spec).source == f"the description of card {source}"
 
 
@@ -273,11 +275,11 @@ def test_source_names_card_model_and_the_least_sure_figure(spec: Object, source:
     ],
     ids=["simulation", "CPU", "model"],
 )
-def test_reason_why_nothing_is_estimated_is_told(spec: Object, why: str) -> None:
+def test_missing_estimate_has_a_reason(spec: Object, why: str) -> None:
     assert why_not_estimated(inference(**spec).spec) == why
 
 
-def test_simulation_without_a_model_takes_the_cards_measured_one() -> None:
+def test_simulation_without_a_model_uses_the_cards_measured_model() -> None:
     assert estimate(seed(engine={"simulation": {"model": None}})) == estimate(seed())
 
 
@@ -290,7 +292,7 @@ def test_seconds_of_a_simulation_follow_its_time_scale() -> None:
 
 
 @pytest.mark.parametrize("scale", ["soon", "nan", "inf", "1e308", "-1", str(MOST_TIME_SCALE + 1)])
-def test_time_scale_that_the_runtime_refuses_is_not_estimated(scale: str) -> None:
+def test_time_scale_refused_by_the_runtime_is_not_estimated(scale: str) -> None:
     spec = seed(engine={"simulation": {"timeScale": scale}})
     with pytest.raises(ConfigError, match="timeScale"):
         read_script({"timeScale": scale})
@@ -303,11 +305,11 @@ def test_time_scale_of_zero_takes_no_time() -> None:
     assert estimate(seed(engine={"simulation": {"timeScale": "0"}})).warmup_seconds == 0
 
 
-def test_largest_time_scale_is_estimated_and_taken_by_the_runtime() -> None:
+def test_largest_time_scale_is_estimated_and_accepted_by_the_runtime() -> None:
     scale = str(MOST_TIME_SCALE)
     assert read_script({"timeScale": scale}).time_scale == MOST_TIME_SCALE
     assert (estimate(seed(engine={"simulation": {"timeScale": scale}})).warmup_seconds or 0) > 10_000
 
 
-def test_nothing_is_captured_without_graphs_so_nothing_is_short() -> None:
+def test_engine_without_graphs_has_no_shortfall() -> None:
     assert refused(seed(engine={"executionMode": "Eager"})) is None

@@ -1,4 +1,4 @@
-"""Limits of a class on stored revisions, whose inputs, templates and configuration may contradict each other."""
+"""Class limits for stored revisions, whose inputs, templates and configuration may contradict each other."""
 
 from dataclasses import replace
 from typing import Any
@@ -72,7 +72,7 @@ HARMLESS = desired_revision(inference(), (), DEFAULTS).inputs
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_forged_inputs_hide_nothing(limits: dict[str, Any], spec: dict[str, Any], field: str) -> None:
+def test_limits_apply_despite_forged_inputs(limits: dict[str, Any], spec: dict[str, Any], field: str) -> None:
     forged = replace(desired_revision(inference(**spec), (), DEFAULTS), inputs=HARMLESS)
     problem = judged(limits, forged, replicas=2)
     assert problem is not None
@@ -109,7 +109,7 @@ def test_forged_inputs_hide_nothing(limits: dict[str, Any], spec: dict[str, Any]
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_inputs_of_a_revision_are_limited_too(
+def test_limits_apply_to_the_inputs_of_a_revision(
     limits: dict[str, Any], forged_inputs: dict[str, Any], field: str
 ) -> None:
     revision = desired_revision(inference(), (), DEFAULTS)
@@ -127,7 +127,7 @@ def test_inputs_of_a_revision_are_limited_too(
     ],
     ids=["sections", "fields", "items"],
 )
-def test_inputs_of_any_form_can_be_judged(forged_inputs: dict[str, Any]) -> None:
+def test_malformed_inputs_can_be_checked(forged_inputs: dict[str, Any]) -> None:
     limits = {"environmentVariables": [], "extraArguments": [], "modelSources": ["PersistentVolumeClaim"]}
     revision = desired_revision(inference(), (), DEFAULTS)
     assert judged(limits, replace(revision, inputs=forged_inputs)) is None
@@ -143,13 +143,13 @@ def test_group_without_workers_has_the_cards_of_its_leader(size: int) -> None:
     assert problem.message.startswith("spec.replicas 2 asks for 8 cards, above 7 ")
 
 
-def test_unreadable_configuration_is_refused_where_a_class_limits() -> None:
+def test_unreadable_configuration_is_refused_under_a_class() -> None:
     forged = replace(desired_revision(inference(), (), DEFAULTS), config='{"engine": {"settings": 7}}')
     problem = judged({}, forged)
     assert problem is not None
     assert problem.message.startswith("the configuration of the stored revision cannot be read, ")
 
 
-def test_simulation_that_inputs_hide_is_found() -> None:
+def test_simulation_missing_from_the_inputs_is_found() -> None:
     forged = replace(desired_revision(inference(engine={"name": "sim"}), (), DEFAULTS), inputs=HARMLESS)
     assert forged.simulated

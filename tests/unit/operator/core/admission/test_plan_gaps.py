@@ -1,4 +1,4 @@
-"""Plans with gaps, and the question that finds them (core/admission/review.py)."""
+"""Plans with gaps, and the question about them (core/admission/review.py)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is held against a new revision by rules of vLLM's plugin, and against none that runs."""
+"""New revisions are refused by the rules of vLLM's plugin; running ones are not."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,12 +33,12 @@ CONTEXTS: Object = {
 }
 
 
-def asked(base: Object, **change: Any) -> Inference:
+def question_of(base: Object, **change: Any) -> Inference:
     return inference(**merged(base, change))
 
 
-def test_contexts_above_the_plugins_own_limit_are_refused() -> None:
-    assert plugin_violation(asked(CONTEXTS)) == Problem(
+def test_contexts_above_the_plugins_limit_are_refused() -> None:
+    assert plugin_violation(question_of(CONTEXTS)) == Problem(
         "ThresholdsUnreachable",
         "spec.warmup.maxGraphTokens is left out, so maxNumBatchedTokens 512 counts, which leaves 3 of 16 prompt "
         "buckets without a graph, but spec.readiness asks for 100 % of prompt graphs: raise it, or lower "
@@ -61,11 +61,11 @@ def test_contexts_above_the_plugins_own_limit_are_refused() -> None:
     ids=str,
 )
 def test_thresholds_within_the_plugins_limit_are_not_refused(change: Object) -> None:
-    assert plugin_violation(asked(CONTEXTS, **change)) is None
+    assert plugin_violation(question_of(CONTEXTS, **change)) is None
 
 
-def test_mode_of_the_kept_revision_counts_where_none_is_said() -> None:
-    unsaid = asked(CONTEXTS, engine={"executionMode": None})
+def test_mode_of_the_kept_revision_is_the_default() -> None:
+    unsaid = question_of(CONTEXTS, engine={"executionMode": None})
     assert plugin_violation(unsaid) is None
     assert plugin_violation(replace(unsaid, kept_mode=ExecutionMode.HPU_GRAPHS)) is not None
 
@@ -108,8 +108,8 @@ LOADS = "with strategy PaddingAware vLLM's plugin splits attention from there on
     ],
     ids=["few tokens", "large blocks", "threshold of one's own", "quarter of the tokens", "little padding"],
 )
-def test_what_the_plugin_asserts_at_load_is_refused_beforehand(change: Object, sentence: str) -> None:
-    assert plugin_violation(asked(PADDED, **change)) == Problem("PlanImpossible", sentence)
+def test_assertion_of_the_plugin_at_load_is_refused_beforehand(change: Object, sentence: str) -> None:
+    assert plugin_violation(question_of(PADDED, **change)) == Problem("PlanImpossible", sentence)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_what_the_plugin_asserts_at_load_is_refused_beforehand(change: Object, s
     ],
     ids=str,
 )
-def test_padding_aware_buckets_that_load_are_not_refused(change: Object) -> None:
-    assert plugin_violation(asked(PADDED, **change)) is None
+def test_loadable_padding_aware_buckets_are_not_refused(change: Object) -> None:
+    assert plugin_violation(question_of(PADDED, **change)) is None
 
 
 LONG: Object = {
@@ -145,8 +145,8 @@ LONG: Object = {
 }
 
 
-def test_bucket_that_a_card_answers_with_nan_is_refused() -> None:
-    found = plugin_violation(asked(LONG))
+def test_bucket_computed_as_nan_is_refused() -> None:
+    found = plugin_violation(question_of(LONG))
     assert found is not None
     assert found.reason == "PlanImpossible"
     assert found.message.startswith(
@@ -156,9 +156,9 @@ def test_bucket_that_a_card_answers_with_nan_is_refused() -> None:
     )
 
 
-def test_bucket_of_a_file_is_judged_too() -> None:
+def test_bucket_of_a_file_is_checked() -> None:
     file = {"strategy": "File", "file": "(1, [128, 16384], 960)\n([1, 4], 1, [1024, 4096])"}
-    found = plugin_violation(asked(LONG, engine={"maxNumBatchedTokens": 16384}, bucketing=file))
+    found = plugin_violation(question_of(LONG, engine={"maxNumBatchedTokens": 16384}, bucketing=file))
     assert found is not None
     assert "prompt bucket (1, 16384, 960)" in found.message
 
@@ -175,8 +175,8 @@ def test_bucket_of_a_file_is_judged_too() -> None:
     ],
     ids=str,
 )
-def test_plan_that_can_be_computed_is_not_refused(change: Object) -> None:
-    assert plugin_violation(asked(LONG, **change)) is None
+def test_computable_plan_is_not_refused(change: Object) -> None:
+    assert plugin_violation(question_of(LONG, **change)) is None
 
 
 SLICED: Object = {
@@ -185,12 +185,12 @@ SLICED: Object = {
 }
 
 
-def test_plan_whose_attention_is_sliced_is_not_refused() -> None:
-    assert plugin_violation(asked(LONG, bucketing=SLICED)) is None
+def test_plan_with_sliced_attention_is_not_refused() -> None:
+    assert plugin_violation(question_of(LONG, bucketing=SLICED)) is None
 
 
-def test_plan_with_slices_switched_off_is_refused() -> None:
-    switched = asked(LONG, bucketing=SLICED, engine={"settings": {"VLLM_HPU_FSDPA_SLICE_ENABLED": "false"}})
+def test_plan_with_disabled_slicing_is_refused() -> None:
+    switched = question_of(LONG, bucketing=SLICED, engine={"settings": {"VLLM_HPU_FSDPA_SLICE_ENABLED": "false"}})
     found = plugin_violation(switched)
     assert found is not None
     assert "prompt bucket (1, 8192, 976)" in found.message
@@ -199,13 +199,13 @@ def test_plan_with_slices_switched_off_is_refused() -> None:
 BOTH: Object = {"accelerator": CARD, "engine": {"name": "vllm", "prefixCaching": True}}
 
 
-def test_prefix_caching_that_contiguous_blocks_switch_off_is_told() -> None:
-    assert why_settings_are_ignored(asked(BOTH)) == (
+def test_prefix_caching_disabled_by_contiguous_blocks_is_reported() -> None:
+    assert why_settings_are_ignored(question_of(BOTH)) == (
         "spec.engine.prefixCaching is ignored by vLLM's plugin with contiguousPagedAttention, so prompts reuse no KV "
         "blocks and of the planned contexts only those of split prompts are met: set contiguousPagedAttention to "
         "false, or prefixCaching where no prompt is split."
     )
-    assert first_violation(asked(BOTH), DEFAULTS) is None
+    assert first_violation(question_of(BOTH), DEFAULTS) is None
 
 
 @pytest.mark.parametrize(
@@ -218,19 +218,19 @@ def test_prefix_caching_that_contiguous_blocks_switch_off_is_told() -> None:
     ],
     ids=str,
 )
-def test_prefix_caching_with_an_effect_is_not_told(change: Object) -> None:
-    assert why_settings_are_ignored(asked(BOTH, **change)) is None
+def test_effective_prefix_caching_is_not_reported(change: Object) -> None:
+    assert why_settings_are_ignored(question_of(BOTH, **change)) is None
 
 
-def test_new_revision_against_the_plugins_rules_makes_no_pod() -> None:
+def test_new_revision_violating_plugin_rules_creates_no_pod() -> None:
     cluster = Cluster(resource(**CONTEXTS))
     cluster.settle()
     assert pod_names(cluster) == []
     assert condition(cluster, "Stalled") == ("True", "ThresholdsUnreachable")
 
 
-def test_what_runs_is_not_refused_by_the_plugins_rules() -> None:
-    """It was accepted before the operator had the rule, and serves."""
+def test_running_revision_is_not_refused_by_plugin_rules() -> None:
+    """An operator without the rule has accepted it, and it serves."""
     cluster = Cluster(resource(**merged(CONTEXTS, {"readiness": {"minCapturedPromptPercent": 81}})))
     cluster.settle()
     cluster.change(readiness={"minCapturedPromptPercent": 100})

@@ -169,7 +169,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_template_that_is_never_rendered_is_refused(case: str) -> None:
+def test_template_with_unrendered_fields_is_refused(case: str) -> None:
     change, field = CHANGES[case]
     rendered = template(model=FOLDER, pod={"sidecars": [SIDE], "resources": {"memory": "64Gi"}})
     assert POLICY.why_not(stored(rendered)) is None
@@ -204,7 +204,7 @@ ALLOWED: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("case", ALLOWED)
-def test_template_that_may_be_rendered_is_allowed(case: str) -> None:
+def test_renderable_template_is_allowed(case: str) -> None:
     rendered = template(model=FOLDER, pod={"sidecars": [SIDE]})
     ALLOWED[case](rendered["spec"])
     assert POLICY.why_not(stored(rendered)) is None
@@ -221,12 +221,12 @@ def test_template_without_a_spec_is_refused() -> None:
         *((each, None) for each in ("8k", "8.0", 8.0, None, True, ["8"])),
     ],
 )
-def test_amount_of_devices_is_a_whole_number(amount: object, number: int | None) -> None:
+def test_device_count_must_be_an_integer(amount: object, number: int | None) -> None:
     assert parse_device_count(amount) == number
 
 
 BY_OTHER_RULES = {None, "NeedsClass"}
-"""Templates with a wrong field are refused before the rules that a class may relax."""
+"""Templates with an invalid field are refused before the rules that a class may relax."""
 
 
 def refusal(revision: Revision) -> str | None:
@@ -235,7 +235,7 @@ def refusal(revision: Revision) -> str | None:
 
 
 @pytest.mark.parametrize("place", manifests())
-def test_every_example_is_rendered_as_the_rules_say(place: str) -> None:
+def test_every_example_renders_an_allowed_template(place: str) -> None:
     manifest = manifests()[place]
     metadata = {**manifest["metadata"], "namespace": "models", "uid": "u", "generation": 1}
     asked = read_inference({**manifest, "metadata": metadata})
@@ -243,7 +243,7 @@ def test_every_example_is_rendered_as_the_rules_say(place: str) -> None:
 
 
 @pytest.mark.parametrize("spec", [each[1] for each in (*BEYOND, *WITHIN)], ids=str)
-def test_specs_of_all_limits_are_rendered_as_rules_say(spec: dict[str, Any]) -> None:
+def test_specs_at_class_limits_render_allowed_templates(spec: dict[str, Any]) -> None:
     assert refusal(desired_revision(inference(**spec), (), DEFAULTS)) in BY_OTHER_RULES
 
 
@@ -256,7 +256,7 @@ def test_revisions_of_earlier_releases_are_allowed(release: str) -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_templates_that_the_api_server_completed_are_allowed(release: str) -> None:
+def test_templates_completed_by_the_api_server_are_allowed(release: str) -> None:
     objects = json.loads((RECORDED / release / "objects.json").read_text())
     for each in (each for each in objects if each["kind"] == "ReplicaSet"):
         completed = copied(each["spec"]["template"])
@@ -266,7 +266,7 @@ def test_templates_that_the_api_server_completed_are_allowed(release: str) -> No
         assert refusal(stored(completed)) in BY_OTHER_RULES
 
 
-def test_forged_revision_gets_no_pods_and_harms_none() -> None:
+def test_forged_revision_gets_no_pods_and_keeps_others() -> None:
     cluster = served()
     (first,) = revisions(cluster)
     cluster.change(engine={"maxNumSeqs": 3})
@@ -282,7 +282,7 @@ def test_forged_revision_gets_no_pods_and_harms_none() -> None:
     assert stalled["message"].startswith(f"Revision {first} gets no more pods: its pod template has spec.hostPID as ")
 
 
-def test_forged_revision_that_serves_goes_on() -> None:
+def test_serving_forged_revision_keeps_serving() -> None:
     cluster = served()
     (only,) = revisions(cluster)
     before = pod_names(cluster)
@@ -294,7 +294,7 @@ def test_forged_revision_that_serves_goes_on() -> None:
     assert status(cluster)["readyReplicas"] == 2
 
 
-def test_deleted_forgery_is_rendered_again() -> None:
+def test_deleted_forged_revision_is_rendered_again() -> None:
     cluster = served()
     (only,) = revisions(cluster)
     cluster.objects["ControllerRevision", f"tiny-{only}"]["data"]["template"]["spec"]["hostPID"] = True

@@ -1,4 +1,4 @@
-"""What pods may be without a class: rules over the rendered template (core/admission/pod_policy.py)."""
+"""Rules for the rendered pod template without a class (core/admission/pod_policy.py)."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in
 MODELS = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models/llama"}}}
 
 
-def why_not(*paths: AllowedHostPath, **spec: Any) -> Problem | None:
-    """What is found in the rendered pod of a small resource with `spec` in namespace models."""
-    return PodPolicy("models", paths).why_not(stored(template(**spec)))
+def violation_of(*paths: AllowedHostPath, **spec: Any) -> Problem | None:
+    """Return the violation in the rendered pod of a small resource with `spec` in namespace models."""
+    return PodPolicy("models", paths).violation_of(stored(template(**spec)))
 
 
 def reason(*paths: AllowedHostPath, **spec: Any) -> str | None:
-    found = why_not(*paths, **spec)
+    found = violation_of(*paths, **spec)
     return found.reason if found else None
 
 
@@ -32,7 +32,7 @@ CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
 def test_sentence_names_field_and_advice() -> None:
-    assert why_not(pod={"priorityClassName": "system-node-critical"}) == Problem(
+    assert violation_of(pod={"priorityClassName": "system-node-critical"}) == Problem(
         "NeedsClass",
         "spec.pod.priorityClassName system-node-critical is for the cluster itself, whose parts it could evict: leave "
         "it out, or use a class that allows it.",
@@ -87,8 +87,8 @@ def side(kind: str, name: str, variable: str) -> dict[str, Any]:
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_what_reaches_beyond_a_namespace_is_refused(spec: dict[str, Any], field: str, why: str) -> None:
-    assert why_not(**spec) == Problem("NeedsClass", f"{field} {why}: leave it out, or use a class that allows it.")
+def test_field_reaching_beyond_the_namespace_is_refused(spec: dict[str, Any], field: str, why: str) -> None:
+    assert violation_of(**spec) == Problem("NeedsClass", f"{field} {why}: leave it out, or use a class that allows it.")
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_what_reaches_beyond_a_namespace_is_refused(spec: dict[str, Any], field:
     ],
     ids=str,
 )
-def test_what_stays_in_a_namespace_is_allowed(spec: dict[str, Any]) -> None:
-    assert why_not(**spec) is None
+def test_field_limited_to_the_namespace_is_allowed(spec: dict[str, Any]) -> None:
+    assert violation_of(**spec) is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_what_stays_in_a_namespace_is_allowed(spec: dict[str, Any]) -> None:
         ("sidecar.istio.io/inject", False),
     ],
 )
-def test_annotations_that_nodes_act_upon_are_known(annotation: str, foreign: bool) -> None:
+def test_node_agent_annotations_are_listed(annotation: str, foreign: bool) -> None:
     assert is_foreign(annotation) is foreign
 
 
@@ -158,7 +158,7 @@ def test_annotations_that_nodes_act_upon_are_known(annotation: str, foreign: boo
         ("HABANA_LOGS", False),
     ],
 )
-def test_variables_that_load_code_or_choose_cards_are_known(variable: str, unsafe: bool) -> None:
+def test_variables_loading_code_or_selecting_cards_are_listed(variable: str, unsafe: bool) -> None:
     assert is_unsafe_variable(variable) is unsafe
 
 
@@ -174,13 +174,13 @@ def test_variables_that_load_code_or_choose_cards_are_known(variable: str, unsaf
     ],
     ids=["nothing", "prefix", "another prefix", "its namespace", "another namespace", "namespaces named nearly so"],
 )
-def test_host_path_needs_an_entry(allowed: tuple[AllowedHostPath, ...], refused: str | None) -> None:
+def test_host_path_needs_an_allowed_prefix(allowed: tuple[AllowedHostPath, ...], refused: str | None) -> None:
     assert reason(*allowed, model=MODELS) == refused
 
 
-def test_host_path_of_an_adapter_is_judged_too() -> None:
+def test_host_path_of_an_adapter_is_checked() -> None:
     adapters = [{"name": "sql", "source": {"hostPath": {"path": "/adapters/sql"}}}]
-    found = why_not(engine={"name": "vllm"}, model={"adapters": adapters})
+    found = violation_of(engine={"name": "vllm"}, model={"adapters": adapters})
     assert found is not None
     assert found.message == (
         "spec.model.adapters.source.hostPath /adapters/sql is not allowed by this installation in namespace models: "
@@ -188,7 +188,7 @@ def test_host_path_of_an_adapter_is_judged_too() -> None:
     )
 
 
-def test_group_is_fixed_where_a_folder_is_mounted() -> None:
+def test_host_path_requires_its_group() -> None:
     security = template(model=MODELS, pod={"runAsUser": 1000})["spec"]["securityContext"]
     assert (security["runAsUser"], security["runAsGroup"]) == (1000, 65532)
 
@@ -203,12 +203,12 @@ def test_group_is_fixed_where_a_folder_is_mounted() -> None:
     ],
     ids=["own user", "a group of others", "a group of the entry", "group of the cluster"],
 )
-def test_groups_are_those_of_the_entry(pod: dict[str, Any], refused: str | None) -> None:
+def test_allowed_groups_come_from_the_entry(pod: dict[str, Any], refused: str | None) -> None:
     assert reason(AllowedHostPath("/models", groups=(3000,)), model=MODELS, pod=pod) == refused
 
 
-def test_group_of_the_cluster_is_refused_with_its_reason() -> None:
-    assert why_not(AllowedHostPath("/models"), model=MODELS, pod={"userFromCluster": True}) == Problem(
+def test_cluster_assigned_group_is_refused_with_its_reason() -> None:
+    assert violation_of(AllowedHostPath("/models"), model=MODELS, pod={"userFromCluster": True}) == Problem(
         "HostPathNotAllowed",
         "userFromCluster is not allowed (spec.pod), where a folder of the node is mounted: the group of the pods is "
         "65532 there, so that they read no files of others; leave it out, or have the operator installed with that "
@@ -217,16 +217,16 @@ def test_group_of_the_cluster_is_refused_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [("runAsGroup", 6), ("fsGroup", 6), ("supplementalGroups", [6])])
-def test_group_of_a_stored_rendering_is_judged(field: str, value: object) -> None:
+def test_group_of_a_stored_template_is_checked(field: str, value: object) -> None:
     rendered = template(model=MODELS)
     rendered["spec"]["securityContext"][field] = value
-    found = PodPolicy("models", (AllowedHostPath("/"),)).why_not(stored(rendered))
+    found = PodPolicy("models", (AllowedHostPath("/"),)).violation_of(stored(rendered))
     assert found is not None
     assert found.message.partition(" is not allowed (spec.pod)")[0] in ("group 6", "supplementalGroups 6")
 
 
-def test_template_that_nobody_can_read_is_refused() -> None:
-    found = PodPolicy("models", ()).why_not(stored({"spec": {"containers": "all"}}))
+def test_unreadable_template_is_refused() -> None:
+    found = PodPolicy("models", ()).violation_of(stored({"spec": {"containers": "all"}}))
     assert found == Problem(
         "PodTemplateNotAllowed",
         "its pod template is not one of this operator. Delete its ControllerRevision, so that it is rendered again.",

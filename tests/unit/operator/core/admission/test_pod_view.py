@@ -15,13 +15,13 @@ FOLDER: Object = {"hostPath": {"path": "/a"}}
 IMAGE: Object = {"image": {"reference": "registry.test/a:1"}}
 
 
-def test_sources_are_those_of_model_and_adapters_alone() -> None:
+def test_sources_are_only_those_of_model_and_adapters() -> None:
     names = {"model": CLAIM, "modes": FOLDER, "model-2": FOLDER, "mode": FOLDER, "adapter-1": IMAGE, "adapters": FOLDER}
     found = view(volumes=[{"name": name, **source} for name, source in names.items()], containers=[])
     assert list(found.sources) == [("source", "persistentVolumeClaim"), ("adapters.source", "ociImage")]
 
 
-def test_folders_of_nodes_are_found_in_any_volume() -> None:
+def test_host_paths_of_all_volumes_are_found() -> None:
     found = view(volumes=[{"name": name, **FOLDER} for name in ("model", "adapter-1", "of-a-forger")])
     assert list(found.host_paths) == [
         ("spec.model.source.hostPath", "/a"),
@@ -47,7 +47,7 @@ def test_images_of_all_containers_and_volumes_are_found() -> None:
     ]
 
 
-def test_variable_that_keeps_cards_away_is_left_out() -> None:
+def test_variable_that_disables_cards_is_omitted() -> None:
     variables = [
         {"name": "HABANA_VISIBLE_DEVICES", "value": "none"},
         {"name": "HABANA_VISIBLE_DEVICES", "value": "all"},
@@ -69,12 +69,12 @@ def test_cards_of_all_containers_are_counted() -> None:
     assert found.cards == 7
 
 
-def test_claims_of_devices_are_named() -> None:
+def test_resource_claims_are_named() -> None:
     claims = [{"name": "a", "resourceClaimTemplateName": "t"}, {"name": "b", "resourceClaimName": "c"}, {"name": "d"}]
     assert list(view(resourceClaims=claims).claim_templates) == ["t", "c"]
 
 
-def test_annotations_of_the_operator_are_left_out() -> None:
+def test_annotations_of_the_operator_are_omitted() -> None:
     keys = ["inference.gaudi.dev/plan", "inference.gaudi.development/a", "team/a"]
     found = PodView.model_validate({"metadata": {"annotations": dict.fromkeys(keys, "")}})
     assert list(found.annotations) == ["inference.gaudi.development/a", "team/a"]
@@ -94,5 +94,5 @@ def test_annotations_of_the_operator_are_left_out() -> None:
         ("models", "/", False),
     ],
 )
-def test_prefix_ends_where_a_folder_does(path: str, prefix: str, below: bool) -> None:
+def test_prefix_matches_complete_folder_names(path: str, prefix: str, below: bool) -> None:
     assert is_below(path, prefix) is below

@@ -1,4 +1,4 @@
-"""What an installation or a class refuses after it was allowed, with the exact sentences."""
+"""Revisions refused after an installation or class has changed, with the exact messages."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def policy(platform: Platform) -> PodPolicy:
     return PodPolicy("models", ANY_HOST_PATH, platform, "tiny", SIMULATED.spec)
 
 
-def test_simulated_revision_is_refused_once_simulation_is_not_allowed() -> None:
+def test_simulated_revision_is_refused_after_simulation_is_disallowed() -> None:
     revision = desired_revision(SIMULATED, (), DEFAULTS)
     assert revision_is_not_allowed(revision, policy(NO_CLASS), WITHOUT_SIMULATION) == Problem(
         "SimulationNotAllowed",
@@ -30,7 +30,7 @@ def test_simulated_revision_is_refused_once_simulation_is_not_allowed() -> None:
     )
 
 
-def test_revision_that_a_class_forbids_says_what_to_change() -> None:
+def test_refusal_by_a_class_names_the_remedy() -> None:
     revision = desired_revision(SIMULATED, (), DEFAULTS)
     gold = Platform("gold", GaudiInferenceClass.model_validate(gaudi_class(limits={"images": ["other.test/"]})).spec)
     found, cause = revision_is_not_allowed(revision, policy(gold), DEFAULTS), policy(gold).why_not(revision)
@@ -42,7 +42,7 @@ def test_revision_that_a_class_forbids_says_what_to_change() -> None:
     )
 
 
-def test_group_without_its_controller_names_what_to_install() -> None:
+def test_group_without_its_controller_names_the_missing_component() -> None:
     spec = {"parallelism": {"tensor": 8, "nodes": 2}}
     observed = Observed(resource(**spec), groups_served=False)
     assert groups_are_not_served(inference(**spec), observed) == Problem(
@@ -52,12 +52,12 @@ def test_group_without_its_controller_names_what_to_install() -> None:
     )
 
 
-def test_group_on_a_cluster_with_its_controller_is_served() -> None:
+def test_group_with_its_controller_is_accepted() -> None:
     spec = {"parallelism": {"tensor": 8, "nodes": 2}}
     assert groups_are_not_served(inference(**spec), Observed(resource(**spec), groups_served=True)) is None
 
 
-def test_spec_is_judged_again_for_another_installation() -> None:
+def test_spec_is_checked_again_after_an_installation_change() -> None:
     asked = inference(engine={"name": "sim"})
     assert first_violation(asked, DEFAULTS) is None
     assert first_violation(asked, WITHOUT_SIMULATION) == Problem(

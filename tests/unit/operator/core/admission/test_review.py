@@ -1,4 +1,4 @@
-"""What is told of a spec and refuses nothing."""
+"""Hints about a spec, which refuse nothing."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,12 +22,12 @@ def repository(name: str, **model: Any) -> dict[str, Any]:
     return {"source": {"persistentVolumeClaim": None, "huggingFace": {"repo": name}}, **model}
 
 
-def hinted(**overrides: Any) -> tuple[str, ...]:
+def hints_of(**overrides: Any) -> tuple[str, ...]:
     return plan_hints(inference(**{"engine": VLLM, "accelerator": CARD, **overrides}))
 
 
 @pytest.mark.parametrize("engine", ["vllm", "torch"])
-def test_mode_of_an_earlier_default_is_told(engine: str) -> None:
+def test_earlier_default_mode_gets_a_hint(engine: str) -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")
     asked = inference(engine={"name": engine}, accelerator=CARD, model=model)
     assert plan_hints(replace(asked, kept_mode=ExecutionMode.HPU_GRAPHS)) == (
@@ -38,26 +38,26 @@ def test_mode_of_an_earlier_default_is_told(engine: str) -> None:
 
 
 def test_published_configuration_needs_no_hint() -> None:
-    assert hinted(model=repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")) == ()
+    assert hints_of(model=repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")) == ()
 
 
-def test_model_that_was_renamed_is_the_same() -> None:
-    assert hinted(model=repository("meta-llama/Meta-Llama-3.1-70B"), parallelism={"tensor": 4}) == ()
+def test_renamed_model_is_recognized() -> None:
+    assert hints_of(model=repository("meta-llama/Meta-Llama-3.1-70B"), parallelism={"tensor": 4}) == ()
 
 
-def test_other_tensor_parallelism_is_told() -> None:
-    assert hinted(model=repository("meta-llama/Llama-3.3-70B-Instruct"), parallelism={"tensor": 2}) == (
+def test_other_tensor_parallelism_gets_a_hint() -> None:
+    assert hints_of(model=repository("meta-llama/Llama-3.3-70B-Instruct"), parallelism={"tensor": 2}) == (
         f"meta-llama/Llama-3.3-70B-Instruct {PUBLISHED} gaudi3 with tensor parallel 4 or 8; "
         "spec.parallelism.tensor is 2.",
     )
 
 
-def test_one_card_is_enough_for_qwen_vl() -> None:
-    assert hinted(model=repository("Qwen/Qwen2.5-VL-7B-Instruct", dtype="bfloat16")) == ()
+def test_one_card_needs_no_hint_for_qwen_vl() -> None:
+    assert hints_of(model=repository("Qwen/Qwen2.5-VL-7B-Instruct", dtype="bfloat16")) == ()
 
 
-def test_older_list_is_named_as_older() -> None:
-    (found,) = hinted(model=repository("Qwen/Qwen3-32B"), parallelism={"tensor": 4})
+def test_older_validation_list_is_marked_as_older() -> None:
+    (found,) = hints_of(model=repository("Qwen/Qwen3-32B"), parallelism={"tensor": 4})
     assert found == (
         f"Qwen/Qwen3-32B {PUBLISHED} gaudi3, by a release before vLLM's plugin for Gaudi, with tensor parallel 8; "
         "spec.parallelism.tensor is 4."
@@ -67,46 +67,46 @@ def test_older_list_is_named_as_older() -> None:
 @pytest.mark.parametrize(
     "model", [repository("meta-llama/Llama-3.2-11B-Vision-Instruct"), {"servedNames": ["llama-3.2-90b-vision"]}]
 )
-def test_model_that_no_driven_release_serves_cannot_start(model: dict[str, Any]) -> None:
-    (found,) = hinted(model=model)
+def test_model_unsupported_by_all_releases_cannot_start(model: dict[str, Any]) -> None:
+    (found,) = hints_of(model=model)
     assert found.endswith(" cannot start: vLLM 0.10.2 is the last release that serves it. Choose another model.")
 
 
-def test_other_datatype_is_told() -> None:
+def test_other_datatype_gets_a_hint() -> None:
     model = repository("meta-llama/Llama-3.1-70B-Instruct", quantization={"method": "awq"})
-    assert hinted(model=model, parallelism={"tensor": 8}) == (
+    assert hints_of(model=model, parallelism={"tensor": 8}) == (
         f"meta-llama/Llama-3.1-70B-Instruct {PUBLISHED} gaudi3 with bf16 or fp8, not int4.",
     )
 
 
-def test_other_card_is_told() -> None:
-    assert hinted(model=repository("Qwen/Qwen3-32B"), accelerator=GAUDI2, parallelism={"tensor": 8}) == (
+def test_other_card_gets_a_hint() -> None:
+    assert hints_of(model=repository("Qwen/Qwen3-32B"), accelerator=GAUDI2, parallelism={"tensor": 8}) == (
         f"Qwen/Qwen3-32B {PUBLISHED} gaudi3 and not on gaudi2; {MAY_WORK}",
     )
 
 
-def test_model_in_no_list_is_told() -> None:
-    assert hinted(model=repository("acme/own")) == (f"acme/own {PUBLISHED} no card; {MAY_WORK}",)
+def test_unlisted_model_gets_a_hint() -> None:
+    assert hints_of(model=repository("acme/own")) == (f"acme/own {PUBLISHED} no card; {MAY_WORK}",)
 
 
-def test_setting_of_a_family_is_told_until_it_is_said() -> None:
+def test_missing_family_setting_gets_a_hint_until_set() -> None:
     model, tensor = repository("Qwen/Qwen3-32B"), {"tensor": 8}
     name = "PT_HPUGRAPH_DISABLE_TENSOR_CACHE"
     graphs = {**VLLM, "executionMode": "HpuGraphs"}
     for mode in ("HpuGraphs", "Lazy"):
-        (found,) = hinted(model=model, parallelism=tensor, engine={**VLLM, "executionMode": mode})
+        (found,) = hints_of(model=model, parallelism=tensor, engine={**VLLM, "executionMode": mode})
         assert f'{name}: "false", which spec.engine.settings leaves out.' in found
-    assert hinted(model=model, parallelism=tensor, engine={**graphs, "settings": {name: "true"}}) == ()
-    assert hinted(model=model, parallelism=tensor) == ()
+    assert hints_of(model=model, parallelism=tensor, engine={**graphs, "settings": {name: "true"}}) == ()
+    assert hints_of(model=model, parallelism=tensor) == ()
 
 
 @pytest.mark.parametrize("names", [["chat"], ["chat", "acme/own"]])
-def test_checkpoint_of_ones_own_is_not_judged_by_its_names(names: list[str]) -> None:
-    assert hinted(model={"servedNames": names}) == ()
+def test_custom_checkpoint_is_not_matched_by_name(names: list[str]) -> None:
+    assert hints_of(model={"servedNames": names}) == ()
 
 
-def test_served_name_of_a_published_model_is_judged() -> None:
-    (found,) = hinted(model={"servedNames": ["chat", "llama-3.3-70b-instruct"]})
+def test_served_name_of_a_published_model_is_matched() -> None:
+    (found,) = hints_of(model={"servedNames": ["chat", "llama-3.3-70b-instruct"]})
     assert "tensor parallel 4 or 8" in found
 
 
@@ -117,7 +117,7 @@ def test_other_engines_get_no_hint(engine: str) -> None:
     )
 
 
-def test_hint_stands_in_the_condition_and_refuses_nothing() -> None:
+def test_hint_is_in_the_condition_and_refuses_nothing() -> None:
     found = inference(engine=VLLM, accelerator=CARD, model=repository("acme/own"))
     assert first_violation(found, DEFAULTS) is None
     verdict = judge_plan_accepted(state_of(inference=found))
@@ -125,17 +125,17 @@ def test_hint_stands_in_the_condition_and_refuses_nothing() -> None:
     assert verdict.message.endswith(f"no card; {MAY_WORK}")
 
 
-def test_drafts_are_told_to_be_for_greedy_requests() -> None:
+def test_speculation_gets_a_hint_about_greedy_requests() -> None:
     drafting = {**VLLM, "settings": {"--speculative-config": '{"method": "ngram", "num_speculative_tokens": 2}'}}
-    assert hinted(engine=drafting, model=repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")) == (
+    assert hints_of(engine=drafting, model=repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")) == (
         "Drafts are for greedy requests: those with a temperature, logprobs or a grammar are answered 400.",
     )
 
 
 @pytest.mark.parametrize("items", [{"image": 4}, {"video": 1}])
-def test_images_are_told_that_no_plan_has_their_buckets(items: dict[str, int]) -> None:
+def test_vision_model_gets_a_hint_about_unplanned_buckets(items: dict[str, int]) -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16", itemsPerPrompt=items)
-    assert hinted(model=model) == (
+    assert hints_of(model=model) == (
         "Vision buckets are known once a pod has loaded the model: before that they are counted in no plan and no "
         "estimate.",
     )

@@ -1,4 +1,4 @@
-"""Settings of a resource: wrong ones are refused, those without effect are named."""
+"""Settings of a resource: invalid ones are refused, ineffective ones are named."""
 
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,14 @@ def sim(settings: dict[str, Any], **sections: Any) -> Inference:
     return inference(engine={"name": "sim", "settings": settings}, **sections)
 
 
-def test_wrong_setting_is_refused_with_a_sentence() -> None:
+def test_wrong_setting_is_refused_with_a_message() -> None:
     assert first_violation(sim(WRONG), DEFAULTS) == Problem(
         "SettingsWrong",
         f"spec.engine.settings: {wrong_setting('VLLM_DEFRAG_TRESHOLD', '8')}.",
     )
 
 
-def test_argument_and_variable_that_fields_own_are_refused() -> None:
+def test_argument_or_variable_owned_by_a_field_is_refused() -> None:
     engine = {
         "name": "vllm",
         "extraArgs": ["--max-num-seqs=8"],
@@ -61,18 +61,18 @@ def test_many_wrong_settings_are_counted() -> None:
     assert sentence.endswith("; and 3 more.")
 
 
-def test_whole_number_without_quotes_is_a_value() -> None:
+def test_unquoted_integer_is_accepted() -> None:
     assert why_settings_are_wrong(sim({"LOG_LEVEL_ALL": 4})) is None
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_settings_of_an_example_are_right(example: Path) -> None:
+def test_settings_of_the_examples_are_valid(example: Path) -> None:
     manifest = yaml.safe_load(example.read_text())
     metadata = {"namespace": "default", "uid": "u", **manifest["metadata"]}
     assert why_settings_are_wrong(read_inference({**manifest, "metadata": metadata})) is None
 
 
-def test_wrong_setting_stalls_and_leaves_what_serves() -> None:
+def test_wrong_setting_stalls_and_keeps_serving_pods() -> None:
     cluster = served()
     pods, before = pod_names(cluster), revisions(cluster)
     cluster.change(engine={"settings": WRONG})
@@ -83,7 +83,7 @@ def test_wrong_setting_stalls_and_leaves_what_serves() -> None:
     assert violations(cluster.resource) == []
 
 
-def test_every_setting_that_nobody_reads_is_named() -> None:
+def test_every_unread_setting_is_named() -> None:
     found = sim({"VLLM_DEFRAG_THRESHOLD": 8}, bucketing={"strategy": "Exponential", "prompt": {"query": {"min": 128}}})
     verdict = judge_settings_effective(state_of(inference=found))
     assert (verdict.status, verdict.reason) == (FALSE, "SettingsIgnored")
@@ -94,7 +94,7 @@ def test_every_setting_that_nobody_reads_is_named() -> None:
     assert verdict.message.endswith(".")
 
 
-def test_settings_that_are_read_are_fine() -> None:
+def test_effective_settings_are_not_reported() -> None:
     found = inference(accelerator=CARD, engine={"settings": {"LOG_LEVEL_ALL": 4}})
     assert judge_settings_effective(state_of(inference=found)) == Verdict(
         TRUE, "SettingsRead", "Every setting of the spec has an effect."
@@ -108,10 +108,10 @@ def test_many_ignored_settings_are_counted() -> None:
     assert sentence.endswith("; and 2 more.")
 
 
-def test_ignored_setting_is_told_once() -> None:
+def test_ignored_setting_has_one_event() -> None:
     cluster = Cluster(resource(engine={"name": "sim", "settings": {"LOG_LEVEL_ALL": "4"}}))
-    told = [event.reason for event in cluster.operate().events]
-    assert "SettingsIgnored" in told
+    reasons = [event.reason for event in cluster.operate().events]
+    assert "SettingsIgnored" in reasons
     assert "SettingsIgnored" not in [event.reason for event in cluster.operate().events]
 
 
@@ -140,18 +140,18 @@ def test_changed_setting_is_a_new_revision_of_the_same_plan() -> None:
     ],
     ids=lambda section: "-".join(section),
 )
-def test_field_that_shapes_no_plan_leaves_the_plan_hash(section: dict[str, Any]) -> None:
+def test_field_outside_the_plan_keeps_the_plan_hash(section: dict[str, Any]) -> None:
     plain, changed = inference(accelerator=CARD), inference(accelerator=CARD, **section)
     first, second = (desired_revision(each, (), DEFAULTS) for each in (plain, changed))
     assert first.name != second.name
     assert plan_hash_of(first) == plan_hash_of(second)
 
 
-def test_field_that_shapes_the_plan_changes_the_plan_hash() -> None:
+def test_field_of_the_plan_changes_the_plan_hash() -> None:
     assert plan_hash_of(revision(maxNumSeqs=8)) != plan_hash_of(revision(maxNumSeqs=4))
 
 
-def test_setting_of_the_map_reaches_the_container_and_the_config() -> None:
+def test_setting_reaches_the_container_and_the_configuration() -> None:
     found = revision(settings={"LOG_LEVEL_ALL": "4"})
     variables = {each["name"]: each.get("value") for each in found.template["spec"]["containers"][0]["env"]}
     assert variables["LOG_LEVEL_ALL"] == "4"

@@ -1,4 +1,4 @@
-"""What an estimate of a simulation refuses is proven, because the simulation does just what was estimated."""
+"""A simulation captures exactly the estimated graphs, so an estimated shortfall of a simulation is certain."""
 
 import threading
 from typing import Any
@@ -26,8 +26,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-async def played(spec: dict[str, Any]) -> WarmupReport:
-    """The report of a simulated pod of that spec once it is warm."""
+async def simulate(spec: dict[str, Any]) -> WarmupReport:
+    """Return the report of a warm simulated pod with that spec."""
     config = runtime_config(inference(**spec)).model_copy(update={"recipe_cache_dir": None})
     board = ReportBoard("p" * 64)
     start_engine(config, board, threading.Event())
@@ -35,7 +35,7 @@ async def played(spec: dict[str, Any]) -> WarmupReport:
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_simulation_captures_what_was_estimated(case: str) -> None:
+async def test_simulation_captures_the_estimated_graphs(case: str) -> None:
     spec = seed(**CASES[case])
     spec["engine"]["simulation"] = {**spec["engine"]["simulation"], "timeScale": "0"}
     found = forecast_plan(inference(**spec))
@@ -43,7 +43,7 @@ async def test_simulation_captures_what_was_estimated(case: str) -> None:
     assert found.estimate is not None
     assert found.estimate.prompt is not None
     assert found.estimate.decode is not None
-    report = await played(spec)
+    report = await simulate(spec)
     assert report.memory is not None
     assert report.memory.kv_blocks == found.kv_blocks == found.estimate.kv_blocks
     assert (report.prompt.planned, report.decode.planned) == (found.prompt, found.decode)

@@ -1,4 +1,4 @@
-"""Limits of a class on Service, clients, PVC and surge (core/admission/spec_limits.py)."""
+"""Class limits for Service, clients, PVC and surge (core/admission/spec_limits.py)."""
 
 from typing import Any
 
@@ -117,7 +117,7 @@ def test_only_the_child_beyond_a_limit_is_changed(limits: Object, spec: Object, 
     assert found.spec == inference(**{**asked, "service": service, **changed}).spec
 
 
-def test_spec_within_all_limits_stays_as_it_is() -> None:
+def test_spec_within_all_limits_is_unchanged() -> None:
     asked = inference(**SPEC)
     assert clamp_to_limits(asked, read({"maxSurge": 1, "serviceTypes": ["LoadBalancer"]})) == (asked, frozenset())
 
@@ -126,7 +126,7 @@ def refused(platform: Platform, **spec: Any) -> Problem | None:
     return first_limit_violation(inference(**spec).spec, platform)
 
 
-def test_sentence_names_the_class_that_forbids_a_field() -> None:
+def test_message_names_the_class_that_forbids_a_field() -> None:
     gold = Platform("gold", GaudiInferenceClassSpec(limits=read({"serviceTypes": []})))
     assert refused(gold, **SPEC) == Problem(
         "ForbiddenByClass",
@@ -135,7 +135,7 @@ def test_sentence_names_the_class_that_forbids_a_field() -> None:
     )
 
 
-def test_without_a_class_only_permissions_are_missing() -> None:
+def test_spec_without_a_class_lacks_only_permissions() -> None:
     assert refused(NO_CLASS, **SPEC) is None
     assert refused(NO_CLASS, networkAccess={"enabled": False}) == Problem(
         "NeedsClass", f"spec.networkAccess.enabled false {OPENS}: leave it out, or use a class that allows it."

@@ -1,4 +1,4 @@
-"""Speculative decoding that is refused before a pod starts, with the exact sentences."""
+"""Speculative decoding that is refused before a pod starts, with the exact messages."""
 
 import json
 from typing import Any
@@ -61,7 +61,7 @@ def test_steps_must_hold_a_prompt_and_all_drafts(tokens: int, least: int) -> Non
     )
 
 
-def test_contiguous_attention_answers_drafts_wrongly() -> None:
+def test_drafts_with_contiguous_attention_are_refused() -> None:
     assert refused({"model": "ngram", "num_speculative_tokens": 2}, maxNumBatchedTokens=268) == Problem(
         "SettingsWrong",
         f"{SETTING}: vLLM's plugin then answers wrongly; set spec.engine.contiguousPagedAttention to false.",

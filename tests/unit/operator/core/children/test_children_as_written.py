@@ -1,6 +1,6 @@
-"""Whole children of some examples, as they go to the API server: a change of any field is seen in review.
+"""Complete children of some examples as sent to the API server, so that every changed field is visible in review.
 
-After a change that is meant: `.venv/bin/python -m pytest --snapshot-update` with this file.
+After an intended change, run `.venv/bin/python -m pytest --snapshot-update` with this file.
 """
 
 from pathlib import Path
@@ -51,5 +51,5 @@ def children(example: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_children_of_an_example_are_as_reviewed(example: str, snapshot: SnapshotAssertion) -> None:
+def test_children_of_an_example_equal_the_snapshot(example: str, snapshot: SnapshotAssertion) -> None:
     assert yaml.safe_dump(children(example)) == snapshot

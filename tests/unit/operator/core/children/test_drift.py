@@ -6,7 +6,7 @@ from gaudi_operator.core.children.drift import drifted_field
 
 
 def target(value: str) -> Any:
-    """An autoscaler with this target."""
+    """Return an autoscaler with this target."""
     return {"spec": {"metrics": [{"pods": {"target": {"averageValue": value}}}]}}
 
 

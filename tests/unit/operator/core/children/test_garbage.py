@@ -1,4 +1,4 @@
-"""What has ended protects nothing from being cleaned up."""
+"""Deletion of old workloads, ConfigMaps and revisions."""
 
 import pytest
 
@@ -39,19 +39,19 @@ def test_workload_stays_until_its_workers_have_ended() -> None:
     assert [each.name for each in find_garbage(observed, "new", (), 5).deletes] == ["tiny-old"]
 
 
-def test_workload_that_is_being_deleted_is_let_go() -> None:
+def test_terminating_workload_is_not_deleted_again() -> None:
     going = replica_set()
     going["metadata"]["deletionTimestamp"] = "2026-08-01T12:00:00Z"
     assert deleted(going) == []
 
 
-def test_pod_whose_labels_somebody_took_keeps_its_workload() -> None:
+def test_pod_without_labels_keeps_its_workload() -> None:
     workload, nameless = replica_set(), pod()
     del workload["metadata"]["labels"], nameless["metadata"]["labels"]
     assert deleted(workload, nameless) == []
 
 
-def test_config_map_that_no_pod_reads_is_deleted() -> None:
+def test_unused_config_map_is_deleted() -> None:
     config_maps = tuple(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "uid": f"u-{name}"}} for name in "ab"
     )
@@ -60,7 +60,7 @@ def test_config_map_that_no_pod_reads_is_deleted() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
-def test_pod_that_has_ended_keeps_no_workload(phase: str) -> None:
+def test_ended_pod_does_not_keep_its_workload(phase: str) -> None:
     assert deleted(replica_set(), pod(revision="old", phase=phase)) == ["tiny-old"]
 
 
@@ -69,7 +69,7 @@ def test_pod_that_may_still_run_keeps_its_workload(terminating: bool) -> None:
     assert deleted(replica_set(), pod(revision="old", terminating=terminating)) == []
 
 
-def test_workload_with_pods_again_after_a_back_off_is_kept() -> None:
+def test_workload_with_new_pods_after_a_back_off_is_kept() -> None:
     assert deleted(replica_set(**{DESIRED_ANNOTATION: "1"})) == []
 
 
@@ -78,7 +78,7 @@ def kept(number: int) -> Object:
     return {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "revision": number}
 
 
-def test_stable_revision_is_kept_however_short_the_history_is() -> None:
+def test_stable_revision_is_kept_with_the_shortest_history() -> None:
     manifests = tuple(kept(number) for number in (4, 3, 2, 1))
     stored = [Revision(f"r{number}", number, {}, {}, "") for number in (4, 3, 2, 1)]
     found = find_garbage(Observed(resource(), revisions=manifests), "r4", stored, 1, stable="r1").deletes

@@ -1,4 +1,4 @@
-"""What stands in the children beside their pods; one fact per test."""
+"""The children other than pods, one fact per test."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import state_of
 
 
-def test_child_names_its_controller_without_blocking_its_deletion() -> None:
+def test_child_has_a_controller_reference_that_does_not_block_deletion() -> None:
     assert service(inference())["metadata"]["ownerReferences"] == [
         {
             "apiVersion": "inference.gaudi.dev/v1alpha1",
@@ -32,13 +32,13 @@ def test_config_map_is_immutable_and_named_by_its_content() -> None:
     assert one["metadata"]["name"] != other["metadata"]["name"]
 
 
-def test_service_offers_the_model_port_only() -> None:
+def test_service_has_only_the_model_port() -> None:
     assert service(inference(service={"port": 8080}))["spec"]["ports"] == [
         {"name": "http", "port": 8080, "targetPort": "http", "protocol": "TCP"}
     ]
 
 
-def test_service_has_the_annotations_that_are_asked_for() -> None:
+def test_service_has_the_annotations_of_the_spec() -> None:
     found = service(inference(service={"annotations": {"a": "b"}}))["metadata"]
     assert (found["name"], found["annotations"]["a"]) == ("tiny", "b")
 
@@ -47,13 +47,13 @@ def test_endpoint_is_the_address_of_the_api() -> None:
     assert endpoint(inference()) == "http://tiny.models.svc:80/v1"
 
 
-def test_port_with_a_certificate_is_told_as_https() -> None:
+def test_port_with_a_certificate_has_protocol_https() -> None:
     secured = inference(server={"tlsSecretName": "chat-tls"})
     assert [each["appProtocol"] for each in service(secured)["spec"]["ports"]] == ["https"]
     assert endpoint(secured) == "https://tiny.models.svc:80/v1"
 
 
-def test_account_is_made_for_pods_that_name_it_alone() -> None:
+def test_service_account_is_created_only_for_pods_using_it() -> None:
     kinds = {
         action.manifest["kind"] for action in child_actions(state_of(), PlannedReplicas()) if isinstance(action, Apply)
     }
@@ -62,6 +62,6 @@ def test_account_is_made_for_pods_that_name_it_alone() -> None:
 
 
 @pytest.mark.parametrize(("desired", "allowed", "stay"), [(4, 0, 3), (4, 3, 1), (1, 0, 0), (0, 0, 0)])
-def test_disruption_budget_lets_at_least_one_go(desired: int, allowed: int, stay: int) -> None:
+def test_disruption_budget_allows_at_least_one_eviction(desired: int, allowed: int, stay: int) -> None:
     found = pod_disruption_budget(inference(), desired, allowed)["spec"]
     assert (found["minAvailable"], found["unhealthyPodEvictionPolicy"]) == (stay, "AlwaysAllow")

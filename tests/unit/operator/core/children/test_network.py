@@ -1,4 +1,4 @@
-"""Who may reach a pod; one fact per test."""
+"""Network access to a pod, one fact per test."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ def test_status_port_is_open_to_the_operator_only() -> None:
     ]
 
 
-def test_monitoring_reaches_the_status_port_where_the_installation_says_so() -> None:
+def test_configured_monitoring_reaches_the_status_port() -> None:
     prometheus = Client.model_validate({"namespaceSelector": {"matchLabels": {"team": "metrics"}}})
     rules = network_policy(inference(), replace(DEFAULTS, monitoring_from=(prometheus,)))["spec"]["ingress"]
     (found,) = [rule for rule in rules if rule["ports"][0]["port"] == "status"]
@@ -51,7 +51,7 @@ def test_gateways_of_the_installation_are_clients_by_default() -> None:
     assert own_list[0]["from"] == [{"podSelector": {}}]
 
 
-def test_published_model_stays_closed_to_others_by_default() -> None:
+def test_published_model_is_closed_to_others_by_default() -> None:
     rules = network_policy(inference(service={"type": "LoadBalancer"}), DEFAULTS)["spec"]["ingress"]
     assert rules[0]["from"] == [{"podSelector": {}}]
 
@@ -79,18 +79,18 @@ def test_named_clients_are_selected_by_namespace_and_pod() -> None:
     assert clients(clients=named)[0]["from"] == named
 
 
-def test_clients_outside_are_named_by_their_addresses() -> None:
+def test_external_clients_are_selected_by_address() -> None:
     named = [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]
     assert clients(clients=named)[0]["from"] == named
 
 
 @pytest.mark.parametrize("text", ["/a/b", "10.0.0.0/33", "somewhere"])
-def test_text_that_is_no_range_of_addresses_is_refused(text: str) -> None:
+def test_invalid_address_range_is_refused(text: str) -> None:
     with pytest.raises(SpecUnreadable, match="does not appear to be an IPv4 or IPv6 network"):
         clients(clients=[{"ipBlock": {"cidr": text}}])
 
 
-def test_policy_is_about_this_resources_pods_and_what_reaches_them() -> None:
+def test_policy_selects_the_resources_pods_and_ingress() -> None:
     spec = network_policy(inference(), DEFAULTS)["spec"]
     assert spec["podSelector"] == {"matchLabels": {NAME_LABEL: "tiny"}}
     assert spec["policyTypes"] == ["Ingress"]

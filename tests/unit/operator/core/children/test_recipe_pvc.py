@@ -1,4 +1,4 @@
-"""The PVC of recipes: when it exists, what it asks for, and when it goes."""
+"""The PVC of recipes: when it is created, its spec, and when it is deleted."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def revision(**overrides: Any) -> Revision:
 
 
 def live(storage: str = "5Gi", **overrides: Any) -> Object:
-    """The PVC as the API server holds it."""
+    """Return the PVC as the API server stores it."""
     (made,) = recipe_pvc_actions(inference(**{**ON, **overrides}), (), ())
     assert isinstance(made, Apply)
     claim: Object = {
@@ -37,16 +37,16 @@ def spec_of(actions: list[Action]) -> Object:
     return dict(action.manifest["spec"])
 
 
-def test_a_resource_that_shares_no_recipes_has_no_claim() -> None:
+def test_resource_without_shared_recipes_has_no_pvc() -> None:
     assert recipe_pvc_actions(inference(), [revision()], ()) == []
 
 
 @pytest.mark.parametrize("template", [{}, {"spec": {}}], ids=["no spec", "no volumes"])
-def test_a_revision_that_mounts_nothing_needs_no_claim(template: Object) -> None:
+def test_revision_without_a_mount_needs_no_pvc(template: Object) -> None:
     assert recipe_pvc_actions(inference(), [Revision("r", 1, {}, template, "")], ()) == []
 
 
-def test_the_claim_asks_for_what_the_spec_says() -> None:
+def test_pvc_has_size_and_class_of_the_spec() -> None:
     cache = {"enabled": True, "size": "5Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"}
     assert spec_of(recipe_pvc_actions(inference(recipeCache=cache), (), ())) == {
         "accessModes": ["ReadWriteOnce"],
@@ -55,51 +55,51 @@ def test_the_claim_asks_for_what_the_spec_says() -> None:
     }
 
 
-def test_without_a_class_the_default_of_the_cluster_is_taken() -> None:
+def test_pvc_without_a_class_uses_the_clusters_default() -> None:
     assert "storageClassName" not in spec_of(recipe_pvc_actions(inference(**ON), (), ()))
 
 
-def test_the_claim_is_named_after_its_resource_and_goes_along() -> None:
+def test_pvc_is_named_after_its_resource_and_owned_by_it() -> None:
     metadata = live()["metadata"]
     assert (metadata["name"], metadata["ownerReferences"][0]["uid"]) == ("tiny-recipes", "uid-of-tiny")
 
 
-def test_a_claim_that_is_as_desired_is_let_be() -> None:
+def test_pvc_as_desired_is_not_written() -> None:
     assert recipe_pvc_actions(inference(**ON), [revision(**ON)], [live()]) == []
 
 
-def test_a_larger_size_makes_the_claim_larger() -> None:
+def test_larger_size_enlarges_the_pvc() -> None:
     larger = {"recipeCache": {"enabled": True, "size": "8Gi"}}
     found = spec_of(recipe_pvc_actions(inference(**larger), [revision(**ON)], [live()]))
     assert found["resources"] == {"requests": {"storage": "8Gi"}}
 
 
-def test_a_claim_that_somebody_made_larger_keeps_its_size() -> None:
+def test_manually_enlarged_pvc_keeps_its_size() -> None:
     actions = recipe_pvc_actions(inference(**ON), [revision(**ON)], [live("1Ti")])
     assert all(each["resources"]["requests"]["storage"] == "1Ti" for each in map(_spec, actions))
 
 
-def test_the_same_size_in_another_unit_is_no_change() -> None:
+def test_same_size_in_another_unit_is_no_change() -> None:
     assert recipe_pvc_actions(inference(**ON), [revision(**ON)], [live("5120Mi")]) == []
 
 
-def test_a_claim_stays_while_a_running_revision_mounts_it() -> None:
+def test_pvc_is_kept_while_a_running_revision_mounts_it() -> None:
     assert recipe_pvc_actions(inference(), [revision(), revision(**ON)], [live()]) == []
 
 
-def test_a_claim_that_a_running_revision_mounts_is_made_anew() -> None:
+def test_deleted_pvc_is_created_again_for_a_running_revision() -> None:
     (action,) = recipe_pvc_actions(inference(), [revision(**ON)], ())
     assert isinstance(action, Apply)
 
 
-def test_a_claim_that_nothing_mounts_any_more_is_deleted() -> None:
+def test_unmounted_pvc_is_deleted() -> None:
     why = "spec.recipeCache is switched off and no pod mounts it"
     assert recipe_pvc_actions(inference(), [revision()], [live()]) == [
         Delete("v1", "PersistentVolumeClaim", "tiny-recipes", "uid-of-claim", why)
     ]
 
 
-def test_a_claim_on_its_way_out_is_waited_for() -> None:
+def test_terminating_pvc_is_not_replaced_yet() -> None:
     going = live()
     going["metadata"]["deletionTimestamp"] = "2026-08-01T12:00:00Z"
     assert recipe_pvc_actions(inference(**ON), [revision(**ON)], [going]) == []
@@ -115,20 +115,20 @@ RETAINED: dict[str, Any] = {"recipeCache": {**ON["recipeCache"], "retentionPolic
 OWN: dict[str, Any] = {"recipeCache": {**ON["recipeCache"], "existingClaim": "team-recipes"}}
 
 
-def test_a_claim_to_be_retained_has_no_owner() -> None:
+def test_retained_pvc_has_no_owner() -> None:
     assert "ownerReferences" not in live(**RETAINED)["metadata"]
 
 
-def test_retained_claim_stays_when_the_cache_is_switched_off() -> None:
+def test_retained_pvc_is_kept_when_the_cache_is_disabled() -> None:
     off = inference(recipeCache={"retentionPolicy": "Retain"})
     assert recipe_pvc_actions(off, [revision()], [live(**RETAINED)]) == []
 
 
-def test_claim_of_a_former_namesake_is_never_deleted() -> None:
+def test_pvc_of_a_former_resource_is_never_deleted() -> None:
     assert recipe_pvc_actions(inference(), [revision()], [live(**RETAINED)]) == []
 
 
-def test_owner_comes_and_goes_with_the_policy() -> None:
+def test_owner_reference_follows_the_retention_policy() -> None:
     (owned,) = recipe_pvc_actions(inference(**ON), [revision(**ON)], [live(**RETAINED)])
     (free,) = recipe_pvc_actions(inference(**RETAINED), [revision(**ON)], [live()])
     assert isinstance(owned, Apply)
@@ -136,16 +136,16 @@ def test_owner_comes_and_goes_with_the_policy() -> None:
     assert ["ownerReferences" in each.manifest["metadata"] for each in (owned, free)] == [True, False]
 
 
-def test_retention_makes_no_revision() -> None:
+def test_retention_creates_no_revision() -> None:
     assert are_same_inputs(revision(**ON).inputs, revision_inputs(inference(**RETAINED)))
 
 
-def test_pods_mount_a_named_claim_and_none_is_made() -> None:
+def test_named_pvc_is_mounted_and_not_created() -> None:
     volumes = {each["name"]: each for each in revision(**OWN).template["spec"]["volumes"]}
     assert volumes["recipes"]["persistentVolumeClaim"] == {"claimName": "team-recipes"}
     assert recipe_pvc_actions(inference(**OWN), [revision(**OWN)], ()) == []
 
 
-def test_pods_with_a_named_claim_read_what_is_kept() -> None:
+def test_pods_with_a_named_pvc_read_the_kept_revisions() -> None:
     (found,) = recipe_readers(inference(**OWN), [revision(**OWN)], [revision(**OWN)])
     assert found["metadata"]["name"] == "tiny-recipes"

@@ -1,4 +1,4 @@
-"""spec.autoscaling makes an autoscaler, and the status says whether it works."""
+"""The HorizontalPodAutoscaler of spec.autoscaling, and the condition about it."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -43,8 +43,8 @@ def judged(live: Object | None, desired: int = 2, **asked: Any) -> Verdict | Non
     return judge_autoscaler_active(state_of(desired=desired, inference=scaled, observed=seen))
 
 
-def made(window: int = 300, asked: Object = ASKED, **spec: Any) -> Object:
-    """The spec of the autoscaler."""
+def autoscaler_spec(window: int = 300, asked: Object = ASKED, **spec: Any) -> Object:
+    """Return the spec of the autoscaler."""
     found = inference(autoscaling=asked, **spec)
     assert found.spec.autoscaling
     written: Object = horizontal_pod_autoscaler(found, found.spec.autoscaling, window)["spec"]
@@ -52,9 +52,9 @@ def made(window: int = 300, asked: Object = ASKED, **spec: Any) -> Object:
 
 
 @pytest.mark.parametrize(("sequences", "target"), [(128, "102"), (10, "8"), (2, "1"), (1, "1")])
-def test_autoscaler_aims_for_running_requests_per_pod(sequences: int, target: str) -> None:
+def test_autoscaler_targets_running_requests_per_pod(sequences: int, target: str) -> None:
     average = {"type": "AverageValue", "averageValue": target}
-    assert made(engine={"maxNumSeqs": sequences}, model={"maxModelLen": 256}) == {
+    assert autoscaler_spec(engine={"maxNumSeqs": sequences}, model={"maxModelLen": 256}) == {
         "scaleTargetRef": {"apiVersion": "inference.gaudi.dev/v1alpha1", "kind": "GaudiInference", "name": "tiny"},
         "minReplicas": 2,
         "maxReplicas": 5,
@@ -63,15 +63,15 @@ def test_autoscaler_aims_for_running_requests_per_pod(sequences: int, target: st
     }
 
 
-def test_metrics_and_behavior_are_written_as_the_spec_has_them() -> None:
+def test_metrics_and_behavior_are_copied_from_the_spec() -> None:
     asked = {**ASKED, "metrics": METRICS, "behavior": BEHAVIOR}
-    found = made(asked=asked)
+    found = autoscaler_spec(asked=asked)
     assert (found["metrics"], found["behavior"]) == (METRICS, BEHAVIOR)
 
 
-def test_window_of_the_operator_joins_rules_without_one() -> None:
+def test_stabilization_window_is_added_to_rules_without_one() -> None:
     rules = {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 600}]}
-    found = made(1260, {**ASKED, "behavior": {"scaleDown": rules, "scaleUp": {"selectPolicy": "Disabled"}}})
+    found = autoscaler_spec(1260, {**ASKED, "behavior": {"scaleDown": rules, "scaleUp": {"selectPolicy": "Disabled"}}})
     assert found["behavior"] == {
         "scaleUp": {"selectPolicy": "Disabled"},
         "scaleDown": {**rules, "stabilizationWindowSeconds": 1260},
@@ -91,7 +91,7 @@ def test_window_of_the_operator_joins_rules_without_one() -> None:
         ("Counted", None, 60, 300),
     ],
 )
-def test_window_is_the_measured_warm_up_within_bounds(
+def test_stabilization_window_is_the_measured_warm_up_within_bounds(
     basis: str, seconds: int | None, live: int | None, window: int
 ) -> None:
     plan = PlanState(basis=PlanBasis(basis), prompt_buckets=1, decode_buckets=1, kv_blocks=1, warmup_seconds=seconds)
@@ -99,7 +99,7 @@ def test_window_is_the_measured_warm_up_within_bounds(
     assert scale_down_window(plan, autoscaler) == window
 
 
-def test_window_follows_a_measured_pod_and_stays_through_a_rollout() -> None:
+def test_stabilization_window_is_measured_and_kept_through_a_rollout() -> None:
     cluster = served(replicas=1, autoscaling=ASKED)
     (pod,) = pod_names(cluster)
     assert window_of(cluster) == 300
@@ -115,10 +115,10 @@ def test_window_follows_a_measured_pod_and_stays_through_a_rollout() -> None:
     assert len(pod_names(cluster)) == 2
     assert window_of(cluster) == 1260
     cluster.settle()
-    assert window_of(cluster) == 300  # the pod of the new revision took no time
+    assert window_of(cluster) == 300  # the pod of the new revision has no warm-up time
 
 
-def test_autoscaler_comes_and_goes_with_its_field_and_restarts_nothing() -> None:
+def test_autoscaler_follows_its_field_without_restarts() -> None:
     cluster = served(replicas=2)
     pods = cluster.kind("Pod")
     cluster.change(autoscaling={**ASKED})
@@ -135,12 +135,12 @@ def test_autoscaler_comes_and_goes_with_its_field_and_restarts_nothing() -> None
     assert cluster.kind("Pod") == pods
 
 
-def test_operator_writes_no_replicas_into_the_spec_whatever_the_bounds() -> None:
+def test_operator_does_not_write_replicas_into_the_spec() -> None:
     cluster = served(replicas=1, autoscaling=ASKED)
     assert (cluster.resource["spec"]["replicas"], len(cluster.kind("Pod"))) == (1, 1)
 
 
-def test_condition_is_only_there_with_the_field() -> None:
+def test_condition_exists_only_with_autoscaling() -> None:
     types = {each["type"] for each in status(served())["conditions"]}
     assert "AutoscalerActive" not in types
     assert judge_autoscaler_active(state_of()) is None
@@ -154,11 +154,11 @@ def test_condition_is_only_there_with_the_field() -> None:
         (autoscaler("True"), Verdict(TRUE, "Counting", "The autoscaler asks for 3 of 2 to 5 replicas.")),
     ],
 )
-def test_condition_says_how_many_replicas_are_desired(live: Object | None, verdict: Verdict) -> None:
+def test_condition_has_the_desired_replicas(live: Object | None, verdict: Verdict) -> None:
     assert judged(live) == verdict
 
 
-def test_condition_says_what_to_do_without_an_adapter() -> None:
+def test_condition_names_the_remedy_for_a_missing_adapter() -> None:
     found = judged(autoscaler("False", "FailedGetPodsMetric", "unable to fetch metrics: no API registered"))
     assert found
     assert (found.status, found.reason) == (FALSE, "FailedGetPodsMetric")
@@ -166,36 +166,36 @@ def test_condition_says_what_to_do_without_an_adapter() -> None:
     assert "gaudi_requests_running" in found.message
 
 
-def test_condition_says_that_a_metric_of_the_spec_is_missing() -> None:
+def test_condition_names_a_missing_metric() -> None:
     found = judged(autoscaler("False", "FailedGetExternalMetric", "no metrics returned"), metrics=METRICS)
     served = "Replicas stay as they are until each metric of spec.autoscaling.metrics is served."
     assert found == Verdict(FALSE, "FailedGetExternalMetric", f"{SCALES_NOT} no metrics returned. {served}")
 
 
-def test_autoscaler_that_cannot_scale_says_why() -> None:
+def test_condition_has_the_reason_why_scaling_fails() -> None:
     hindered: dict[str, Any] = autoscaler("True")
     hindered["status"]["conditions"][0] |= {"status": "False", "reason": "FailedUpdateScale", "message": "forbidden."}
     assert judged(hindered) == Verdict(FALSE, "FailedUpdateScale", f"{SCALES_NOT} forbidden.")
 
 
 def new_here(since: datetime) -> Object:
-    """What a controller manager says that was not told yet of our CustomResourceDefinition."""
+    """Return the status of an autoscaler whose controller manager does not know the CRD yet."""
     unknown = {"type": "AbleToScale", "status": "False", "reason": "FailedGetScale", "message": "no matches for kind"}
     return {"status": {"conditions": [{**unknown, "lastTransitionTime": stamp(since)}]}}
 
 
-def test_autoscaler_of_a_new_cluster_asks_nobody_for_anything() -> None:
+def test_autoscaler_of_a_new_cluster_needs_no_action() -> None:
     found = judged(new_here(NOW - timedelta(seconds=59)))
     assert found
     assert (found.status, found.reason) == (UNKNOWN, "NotCountedYet")
 
 
-def test_autoscaler_that_does_not_learn_of_the_resource_says_why() -> None:
+def test_autoscaler_not_knowing_the_crd_has_a_reason() -> None:
     found = judged(new_here(NOW - timedelta(seconds=60)))
     assert found == Verdict(FALSE, "FailedGetScale", f"{SCALES_NOT} no matches for kind.")
 
 
-def test_operator_looks_again_when_the_autoscaler_should_have_learned() -> None:
+def test_operator_requeues_when_the_autoscaler_should_know_the_crd() -> None:
     cluster = served(autoscaling=ASKED)
     (written,) = cluster.kind("HorizontalPodAutoscaler")
     written |= new_here(cluster.now)
@@ -207,7 +207,7 @@ def test_operator_looks_again_when_the_autoscaler_should_have_learned() -> None:
     assert condition(cluster, "AutoscalerActive") == ("False", "FailedGetScale")
 
 
-def test_autoscaler_rests_at_zero() -> None:
+def test_autoscaler_is_inactive_at_zero_replicas() -> None:
     found = judged(autoscaler("False", "ScalingDisabled", "scaling is disabled"), desired=0)
     assert found
     assert (found.status, found.reason) == (UNKNOWN, "ScaledToZero")

@@ -1,4 +1,4 @@
-"""Whatever a pod reports within the contract, a pass ends with a status that the API server takes."""
+"""Any report within the contract leads to a status that the API server accepts."""
 
 import json
 from typing import Any
@@ -59,7 +59,7 @@ SERVED = served(replicas=1)
 
 
 def numbers(value: Any) -> list[int]:
-    """All whole numbers of a status."""
+    """Yield all integers of a status."""
     if isinstance(value, dict):
         return [number for each in value.values() for number in numbers(each)]
     if isinstance(value, list | tuple):
@@ -69,7 +69,7 @@ def numbers(value: Any) -> list[int]:
 
 @given(FIELDS)
 @settings(max_examples=60, deadline=None)
-def test_any_report_gives_a_status_that_the_api_server_takes(fields: dict[str, Any]) -> None:
+def test_any_report_leads_to_a_valid_status(fields: dict[str, Any]) -> None:
     cluster = copied(SERVED)
     cluster.report(pod_names(cluster)[0], **fields)
     cluster.operate()
@@ -84,6 +84,6 @@ def test_any_report_gives_a_status_that_the_api_server_takes(fields: dict[str, A
     [{"warmed": 9}, {"captured": 9}, {"cached": 9}, {"warmed": -1}, {"graphBytes": 2 * MOST}],
     ids=str,
 )
-def test_progress_beyond_the_plan_or_any_card_is_no_report(progress: dict[str, int]) -> None:
+def test_report_beyond_the_plan_or_any_card_is_invalid(progress: dict[str, int]) -> None:
     with pytest.raises(ValidationError):
         PhaseProgress.model_validate({"planned": 8, **progress})

@@ -1,4 +1,4 @@
-"""The canary in whole stories of decide(): alone until it has proven itself, observed where that is asked for."""
+"""decide() stories of the canary: it is alone until it has proven itself, and observed if configured."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ BIGGER = {"maxModelLen": 512}
 
 
 def upgrading(**rollout: Any) -> tuple[Cluster, str]:
-    """Four replicas serve, two may surge, and the model has just changed; the name of the old revision."""
+    """Return four serving replicas with a surge of two and a changed model, and the name of the old revision."""
     cluster = served(replicas=4, rollout={"maxSurge": 2, **rollout})
     (old,) = revisions(cluster)
     cluster.change(model=BIGGER)
@@ -18,7 +18,7 @@ def upgrading(**rollout: Any) -> tuple[Cluster, str]:
 
 
 def turn(cluster: Cluster, warm: bool = True) -> tuple[int, int]:
-    """A turn of everybody; (old, new) pods after it."""
+    """Let the operator and all controllers act once. Return the numbers of (old, new) pods."""
     cluster.operate()
     cluster.controllers()
     pods = [pod for pod in cluster.kind("Pod") if "deletionTimestamp" not in pod["metadata"]]
@@ -40,7 +40,7 @@ def test_first_pod_is_alone_until_its_gate_is_open() -> None:
     assert "its first pod is the canary, older pods serve until it has passed its gate, 4 left" in message(cluster)
 
 
-def test_then_the_others_follow_by_the_surge() -> None:
+def test_other_pods_follow_with_the_surge() -> None:
     cluster, old = upgrading()
     seen = [turn(cluster) for _ in range(20)]
     assert max(new for _, new in seen) == 4
@@ -48,7 +48,7 @@ def test_then_the_others_follow_by_the_surge() -> None:
     assert old not in revisions(cluster)
 
 
-def test_old_pods_are_taken_before_their_successors_are_added() -> None:
+def test_old_pods_are_removed_before_their_successors_are_added() -> None:
     cluster, old = upgrading()
     for _ in range(4):
         turn(cluster)
@@ -57,7 +57,7 @@ def test_old_pods_are_taken_before_their_successors_are_added() -> None:
     assert [(f"tiny-{old}" == name, replicas) for name, replicas in sets] == [(True, 1), (False, 4)]
 
 
-def test_observed_canary_holds_its_gate_and_costs_no_old_pod() -> None:
+def test_observed_canary_stays_ready_and_replaces_no_old_pod() -> None:
     cluster, _ = upgrading(canary={"observeSeconds": 30})
     assert {turn(cluster) for _ in range(25)} == {(4, 0), (4, 1)}
     assert "has held it for 30 s" in message(cluster)
@@ -65,7 +65,7 @@ def test_observed_canary_holds_its_gate_and_costs_no_old_pod() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_operator_looks_again_when_the_canary_has_been_observed() -> None:
+def test_operator_requeues_at_the_end_of_the_observation() -> None:
     cluster, _ = upgrading(canary={"observeSeconds": 30})
     for _ in range(5):
         turn(cluster)
@@ -74,7 +74,7 @@ def test_operator_looks_again_when_the_canary_has_been_observed() -> None:
     assert 20 < seconds < 30
 
 
-def test_canary_that_warms_up_again_is_observed_from_the_beginning() -> None:
+def test_observation_starts_again_after_another_warm_up() -> None:
     cluster, old = upgrading(canary={"observeSeconds": 30})
     for _ in range(25):
         turn(cluster)
@@ -83,7 +83,7 @@ def test_canary_that_warms_up_again_is_observed_from_the_beginning() -> None:
     assert {turn(cluster) for _ in range(25)} == {(4, 1)}
 
 
-def test_way_back_to_a_stable_revision_has_no_canary() -> None:
+def test_rollback_to_a_stable_revision_has_no_canary() -> None:
     cluster, _ = upgrading()
     for _ in range(6):
         turn(cluster)
@@ -93,7 +93,7 @@ def test_way_back_to_a_stable_revision_has_no_canary() -> None:
     assert "canary" not in message(cluster)
 
 
-def test_plan_of_a_rolled_back_spec_is_counted_not_measured() -> None:
+def test_plan_of_a_rolled_back_spec_is_estimated() -> None:
     cluster = served(replicas=1)
     assert status(cluster)["plan"]["basis"] == "Measured"
     (first,) = revisions(cluster)

@@ -1,4 +1,4 @@
-"""Resources of a class: whole stories of decide()."""
+"""decide() stories of resources with a class."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,14 +13,14 @@ NEWER = {"images": {"none": "registry.test/cpu:2"}}
 
 
 def of_class(replicas: int = 2, **spec: Any) -> Cluster:
-    """A cluster that serves a resource whose class is the default one."""
+    """Return a serving cluster whose resource uses the default class."""
     cluster = Cluster(resource(replicas=replicas), classes=(gaudi_class(default=True, **spec),))
     cluster.settle()
     return cluster
 
 
-def says(cluster: Cluster, **spec: Any) -> None:
-    """The class is changed."""
+def change_class(cluster: Cluster, **spec: Any) -> None:
+    """Change the class."""
     cluster.classes = (gaudi_class(default=True, **spec),)
 
 
@@ -33,13 +33,13 @@ def message(cluster: Cluster, kind: str) -> str:
     return str(found)
 
 
-def test_pods_have_what_the_class_gives() -> None:
+def test_pods_have_the_defaults_of_the_class() -> None:
     cluster = of_class(defaults=IMAGE)
     assert images(cluster) == {"registry.test/cpu:1"}
     assert condition(cluster, "ClassApplied") == ("True", "AsClassSays")
 
 
-def test_revision_keeps_what_the_class_gave() -> None:
+def test_revision_keeps_the_defaults_of_the_class() -> None:
     (kept,) = of_class(defaults=IMAGE).kind("ControllerRevision")
     assert kept["data"]["class"] == {"name": "gold", "values": {"server.image": "registry.test/cpu:1"}}
 
@@ -47,7 +47,7 @@ def test_revision_keeps_what_the_class_gave() -> None:
 def test_changed_class_restarts_nothing_and_names_the_command() -> None:
     cluster = of_class(defaults=IMAGE)
     before, (only,) = pod_names(cluster), revisions(cluster)
-    says(cluster, defaults=NEWER)
+    change_class(cluster, defaults=NEWER)
     cluster.settle()
     assert pod_names(cluster) == before
     assert condition(cluster, "Ready") == ("True", "Serving")
@@ -60,7 +60,7 @@ def test_changed_class_restarts_nothing_and_names_the_command() -> None:
 
 def test_restart_applies_the_changed_class() -> None:
     cluster = of_class(defaults=IMAGE)
-    says(cluster, defaults=NEWER)
+    change_class(cluster, defaults=NEWER)
     cluster.resource["metadata"]["annotations"] = {"inference.gaudi.dev/restarted-at": "now"}
     cluster.settle()
     assert images(cluster) == {"registry.test/cpu:2"}
@@ -70,7 +70,7 @@ def test_restart_applies_the_changed_class() -> None:
 def test_first_class_restarts_nothing() -> None:
     cluster = served()
     before = pod_names(cluster)
-    says(cluster, defaults=IMAGE)
+    change_class(cluster, defaults=IMAGE)
     cluster.settle()
     assert pod_names(cluster) == before
     assert condition(cluster, "ClassApplied") == ("False", "ClassChanged")
@@ -89,13 +89,13 @@ def test_another_class_name_makes_another_revision() -> None:
     assert revisions(cluster) != {first}
 
 
-def test_spec_beyond_the_class_makes_no_pod() -> None:
+def test_spec_beyond_the_class_creates_no_pod() -> None:
     cluster = Cluster(resource(replicas=3), classes=(gaudi_class(default=True, limits={"maxReplicas": 2}),))
     assert cluster.operate().actions == ()
     assert condition(cluster, "PlanAccepted") == ("False", "ForbiddenByClass")
 
 
-def test_spec_beyond_the_class_leaves_what_serves() -> None:
+def test_spec_beyond_the_class_keeps_serving_pods() -> None:
     cluster = of_class(limits={"priorityClasses": []})
     before = pod_names(cluster)
     cluster.change(pod={"priorityClassName": "high"})
@@ -104,7 +104,7 @@ def test_spec_beyond_the_class_leaves_what_serves() -> None:
     assert condition(cluster, "Available")[0] == "True"
 
 
-def test_scale_up_beyond_the_class_is_held() -> None:
+def test_scale_up_beyond_the_class_is_blocked() -> None:
     cluster = of_class(limits={"maxReplicas": 3})
     before = pod_names(cluster)
     cluster.change(replicas=4)
@@ -113,17 +113,17 @@ def test_scale_up_beyond_the_class_is_held() -> None:
     assert condition(cluster, "Stalled") == ("True", "ForbiddenByClass")
 
 
-def test_scale_up_within_the_class_goes_on() -> None:
+def test_scale_up_within_the_class_proceeds() -> None:
     cluster = of_class(limits={"maxReplicas": 3})
     cluster.change(replicas=3)
     cluster.settle()
     assert len(pod_names(cluster)) == 3
 
 
-def test_tightened_class_takes_no_pod_away() -> None:
+def test_tightened_class_removes_no_pod() -> None:
     cluster = of_class(3)
     before = pod_names(cluster)
-    says(cluster, limits={"maxReplicas": 2})
+    change_class(cluster, limits={"maxReplicas": 2})
     cluster.settle()
     assert pod_names(cluster) == before
 
@@ -136,7 +136,7 @@ def test_pinned_revision_beyond_a_tightened_class_gets_no_pods() -> None:
     cluster.change(pod={"priorityClassName": None})
     cluster.settle()
     (plain,) = revisions(cluster)
-    says(cluster, limits={"priorityClasses": []})
+    change_class(cluster, limits={"priorityClasses": []})
     cluster.change(rollout={"revision": high})
     cluster.settle()
     assert revisions(cluster) == {plain}
@@ -145,7 +145,7 @@ def test_pinned_revision_beyond_a_tightened_class_gets_no_pods() -> None:
     )
 
 
-def test_missing_class_holds_a_scale_up() -> None:
+def test_missing_class_blocks_a_scale_up() -> None:
     cluster = served(replicas=2)
     before = pod_names(cluster)
     cluster.change(className="gold", replicas=4)
@@ -156,7 +156,7 @@ def test_missing_class_holds_a_scale_up() -> None:
     assert condition(cluster, "PlanAccepted") == ("False", "ClassMissing")
 
 
-def test_missing_class_is_waited_for() -> None:
+def test_resource_waits_for_a_missing_class() -> None:
     cluster = Cluster(resource(className="gold"))
     cluster.operate()
     assert condition(cluster, "Stalled")[0] == "False"

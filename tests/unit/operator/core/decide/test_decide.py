@@ -1,4 +1,4 @@
-"""Whole stories of a resource, each pass a call of decide()."""
+"""decide() stories of one resource."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -19,22 +19,22 @@ from tests.unit.operator.core.resources import DEFAULTS, resource
 from tests.unit.operator.core.stories import CHILDREN, condition, kinds, pod_names, revisions, served, status
 
 
-def test_first_pass_writes_every_child_and_pods_last() -> None:
+def test_first_reconcile_writes_every_child_and_pods_last() -> None:
     assert kinds(Cluster(resource()).operate()) == list(CHILDREN)
 
 
-def test_installation_that_names_its_prometheus_serves() -> None:
-    """As Helm's monitoring.from gives it: with labels, which no dictionary takes for a key."""
+def test_installation_with_scrape_sources_serves() -> None:
+    """The value of Helm's monitoring.from, with labels, which are not hashable."""
     prometheus = Client.model_validate({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}})
     cluster = Cluster(resource(), defaults=replace(DEFAULTS, monitoring_from=(prometheus,)))
     assert kinds(cluster.operate()) == list(CHILDREN)
 
 
-def test_child_that_is_missing_is_written_for_that_reason() -> None:
+def test_missing_child_is_written_with_that_reason() -> None:
     assert {action.reason for action in Cluster(resource()).operate().actions} == {"it does not exist"}
 
 
-def test_resource_ends_ready() -> None:
+def test_resource_becomes_ready() -> None:
     cluster = served()
     assert status(cluster)["ready"] == "2/2"
     assert status(cluster)["phase"] == "Serving"
@@ -42,7 +42,7 @@ def test_resource_ends_ready() -> None:
     assert condition(cluster, "WarmedUp") == ("True", "WarmedUp")
 
 
-def test_rest_needs_no_action_and_no_status_write() -> None:
+def test_settled_resource_needs_no_action_and_no_status_write() -> None:
     cluster = served()
     writes = cluster.status_writes
     for _ in range(5):
@@ -51,7 +51,7 @@ def test_rest_needs_no_action_and_no_status_write() -> None:
     assert cluster.status_writes == writes
 
 
-def test_every_status_on_the_way_conforms() -> None:
+def test_every_intermediate_status_conforms() -> None:
     cluster = Cluster(resource(replicas=2))
     for change in (
         {},
@@ -70,7 +70,7 @@ def test_every_status_on_the_way_conforms() -> None:
 
 
 @pytest.mark.parametrize("kind", CHILDREN)
-def test_deleted_child_is_made_again_as_it_was(kind: str) -> None:
+def test_deleted_child_is_created_again(kind: str) -> None:
     cluster = served()
     key, live = next((key, each) for key, each in cluster.objects.items() if key[0] == kind)
     del cluster.objects[key]
@@ -89,7 +89,7 @@ def test_deleted_child_is_made_again_as_it_was(kind: str) -> None:
         ("ConfigMap", ("metadata", "ownerReferences", 0, "controller")),
     ],
 )
-def test_edited_child_is_healed(kind: str, path: tuple[Any, ...]) -> None:
+def test_edited_child_is_restored(kind: str, path: tuple[Any, ...]) -> None:
     cluster = served()
     (live,) = cluster.kind(kind)
     desired = copied(live)
@@ -102,22 +102,22 @@ def test_edited_child_is_healed(kind: str, path: tuple[Any, ...]) -> None:
     assert _written(cluster.kind(kind)[0]) == _written(desired)
 
 
-def test_foreign_fields_are_left_alone() -> None:
+def test_foreign_fields_are_kept() -> None:
     cluster = served()
     (service,) = cluster.kind("Service")
     service["spec"]["externalTrafficPolicy"] = "Local"
-    service["metadata"]["annotations"]["somebody.else/s"] = "annotation"
+    service["metadata"]["annotations"]["example.com/s"] = "annotation"
     assert cluster.operate().actions == ()
 
 
-def test_field_that_is_no_longer_desired_is_applied_away() -> None:
+def test_undesired_field_is_removed() -> None:
     cluster = served(service={"annotations": {"a": "b"}})
     cluster.change(service={"annotations": None})
     plan = cluster.operate()
     assert [action.reason for action in plan.actions] == ["what is desired has changed"]
 
 
-def test_config_map_with_another_content_is_made_anew() -> None:
+def test_config_map_with_other_content_is_replaced() -> None:
     cluster = served()
     (config_map,) = cluster.kind("ConfigMap")
     desired = copied(config_map["data"])
@@ -143,7 +143,7 @@ def test_broken_revision_never_replaces_what_serves() -> None:
     assert status(cluster)["revision"]["previous"] in old
 
 
-def test_pod_stalls_only_once_the_ending_one_before_it_left() -> None:
+def test_pod_stalls_only_after_the_terminating_one_has_left() -> None:
     cluster = served(replicas=1)
     ending, waiting = copied(cluster.kind("Pod")[0]), cluster.kind("Pod")[0]
     ending["metadata"] |= {"name": "ending", "uid": "uid-ending", "deletionTimestamp": "2026-08-01T12:00:00Z"}
@@ -165,7 +165,7 @@ def test_deleted_resource_is_left_to_the_garbage_collector() -> None:
     assert cluster.operate().actions == ()
 
 
-def test_zero_replicas_end_ready() -> None:
+def test_zero_replicas_become_ready() -> None:
     cluster = served()
     cluster.change(replicas=0)
     cluster.settle()
@@ -183,7 +183,7 @@ def test_gates_are_written_before_anything_else() -> None:
     assert isinstance(cluster.operate().actions[0], SetGate)
 
 
-def test_restarted_container_loses_its_gate_and_gets_it_back_warm() -> None:
+def test_restarted_container_loses_its_gate_until_warm() -> None:
     cluster = served()
     name = pod_names(cluster)[0]
     cluster.restart(name)
@@ -209,7 +209,7 @@ def test_operator_without_any_report_keeps_status_and_gates() -> None:
     assert status(cluster)["buckets"] == before["buckets"]
 
 
-def test_operator_that_starts_shows_no_loss_before_pods_speak() -> None:
+def test_starting_operator_keeps_readiness_before_reports_arrive() -> None:
     cluster = served()
     cluster.reports.clear()
     observed = replace(cluster.observed(), status_written=None, status_held=None)
@@ -220,7 +220,7 @@ def test_operator_that_starts_shows_no_loss_before_pods_speak() -> None:
     assert decide(replace(observed, status_held=earlier), cluster.defaults).status_held == earlier
 
 
-def test_network_policy_goes_when_it_is_switched_off() -> None:
+def test_disabled_network_policy_is_deleted() -> None:
     cluster = served()
     cluster.classes = (gaudi_class(default=True, limits={"allowAllClients": True}),)
     cluster.settle()
@@ -230,7 +230,7 @@ def test_network_policy_goes_when_it_is_switched_off() -> None:
     assert cluster.kind("NetworkPolicy") == []
 
 
-def test_own_service_account_is_left_out_when_another_is_named() -> None:
+def test_service_account_is_not_created_if_another_is_named() -> None:
     cluster = served(pod={"serviceAccountName": "theirs"})
     assert cluster.kind("ServiceAccount") == []
 
@@ -243,7 +243,7 @@ def test_revisions_differing_only_in_the_pod_share_a_config_map() -> None:
     assert {each["metadata"]["name"] for each in cluster.kind("ConfigMap")} == names
 
 
-def test_old_revision_whose_memory_was_deleted_is_still_replaced() -> None:
+def test_old_revision_is_replaced_after_its_controller_revision_was_deleted() -> None:
     cluster = served()
     (old,) = cluster.kind("ControllerRevision")
     cluster.change(model={"maxModelLen": 512})
@@ -253,7 +253,7 @@ def test_old_revision_whose_memory_was_deleted_is_still_replaced() -> None:
     assert len(cluster.kind("ReplicaSet")) == 1
 
 
-def test_operator_that_dies_after_any_single_action_ends_the_same() -> None:
+def test_crash_after_any_action_leads_to_the_same_result() -> None:
     for survived in range(8):
         cluster = served()
         cluster.change(model={"maxModelLen": 512})
@@ -265,13 +265,13 @@ def test_operator_that_dies_after_any_single_action_ends_the_same() -> None:
         assert len(cluster.kind("ReplicaSet")) == 1
 
 
-def test_events_tell_the_story_once() -> None:
+def test_each_event_is_published_once() -> None:
     cluster = served(replicas=1)
-    told = [event.reason for event in cluster.events]
-    assert told == ["RevisionDesired", "WarmedUp", "Ready"]
+    reasons = [event.reason for event in cluster.events]
+    assert reasons == ["RevisionDesired", "WarmedUp", "Ready"]
 
 
-def test_host_path_is_refused_where_the_installation_forbids_it() -> None:
+def test_host_path_is_refused_if_the_installation_forbids_it() -> None:
     model = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models"}}}
     cluster = Cluster(resource(model=model))
     cluster.defaults = replace(cluster.defaults, allow_host_path=())
@@ -279,7 +279,7 @@ def test_host_path_is_refused_where_the_installation_forbids_it() -> None:
     assert condition(cluster, "Stalled") == ("True", "HostPathNotAllowed")
 
 
-def test_open_gate_names_our_gate() -> None:
+def test_open_gate_has_the_operators_condition_type() -> None:
     cluster = served(replicas=1)
     (pod,) = cluster.kind("Pod")
     assert GATE in [each["type"] for each in pod["status"]["conditions"]]
@@ -287,12 +287,12 @@ def test_open_gate_names_our_gate() -> None:
 
 
 def _written(manifest: dict[str, Any]) -> dict[str, Any]:
-    """An object without what the API server says of it."""
+    """Return an object without the fields set by the API server."""
     given = ("uid", "creationTimestamp", "generation", "resourceVersion")
     return {**manifest, "metadata": {key: value for key, value in manifest["metadata"].items() if key not in given}}
 
 
 def _labels(path: tuple[Any, ...]) -> list[str]:
-    """As has_drifted names them: entries of lists by their key."""
+    """Return a path as has_drifted names it, with list entries by their key."""
     names = {("ports", 0): "http", ("ownerReferences", 0): "tiny"}
     return [names.get((before, key), str(key)) for before, key in zip((None, *path), path, strict=False)]

@@ -1,4 +1,4 @@
-"""Admission by estimates: whole stories of decide()."""
+"""decide() stories of admission by estimates."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ def message(cluster: Cluster, kind: str) -> str:
 
 
 def seed_pod(captured: int) -> dict[str, Any]:
-    """What a pod of the seeds' deployment reports."""
+    """Return the report of a pod of the reference deployment."""
     return {
         "prompt": PhaseProgress(planned=24, warmed=24, captured=captured),
         "decode": PhaseProgress(planned=48, warmed=48, captured=48),
     }
 
 
-def test_simulation_that_cannot_reach_its_thresholds_makes_no_pod() -> None:
+def test_simulation_below_its_thresholds_creates_no_pod() -> None:
     cluster = Cluster(resource(**seed()))
     assert cluster.operate().actions == ()
     assert condition(cluster, "PlanAccepted") == ("False", "ThresholdsUnreachable")
@@ -36,7 +36,7 @@ def test_simulation_that_cannot_reach_its_thresholds_makes_no_pod() -> None:
     assert violations(cluster.resource) == []
 
 
-def test_threshold_that_is_in_reach_lets_it_start() -> None:
+def test_reachable_threshold_lets_the_simulation_start() -> None:
     cluster = Cluster(resource(**seed()))
     cluster.operate()
     cluster.change(readiness=PASSES)
@@ -46,7 +46,7 @@ def test_threshold_that_is_in_reach_lets_it_start() -> None:
     assert len(pod_names(cluster)) == 1
 
 
-def test_refusal_by_an_estimate_leaves_serving_pods_untouched() -> None:
+def test_refusal_by_an_estimate_keeps_serving_pods() -> None:
     cluster = served()
     before = copied(cluster.kind("Pod"))
     cluster.change(**seed())
@@ -58,8 +58,8 @@ def test_refusal_by_an_estimate_leaves_serving_pods_untouched() -> None:
     assert condition(cluster, "Available") == ("True", "MinimumAvailable")
 
 
-def test_estimate_judges_no_revision_that_runs() -> None:
-    """The pods know better: thresholds that are raised later are judged by what they have captured."""
+def test_estimate_does_not_refuse_a_running_revision() -> None:
+    """Pods have measured figures: later thresholds are compared with their captured graphs."""
     cluster = Cluster(resource(**seed(readiness=PASSES)))
     cluster.settle()
     cluster.change(readiness={"minCapturedPromptPercent": 100})
@@ -67,7 +67,7 @@ def test_estimate_judges_no_revision_that_runs() -> None:
     assert condition(cluster, "PlanAccepted") == ("True", "Accepted")
 
 
-def test_doubt_is_told_and_starts_pods_all_the_same() -> None:
+def test_warning_is_reported_and_pods_start() -> None:
     cluster = Cluster(resource(**on_a_card()))
     plan = cluster.operate()
     cluster.controllers()
@@ -76,7 +76,7 @@ def test_doubt_is_told_and_starts_pods_all_the_same() -> None:
     assert len(pod_names(cluster)) == 1
 
 
-def test_doubt_ends_when_a_pod_has_measured() -> None:
+def test_warning_ends_after_a_pod_has_measured() -> None:
     cluster = Cluster(resource(**on_a_card()))
     cluster.operate()
     cluster.controllers()
@@ -97,7 +97,7 @@ def test_measured_figures_outlive_a_new_operator_and_replaced_pods() -> None:
     assert status(cluster)["plan"] == measured
 
 
-def test_new_revision_is_estimated_anew() -> None:
+def test_new_revision_is_estimated_again() -> None:
     cluster = served()
     cluster.change(model={"maxModelLen": 512})
     cluster.operate()

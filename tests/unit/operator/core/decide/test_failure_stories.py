@@ -1,4 +1,7 @@
-"""Random stories in which revisions fail, are pinned, held and retried: each ends served, or says why it does not."""
+"""Random stories in which revisions fail, are pinned, held and retried.
+
+Each ends serving, or reports why it does not.
+"""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -8,16 +11,16 @@ from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.decide.test_stories import (
     Happening,
-    a_pass,
-    a_turn_of_the_others,
-    after,
     change_cards,
     change_replicas,
+    change_revision,
     change_rollout,
-    change_substance,
-    half_a_pass,
     lose_reports,
+    reconcile,
+    reconcile_partly,
     restart_container,
+    run_controllers,
+    run_story,
 )
 from tests.unit.operator.core.stories import condition, revisions, status
 
@@ -58,16 +61,16 @@ def lose_status(cluster: Cluster, _: st.DataObject) -> None:
 
 
 HAPPENINGS: tuple[Happening, ...] = (
-    change_substance,
+    change_revision,
     change_replicas,
     change_rollout,
     change_cards,
     restart_container,
     lose_reports,
     lose_status,
-    half_a_pass,
-    a_pass,
-    a_turn_of_the_others,
+    reconcile_partly,
+    reconcile,
+    run_controllers,
     stall,
     pin,
     hold,
@@ -79,15 +82,15 @@ HAPPENINGS: tuple[Happening, ...] = (
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(HAPPENINGS), max_size=20), st.data())
-def test_every_story_ends_served_or_says_why_not(story: list[Happening], data: st.DataObject) -> None:
-    cluster = after(story, data)
+def test_every_story_ends_serving_or_with_a_reason(story: list[Happening], data: st.DataObject) -> None:
+    cluster = run_story(story, data)
     if cluster.resource["spec"]["rollout"].get("revision") == NOWHERE:
         cluster.change(rollout={"revision": None})
     cluster.settle(turns=120)
-    _is_told(cluster)
+    _has_reason(cluster)
 
 
-def _is_told(cluster: Cluster) -> None:
+def _has_reason(cluster: Cluster) -> None:
     desired, reason = cluster.resource["spec"].get("replicas", 1), condition(cluster, "Stalled")[1]
     assert condition(cluster, "Available")[0] == ("True" if desired else "False")
     assert reason in ("NotStalled", "RolledBack", "RevisionFailed")

@@ -1,4 +1,4 @@
-"""Replicas over several nodes are groups: whole stories of decide()."""
+"""decide() stories of replicas over several nodes."""
 
 from datetime import timedelta
 from typing import Any
@@ -23,19 +23,19 @@ STALL: dict[str, Any] = {
 
 
 def fresh(**spec: Any) -> GroupCluster:
-    """Two replicas of two pods each are desired and nothing is there."""
+    """Return a cluster with two desired replicas of two pods each and no children."""
     return GroupCluster(resource(**{"replicas": 2, **PAIR, **spec}))
 
 
 def served(**spec: Any) -> GroupCluster:
-    """Both replicas serve."""
+    """Return a cluster in which both replicas serve."""
     cluster = fresh(**spec)
     cluster.settle()
     return cluster
 
 
 def groups(cluster: GroupCluster) -> dict[str, int]:
-    """Desired groups by revision."""
+    """Return the desired groups by revision."""
     return {each["metadata"]["labels"][REVISION_LABEL]: each["spec"]["replicas"] for each in cluster.kind(KIND)}
 
 
@@ -45,7 +45,7 @@ def message(cluster: GroupCluster, kind: str) -> str:
 
 
 def turn(cluster: GroupCluster, *, warm: bool = True) -> None:
-    """One turn of everybody."""
+    """Let the operator and all controllers act once."""
     cluster.operate()
     cluster.controllers()
     for name in cluster.leaders() if warm else ():
@@ -57,7 +57,7 @@ def conditions_of(cluster: GroupCluster, name: str) -> dict[str, Object]:
     return {each["type"]: each for each in cluster.objects["Pod", name]["status"]["conditions"]}
 
 
-def test_replica_is_a_leader_worker_set_and_no_replica_set() -> None:
+def test_replica_is_a_leader_worker_set_without_a_replica_set() -> None:
     cluster = served()
     (revision,) = revisions(cluster)
     (workload,) = cluster.kind(KIND)
@@ -77,14 +77,14 @@ def test_only_leaders_have_the_gate_and_count_as_replicas() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_traffic_and_autoscalers_see_leaders_only() -> None:
+def test_services_and_autoscalers_select_only_leaders() -> None:
     cluster = served()
     (service,) = cluster.kind("Service")
     assert service["spec"]["selector"][WORKER_INDEX_LABEL] == "0"
     assert f"{WORKER_INDEX_LABEL}=0" in status(cluster)["selector"].split(",")
 
 
-def test_every_pod_of_a_group_asks_for_its_cards() -> None:
+def test_every_pod_of_a_group_requests_its_cards() -> None:
     spread = {"tensor": 16, "nodes": 2}
     card = {"generation": "gaudi3", "deviceMemory": None}
     templates = served(accelerator=card, parallelism=spread).kind(KIND)[0]["spec"]["leaderWorkerTemplate"]
@@ -95,12 +95,12 @@ def test_every_pod_of_a_group_asks_for_its_cards() -> None:
 
 
 @pytest.mark.parametrize(("unavailable", "pods"), [(0, 5), (1, 5), (2, 3), (3, 0)])
-def test_eviction_of_one_pod_takes_its_whole_group(unavailable: int, pods: int) -> None:
+def test_eviction_of_one_pod_removes_its_group(unavailable: int, pods: int) -> None:
     (budget,) = served(replicas=3, rollout={"maxUnavailable": unavailable}).kind("PodDisruptionBudget")
     assert budget["spec"]["minAvailable"] == pods
 
 
-def test_groups_go_in_their_controllers_order_whatever_they_cost() -> None:
+def test_groups_are_removed_in_their_controllers_order() -> None:
     cluster = served()
     cluster.change(replicas=1)
     plan = cluster.operate()
@@ -115,7 +115,7 @@ def test_pods_of_a_resource_may_reach_each_other() -> None:
     ]
 
 
-def test_without_leader_worker_sets_the_status_says_what_to_install() -> None:
+def test_status_names_the_missing_leader_worker_set_controller() -> None:
     cluster = fresh()
     cluster.groups_served = False
     cluster.settle()
@@ -124,7 +124,7 @@ def test_without_leader_worker_sets_the_status_says_what_to_install() -> None:
     assert "install the LeaderWorkerSet controller" in message(cluster, "Stalled")
 
 
-def test_installing_the_controller_later_is_enough() -> None:
+def test_later_installation_of_the_controller_starts_groups() -> None:
     cluster = fresh()
     cluster.groups_served = False
     cluster.settle()
@@ -133,7 +133,7 @@ def test_installing_the_controller_later_is_enough() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_upgrade_goes_by_groups_behind_a_canary_within_the_promise() -> None:
+def test_upgrade_replaces_groups_after_a_canary_within_limits() -> None:
     cluster = served(model={"maxModelLen": 256})
     (old,) = revisions(cluster)
     cluster.change(model=BIGGER)
@@ -175,7 +175,7 @@ def test_stalling_revision_is_rolled_back_while_the_good_one_serves() -> None:
     assert condition(cluster, "Available")[0] == "True"
 
 
-def test_group_with_a_pod_without_node_is_as_without_any() -> None:
+def test_group_with_an_unscheduled_pod_is_unscheduled() -> None:
     cluster = fresh(replicas=1, rollout={"progressDeadlineSeconds": 30})
     cluster.cards = 1
     for _ in range(3):
@@ -185,7 +185,7 @@ def test_group_with_a_pod_without_node_is_as_without_any() -> None:
     assert condition(cluster, "Stalled") == ("True", "Unschedulable")
 
 
-def test_worker_that_cannot_start_its_container_is_named() -> None:
+def test_worker_with_a_failing_container_is_named() -> None:
     cluster = fresh(replicas=1)
     for _ in range(3):
         turn(cluster, warm=False)
@@ -198,8 +198,10 @@ def test_worker_that_cannot_start_its_container_is_named() -> None:
     assert f"Pod tiny-{revision}-0-1 cannot start its container: no such image." in message(cluster, "Stalled")
 
 
-def test_old_serving_group_stays_while_the_one_before_is_remade() -> None:
-    """The controller takes the last group first: scaling down to the number that serves would take the wrong one."""
+def test_old_serving_group_is_kept_while_an_earlier_one_restarts() -> None:
+    """The controller removes the last group first, so scaling down to the number of serving groups would remove the
+    wrong one.
+    """
     cluster = served()
     (old,) = revisions(cluster)
     cluster.lose(f"tiny-{old}-0")
@@ -209,8 +211,8 @@ def test_old_serving_group_stays_while_the_one_before_is_remade() -> None:
     assert conditions_of(cluster, f"tiny-{old}-1")["Ready"]["status"] == "True"
 
 
-def test_lost_set_of_an_old_revision_keeps_its_template() -> None:
-    """Somebody has deleted the ControllerRevision: both templates are read back."""
+def test_deleted_set_of_an_old_revision_keeps_its_template() -> None:
+    """Without the ControllerRevision, both templates are read from the LeaderWorkerSet."""
     cluster = served()
     (old,) = revisions(cluster)
     before = cluster.objects[KIND, f"tiny-{old}"]["spec"]["leaderWorkerTemplate"]
@@ -221,7 +223,7 @@ def test_lost_set_of_an_old_revision_keeps_its_template() -> None:
     assert cluster.objects[KIND, f"tiny-{old}"]["spec"]["leaderWorkerTemplate"] == before
 
 
-def test_restored_revision_runs_its_stored_rendering() -> None:
+def test_restored_revision_uses_its_stored_template() -> None:
     cluster = served()
     (revision,) = revisions(cluster)
     stored = cluster.objects["ControllerRevision", f"tiny-{revision}"]["data"]["group"]

@@ -1,4 +1,4 @@
-"""A revision that mounts folders of nodes, simulates or is unsafe, where that is not allowed any more."""
+"""Revisions that mount host paths, simulate or are unsafe, after this was disallowed."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,12 +16,12 @@ CLAIM: dict[str, Any] = {"source": {"persistentVolumeClaim": {"claimName": "mode
 
 
 def withdraw(cluster: Cluster) -> None:
-    """The installation is upgraded with allowHostPath false."""
+    """Upgrade the installation with allowHostPath false."""
     cluster.defaults = replace(cluster.defaults, allow_host_path=())
 
 
 def mounting(cluster: Cluster) -> set[str]:
-    """Names of the pods that mount /etc."""
+    """Return the names of the pods that mount /etc."""
     return {
         pod["metadata"]["name"]
         for pod in cluster.kind("Pod")
@@ -30,13 +30,13 @@ def mounting(cluster: Cluster) -> set[str]:
 
 
 def stalled(cluster: Cluster) -> tuple[str, str]:
-    """Reason and message of the condition Stalled."""
+    """Return reason and message of the condition Stalled."""
     (found,) = [each for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
     return found["reason"], found["message"]
 
 
 def moved_off() -> tuple[Cluster, str, str]:
-    """A cluster that has served from /etc and serves from a PVC now, and the names of both revisions."""
+    """Return a cluster that moved from /etc to a PVC, and the names of both revisions."""
     cluster = served(model=ETC)
     (first,) = revisions(cluster)
     cluster.change(model=CLAIM)
@@ -45,7 +45,7 @@ def moved_off() -> tuple[Cluster, str, str]:
     return cluster, first, second
 
 
-def test_pinned_revision_is_refused_and_the_running_one_serves_on() -> None:
+def test_pinned_revision_is_refused_and_running_pods_keep_serving() -> None:
     cluster, first, second = moved_off()
     before = pod_names(cluster)
     withdraw(cluster)
@@ -57,7 +57,7 @@ def test_pinned_revision_is_refused_and_the_running_one_serves_on() -> None:
     assert message.startswith(f"Revision {first} gets no more pods: spec.model.source.hostPath /etc ")
 
 
-def test_pinned_revision_runs_where_host_paths_are_allowed() -> None:
+def test_pinned_revision_runs_if_host_paths_are_allowed() -> None:
     cluster, first, _ = moved_off()
     cluster.change(rollout={"revision": first})
     cluster.settle()
@@ -65,7 +65,7 @@ def test_pinned_revision_runs_where_host_paths_are_allowed() -> None:
 
 
 @pytest.mark.parametrize("pinned", [False, True])
-def test_revision_that_runs_is_not_scaled_up(pinned: bool) -> None:
+def test_running_revision_is_not_scaled_up(pinned: bool) -> None:
     cluster = served(model=ETC)
     (only,) = revisions(cluster)
     if pinned:
@@ -80,7 +80,7 @@ def test_revision_that_runs_is_not_scaled_up(pinned: bool) -> None:
     assert status(cluster)["readyReplicas"] == 2
 
 
-def test_revision_that_runs_is_scaled_down() -> None:
+def test_running_revision_is_scaled_down() -> None:
     cluster = served(model=ETC)
     withdraw(cluster)
     cluster.change(replicas=1)
@@ -98,7 +98,7 @@ def test_paused_rollout_is_not_scaled_up_by_an_older_revision() -> None:
 
 
 def half_way() -> Cluster:
-    """A rollout from /etc to a PVC whose first pod serves and whose second one never will, and its revision."""
+    """Return a rollout from /etc to a PVC with one serving pod and one that never becomes ready, and its revision."""
     cluster = served(model=ETC)
     (first,) = revisions(cluster)
     cluster.change(model=CLAIM)
@@ -114,7 +114,7 @@ def half_way() -> Cluster:
     return cluster
 
 
-def test_failed_revision_is_rolled_back_to_the_pods_left() -> None:
+def test_failed_revision_is_rolled_back_to_the_remaining_pods() -> None:
     cluster = half_way()
     left = mounting(cluster)
     withdraw(cluster)
@@ -129,7 +129,7 @@ def test_failed_revision_is_rolled_back_to_the_pods_left() -> None:
     assert status(cluster)["readyReplicas"] == 2
 
 
-def test_stored_rendering_is_judged_although_the_spec_names_no_path() -> None:
+def test_stored_template_is_checked_although_the_spec_is_allowed() -> None:
     cluster, _, second = moved_off()
     revision: Object = cluster.objects["ControllerRevision", f"tiny-{second}"]
     volumes = revision["data"]["template"]["spec"]["volumes"]
@@ -145,7 +145,7 @@ def ready(cluster: Cluster, name: str) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def test_forbidden_simulation_serves_on_and_is_not_scaled_up() -> None:
+def test_forbidden_simulation_keeps_serving_without_scaling_up() -> None:
     cluster = served(engine={"name": "sim"})
     before = pod_names(cluster)
     cluster.defaults = replace(cluster.defaults, allow_simulation=False)
@@ -156,10 +156,10 @@ def test_forbidden_simulation_serves_on_and_is_not_scaled_up() -> None:
     assert status(cluster)["readyReplicas"] == 2
 
 
-def test_what_is_published_serves_on_and_gets_no_new_revision() -> None:
+def test_published_model_keeps_serving_without_a_new_revision() -> None:
     cluster = served(service={"type": "NodePort", "insecure": True})
     before = pod_names(cluster)
-    cluster.change(service={"insecure": None})  # as an object was before there was a rule
+    cluster.change(service={"insecure": None})  # from an operator without this rule
     cluster.settle()
     assert (pod_names(cluster), status(cluster)["readyReplicas"]) == (before, 2)
     assert stalled(cluster)[0] != "PublishedWithoutKey"
@@ -175,18 +175,18 @@ PRIVILEGED: dict[str, Any] = {"annotations": {"container.apparmor.security.beta.
 
 
 def made_unsafe(cluster: Cluster, revision: str) -> None:
-    """A stored revision has what an older operator let through."""
+    """Write the data of an older operator into a stored revision."""
     stored: Object = cluster.objects["ControllerRevision", f"tiny-{revision}"]
     stored["data"]["template"]["metadata"]["annotations"] |= PRIVILEGED["annotations"]
 
 
-def test_unsafe_spec_makes_no_pod() -> None:
+def test_unsafe_spec_creates_no_pod() -> None:
     cluster = Cluster(resource(pod=PRIVILEGED))
     assert cluster.operate().actions == ()
     assert condition(cluster, "PlanAccepted") == ("False", "NeedsClass")
 
 
-def test_unsafe_spec_leaves_what_serves() -> None:
+def test_unsafe_spec_keeps_serving_pods() -> None:
     cluster = served()
     before = pod_names(cluster)
     cluster.change(pod=PRIVILEGED)

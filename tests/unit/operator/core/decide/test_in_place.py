@@ -1,4 +1,4 @@
-"""A surge where there is room, in place where there is none; whole stories of decide()."""
+"""decide() stories of upgrades: with a surge if there is room, otherwise in place."""
 
 import json
 import re
@@ -17,7 +17,7 @@ BIGGER = {"maxModelLen": 512}
 
 
 def crowded(replicas: int = 2, *, queue: bool = False, **rollout: Any) -> Cluster:
-    """All replicas serve on all the cards there are, and the model is about to change."""
+    """Return a cluster whose replicas use all cards, with a changed model."""
     cluster = served(replicas=replicas, rollout=rollout)
     cluster.cards, cluster.queue = replicas, queue
     cluster.change(model=BIGGER)
@@ -25,7 +25,7 @@ def crowded(replicas: int = 2, *, queue: bool = False, **rollout: Any) -> Cluste
 
 
 def turns(cluster: Cluster, count: int) -> list[int]:
-    """So many turns of everybody; the available replicas after each."""
+    """Let everything act `count` times. Return the available replicas after each turn."""
     seen = []
     for _ in range(count):
         cluster.operate()
@@ -37,15 +37,15 @@ def turns(cluster: Cluster, count: int) -> list[int]:
     return seen
 
 
-def asked(cluster: Cluster) -> Cluster:
-    """The same when the scheduler has been asked for longer than the operator waits for an answer."""
+def past_the_surge_timeout(cluster: Cluster) -> Cluster:
+    """Return the same cluster after the scheduler's answer is overdue."""
     turns(cluster, 3)
     cluster.now += timedelta(seconds=300)
     return cluster
 
 
 def waiting(cluster: Cluster) -> set[str]:
-    """Pods that have no node."""
+    """Return the unscheduled pods."""
     return {name for kind, name in cluster.objects if kind == "Pod" and not cluster.placed(name)}
 
 
@@ -63,7 +63,7 @@ def marked(cluster: Cluster) -> list[str]:
 
 
 @pytest.mark.parametrize("deadline", [600, 60])
-def test_pod_without_room_is_waited_for_and_not_stalled(deadline: int) -> None:
+def test_pod_without_room_waits_and_does_not_stall(deadline: int) -> None:
     cluster = crowded(progressDeadlineSeconds=deadline)
     turns(cluster, 3)
     cluster.now += timedelta(seconds=290)
@@ -85,23 +85,23 @@ def test_pod_without_room_is_waited_for_and_not_stalled(deadline: int) -> None:
         (1, {"whenNoRoom": "ReplaceInPlace"}, 0),
     ],
 )
-def test_then_pods_are_replaced_in_place(replicas: int, rollout: Any, fewest: int) -> None:
+def test_pods_are_replaced_in_place_after_the_surge_timeout(replicas: int, rollout: Any, fewest: int) -> None:
     cluster = crowded(replicas, **rollout)
     old = revisions(cluster)
-    seen = turns(asked(cluster), 12 * replicas + 10)
+    seen = turns(past_the_surge_timeout(cluster), 12 * replicas + 10)
     assert min(seen) == fewest
     assert not revisions(cluster) & old
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_canary_in_an_old_pods_place_is_told_as_such() -> None:
-    cluster = asked(crowded())
+def test_canary_replacing_an_old_pod_is_reported() -> None:
+    cluster = past_the_surge_timeout(crowded())
     turns(cluster, 1)
     assert "canary in the place of an older one, " in message(cluster, "Ready")
 
 
-def test_second_pod_is_not_asked_about_again() -> None:
-    cluster = asked(crowded())
+def test_second_pod_is_replaced_without_waiting_again() -> None:
+    cluster = past_the_surge_timeout(crowded())
     waited = waiting(cluster)
     for _ in range(25):
         turns(cluster, 1)
@@ -111,34 +111,34 @@ def test_second_pod_is_not_asked_about_again() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_never_more_pods_than_are_desired_once_in_place() -> None:
+def test_in_place_rollout_never_exceeds_the_desired_pods() -> None:
     cluster = crowded()
-    turns(asked(cluster), 1)
+    turns(past_the_surge_timeout(cluster), 1)
     while condition(cluster, "Ready")[0] != "True":
         turns(cluster, 1)
         desired = sum(each["spec"]["replicas"] for each in cluster.kind("ReplicaSet"))
         assert desired <= 2
 
 
-def test_reason_stands_while_old_pods_are_desired_and_then_goes() -> None:
+def test_reason_is_kept_until_no_old_pods_are_desired() -> None:
     cluster = crowded()
-    turns(asked(cluster), 1)
+    turns(past_the_surge_timeout(cluster), 1)
     [why] = marked(cluster)
     assert why.endswith("0/1 nodes are available")
     turns(cluster, 25)
     assert marked(cluster) == []
 
 
-def test_operator_that_starts_anew_goes_on_in_place() -> None:
+def test_restarted_operator_continues_in_place() -> None:
     cluster = crowded()
-    turns(asked(cluster), 1)
+    turns(past_the_surge_timeout(cluster), 1)
     del cluster.resource["status"]
     cluster.reports.clear()
     turns(cluster, 30)
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_upgrade_in_a_full_queue_goes_in_place() -> None:
+def test_upgrade_in_a_full_queue_is_in_place() -> None:
     cluster = crowded(queue=True)
     turns(cluster, 3)
     cluster.now += timedelta(seconds=290)
@@ -154,19 +154,19 @@ def test_upgrade_in_a_full_queue_goes_in_place() -> None:
 
 def test_only_replica_in_a_full_queue_stalls_its_upgrade() -> None:
     cluster = crowded(1, queue=True, progressDeadlineSeconds=300)
-    assert min(turns(asked(cluster), 3)) == 1
+    assert min(turns(past_the_surge_timeout(cluster), 3)) == 1
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
 
 
 def command(text: str) -> Any:
-    """The merge patch of the one command that a message names."""
+    """Return the merge patch of the only command in a message."""
     [patch] = re.findall(r"`kubectl patch gi tiny -n models --type merge -p '(.+)'`", text)
     return json.loads(patch)
 
 
-def test_only_replica_stays_and_the_message_names_the_command() -> None:
+def test_only_replica_is_kept_and_the_message_names_the_command() -> None:
     cluster = crowded(1, progressDeadlineSeconds=300)
-    assert min(turns(asked(cluster), 3)) == 1
+    assert min(turns(past_the_surge_timeout(cluster), 3)) == 1
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "0/1 nodes are available" in message(cluster, "Stalled")
     cluster.change(**command(message(cluster, "Stalled"))["spec"])
@@ -174,8 +174,8 @@ def test_only_replica_stays_and_the_message_names_the_command() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_no_second_pod_goes_while_one_is_lost() -> None:
-    cluster = asked(crowded(3))
+def test_no_second_pod_is_removed_while_one_is_lost() -> None:
+    cluster = past_the_surge_timeout(crowded(3))
     while status(cluster)["readyReplicas"] == 3:
         turns(cluster, 1)
     lost = next(each["name"] for each in status(cluster)["pods"] if each["ready"])
@@ -184,33 +184,33 @@ def test_no_second_pod_goes_while_one_is_lost() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_blocked_upgrade_goes_on_by_itself_with_a_free_card() -> None:
-    cluster = asked(crowded(whenNoRoom="Wait"))
+def test_blocked_upgrade_continues_when_a_card_is_free() -> None:
+    cluster = past_the_surge_timeout(crowded(whenNoRoom="Wait"))
     turns(cluster, 3)
     cluster.cards = 3
     assert min(turns(cluster, 20)) == 2
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_rollout_that_waits_keeps_all_old_pods() -> None:
+def test_waiting_rollout_keeps_all_old_pods() -> None:
     cluster = crowded(whenNoRoom="Wait", maxUnavailable=1, progressDeadlineSeconds=300)
-    assert min(turns(asked(cluster), 3)) == 2
+    assert min(turns(past_the_surge_timeout(cluster), 3)) == 2
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "because spec.rollout.whenNoRoom is Wait" in message(cluster, "Stalled")
 
 
-def test_surge_whose_card_others_take_goes_on_in_place() -> None:
+def test_surge_without_its_card_continues_in_place() -> None:
     cluster = crowded(3)
     cluster.cards = 4
     turns(cluster, 3)
     while status(cluster)["readyReplicas"] < 4:
         turns(cluster, 1)
     cluster.cards = 3
-    assert min(turns(asked(cluster), 40)) == 2
+    assert min(turns(past_the_surge_timeout(cluster), 40)) == 2
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_quota_that_refuses_the_pod_is_an_answer_too() -> None:
+def test_quota_refusal_leads_to_in_place() -> None:
     cluster = served()
     cluster.change(model=BIGGER)
     cluster.operate()
@@ -223,10 +223,10 @@ def test_quota_that_refuses_the_pod_is_an_answer_too() -> None:
     assert why.endswith("exceeded quota: cards")
 
 
-def test_quota_is_waited_for_until_the_surge_timeout() -> None:
+def test_quota_refusal_waits_until_the_surge_timeout() -> None:
     cluster = served(rollout={"surgeTimeoutSeconds": 20})
     cluster.change(model=BIGGER)
-    for _ in range(3):  # when the revision was made is told a moment later
+    for _ in range(3):  # the creation time of the revision is observed later
         cluster.operate()
     new = next(each for each in cluster.kind("ReplicaSet") if each["spec"]["replicas"] == 1)
     refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
@@ -239,18 +239,18 @@ def test_quota_is_waited_for_until_the_surge_timeout() -> None:
     assert len(marked(cluster)) == 1
 
 
-def test_scaling_up_beyond_the_cards_is_no_upgrade() -> None:
+def test_scale_up_beyond_the_cards_is_not_an_upgrade() -> None:
     cluster = served(rollout={"progressDeadlineSeconds": 300})
     cluster.cards = 2
     cluster.change(replicas=3)
-    turns(asked(cluster), 3)
+    turns(past_the_surge_timeout(cluster), 3)
     assert condition(cluster, "Stalled") == ("True", "Unschedulable")
     assert marked(cluster) == []
 
 
-def test_in_place_no_pod_comes_before_the_old_must_go() -> None:
+def test_in_place_rollout_removes_old_pods_before_adding_new() -> None:
     cluster = crowded(maxSurge=0, maxUnavailable=1)
-    for _ in range(3):  # the ReplicaSet controller, or our watch of pods, is late
+    for _ in range(3):  # the ReplicaSet controller, or the watch of pods, is late
         cluster.operate()
     sets = {each["metadata"]["name"]: each["spec"]["replicas"] for each in cluster.kind("ReplicaSet")}
     assert sorted(sets.values()) == [0, 1]

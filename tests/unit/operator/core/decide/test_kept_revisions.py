@@ -1,4 +1,4 @@
-"""What pods that share recipes are told of the kept revisions: whole stories of decide()."""
+"""decide() stories of the ConfigMap that names the kept revisions to pods with shared recipes."""
 
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_runtime.contract.config import KeptRevisions
@@ -8,38 +8,38 @@ from tests.unit.operator.core.stories import served
 SHARED = {"enabled": True, "size": "5Gi"}
 
 
-def told(cluster: Cluster) -> KeptRevisions | None:
-    """What the pods read, None where nobody tells them."""
+def published_revisions(cluster: Cluster) -> KeptRevisions | None:
+    """Return the kept revisions in the ConfigMap; None if there is no ConfigMap."""
     found = cluster.objects.get(("ConfigMap", "tiny-recipes"))
     return KeptRevisions.model_validate_json(found["data"]["kept.json"]) if found else None
 
 
 def stored(cluster: Cluster) -> set[str]:
-    """Names of the revisions of the history."""
+    """Return the names of the revisions in the history."""
     return {each["metadata"]["labels"][REVISION_LABEL] for each in cluster.kind("ControllerRevision")}
 
 
-def test_pods_are_told_the_whole_history_and_whose_it_is() -> None:
+def test_config_map_has_the_complete_history_and_its_resource() -> None:
     cluster = served(recipeCache=SHARED)
     cluster.change(model={"maxModelLen": 512})
     cluster.settle()
-    found = told(cluster)
+    found = published_revisions(cluster)
     assert found is not None
     assert (found.resource, set(found.revisions), len(found.revisions)) == ("uid-of-tiny", stored(cluster), 2)
 
 
-def test_a_forgotten_revision_is_no_longer_told() -> None:
+def test_deleted_revision_is_removed_from_the_config_map() -> None:
     cluster = served(recipeCache=SHARED, rollout={"revisionHistoryLimit": 1})
     for length in (512, 768, 1024):
         cluster.change(model={"maxModelLen": length})
         cluster.settle()
-    found = told(cluster)
+    found = published_revisions(cluster)
     assert found is not None
     assert set(found.revisions) == stored(cluster)
     assert len(found.revisions) == 2
 
 
-def test_forgetting_and_telling_of_it_are_one_reconcile() -> None:
+def test_revision_and_its_entry_are_deleted_in_one_reconcile() -> None:
     cluster = served(recipeCache=SHARED, replicas=0, rollout={"revisionHistoryLimit": 1})
     for length in (512, 768):
         cluster.change(model={"maxModelLen": length})
@@ -48,47 +48,47 @@ def test_forgetting_and_telling_of_it_are_one_reconcile() -> None:
     cluster.change(model={"maxModelLen": 1024})
     while len(stored(cluster)) != 2:
         cluster.operate()
-    found = told(cluster)
+    found = published_revisions(cluster)
     assert found is not None
     assert set(found.revisions) == stored(cluster)
 
 
-def test_a_new_revision_is_told_before_its_first_pod() -> None:
+def test_new_revision_is_published_before_its_first_pod() -> None:
     cluster = served(recipeCache=SHARED)
     cluster.change(model={"maxModelLen": 512})
     cluster.operate()
-    found = told(cluster)
+    found = published_revisions(cluster)
     assert found is not None
     assert set(found.revisions) == stored(cluster)
     assert len(found.revisions) == 2
 
 
-def test_at_rest_nothing_is_written_again() -> None:
+def test_config_map_is_not_rewritten_without_changes() -> None:
     cluster = served(recipeCache=SHARED)
     assert cluster.operate().actions == ()
 
 
-def test_what_somebody_else_wrote_is_put_right() -> None:
+def test_foreign_change_of_the_config_map_is_reverted() -> None:
     cluster = served(recipeCache=SHARED)
-    before = told(cluster)
+    before = published_revisions(cluster)
     cluster.objects["ConfigMap", "tiny-recipes"]["data"] = {"kept.json": "{}"}
     cluster.operate()
-    assert told(cluster) == before
+    assert published_revisions(cluster) == before
 
 
-def test_it_stays_at_zero_replicas() -> None:
+def test_config_map_is_kept_at_zero_replicas() -> None:
     cluster = served(recipeCache=SHARED)
     cluster.change(replicas=0)
     cluster.settle()
-    assert told(cluster) is not None
+    assert published_revisions(cluster) is not None
 
 
-def test_it_goes_once_no_pod_shares_recipes() -> None:
+def test_config_map_is_deleted_when_no_pod_shares_recipes() -> None:
     cluster = served(recipeCache=SHARED)
     cluster.change(recipeCache={"enabled": False})
     cluster.settle()
-    assert told(cluster) is None
+    assert published_revisions(cluster) is None
 
 
-def test_where_recipes_are_not_shared_nothing_is_told() -> None:
-    assert told(served()) is None
+def test_config_map_does_not_exist_without_shared_recipes() -> None:
+    assert published_revisions(served()) is None

@@ -1,11 +1,11 @@
-"""spec.rollout.revision: pods run a kept revision, whatever else the spec says."""
+"""spec.rollout.revision: pods run a kept revision, regardless of the other fields of the spec."""
 
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.stories import condition, revisions, served, status
 
 
 def upgraded_once() -> tuple[Cluster, str, str]:
-    """A cluster that serves its second revision, and the names of both."""
+    """Return a cluster that serves its second revision, and the names of both."""
     cluster = served()
     (first,) = revisions(cluster)
     cluster.change(model={"maxModelLen": 512})
@@ -22,7 +22,7 @@ def test_pinned_revision_replaces_the_pods_of_the_spec() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_change_of_the_spec_moves_no_pod_while_pinned() -> None:
+def test_spec_change_replaces_no_pod_while_pinned() -> None:
     cluster, first, _ = upgraded_once()
     cluster.change(rollout={"revision": first})
     cluster.settle()
@@ -32,7 +32,7 @@ def test_change_of_the_spec_moves_no_pod_while_pinned() -> None:
     assert len(cluster.kind("ControllerRevision")) == 2
 
 
-def test_pin_taken_away_gives_the_spec_back_its_say() -> None:
+def test_removed_pin_rolls_out_the_spec() -> None:
     cluster, first, second = upgraded_once()
     cluster.change(rollout={"revision": first})
     cluster.settle()
@@ -48,7 +48,7 @@ def test_pinned_revision_becomes_the_newest() -> None:
     assert next((row["name"], row["number"]) for row in status(cluster)["revisions"]) == (first, 3)
 
 
-def test_revision_not_kept_moves_nothing_and_says_which_are() -> None:
+def test_unknown_pinned_revision_names_the_kept_ones() -> None:
     cluster, first, second = upgraded_once()
     cluster.change(rollout={"revision": "0123456789"})
     cluster.settle()
@@ -61,7 +61,7 @@ def test_revision_not_kept_moves_nothing_and_says_which_are() -> None:
     )
 
 
-def test_revision_that_served_last_is_never_forgotten() -> None:
+def test_last_serving_revision_is_never_deleted() -> None:
     cluster = served(rollout={"revisionHistoryLimit": 1})
     (first,) = revisions(cluster)
     for length in (512, 768, 1024):

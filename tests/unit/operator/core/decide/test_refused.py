@@ -1,4 +1,4 @@
-"""A spec that is refused touches nothing that serves: whole stories of decide()."""
+"""decide() stories of a refused spec, which never affects serving pods."""
 
 from gaudi_operator.core.actions import SetGate
 from tests.support.builders import copied
@@ -8,10 +8,10 @@ from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, served, status
 
 DEPRECATED = {"settings": {"VLLM_USE_V1": "1"}}
-"""Refused in every release."""
+"""A spec that every release refuses."""
 
 
-def test_refused_spec_makes_no_pod() -> None:
+def test_refused_spec_creates_no_pod() -> None:
     cluster = Cluster(resource(engine=DEPRECATED))
     assert cluster.operate().actions == ()
     assert condition(cluster, "PlanAccepted") == ("False", "SettingsWrong")
@@ -19,7 +19,7 @@ def test_refused_spec_makes_no_pod() -> None:
     assert status(cluster)["phase"] == "Stalled"
 
 
-def test_refused_spec_leaves_serving_pods_untouched() -> None:
+def test_refused_spec_keeps_serving_pods() -> None:
     cluster = served()
     before = copied(cluster.kind("Pod"))
     cluster.change(engine=DEPRECATED)
@@ -31,7 +31,7 @@ def test_refused_spec_leaves_serving_pods_untouched() -> None:
     assert condition(cluster, "Ready") == ("False", "SettingsWrong")
 
 
-def test_refused_spec_holds_a_rollout_where_it_is() -> None:
+def test_refused_spec_pauses_a_rollout() -> None:
     cluster = served()
     cluster.change(model={"maxModelLen": 512})
     cluster.operate()
@@ -48,7 +48,7 @@ def test_refused_spec_holds_a_rollout_where_it_is() -> None:
     assert status(cluster)["readyReplicas"] == 3
 
 
-def test_refused_spec_still_scales_and_heals_what_serves() -> None:
+def test_refused_spec_still_scales_and_restores_serving_pods() -> None:
     cluster = served()
     cluster.change(engine=DEPRECATED, replicas=3)
     cluster.delete("Service", "tiny")
@@ -57,7 +57,7 @@ def test_refused_spec_still_scales_and_heals_what_serves() -> None:
     assert len(cluster.kind("Service")) == 1
 
 
-def test_workload_whose_revision_is_lost_is_left_as_it_is() -> None:
+def test_workload_of_a_deleted_revision_is_unchanged() -> None:
     cluster = served()
     cluster.change(engine=DEPRECATED)
     del cluster.objects["ControllerRevision", cluster.kind("ControllerRevision")[0]["metadata"]["name"]]
@@ -74,7 +74,7 @@ def test_refused_spec_still_closes_the_gate_of_a_restarted_container() -> None:
     assert [gate.open for gate in gates] == [False]
 
 
-def test_spec_that_cannot_be_read_touches_nothing() -> None:
+def test_unreadable_spec_changes_nothing() -> None:
     cluster = served()
     cluster.change(engine={"executionMode": "fromTheFuture"})
     assert cluster.operate().actions == ()

@@ -1,4 +1,4 @@
-"""What makes a revision, what replaces pods, and what restarts nothing: whole stories of decide()."""
+"""decide() stories of which changes create a revision, replace pods, or restart nothing."""
 
 from gaudi_operator.core.actions import Delete
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
@@ -7,7 +7,7 @@ from tests.unit.operator.core.cluster import upgraded
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
 
-def test_scaling_makes_no_revision() -> None:
+def test_scaling_creates_no_revision() -> None:
     cluster = served()
     before = revisions(cluster)
     cluster.change(replicas=4)
@@ -16,7 +16,7 @@ def test_scaling_makes_no_revision() -> None:
     assert status(cluster)["ready"] == "4/4"
 
 
-def test_change_of_substance_replaces_all_pods_under_the_floor() -> None:
+def test_revision_change_replaces_all_pods_above_the_minimum() -> None:
     cluster = served()
     before = revisions(cluster)
     cluster.change(model={"maxModelLen": 512})
@@ -33,7 +33,7 @@ def test_change_of_substance_replaces_all_pods_under_the_floor() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_old_workload_and_config_map_go_and_the_revision_stays() -> None:
+def test_old_workload_and_config_map_are_deleted_without_the_revision() -> None:
     cluster = served()
     cluster.change(model={"maxModelLen": 512})
     cluster.settle()
@@ -43,7 +43,7 @@ def test_old_workload_and_config_map_go_and_the_revision_stays() -> None:
     assert len(cluster.kind("ControllerRevision")) == 2
 
 
-def test_previous_revision_is_the_one_that_served_before() -> None:
+def test_previous_revision_is_the_last_serving_one() -> None:
     cluster = served()
     (first,) = revisions(cluster)
     cluster.change(model={"maxModelLen": 512})
@@ -52,7 +52,7 @@ def test_previous_revision_is_the_one_that_served_before() -> None:
     assert status(cluster)["revision"] == {"current": second, "previous": first, "stable": second}
 
 
-def test_history_is_bounded() -> None:
+def test_history_is_limited() -> None:
     cluster = served(rollout={"revisionHistoryLimit": 2})
     for length in (512, 768, 1024, 1280):
         cluster.change(model={"maxModelLen": length})
@@ -71,7 +71,7 @@ def test_stable_revision_is_kept_while_scaled_to_zero() -> None:
     assert stable in {row["name"] for row in status(cluster)["revisions"]}
 
 
-def test_old_workload_and_config_map_stay_until_all_pods_end() -> None:
+def test_old_workload_and_config_map_are_kept_until_pods_end() -> None:
     cluster = served(replicas=1)
     (old,) = cluster.kind("ReplicaSet")
     cluster.change(model={"maxModelLen": 512})
@@ -87,7 +87,7 @@ def test_old_workload_and_config_map_stay_until_all_pods_end() -> None:
     assert deleted == {"ReplicaSet", "ConfigMap"}
 
 
-def test_child_being_deleted_is_made_again_once_it_is_gone() -> None:
+def test_terminating_child_is_created_again_after_its_deletion() -> None:
     cluster = served()
     (service,) = cluster.kind("Service")
     service["metadata"]["deletionTimestamp"] = "2026-08-01T12:00:00Z"
@@ -95,7 +95,7 @@ def test_child_being_deleted_is_made_again_once_it_is_gone() -> None:
     assert cluster.operate().actions == ()
 
 
-def test_going_back_reuses_the_revision() -> None:
+def test_reverted_spec_reuses_the_revision() -> None:
     cluster = served()
     first = revisions(cluster)
     cluster.change(model={"maxModelLen": 512})
@@ -106,7 +106,7 @@ def test_going_back_reuses_the_revision() -> None:
     assert sorted(each["revision"] for each in cluster.kind("ControllerRevision")) == [2, 3]
 
 
-def test_asked_for_restart_replaces_all_pods() -> None:
+def test_requested_restart_replaces_all_pods() -> None:
     cluster = served()
     before = set(pod_names(cluster))
     cluster.resource["metadata"]["annotations"] = {RESTARTED_AT_ANNOTATION: "2026-08-01T12:00:00Z"}
@@ -138,7 +138,7 @@ def test_new_pods_of_a_stored_revision_keep_its_image() -> None:
     assert {pod["spec"]["containers"][0]["image"] for pod in cluster.kind("Pod")} == {"runtime:1"}
 
 
-def test_new_revision_takes_the_newer_image() -> None:
+def test_new_revision_uses_the_newer_image() -> None:
     cluster = served()
     cluster.defaults = upgraded(cluster.defaults)
     cluster.change(model={"maxModelLen": 512})
@@ -146,7 +146,7 @@ def test_new_revision_takes_the_newer_image() -> None:
     assert {pod["spec"]["containers"][0]["image"] for pod in cluster.kind("Pod")} == {"runtime:2"}
 
 
-def test_new_revision_sends_traces_where_the_installation_says_by_then() -> None:
+def test_new_revision_uses_the_installations_current_collector() -> None:
     cluster = served()
     cluster.defaults = upgraded(cluster.defaults)
     cluster.change(replicas=3)
@@ -162,7 +162,7 @@ def traces_to(pod: Object) -> object:
     return variables.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
-def test_threshold_restarts_nothing() -> None:
+def test_threshold_change_restarts_nothing() -> None:
     cluster = served()
     before = pod_names(cluster)
     cluster.change(readiness={"minCapturedPromptPercent": 90})

@@ -1,4 +1,4 @@
-"""A revision that fails is given up and the last good one serves on: whole stories of decide()."""
+"""decide() stories of a failing revision: it is given up, and the last good one keeps serving."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ STALL: dict[str, Any] = {
 
 
 def canary(cluster: Cluster, good: str) -> str:
-    """The pod of the new revision, once there is one."""
+    """Return the pod of the new revision, if it exists."""
     for _ in range(5):
         cluster.operate()
         cluster.controllers()
@@ -30,7 +30,7 @@ def canary(cluster: Cluster, good: str) -> str:
 
 
 def failing(how: dict[str, Any] = STALL, **rollout: Any) -> tuple[Cluster, str, str]:
-    """A cluster whose new revision has just failed, the name of the good revision, and that of the bad one."""
+    """Return a cluster whose new revision has just failed, and the names of the good and the failed revision."""
     cluster = served(rollout=rollout)
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
@@ -60,7 +60,7 @@ def message(cluster: Cluster, kind: str = "Stalled") -> str:
         ({"phase": Phase.FAILED, "failure": RuntimeFailure(reason="ModelNotFound", message="No.")}, "ModelNotFound"),
     ],
 )
-def test_failure_takes_the_revision_back(how: dict[str, Any], reason: str) -> None:
+def test_failed_revision_is_rolled_back(how: dict[str, Any], reason: str) -> None:
     cluster, good, bad = failing(how)
     cluster.settle()
     assert revisions(cluster) == {good}
@@ -71,7 +71,7 @@ def test_failure_takes_the_revision_back(how: dict[str, Any], reason: str) -> No
 
 
 @pytest.mark.parametrize("reason", ["HubUnreachable", "DiskFull", "DeviceUnavailable"])
-def test_what_another_revision_would_meet_too_takes_nothing_back(reason: str) -> None:
+def test_failure_common_to_all_revisions_causes_no_rollback(reason: str) -> None:
     failed = RuntimeFailure(reason=reason, message="Not now.")
     cluster, _, bad = failing({"phase": Phase.FAILED, "failure": failed})
     assert failure(cluster, bad) is None
@@ -101,17 +101,17 @@ def test_condition_names_both_revisions_the_evidence_and_what_to_do() -> None:
     )
 
 
-def test_events_tell_of_the_failure_before_the_way_back() -> None:
+def test_failure_event_precedes_the_rollback_event() -> None:
     cluster, good, bad = failing()
     cluster.settle()
-    told = [event.reason for event in cluster.events if event.reason in ("RevisionFailed", "RollingBack", "Stalled")]
-    assert told == ["RevisionFailed", "RollingBack", "Stalled"]
+    reasons = [event.reason for event in cluster.events if event.reason in ("RevisionFailed", "RollingBack", "Stalled")]
+    assert reasons == ["RevisionFailed", "RollingBack", "Stalled"]
     failed, back = (next(e.message for e in cluster.events if e.reason == r) for r in ("RevisionFailed", "RollingBack"))
     assert failed.startswith(f"Revision {bad} failed (WarmupStalled): ")
     assert back == f"Revision {good} is to serve again."
 
 
-def test_history_says_where_each_revision_stands() -> None:
+def test_history_has_the_phase_of_each_revision() -> None:
     cluster, good, bad = failing()
     cluster.settle()
     rows = {row["name"]: (row["number"], row["phase"], row.get("reason")) for row in status(cluster)["revisions"]}
@@ -119,7 +119,7 @@ def test_history_says_where_each_revision_stands() -> None:
     assert status(cluster)["phase"] == "RolledBack"
 
 
-def test_same_bad_revision_is_not_tried_again() -> None:
+def test_failed_revision_is_not_retried() -> None:
     cluster, good, _ = failing()
     cluster.settle()
     for change in ({"replicas": 3}, {"readiness": {"minCapturedPromptPercent": 50}}, {"service": {"port": 81}}):
@@ -128,7 +128,7 @@ def test_same_bad_revision_is_not_tried_again() -> None:
         assert revisions(cluster) == {good}
 
 
-def test_operator_without_memory_and_status_does_not_try_it_again() -> None:
+def test_restarted_operator_without_status_does_not_retry_it() -> None:
     cluster, good, _ = failing()
     cluster.settle()
     del cluster.resource["status"]
@@ -137,7 +137,7 @@ def test_operator_without_memory_and_status_does_not_try_it_again() -> None:
     assert revisions(cluster) == {good}
 
 
-def test_changed_spec_is_tried() -> None:
+def test_changed_spec_is_rolled_out() -> None:
     cluster, good, bad = failing()
     cluster.settle()
     cluster.change(model={"maxModelLen": 768})
@@ -146,7 +146,7 @@ def test_changed_spec_is_tried() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_restart_is_another_try() -> None:
+def test_restart_retries_the_revision() -> None:
     cluster, good, bad = failing()
     cluster.settle()
     cluster.resource["metadata"]["annotations"] = {RESTARTED_AT_ANNOTATION: "2026-08-01T12:00:00Z"}
@@ -154,7 +154,7 @@ def test_restart_is_another_try() -> None:
     assert not revisions(cluster) & {good, bad}
 
 
-def test_failure_that_a_person_takes_away_is_another_try() -> None:
+def test_removed_failure_annotation_retries_the_revision() -> None:
     cluster, _, bad = failing()
     cluster.settle()
     del cluster.objects["ControllerRevision", f"tiny-{bad}"]["metadata"]["annotations"][FAILURE_ANNOTATION]
@@ -163,7 +163,7 @@ def test_failure_that_a_person_takes_away_is_another_try() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_good_spec_again_is_ready_at_once() -> None:
+def test_reverted_spec_is_ready_immediately() -> None:
     cluster, good, _ = failing()
     cluster.settle()
     before = pod_names(cluster)
@@ -174,7 +174,7 @@ def test_good_spec_again_is_ready_at_once() -> None:
     assert revisions(cluster) == {good}
 
 
-def test_pause_holds_the_rollout_instead() -> None:
+def test_failure_with_pause_policy_pauses_the_rollout() -> None:
     cluster, good, bad = failing(onFailure="Pause")
     before = pod_names(cluster)
     cluster.settle()
@@ -187,7 +187,7 @@ def test_pause_holds_the_rollout_instead() -> None:
     )
 
 
-def test_failed_revision_that_is_held_alone_is_not_scaled_up() -> None:
+def test_paused_failed_revision_is_not_scaled_up() -> None:
     cluster = served(replicas=1, rollout={"onFailure": "Pause", "maxSurge": 0, "maxUnavailable": 1})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
@@ -203,14 +203,14 @@ def test_failed_revision_that_is_held_alone_is_not_scaled_up() -> None:
     assert condition(cluster, "Stalled") == ("True", "RevisionFailed")
 
 
-def test_paused_failure_is_rolled_back_once_that_is_asked_for() -> None:
+def test_paused_failure_is_rolled_back_after_a_policy_change() -> None:
     cluster, good, _ = failing(onFailure="Pause")
     cluster.change(rollout={"onFailure": "Rollback"})
     cluster.settle()
     assert revisions(cluster) == {good}
 
 
-def test_paused_rollout_gives_nothing_up() -> None:
+def test_paused_rollout_gives_up_no_revision() -> None:
     cluster = served()
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
@@ -221,7 +221,7 @@ def test_paused_rollout_gives_nothing_up() -> None:
     assert not [event for event in cluster.events if event.reason == "RevisionFailed"]
 
 
-def test_in_place_is_rolled_back_without_any_old_pod_left() -> None:
+def test_in_place_rollout_without_old_pods_is_rolled_back() -> None:
     cluster = served(replicas=1, rollout={"maxSurge": 0, "maxUnavailable": 1})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
@@ -233,7 +233,7 @@ def test_in_place_is_rolled_back_without_any_old_pod_left() -> None:
     assert condition(cluster, "Stalled") == ("True", "RolledBack")
 
 
-def test_first_revision_has_nothing_to_go_back_to() -> None:
+def test_first_revision_has_no_rollback() -> None:
     cluster = served(replicas=1)
     cluster.resource["status"] = {}
     (name,) = pod_names(cluster)
@@ -242,7 +242,7 @@ def test_first_revision_has_nothing_to_go_back_to() -> None:
     assert condition(cluster, "Stalled") == ("True", "WarmupStalled")
 
 
-def test_stable_revision_is_not_given_up_for_newer_serving_ones() -> None:
+def test_stable_revision_is_not_replaced_by_newer_serving_ones() -> None:
     cluster = served()
     (stable,) = revisions(cluster)
     [kept, *_] = pod_names(cluster)
@@ -260,7 +260,7 @@ def test_stable_revision_is_not_given_up_for_newer_serving_ones() -> None:
     assert condition(cluster, "Stalled") == ("True", "WarmupStalled")
 
 
-def test_recompiles_of_an_observed_revision_take_it_back() -> None:
+def test_recompiles_of_an_observed_revision_cause_a_rollback() -> None:
     cold = (ColdShape(phase="prompt", shape=(1, 300, 0), count=9),)
     met = {"phase": Phase.SERVING, "recompiles_since_ready": 11, "cold_shapes": cold}
     cluster, _, bad = failing(met, canary={"observeSeconds": 60})
@@ -271,7 +271,7 @@ def test_recompiles_of_an_observed_revision_take_it_back() -> None:
     assert "most often prompt (1, 300, 0)" in found["message"]
 
 
-def test_failing_answers_of_an_observed_revision_take_it_back() -> None:
+def test_failing_requests_of_an_observed_revision_cause_a_rollback() -> None:
     met = {"phase": Phase.SERVING, "requests": Requests(answered=40, failed=7)}
     cluster, _, bad = failing(met, canary={"observeSeconds": 60})
     found = failure(cluster, bad)
@@ -281,12 +281,12 @@ def test_failing_answers_of_an_observed_revision_take_it_back() -> None:
 
 
 @pytest.mark.parametrize("rollout", [{}, {"canary": {"observeSeconds": 60, "maxRecompiles": 11}}])
-def test_recompiles_within_the_limit_or_unobserved_take_nothing_back(rollout: dict[str, Any]) -> None:
+def test_recompiles_within_the_limit_or_unobserved_cause_no_rollback(rollout: dict[str, Any]) -> None:
     cluster, _, bad = failing({"phase": Phase.SERVING, "recompiles_since_ready": 11}, **rollout)
     assert failure(cluster, bad) is None
 
 
-def test_half_a_pass_is_finished_by_the_next_operator() -> None:
+def test_incomplete_reconcile_is_finished_by_the_next_operator() -> None:
     for done in (1, 2, 3, 4):
         cluster = served()
         (good,) = revisions(cluster)

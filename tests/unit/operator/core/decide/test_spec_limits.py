@@ -1,4 +1,4 @@
-"""Limits of a class on Service, clients, PVC and surge: whole stories of decide()."""
+"""decide() stories of class limits for Service, clients, PVC and surge."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ RANGE = {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
 
 
 def of_class(limits: Object, **spec: Any) -> Cluster:
-    """A cluster that serves a resource whose class is the default one."""
+    """Return a serving cluster whose resource uses the default class."""
     cluster = Cluster(resource(**{"replicas": 2, **spec}), classes=(gaudi_class(default=True, limits=limits),))
     cluster.settle()
     assert condition(cluster, "Ready") == ("True", "Serving")
@@ -24,7 +24,7 @@ def of_class(limits: Object, **spec: Any) -> Cluster:
 
 
 def limit(cluster: Cluster, limits: Object) -> None:
-    """The class gets these limits."""
+    """Set the limits of the class."""
     cluster.classes = (gaudi_class(default=True, limits=limits),)
     cluster.settle()
 
@@ -40,7 +40,7 @@ def service(cluster: Cluster) -> Object:
     return found
 
 
-def test_opening_a_model_needs_a_class() -> None:
+def test_open_clients_need_a_class() -> None:
     cluster = served()
     before = pod_names(cluster)
     cluster.change(networkAccess=OPEN)
@@ -54,18 +54,18 @@ def test_opening_a_model_needs_a_class() -> None:
     assert (pod_names(cluster), condition(cluster, "Available")[0]) == (before, "True")
 
 
-def test_new_model_open_to_all_gets_nothing_without_a_class() -> None:
+def test_new_open_model_gets_no_children_without_a_class() -> None:
     cluster = Cluster(resource(networkAccess=OPEN))
     assert cluster.operate().actions == ()
     assert condition(cluster, "PlanAccepted") == ("False", "NeedsClass")
 
 
-def test_class_opens_a_model() -> None:
+def test_class_allows_open_clients() -> None:
     cluster = of_class({"allowAllClients": True}, networkAccess=OPEN)
     assert clients(cluster) == EVERY_NAMESPACE
 
 
-def test_network_policy_stays_while_no_class_allows_its_removal() -> None:
+def test_network_policy_is_kept_until_a_class_allows_its_removal() -> None:
     cluster = served()
     cluster.change(networkAccess={"enabled": False})
     cluster.settle()
@@ -73,7 +73,7 @@ def test_network_policy_stays_while_no_class_allows_its_removal() -> None:
     assert condition(cluster, "PlanAccepted") == ("False", "NeedsClass")
 
 
-def test_open_model_stays_open_when_its_class_forbids_it() -> None:
+def test_open_model_is_unchanged_when_its_class_forbids_it() -> None:
     cluster = of_class({"allowAllClients": True}, networkAccess=OPEN)
     limit(cluster, {})
     assert clients(cluster) == EVERY_NAMESPACE
@@ -93,7 +93,7 @@ def test_forbidden_service_type_changes_no_service() -> None:
     )
 
 
-def test_published_service_stays_when_its_class_forbids_it() -> None:
+def test_published_service_is_unchanged_when_its_class_forbids_it() -> None:
     cluster = of_class({}, service=PUBLISHED, networkAccess=RANGE)
     limit(cluster, {"serviceTypes": [], "serviceAnnotationPrefixes": ["team/"]})
     assert service(cluster)["spec"]["type"] == "LoadBalancer"
@@ -103,7 +103,7 @@ def test_published_service_stays_when_its_class_forbids_it() -> None:
     assert "dns.example.com/name" not in service(cluster)["metadata"]["annotations"]
 
 
-def test_claim_of_recipes_does_not_grow_beyond_the_class() -> None:
+def test_recipe_pvc_is_not_enlarged_beyond_the_class() -> None:
     cluster = of_class({"maxRecipeCacheSize": "30Gi"}, recipeCache={"enabled": True})
     cluster.change(recipeCache={"size": "1Ti"})
     cluster.settle()

@@ -1,4 +1,4 @@
-"""Random stories: changes, deaths, deletions and half-done passes in any order; everything must end right."""
+"""Random stories of changes, crashes, deletions and incomplete reconciles in any order. Each must end correctly."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from tests.unit.operator.core.resources import resource
 Happening = Callable[[Cluster, st.DataObject], None]
 
 
-def change_substance(cluster: Cluster, data: st.DataObject) -> None:
+def change_revision(cluster: Cluster, data: st.DataObject) -> None:
     cluster.change(model={"maxModelLen": data.draw(st.sampled_from([256, 512, 768]), label="maxModelLen")})
 
 
@@ -71,17 +71,17 @@ def upgrade_operator(cluster: Cluster, _: st.DataObject) -> None:
     cluster.defaults = upgraded(cluster.defaults)
 
 
-def half_a_pass(cluster: Cluster, data: st.DataObject) -> None:
+def reconcile_partly(cluster: Cluster, data: st.DataObject) -> None:
     plan = decide(cluster.observed(), cluster.defaults)
     for action in plan.actions[: data.draw(st.integers(0, 3), label="actions")]:
         cluster.perform(action)
 
 
-def a_pass(cluster: Cluster, _: st.DataObject) -> None:
+def reconcile(cluster: Cluster, _: st.DataObject) -> None:
     cluster.operate()
 
 
-def a_turn_of_the_others(cluster: Cluster, data: st.DataObject) -> None:
+def run_controllers(cluster: Cluster, data: st.DataObject) -> None:
     cluster.controllers()
     for pod in cluster.kind("Pod"):
         if data.draw(st.booleans(), label="warm"):
@@ -90,7 +90,7 @@ def a_turn_of_the_others(cluster: Cluster, data: st.DataObject) -> None:
 
 
 HAPPENINGS = (
-    change_substance,
+    change_revision,
     change_replicas,
     change_rollout,
     change_cards,
@@ -101,22 +101,22 @@ HAPPENINGS = (
     delete_something,
     lose_reports,
     upgrade_operator,
-    half_a_pass,
-    a_pass,
-    a_turn_of_the_others,
+    reconcile_partly,
+    reconcile,
+    run_controllers,
 )
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(HAPPENINGS), max_size=15), st.data())
-def test_every_story_ends_ready_and_at_rest(story: list[Happening], data: st.DataObject) -> None:
-    cluster = after(story, data)
+def test_every_story_ends_ready_and_without_changes(story: list[Happening], data: st.DataObject) -> None:
+    cluster = run_story(story, data)
     cluster.settle(turns=100)
-    _is_right(cluster)
+    _is_correct(cluster)
 
 
-def after(story: list[Happening], data: st.DataObject) -> Cluster:
-    """The cluster after a story whose every status was valid, with what a rollout needs to end."""
+def run_story(story: list[Happening], data: st.DataObject) -> Cluster:
+    """Return the cluster after a story with only valid statuses, and with what a rollout needs to finish."""
     cluster = Cluster(resource(replicas=2))
     for happening in story:
         happening(cluster, data)
@@ -127,7 +127,7 @@ def after(story: list[Happening], data: st.DataObject) -> Cluster:
     return cluster
 
 
-def _is_right(cluster: Cluster) -> None:
+def _is_correct(cluster: Cluster) -> None:
     status, desired = cluster.resource["status"], cluster.resource["spec"].get("replicas", 1)
     conditions = {each["type"]: each["status"] for each in status["conditions"]}
     assert (conditions["Ready"], conditions["Degraded"]) == ("True", "False")

@@ -1,4 +1,4 @@
-"""When a gate opens and closes, with the exact words that stand in the pod afterwards."""
+"""When a gate opens and closes, with the exact messages written to the pod."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -43,7 +43,7 @@ def gate(open_: bool, reason: str, message: str) -> SetGate:
 
 
 def judge(pod: PodView, readiness: Readiness) -> SetGate | None:
-    """As it is judged at this moment."""
+    """Return the gate decision for the pod now."""
     return gates.judge_gate(pod, readiness, Deadlines(NOW))
 
 
@@ -51,7 +51,7 @@ def opened(**pod_fields: Any) -> PodView:
     return view(pod(conditions=(OPEN,), **pod_fields))
 
 
-def test_warm_pod_is_opened_with_a_record_of_its_judgement() -> None:
+def test_warm_pod_is_opened_with_a_record_of_its_report() -> None:
     expected = f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}"
     assert judge(view(report=report()), STRICT) == gate(True, "WarmedUp", expected)
 
@@ -60,7 +60,7 @@ def test_record_is_read_back_from_the_pod() -> None:
     assert judged_instance(opened()) == JudgedInstance("c1", "first", PLAN)
 
 
-def test_pod_whose_gate_nobody_judged_has_no_record() -> None:
+def test_pod_without_a_gate_condition_has_no_record() -> None:
     assert judged_instance(view()) is None
 
 
@@ -75,7 +75,7 @@ def test_open_gate_without_a_record_gets_one() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "opens"), [(REOPEN_SECONDS - 0.1, False), (REOPEN_SECONDS, True)])
-def test_gate_that_has_just_closed_stays_closed_for_a_moment(seconds: float, opens: bool) -> None:
+def test_recently_closed_gate_stays_closed_briefly(seconds: float, opens: bool) -> None:
     closed = gate_condition(False, "not yet", since=timestamp(NOW))
     deadlines = Deadlines(NOW + timedelta(seconds=seconds))
     found = gates.judge_gate(view(pod(conditions=(closed,)), report()), STRICT, deadlines)
@@ -84,7 +84,7 @@ def test_gate_that_has_just_closed_stays_closed_for_a_moment(seconds: float, ope
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.SERVING])
-def test_pod_that_does_not_serve_is_not_opened(phase: Phase) -> None:
+def test_pod_that_is_not_serving_is_not_opened(phase: Phase) -> None:
     assert judge(view(report=report(phase)), STRICT) is None
 
 
@@ -92,7 +92,7 @@ def test_pod_below_a_threshold_is_not_opened() -> None:
     assert judge(view(report=SHORT), STRICT) is None
 
 
-def test_pod_below_a_threshold_is_opened_with_warning_if_asked() -> None:
+def test_pod_below_a_threshold_is_opened_with_warning_if_configured() -> None:
     assert judge(view(report=SHORT), LENIENT) == gate(
         True,
         "OpenedBelowThreshold",
@@ -100,7 +100,7 @@ def test_pod_below_a_threshold_is_opened_with_warning_if_asked() -> None:
     )
 
 
-def test_pod_whose_warmup_is_switched_off_is_opened() -> None:
+def test_pod_without_warm_up_is_opened() -> None:
     cold = report(prompt=PhaseProgress(planned=8), warmup_skipped=True)
     assert judge(view(report=cold), STRICT) == gate(True, "WarmedUp", f"Warm-up is switched off. {RECORD}")
 
@@ -120,21 +120,21 @@ def test_report_of_another_container_opens_nothing() -> None:
     assert judge(view(pod(), report(), container_id="c0"), STRICT) is None
 
 
-def test_terminating_pod_is_left_alone() -> None:
+def test_gate_of_a_terminating_pod_is_unchanged() -> None:
     assert judge(view(pod(terminating=True), report()), STRICT) is None
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_ended_pod_is_left_alone(phase: str) -> None:
+def test_gate_of_an_ended_pod_is_unchanged(phase: str) -> None:
     ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     assert judge(opened(phase=phase, state=ended), STRICT) is None
 
 
-def test_unreachable_pod_stays_open() -> None:
+def test_gate_of_an_unreachable_pod_stays_open() -> None:
     assert judge(opened(), STRICT) is None
 
 
-def test_report_that_cannot_be_read_changes_nothing() -> None:
+def test_unreadable_report_changes_nothing() -> None:
     unreadable = view(pod(conditions=(OPEN,)), None, ignored="The report is too large.")
     assert judge(unreadable, STRICT) is None
 
@@ -143,13 +143,13 @@ def test_report_of_another_plan_closes_nothing() -> None:
     assert judge(view(pod(conditions=(OPEN,), plan_hash="q" * 64), report()), STRICT) is None
 
 
-def test_restarted_container_closes_at_once_without_a_report() -> None:
+def test_gate_closes_immediately_after_a_container_restart() -> None:
     assert judge(opened(container="c2"), STRICT) == gate(
         False, "ContainerRestarted", f"Container c2 has replaced c1, which was judged; {AGAIN}"
     )
 
 
-def test_late_report_of_the_container_before_keeps_no_gate_open() -> None:
+def test_late_report_of_the_previous_container_closes_the_gate() -> None:
     late = view(pod(conditions=(OPEN,), container="c2"), report(), container_id="c1")
     action = judge(late, STRICT)
     assert action is not None
@@ -164,7 +164,7 @@ def test_late_report_of_the_container_before_keeps_no_gate_open() -> None:
         ({"waiting": {}}, "not running"),
     ],
 )
-def test_container_that_does_not_run_closes_at_once(state: dict[str, Any], word: str) -> None:
+def test_gate_closes_immediately_without_a_running_container(state: dict[str, Any], word: str) -> None:
     assert judge(opened(state=state), STRICT) == gate(
         False, "ContainerNotRunning", f"The container does not run ({word}); {AGAIN}"
     )
@@ -186,20 +186,20 @@ def test_warm_instance_or_plan_after_another_is_recorded(other: dict[str, str]) 
     assert action.message.endswith(f"Container c1, instance {warm.instance}, plan {warm.plan_hash}.")
 
 
-def test_another_instance_that_warms_up_closes() -> None:
+def test_gate_closes_for_a_warming_new_instance() -> None:
     warming = report(Phase.COMPILING, instance="second")
     assert judge(view(pod(conditions=(OPEN,)), warming), STRICT) == gate(
         False, "NotServing", "The runtime is in phase Compiling."
     )
 
 
-def test_failed_runtime_closes_with_its_own_words() -> None:
+def test_gate_closes_with_the_message_of_a_failed_runtime() -> None:
     failure = RuntimeFailure(reason="ModelNotFound", message="There is no folder /models/tiny.")
     failed = view(pod(conditions=(OPEN,)), report(Phase.FAILED, failure=failure))
     assert judge(failed, STRICT) == gate(False, "ModelNotFound", "There is no folder /models/tiny.")
 
 
-def test_lost_threshold_closes() -> None:
+def test_gate_closes_below_a_threshold() -> None:
     assert judge(view(pod(conditions=(OPEN,)), SHORT), STRICT) == gate(
         False,
         "CapturedBelowThreshold",
@@ -207,7 +207,7 @@ def test_lost_threshold_closes() -> None:
     )
 
 
-def test_closed_gate_names_all_that_is_below_and_left_out() -> None:
+def test_closed_gate_names_all_shortfalls_and_skipped_buckets() -> None:
     action = judge(view(pod(conditions=(OPEN,)), SHORT_OF_BOTH), STRICT)
     said = "; ".join(shortfalls(SHORT_OF_BOTH, STRICT))
     (left_out,) = first_skipped_buckets(SHORT_OF_BOTH, STRICT)
@@ -215,14 +215,14 @@ def test_closed_gate_names_all_that_is_below_and_left_out() -> None:
     assert action.message == f"Warm-up ended below the thresholds: {said}. {left_out}"
 
 
-def test_gate_opened_with_warning_names_all_that_is_below() -> None:
+def test_gate_opened_with_warning_names_all_shortfalls() -> None:
     action = judge(view(report=SHORT_OF_BOTH), LENIENT)
     assert action
     assert "; ".join(shortfalls(SHORT_OF_BOTH, LENIENT)) in action.message
 
 
 @pytest.mark.parametrize(("was", "since"), [(True, LONG_AGO), (False, timestamp(NOW))])
-def test_gate_keeps_its_time_while_its_status_stays(was: bool, since: str) -> None:
+def test_gate_keeps_its_transition_time_while_its_status_is_unchanged(was: bool, since: str) -> None:
     before = view(pod(conditions=(gate_condition(was, since=LONG_AGO),)))
     (after,) = pods_with_gates([before], [gate(True, "WarmedUp", RECORD)], NOW)
     found = after.conditions[GATE].since
@@ -232,7 +232,7 @@ def test_gate_keeps_its_time_while_its_status_stays(was: bool, since: str) -> No
 
 @pytest.mark.parametrize("opens", [True, False])
 @pytest.mark.parametrize("before", [(), (gate_condition(True),), (gate_condition(False),)])
-def test_gate_counts_as_it_will_be_written(before: tuple[Object, ...], opens: bool) -> None:
+def test_decided_gate_counts_before_it_is_written(before: tuple[Object, ...], opens: bool) -> None:
     manifest = pod(conditions=(condition("Ready", True), *before))
     observed = Observed(resource(), pods=(manifest,), now=NOW + timedelta(milliseconds=1500))
     decided = SetGate(manifest["metadata"]["name"], manifest["metadata"]["uid"], opens, "Odd", "On\ntwo lines.")
@@ -248,7 +248,7 @@ def test_closed_gate_is_not_closed_again() -> None:
     assert judge(view(pod(conditions=(closed,)), report(Phase.COMPILING)), STRICT) is None
 
 
-def test_last_report_of_an_ended_container_keeps_no_gate_open() -> None:
+def test_last_report_of_an_ended_container_closes_the_gate() -> None:
     ended = opened(state={"terminated": {"reason": "Error", "exitCode": 1}})
     seen = view(pod(conditions=(OPEN,), state={"terminated": {"reason": "Error", "exitCode": 1}}), report())
     assert (seen.report, seen.container and seen.container.id) == (None, "c1")

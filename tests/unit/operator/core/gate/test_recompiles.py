@@ -1,4 +1,4 @@
-"""Gates that close while requests wait for compiles, and open when they no longer do."""
+"""Gates that close while requests wait for recompilations, and open again afterwards."""
 
 import json
 from dataclasses import replace
@@ -51,7 +51,7 @@ def gates(*pods: PodView, readiness: Readiness = CLOSING, promised: int = 1) -> 
     return {gate.pod: gate.open for gate in judge_gates(pods, readiness, promised, Deadlines(NOW))}
 
 
-def test_pod_above_the_limit_is_closed_and_told_why() -> None:
+def test_pod_above_the_limit_is_closed_with_a_reason() -> None:
     (gate,) = judge_gates([serving("a", 0), serving("b", 4)], CLOSING, 1, Deadlines(NOW))
     assert (gate.pod, gate.open, gate.reason) == ("b", False, "Recompiling")
     assert gate.message == (
@@ -60,7 +60,7 @@ def test_pod_above_the_limit_is_closed_and_told_why() -> None:
 
 
 async def reported(lazy: bool, *forwards: tuple[int, float]) -> dict[str, Any]:
-    """What a card's worker reports after forwards of so many query tokens, each with a compile of so many seconds."""
+    """Return a worker's report after forwards with these query tokens, each with a compile of that many seconds."""
     card = Card(lazy=lazy)
     runner = plugin(card)
     verbs = HpuVerbs(runner, bridge(card))
@@ -81,7 +81,7 @@ async def reported(lazy: bool, *forwards: tuple[int, float]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("lazy", [True, False], ids=["HpuGraphs", "TorchCompile"])
 @pytest.mark.parametrize(("seconds", "too_many"), [(0.4, True), (0.01, False)])
-async def test_recompilations_of_a_card_close_gates_and_fail_canaries(
+async def test_recompilations_on_a_card_close_gates_and_fail_canaries(
     lazy: bool, seconds: float, too_many: bool
 ) -> None:
     met = await reported(lazy, *((32 * each, seconds) for each in range(1, 5)))
@@ -93,11 +93,11 @@ async def test_recompilations_of_a_card_close_gates_and_fail_canaries(
     assert met["served"].small_compiles == (0 if too_many else 4)
 
 
-def test_pod_at_the_limit_stays() -> None:
+def test_pod_at_the_limit_stays_open() -> None:
     assert gates(serving("a", 0), serving("b", 3)) == {}
 
 
-def test_only_close_gate_closes() -> None:
+def test_only_policy_close_gate_closes_gates() -> None:
     for mode in (OnRecompiles.IGNORE, OnRecompiles.WARN):
         lenient = CLOSING.model_copy(update={"on_recompiles": mode})
         assert gates(serving("a", 0), serving("b", 99), readiness=lenient) == {}
@@ -111,7 +111,7 @@ def test_closed_pod_opens_when_none_is_recent() -> None:
     assert gates(serving("a", 0), closed("b", 0)) == {"b": True}
 
 
-def test_pod_that_was_closed_for_another_reason_opens_at_once() -> None:
+def test_pod_closed_for_another_reason_opens_immediately() -> None:
     assert gates(serving("a", 0), closed("b", 1, reason="NotServing")) == {"b": True}
 
 
@@ -119,50 +119,50 @@ def test_closed_pod_opens_when_the_spec_no_longer_closes() -> None:
     assert gates(serving("a", 0), closed("b", 9), readiness=Readiness()) == {"b": True}
 
 
-def test_promised_pods_stay_whatever_they_compile() -> None:
+def test_minimum_available_pods_stay_open_despite_recompiles() -> None:
     assert gates(serving("a", 9), serving("b", 9), promised=2) == {}
 
 
-def test_last_pod_stays_even_where_none_is_promised() -> None:
+def test_last_pod_stays_open_without_a_minimum() -> None:
     assert gates(serving("a", 9), promised=0) == {}
 
 
-def test_worst_go_first_and_only_as_many_as_are_spare() -> None:
+def test_pods_with_most_recompiles_close_first_above_the_minimum() -> None:
     pods = serving("a", 5), serving("b", 9), serving("c", 7)
     assert gates(*pods, promised=2) == {"b": False}
     assert gates(*pods, promised=1) == {"b": False, "c": False}
 
 
-def test_silent_pod_has_met_no_recompile() -> None:
+def test_unreachable_pod_counts_as_without_recompiles() -> None:
     conditions = (gate_condition(True, RECORD), condition("Ready", True))
     silent = view(pod("a", conditions=conditions))
     none = CLOSING.model_copy(update={"max_recent_recompiles": 0})
     assert gates(silent, serving("b", 0), readiness=none) == {}
 
 
-def test_calmest_closed_pod_opens_again_where_fewer_than_promised_serve() -> None:
+def test_closed_pod_with_fewest_recompiles_opens_below_the_minimum() -> None:
     assert gates(serving("a", 0), closed("b", 9), closed("c", 2), promised=2) == {"c": True}
 
 
-def test_no_second_pod_opens_before_the_kubelet_sees_the_first() -> None:
+def test_no_second_pod_opens_before_the_first_is_ready() -> None:
     just_now = timestamp(NOW - timedelta(seconds=1))
     opened = (gate_condition(True, RECORD, since=just_now), condition("Ready", False))
     coming = view(pod("b", conditions=opened), report(recent_recompiles=9))
     assert gates(serving("a", 0), coming, closed("c", 9), promised=2) == {}
 
 
-def test_pods_that_others_are_about_to_take_are_not_spare() -> None:
+def test_pods_about_to_be_removed_do_not_count_as_available() -> None:
     pods = [serving("a", 0), serving("b", 9)]
     assert judge_gates(pods, CLOSING, 1, Deadlines(NOW), to_go=1) == []
 
 
-def test_closed_pod_opens_where_the_serving_one_may_go() -> None:
+def test_closed_pod_opens_if_the_serving_one_may_be_removed() -> None:
     (gate,) = judge_gates([serving("a", 0), closed("b", 9)], CLOSING, 1, Deadlines(NOW), to_go=1)
     assert (gate.pod, gate.open) == ("b", True)
 
 
 def lowered() -> Cluster:
-    """Of two pods one is to go, and the ReplicaSet controller has not taken it yet; one compiles, the other is away."""
+    """With a new leader, one of two pods is to be removed but still exists; one compiles, the other is unreachable."""
     cluster = served(readiness={"onRecompiles": "CloseGate"})
     cluster.change(replicas=1)
     cluster.operate()
@@ -173,7 +173,7 @@ def lowered() -> Cluster:
     return cluster
 
 
-def test_no_pod_closes_while_another_is_still_to_go() -> None:
+def test_no_pod_closes_while_another_is_being_removed() -> None:
     assert not any(isinstance(each, SetGate) for each in lowered().operate().actions)
 
 
@@ -183,7 +183,7 @@ PODS = st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=6).map(
 
 
 @given(PODS, st.integers(0, 6))
-def test_promise_is_kept_and_a_second_look_changes_nothing(pods: list[PodView], promised: int) -> None:
+def test_minimum_is_kept_and_a_second_decision_changes_nothing(pods: list[PodView], promised: int) -> None:
     written = judge_gates(pods, CLOSING, promised, Deadlines(NOW))
     after = pods_with_gates(pods, written, NOW)
     kept = max(1, promised)
@@ -192,7 +192,7 @@ def test_promise_is_kept_and_a_second_look_changes_nothing(pods: list[PodView], 
     assert judge_gates(after, CLOSING, promised, Deadlines(NOW)) == []
 
 
-def test_pod_closing_for_another_reason_is_not_among_those_serving() -> None:
+def test_pod_closing_for_another_reason_does_not_count_as_serving() -> None:
     conditions = (gate_condition(True, RECORD), condition("Ready", True))
     restarted = view(pod("a", conditions=conditions, container="c2"), report())
     assert gates(restarted, serving("b", 9)) == {"a": False}

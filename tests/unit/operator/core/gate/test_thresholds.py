@@ -30,7 +30,7 @@ def progress(planned: int, warmed: int, captured: int, applies: bool = True) -> 
     return PhaseProgress(planned=planned, warmed=warmed, captured=captured, capture_applies=applies)
 
 
-def test_percentage_is_floored() -> None:
+def test_percentage_is_rounded_down() -> None:
     assert captured_percent(progress(1000, 1000, 999)) == 99
 
 
@@ -46,14 +46,14 @@ def test_threshold_compares_counts_and_not_rounded_percentages(planned: int, lea
     assert bool(found) == (captured / planned < least / 100)
 
 
-def test_shortfall_says_counts_percent_and_threshold() -> None:
+def test_shortfall_has_counts_percentage_and_threshold() -> None:
     short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 48))
     assert shortfalls(short, thresholds(prompt=80)) == (
         "15 of 24 prompt graphs (62 %) are captured, 80 % are asked for",
     )
 
 
-def test_shortfall_names_the_first_bucket_of_its_phase_left_out() -> None:
+def test_shortfall_names_the_first_skipped_bucket_of_its_phase() -> None:
     out = "no memory was left"
     skipped = (
         Skipped(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no time was left"),
@@ -71,11 +71,11 @@ def test_phase_without_graphs_needs_every_bucket_warmed() -> None:
     assert shortfalls(cold, thresholds(0, 0)) == ("3 of 4 prompt buckets are warmed, and without graphs all must be",)
 
 
-def test_empty_phase_falls_short_of_nothing() -> None:
+def test_empty_phase_has_no_shortfall() -> None:
     assert shortfalls(report(prompt=progress(0, 0, 0)), thresholds()) == ()
 
 
-def test_warmup_that_is_switched_off_falls_short_of_nothing() -> None:
+def test_disabled_warm_up_has_no_shortfall() -> None:
     off = report(prompt=progress(4, 0, 0), warmup_skipped=True)
     assert shortfalls(off, thresholds()) == ()
 
@@ -90,12 +90,12 @@ def test_warmup_without_graphs_counts_compiles_only() -> None:
     assert warmup_percent(half) == 50
 
 
-def test_warmup_is_complete_only_once_it_is_over() -> None:
+def test_warm_up_is_complete_only_at_its_end() -> None:
     last = report(Phase.CAPTURING, prompt=progress(4, 4, 4), decode=progress(4, 4, 4))
     assert warmup_percent(last) == 99
 
 
-def test_warmup_that_captured_less_is_complete_when_it_serves() -> None:
+def test_warm_up_with_fewer_captures_is_complete_when_serving() -> None:
     assert warmup_percent(report(prompt=progress(24, 24, 15))) == 100
 
 
@@ -104,7 +104,7 @@ def test_warmup_without_a_plan_yet_is_at_zero() -> None:
     assert warmup_percent(loading) == 0
 
 
-def test_counts_say_what_stands_for_each_phase() -> None:
+def test_counts_describe_each_phase() -> None:
     mixed = report(prompt=progress(24, 24, 15), decode=progress(4, 4, 0, applies=False))
     assert captured_counts(mixed) == "15 of 24 prompt graphs captured and 4 of 4 decode buckets warmed"
 
@@ -113,14 +113,14 @@ LEFT = SkippedVision(bucket=VisionBucket("image", 448, 224, 2), reason="the devi
 SEEN = VisionProgress(planned=4, warmed=3, skipped=(LEFT,))
 
 
-def test_vision_buckets_count_once_in_percent() -> None:
+def test_vision_buckets_are_counted_once_in_the_percentage() -> None:
     seen = VisionProgress(planned=4, warmed=2)
     assert (
         warmup_percent(report(Phase.COMPILING, prompt=progress(2, 0, 0), decode=progress(1, 0, 0), vision=seen)) == 20
     )
 
 
-def test_vision_below_its_threshold_names_what_was_left_out() -> None:
+def test_vision_shortfall_names_the_skipped_buckets() -> None:
     short = report(vision=SEEN)
     assert shortfalls(short, thresholds()) == ("3 of 4 vision buckets (75 %) are warmed, 100 % are asked for",)
     assert first_skipped_buckets(short, thresholds()) == (
@@ -128,7 +128,7 @@ def test_vision_below_its_threshold_names_what_was_left_out() -> None:
     )
 
 
-def test_vision_at_its_threshold_falls_short_of_nothing() -> None:
+def test_vision_at_its_threshold_has_no_shortfall() -> None:
     assert shortfalls(report(vision=SEEN), Readiness(min_warmed_vision_percent=75)) == ()
 
 
@@ -136,5 +136,5 @@ def test_counts_name_vision_buckets() -> None:
     assert captured_counts(report(vision=SEEN)).endswith(" and 3 of 4 vision buckets warmed")
 
 
-def test_captured_percent_is_of_the_plan_not_of_warm_buckets() -> None:
+def test_captured_percentage_is_relative_to_the_plan() -> None:
     assert captured_percent(progress(10, 5, 5)) == 50

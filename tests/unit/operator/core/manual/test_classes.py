@@ -1,4 +1,4 @@
-"""docs/how-to/classes.md: its examples are classes, and it says what the code says."""
+"""docs/how-to/classes.md: its examples are valid classes and agree with the code."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PA
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: str(each["metadata"]["name"]))
-def test_example_is_read_as_it_is_written(example: dict[str, Any]) -> None:
+def test_example_is_parsed_without_changes(example: dict[str, Any]) -> None:
     read = GaudiInferenceClass.model_validate(example).model_dump(mode="json", by_alias=True, exclude_unset=True)
     assert read == {"spec": example["spec"]}
 

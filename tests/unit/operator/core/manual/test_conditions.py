@@ -1,4 +1,4 @@
-"""docs/reference/conditions.md says what the code says."""
+"""docs/reference/conditions.md agrees with the code."""
 
 from pathlib import Path
 
@@ -16,5 +16,5 @@ def test_table_has_every_condition_in_its_order() -> None:
 
 
 @pytest.mark.parametrize("kind", CONDITIONS, ids=lambda kind: kind.type)
-def test_row_of_a_condition_says_good_status_and_meaning(kind: ConditionKind) -> None:
+def test_row_of_a_condition_has_good_status_and_meaning(kind: ConditionKind) -> None:
     assert f"| `{kind.type}` | {kind.good} | {kind.meaning.rstrip('.')}" in TABLE

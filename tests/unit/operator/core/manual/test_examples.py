@@ -1,4 +1,4 @@
-"""What admission says of the manifests in examples/, which people copy."""
+"""Admission of the manifests in examples/."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_example_is_accepted(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
-def test_no_estimate_speaks_against_an_example(path: Path) -> None:
+def test_no_estimate_refuses_an_example(path: Path) -> None:
     assert estimated_violation(example(path)) is None
     assert estimated_shortfall(example(path)) is None
 
@@ -57,7 +57,7 @@ def forecast_of(manifest: Manifest) -> DeploymentForecast:
     return forecast_deployment(read_question(manifest), card=None, model=None)
 
 
-def test_manual_and_chart_show_manifests() -> None:
+def test_manual_and_chart_show_valid_manifests() -> None:
     assert "charts/gaudi-operator/files/first.yaml" in MANIFESTS
     assert {"docs/how-to/running-vllm.md", "docs/how-to/pods.md"} <= {place.partition(" ")[0] for place in SHOWN}
 
@@ -70,14 +70,14 @@ def test_every_shape_has_a_bucket_or_gaps_are_allowed(manifest: Manifest) -> Non
 
 
 @pytest.mark.parametrize("manifest", ALL)
-def test_thresholds_are_in_reach_as_far_as_is_known(manifest: Manifest) -> None:
+def test_thresholds_are_reachable_if_known(manifest: Manifest) -> None:
     found = forecast_of(manifest)
     assert found.verdict in ANSWERS, found.why
     assert found.shortfalls == ()
 
 
 @pytest.mark.parametrize("manifest", ALL)
-def test_forecast_that_is_unknown_says_what_to_do(manifest: Manifest) -> None:
+def test_unknown_forecast_names_the_remedy(manifest: Manifest) -> None:
     found = forecast_of(manifest)
     if found.verdict is not Verdict.UNKNOWN:
         return
@@ -92,12 +92,12 @@ def test_forecast_that_is_unknown_says_what_to_do(manifest: Manifest) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((FOLDER / "vllm").glob("*.yaml")), ids=name_of)
-def test_example_of_vllm_for_a_card_names_a_known_model(path: Path) -> None:
+def test_vllm_example_for_a_card_names_a_known_model(path: Path) -> None:
     known = forecast_of(yaml.safe_load(path.read_text())).forecast.model is not None
     assert known is (path.stem != "cpu")
 
 
-def test_examples_have_names_of_their_own() -> None:
+def test_examples_have_unique_names() -> None:
     names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in EXAMPLES]
     repeated = {name for name in names if names.count(name) > 1}
     assert repeated == {"walkthrough"}, "the stories of examples/upgrade/story.sh alone tell of one model"
@@ -138,24 +138,24 @@ def launched(name: str) -> Rendered:
     return render_engine_options(runtime_config(example(FOLDER / "vllm" / f"{name}.yaml")))
 
 
-def test_every_example_of_vllm_is_rendered_here() -> None:
+def test_every_vllm_example_is_rendered_here() -> None:
     assert ARGUMENTS.keys() == VARIABLES.keys() == {path.stem for path in (FOLDER / "vllm").glob("*.yaml")}
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_example_of_vllm_is_started_with_what_it_asks_for(name: str) -> None:
+def test_vllm_example_is_started_with_its_settings(name: str) -> None:
     assert set(ARGUMENTS[name]) - set(launched(name).args) == set()
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_example_of_vllm_tells_the_software_below_it(name: str) -> None:
+def test_vllm_example_configures_the_underlying_software(name: str) -> None:
     found = launched(name).env
     assert {each: found.get(each) for each in VARIABLES[name]} == VARIABLES[name]
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_nothing_speaks_against_an_example_of_vllm(name: str) -> None:
+def test_vllm_example_has_no_warnings(name: str) -> None:
     found = example(FOLDER / "vllm" / f"{name}.yaml")
-    # Only a pod knows the sizes of images that it warms up.
+    # Only a pod knows the image sizes that it warms up.
     expected = ("Vision buckets are known",) if found.spec.model.items_per_prompt.image else ()
     assert tuple(hint[:24] for hint in plan_hints(found)) == expected

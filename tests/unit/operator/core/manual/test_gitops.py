@@ -1,4 +1,4 @@
-"""What Argo CD and Flux make of a resource in each of its phases: the script of deploy/argocd-cm.yaml in a real Lua."""
+"""Argo CD's and Flux's health of a resource in each of its phases: deploy/argocd-cm.yaml runs in real Lua."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,14 +24,14 @@ AGREES = {"Healthy": "Current", "Degraded": "Failed", "Progressing": "InProgress
 
 
 def argo(resource: Object) -> tuple[str, str]:
-    """Health and message, as Argo CD has its script judge: Lua 5.1 with `obj`, and none of the machine's libraries."""
+    """Return health and message as Argo CD's script computes them: Lua 5.1 with `obj` and no system libraries."""
     lua = LuaRuntime(register_eval=False, register_builtins=False)
     run = lua.eval("function(code, obj) return setfenv(assert(loadstring(code)), {obj = obj, ipairs = ipairs})() end")
     found = run(SCRIPT, lua.table_from(resource, recursive=True))
     return found["status"], found["message"]
 
 
-def unseen() -> Cluster:
+def not_observed() -> Cluster:
     return Cluster(resource())
 
 
@@ -88,7 +88,7 @@ def rolled_back() -> Cluster:
 @pytest.mark.parametrize(
     ("story", "phase", "health"),
     [
-        (unseen, None, "Progressing"),
+        (not_observed, None, "Progressing"),
         (waiting_for_a_node, "Pending", "Progressing"),
         (warming_up, "WarmingUp", "Progressing"),
         (served, "Serving", "Healthy"),
@@ -108,7 +108,7 @@ def test_argo_and_flux_agree_about_each_phase(story: Callable[[], Cluster], phas
     assert kstatus(found) == AGREES[health]
 
 
-def test_argo_shows_the_sentence_of_what_is_wrong() -> None:
+def test_argo_shows_the_message_of_the_problem() -> None:
     cluster = rolled_back()
     (said,) = [each for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
     assert argo(cluster.resource)[1] == f"{said['reason']}: {said['message']}"

@@ -1,4 +1,4 @@
-"""docs/how-to/pods.md: its examples are accepted, and every amount and size of spec.pod has a row."""
+"""docs/how-to/pods.md: its examples are accepted, and every quantity and size of spec.pod has a row."""
 
 import re
 from pathlib import Path

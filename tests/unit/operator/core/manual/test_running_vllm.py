@@ -1,4 +1,4 @@
-"""docs/how-to/running-vllm.md: its manifests are accepted and do what the page says."""
+"""docs/how-to/running-vllm.md: its manifests are accepted and have the described effect."""
 
 import re
 from pathlib import Path
@@ -38,7 +38,7 @@ def on_a_card(fragment: dict[str, Any]) -> Inference:
     return inference(**merged(base, fragment))
 
 
-def test_every_variant_is_held_to_a_flag() -> None:
+def test_every_variant_is_checked_by_a_flag() -> None:
     assert FRAGMENTS.keys() == FLAGS.keys()
 
 

@@ -1,4 +1,4 @@
-"""The scripts of examples/upgrade: what they change is accepted, makes a revision where they say so, and is shown."""
+"""The scripts of examples/upgrade: their changes are accepted and create revisions as described."""
 
 import os
 import re
@@ -21,7 +21,7 @@ CHANGE = re.compile(r"^change <<'YAML'\n(.*?)^YAML$", re.MULTILINE | re.DOTALL)
 
 
 def states(script: Path) -> list[dict[str, Any]]:
-    """The manifest that a script begins with, and what every change of it leaves."""
+    """Return the first manifest of a script, and the manifest after each change."""
     text = script.read_text()
     begun = re.search(r"^begin (\S+)$", text, re.MULTILINE)
     assert begun
@@ -32,7 +32,7 @@ def states(script: Path) -> list[dict[str, Any]]:
 
 
 def inputs(manifest: dict[str, Any]) -> dict[str, Any]:
-    """What a revision of this manifest is made of."""
+    """Return the revision inputs of this manifest."""
     metadata = {"namespace": "default", "uid": "u", "generation": 1, **manifest["metadata"]}
     inference = read_inference({**manifest, "metadata": metadata})
     assert first_violation(inference, DEFAULTS) is None
@@ -47,18 +47,18 @@ def test_script_changes_an_accepted_deployment_to_accepted_ones(script: Path) ->
 
 
 @pytest.mark.parametrize("script", [*SCRIPTS, FOLDER / "story.sh"], ids=lambda path: path.stem)
-def test_script_is_read_by_a_plain_shell(script: Path) -> None:
+def test_script_is_valid_posix_shell(script: Path) -> None:
     subprocess.run(["sh", "-n", script], check=True)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_script_can_be_started_and_tells_its_story_first(script: Path) -> None:
+def test_script_is_executable_and_starts_with_a_description(script: Path) -> None:
     assert os.access(script, os.X_OK)
     assert script.read_text().startswith("#!/bin/sh\n# ")
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_readme_tells_of_the_script(script: Path) -> None:
+def test_readme_lists_the_script(script: Path) -> None:
     assert f"({script.name})" in (FOLDER / "README.md").read_text()
 
 
@@ -66,7 +66,7 @@ def test_readme_tells_of_the_script(script: Path) -> None:
     ("check", "code"),
     [("equals ready 2/2 2/2", 0), ("equals ready 1/2 2/2", 1), ("holds 'a b c' b", 0), ("holds 'a b c' d", 1)],
 )
-def test_check_of_a_script_ends_it_on_a_broken_promise(check: str, code: int) -> None:
+def test_script_stops_when_its_check_fails(check: str, code: int) -> None:
     command = ["sh", "-c", f'. "{FOLDER}/story.sh"; {check}; exit 0', str(FOLDER / "a-script.sh")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, "NOT AS PROMISED" in done.stderr) == (code, bool(code))

@@ -1,4 +1,4 @@
-"""A bucket that takes far longer than buckets like it is named while the warm-up goes on."""
+"""Slow buckets during warm-up: a bucket that takes far longer than its forecast is named."""
 
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ SENTENCE = (
 
 
 def compiling(still: float, forecast: float | None = 20.0, phase: Phase = Phase.COMPILING) -> PodView:
-    """A pod whose bucket was in work for so many seconds when it reported, a second ago."""
+    """Return a pod whose bucket has been in progress for that many seconds, by a report one second old."""
     at = PhaseProgress(planned=8, warmed=3, current=(1, 128, 0), forecast_seconds=forecast)
     return view(pod(revision="new"), report(phase, prompt=at, since_progress_seconds=still))
 
@@ -30,7 +30,7 @@ def compiling(still: float, forecast: float | None = 20.0, phase: Phase = Phase.
 @pytest.mark.parametrize(
     ("still", "forecast", "slow"), [(79.1, 20, True), (78.9, 20, False), (29.1, 1, True), (28.9, 1, False)]
 )
-def test_four_times_the_forecast_and_half_a_minute_are_slow(still: float, forecast: float, slow: bool) -> None:
+def test_bucket_is_slow_at_four_times_forecast_and_thirty_seconds(still: float, forecast: float, slow: bool) -> None:
     assert (slow_bucket(compiling(still, forecast), Deadlines(NOW)) is not None) is slow
 
 
@@ -38,22 +38,22 @@ def test_bucket_without_a_forecast_is_never_slow() -> None:
     assert slow_bucket(compiling(1e6, None), Deadlines(NOW)) is None
 
 
-def test_pod_that_serves_has_no_bucket_in_work() -> None:
+def test_serving_pod_has_no_bucket_in_progress() -> None:
     assert slow_bucket(compiling(1e6, phase=Phase.SERVING), Deadlines(NOW)) is None
 
 
-def test_sentence_names_the_bucket_and_does_not_change_with_time() -> None:
+def test_message_names_the_bucket_and_stays_constant() -> None:
     slow = compiling(90)
     assert slow_bucket(slow, Deadlines(NOW)) == slow_bucket(slow, Deadlines(NOW + timedelta(hours=1))) == SENTENCE
 
 
-def test_status_names_it_at_the_pod_and_in_the_condition() -> None:
+def test_slow_bucket_is_in_the_pod_status_and_condition() -> None:
     found = state_of([compiling(90)], desired=1)
     assert pod_states(found)[0].message == SENTENCE
     assert judge_warmed_up(found).message.endswith(f"the readiness gate. Pod a: {SENTENCE}")
 
 
-def test_it_is_looked_at_when_it_becomes_slow() -> None:
+def test_reconcile_is_scheduled_when_a_bucket_becomes_slow() -> None:
     early, late = Deadlines(NOW), Deadlines(NOW)
     slow_bucket(compiling(50), early)
     slow_bucket(compiling(90), late)

@@ -1,4 +1,4 @@
-"""How a container ended is still known when neither it nor its report is there any more."""
+"""The end of a container stays known after its container and report are gone."""
 
 from typing import Any
 
@@ -28,49 +28,49 @@ def found(manifest: Object, said_by: str | None = None, **row: Any) -> str | Non
 
 
 def evicted(**status: Any) -> Object:
-    """A pod that its node took away, with its container."""
+    """Return a pod that its node evicted, with its container."""
     manifest = pod(container=None, phase="Failed")
     manifest["status"] |= {"reason": "Evicted", "startTime": "2026-08-01T11:30:00Z", **status}
     return manifest
 
 
-def test_last_report_tells_what_the_container_was_at() -> None:
+def test_last_report_has_the_phase_of_the_container() -> None:
     assert found(pod(state=SEGFAULT), said_by="c1") == FOUND
 
 
-def test_failure_that_the_runtime_reported_before_it_left_is_told() -> None:
+def test_failure_reported_before_the_end_is_used() -> None:
     lost = RuntimeFailure(reason="EngineLost", message="Worker 3 died.")
     word = {"uid-of-a": PodReport("c1", NOW, report(Phase.FAILED, failure=lost))}
     known = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)
     assert known["a"].sentence.startswith("In phase Failed (EngineLost: Worker 3 died.): Error, exit code 139")
 
 
-def test_it_is_kept_while_the_next_container_warms_up() -> None:
+def test_termination_is_kept_while_the_next_container_warms_up() -> None:
     assert (
         found(pod(container="c2", last_state=SEGFAULT), said_by="c2", last_error=FOUND, last_termination=FACTS) == FOUND
     )
 
 
-def test_written_phase_tells_when_the_report_is_gone() -> None:
+def test_recorded_phase_is_used_without_the_report() -> None:
     assert found(pod(state=SEGFAULT), phase="Capturing") == (
         "In phase Capturing: Error, exit code 139: Segmentation fault"
     )
 
 
-def test_written_phase_is_kept_among_the_facts() -> None:
+def test_recorded_phase_is_kept_in_the_facts() -> None:
     row = PodState(name="a", revision="r1", phase="Capturing", gate=False, ready=False)
     ended = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(pods=(row,)), {})["a"]
     assert ended.phase is Phase.CAPTURING
 
 
-def test_facts_tell_when_it_was() -> None:
+def test_facts_have_the_time() -> None:
     at = "2026-08-01T11:30:00Z"
     container = {"terminated": {**SEGFAULT["terminated"], "finishedAt": at}}
     for each in (pod(state=container), evicted(startTime=at)):
         assert terminations([view(each)], GaudiInferenceStatus(), {})["a"].facts.time == at
 
 
-def test_report_of_the_next_container_tells_nothing_of_the_last() -> None:
+def test_report_of_the_next_container_is_not_used() -> None:
     word = {"uid-of-a": PodReport("c2", NOW, COMPILING)}
     row = PodState(name="a", revision="r1", phase="Compiling", gate=False, ready=False)
     restarted = view(pod(container="c2", last_state=SEGFAULT))
@@ -81,7 +81,7 @@ def test_report_of_the_next_container_tells_nothing_of_the_last() -> None:
     )
 
 
-def test_another_end_replaces_it() -> None:
+def test_later_termination_replaces_it() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
     assert (
         found(pod(container="c2", last_state=killed), last_error=FOUND, last_termination=FACTS)
@@ -95,28 +95,28 @@ def test_facts_of_a_failed_pod_have_its_nodes_reason(said: dict[str, Any], reaso
     assert (ended.facts.reason, ended.facts.exit_code) == (reason, None)
 
 
-def test_facts_have_no_time_where_none_is_known() -> None:
+def test_facts_have_no_unknown_time() -> None:
     assert terminations([view(evicted(startTime=None))], GaudiInferenceStatus(), {})["a"].facts.time is None
 
 
-def test_end_of_a_failed_pod_is_told_with_its_phase() -> None:
+def test_end_of_a_failed_pod_has_its_phase() -> None:
     known = Termination(FACTS, "In phase Compiling: Evicted.")
     (end,) = pod_ends([view(evicted())], {"a": known})
     assert end.sentence == known.sentence
 
 
-def test_pod_that_failed_nobody_knows_when_is_no_end() -> None:
+def test_failed_pod_without_a_time_is_not_an_end() -> None:
     assert pod_ends([view(evicted(startTime=None))], {}) == []
 
 
 @pytest.mark.parametrize(("terminating", "count"), [(False, 1), (True, 0)])
-def test_failed_pod_of_unknown_reason_ends_unless_deleted(terminating: bool, count: int) -> None:
+def test_failed_pod_without_a_reason_is_an_end_unless_deleted(terminating: bool, count: int) -> None:
     manifest = pod(phase="Failed", state=SEGFAULT, terminating=terminating)
     manifest["status"]["startTime"] = "2026-08-01T11:30:00Z"
     assert len(pod_ends([view(manifest)], {})) == count
 
 
-def test_first_container_has_none() -> None:
+def test_first_container_has_no_termination() -> None:
     assert found(pod(), said_by="c1") is None
 
 

@@ -1,4 +1,4 @@
-"""What decisions see of a pod, or of the pods of a group."""
+"""The decision's view of a pod, or of the pods of a group."""
 
 from datetime import timedelta
 from typing import Any
@@ -19,7 +19,7 @@ UNSCHEDULABLE = condition("PodScheduled", False, "Unschedulable", "0/1 nodes are
 
 
 def group_pod(name: str, *conditions: Object) -> Object:
-    """A pod of group 3 of two pods, before any kubelet has looked at it."""
+    """Return an unscheduled pod of group 3 with two pods."""
     found = pod(name, container=None, phase="Pending", conditions=conditions)
     found["metadata"]["labels"] |= {GROUP_NAME_LABEL: "tiny-r1", GROUP_INDEX_LABEL: "3"}
     found["metadata"]["annotations"] |= {GROUP_SIZE_ANNOTATION: "2"}
@@ -31,16 +31,16 @@ def group(leader: Object, *workers: Object) -> PodView:
     return found
 
 
-def test_pod_is_placed_from_when_the_scheduler_has_bound_it() -> None:
+def test_pod_is_placed_when_it_is_scheduled() -> None:
     bound, waiting = (pod(container=None, phase="Pending", conditions=(each,)) for each in (SCHEDULED, UNSCHEDULABLE))
     assert (view(bound).placed, view(waiting).placed) == (True, False)
 
 
-def test_pod_the_scheduler_has_not_looked_at_is_not_placed() -> None:
+def test_pod_without_a_scheduler_decision_is_not_placed() -> None:
     assert not view(pod(container=None, phase="Pending")).placed
 
 
-def test_group_is_placed_once_all_its_pods_are() -> None:
+def test_group_is_placed_when_all_its_pods_are() -> None:
     leader = group_pod("a", SCHEDULED)
     whole = group(leader, group_pod("a-1", SCHEDULED))
     assert (whole.placed, whole.ordinal, [each.name for each in whole.workers]) == (True, 3, ["a-1"])
@@ -48,47 +48,47 @@ def test_group_is_placed_once_all_its_pods_are() -> None:
     assert not group(leader, group_pod("a-1", UNSCHEDULABLE)).placed
 
 
-def test_group_says_what_the_scheduler_says_of_its_unplaced_pod() -> None:
+def test_group_has_the_scheduler_message_of_its_unplaced_pod() -> None:
     found = group(group_pod("a", SCHEDULED), group_pod("a-1", UNSCHEDULABLE))
     assert found.conditions["PodScheduled"].message == "0/1 nodes are available"
 
 
-def test_workers_of_a_group_stand_in_order_of_name() -> None:
+def test_workers_of_a_group_are_sorted_by_name() -> None:
     found = group(group_pod("a"), group_pod("a-2"), group_pod("a-1"))
     assert [each.name for each in found.workers] == ["a-1", "a-2"]
 
 
-def test_group_waits_for_a_pod_the_scheduler_has_not_seen() -> None:
+def test_group_waits_for_a_pod_without_a_scheduler_decision() -> None:
     found = group(group_pod("a", SCHEDULED), group_pod("a-1"))
     assert (found.placed, found.conditions["PodScheduled"].true) == (False, True)
 
 
-def test_leader_of_a_group_of_unknown_size_waits_for_nobody() -> None:
+def test_leader_of_a_group_of_unknown_size_needs_no_workers() -> None:
     leader = group_pod("a", SCHEDULED)
     del leader["metadata"]["annotations"][GROUP_SIZE_ANNOTATION]
     assert group(leader).placed
 
 
 @pytest.mark.parametrize("label", [GROUP_NAME_LABEL, GROUP_INDEX_LABEL])
-def test_pod_without_name_or_number_of_a_group_stands_alone(label: str) -> None:
+def test_pod_without_group_name_or_number_is_not_grouped(label: str) -> None:
     leader = group_pod("a", SCHEDULED)
     del leader["metadata"]["labels"][label]
     assert (group(leader).size, group(leader).ordinal) == (1, None)
 
 
-def test_pod_of_which_nothing_is_said_waits_for_its_kubelet() -> None:
+def test_pod_without_conditions_waits_for_its_kubelet() -> None:
     found = view({"metadata": {"name": "a", "uid": "uid-of-a"}}, report())
     assert (found.revision, found.phase, found.deletion_cost) == ("", "Pending", 0)
     assert (found.report, found.active, found.ready) == (None, True, False)
 
 
-def test_report_opens_nothing_where_a_pod_names_no_plan() -> None:
+def test_report_opens_no_gate_of_a_pod_without_plan_hash() -> None:
     nameless = pod()
     del nameless["metadata"]["annotations"]
     assert view(nameless, report()).report is None
 
 
-def test_what_kubernetes_leaves_out_is_read_as_empty() -> None:
+def test_fields_omitted_by_kubernetes_are_empty() -> None:
     manifest = pod(conditions=({"type": "Ready", "status": "True"},))
     manifest["status"]["containerStatuses"] = [{"name": CONTAINER}]
     found = view(manifest)
@@ -104,14 +104,14 @@ def test_end_without_reason_and_code_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("message", "shown"),
     [("The report is too large.", "The report is too large."), (None, "Its report could not be read.")],
 )
-def test_report_that_cannot_be_read_is_told_with_its_reason(said: str | None, told: str) -> None:
-    assert view(pod(), ignored=said).report_ignored == told
+def test_unreadable_report_has_its_reason(message: str | None, shown: str) -> None:
+    assert view(pod(), ignored=message).report_ignored == shown
 
 
-def test_report_of_a_container_gone_is_told_as_such() -> None:
+def test_report_of_a_previous_container_is_marked() -> None:
     found = view(pod(container="c2"), report(), container_id="c1")
     assert found.report_ignored == "Its report is of a container that no longer runs."
 
@@ -129,20 +129,20 @@ EARLIER = stamp(NOW - timedelta(seconds=60))
     ],
     ids=["a container ended", "a condition turned", "it was taken"],
 )
-def test_failed_pod_ended_at_the_last_moment_told_of_it(status: dict[str, Any]) -> None:
+def test_failed_pod_ended_at_its_latest_recorded_time(status: dict[str, Any]) -> None:
     failed = pod(phase="Failed", container=None, conditions=(condition("PodScheduled", True, since=EARLIER),))
     failed["metadata"]["creationTimestamp"] = EARLIER
     failed["status"] |= status
     assert view(failed).ended_at == NOW
 
 
-def test_failed_pod_nobody_tells_of_ended_as_it_was_made() -> None:
+def test_failed_pod_without_other_times_ended_at_its_creation() -> None:
     failed = pod(phase="Failed", container=None)
     failed["metadata"]["creationTimestamp"] = LATEST
     assert (view(failed).ended_at, view(failed).ended) == (NOW, "its node does not say why.")
 
 
-def test_pod_that_runs_has_not_ended_whatever_is_said() -> None:
+def test_running_pod_has_not_ended_despite_times() -> None:
     running = pod()
     running["metadata"]["creationTimestamp"] = LATEST
     running["status"]["reason"] = "NodeLost"
@@ -150,5 +150,5 @@ def test_pod_that_runs_has_not_ended_whatever_is_said() -> None:
     assert (found.ended, found.ended_at, found.ended_reason) == (None, None, None)
 
 
-def test_failed_pod_without_any_time_ended_nobody_knows_when() -> None:
+def test_failed_pod_without_any_time_has_no_end_time() -> None:
     assert view(pod(phase="Failed", container=None)).ended_at is None

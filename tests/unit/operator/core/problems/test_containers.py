@@ -1,4 +1,4 @@
-"""What keeps containers from starting or ends them again and again, with the exact sentences."""
+"""Problems that keep containers from starting or end them repeatedly, with the exact messages."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -33,7 +33,7 @@ def waiting(reason: str, message: str = "", **fields: Any) -> PodView:
     return view(pod(state={"waiting": {"reason": reason, "message": message}}, **fields))
 
 
-def test_image_that_cannot_be_pulled() -> None:
+def test_unavailable_image_is_a_problem() -> None:
     assert problem_of(waiting("ImagePullBackOff", 'Back-off pulling image "runtime:9"'), state_of(), ROOM) == Problem(
         "ImagePullBackOff",
         f'Pod a cannot start its container: Back-off pulling image "runtime:9". {IMAGE}',
@@ -42,13 +42,13 @@ def test_image_that_cannot_be_pulled() -> None:
 
 
 @pytest.mark.parametrize("said", ["Does it exist?", "No such image!", "No such image."])
-def test_sentence_of_a_kubelet_with_an_end_gets_no_other(said: str) -> None:
+def test_kubelet_message_with_a_period_gets_no_second_one(said: str) -> None:
     found = problem_of(waiting("ErrImagePull", said), state_of(), ROOM)
     assert found is not None
     assert found.message == f"Pod a cannot start its container: {said} {IMAGE}"
 
 
-def test_long_words_of_a_kubelet_are_cut() -> None:
+def test_long_message_of_a_kubelet_is_truncated() -> None:
     found = problem_of(waiting("ErrImagePull", "x" * 601), state_of(), ROOM)
     assert found is not None
     assert found.message == f"Pod a cannot start its container: {'x' * 600}. {IMAGE}"
@@ -64,14 +64,14 @@ def test_long_words_of_a_kubelet_are_cut() -> None:
         "RunContainerError",
     ],
 )
-def test_container_that_cannot_be_made(reason: str) -> None:
+def test_container_that_cannot_be_created_is_a_problem(reason: str) -> None:
     found = problem_of(waiting(reason), state_of(), ROOM)
     assert found is not None
     assert found.reason == reason
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
-def test_container_that_is_being_made_is_in_no_problem(reason: str) -> None:
+def test_container_being_created_is_not_a_problem(reason: str) -> None:
     assert problem_of(waiting(reason), state_of(), ROOM) is None
 
 
@@ -81,29 +81,29 @@ def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
 
 
 def after_end(pod: PodView, reports: Mapping[str, PodReport] = MappingProxyType({})) -> Problem | None:
-    """What is said of a pod whose container has ended, as `reports` by UID told of it."""
+    """Return the problem of a pod whose container has ended, with `reports` by UID."""
     return problem_of(pod, state_of(terminations=terminations([pod], GaudiInferenceStatus(), reports)), ROOM)
 
 
-def loop(reason: str, told: str) -> Problem:
+def loop(reason: str, message: str) -> Problem:
     return Problem(
         reason,
-        f"The container of pod a ends again and again. {told} {READ_LOG.format('a --previous')}",
-        f"The container of pod a ended again and again. {told}",
+        f"The container of pod a ends again and again. {message} {READ_LOG.format('a --previous')}",
+        f"The container of pod a ended again and again. {message}",
     )
 
 
-def test_container_that_ends_again_and_again() -> None:
+def test_repeatedly_ending_container_is_a_problem() -> None:
     assert after_end(ended("Error", 1, "loading\nNo such file\n")) == loop(
         "CrashLoopBackOff", "Error, exit code 1: No such file."
     )
 
 
-def test_container_that_ended_nobody_knows_how() -> None:
+def test_container_with_an_unknown_end_is_a_problem() -> None:
     assert after_end(waiting("CrashLoopBackOff")) == loop("CrashLoopBackOff", "Its end is unknown.")
 
 
-def test_container_that_the_node_has_no_memory_for() -> None:
+def test_container_out_of_memory_is_a_problem() -> None:
     assert after_end(ended("OOMKilled", 137, "Killed")) == loop(
         "HostOutOfMemory",
         "OOMKilled, exit code 137: Killed. Raise spec.pod.resources.limits.memory: the node's memory ran out, not the "
@@ -112,7 +112,7 @@ def test_container_that_the_node_has_no_memory_for() -> None:
 
 
 def crash(phase: Phase, at: tuple[int, int, int] | None = None) -> Problem | None:
-    """What is said of a container that crashes again and again in that phase, as its last report says."""
+    """Return the problem of a container that crashes repeatedly in the phase of its last report."""
     pod = ended("Error", 139, "")
     return after_end(pod, {pod.uid: PodReport("c1", NOW, report(phase, prompt=PhaseProgress(planned=8, current=at)))})
 
@@ -125,20 +125,20 @@ def test_crash_in_a_phase_without_buckets_blames_none(phase: Phase) -> None:
     assert f"In phase {phase}: Error, exit code 139. No bucket is at fault: try another image." in found.message
 
 
-def test_crash_between_two_buckets_sends_to_the_log() -> None:
+def test_crash_between_two_buckets_refers_to_the_log() -> None:
     found = crash(Phase.CAPTURING)
     assert found is not None
     assert "Leave the bucket that its log names last out of spec.bucketing" in found.message
 
 
 @pytest.mark.parametrize("phase", [Phase.LOADING, Phase.SERVING])
-def test_crash_in_another_phase_is_only_a_crash(phase: Phase) -> None:
+def test_crash_in_another_phase_names_no_bucket(phase: Phase) -> None:
     found = crash(phase)
     assert found is not None
     assert found.reason == "CrashLoopBackOff"
 
 
-def test_container_that_a_compile_ends() -> None:
+def test_container_ended_by_a_compile_names_the_bucket() -> None:
     assert crash(Phase.COMPILING, (1, 128, 0)) == loop(
         "CompileCrashed",
         "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139. Leave that bucket out of "
@@ -146,22 +146,22 @@ def test_container_that_a_compile_ends() -> None:
     )
 
 
-def started_anew(restarts: int, gate: bool | None = None) -> PodView:
+def restarted(restarts: int, gate: bool | None = None) -> PodView:
     manifest = pod(conditions=() if gate is None else (gate_condition(gate),))
     manifest["status"]["containerStatuses"][0]["restartCount"] = restarts
     return view(manifest, report(Phase.COMPILING))
 
 
 @pytest.mark.parametrize(("restarts", "gate", "loops"), [(1, None, False), (2, None, True), (5, False, False)])
-def test_two_ends_before_it_served_are_a_loop_while_warming(restarts: int, gate: bool | None, loops: bool) -> None:
-    assert (problem_of(started_anew(restarts, gate), state_of(), ROOM) is not None) is loops
+def test_two_ends_before_serving_are_a_crash_loop(restarts: int, gate: bool | None, loops: bool) -> None:
+    assert (problem_of(restarted(restarts, gate), state_of(), ROOM) is not None) is loops
 
 
 LOG_OF_THE_SIDE = "Read its log with `kubectl logs a -c {} --previous`."
 
 
-def beside(state: Object, *, sidecar: bool = False, last: Object | None = None, restarts: int = 0) -> PodView:
-    """A pod whose runtime waits for an init container, or has a sidecar, in that state."""
+def with_container(state: Object, *, sidecar: bool = False, last: Object | None = None, restarts: int = 0) -> PodView:
+    """Return a pod whose runtime waits for an init container, or has a sidecar, in that state."""
     manifest = pod(state={"waiting": {"reason": "PodInitializing"}})
     kind = {"restartPolicy": "Always"} if sidecar else {}
     manifest["spec"] = {"initContainers": [{"name": "side", **kind}]}
@@ -176,19 +176,19 @@ def exited(code: int, seconds_ago: int, message: str = "") -> Object:
 
 
 @pytest.mark.parametrize(("sidecar", "called"), [(False, "init container side"), (True, "sidecar side")])
-def test_image_beside_the_runtime_that_cannot_be_pulled(sidecar: bool, called: str) -> None:
+def test_unavailable_image_of_a_side_container_is_a_problem(sidecar: bool, called: str) -> None:
     waits = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     advice = "Check its image and imagePullPolicy, and spec.pod.imagePullSecrets."
-    assert problem_of(beside(waits, sidecar=sidecar), state_of(), ROOM) == Problem(
+    assert problem_of(with_container(waits, sidecar=sidecar), state_of(), ROOM) == Problem(
         "ImagePullBackOff",
         f"Pod a cannot start its {called}: no such image. {advice}",
         f"Pod a could not start its {called}: no such image. {advice}",
     )
 
 
-def test_container_beside_the_runtime_that_cannot_be_made() -> None:
+def test_side_container_that_cannot_be_created_is_a_problem() -> None:
     waits = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "s" not found'}}
-    found = problem_of(beside(waits), state_of(), ROOM)
+    found = problem_of(with_container(waits), state_of(), ROOM)
     assert found is not None
     assert found.reason == "CreateContainerConfigError"
     assert "Check that what its env and volumeMounts name exists" in found.message
@@ -198,32 +198,32 @@ def test_container_beside_the_runtime_that_cannot_be_made() -> None:
     ("sidecar", "reason", "called"),
     [(False, "InitContainerFails", "init container side"), (True, "SidecarFails", "sidecar side")],
 )
-def test_container_beside_the_runtime_that_ends_again_and_again(sidecar: bool, reason: str, called: str) -> None:
+def test_repeatedly_ending_side_container_is_a_problem(sidecar: bool, reason: str, called: str) -> None:
     waits = {"waiting": {"reason": "CrashLoopBackOff"}}
-    failing = beside(waits, sidecar=sidecar, last=exited(1, 5, "no {place}"), restarts=1)
-    told = "again and again. Error, exit code 1: no {place}."
+    failing = with_container(waits, sidecar=sidecar, last=exited(1, 5, "no {place}"), restarts=1)
+    ending = "again and again. Error, exit code 1: no {place}."
     assert problem_of(failing, state_of(), ROOM) == Problem(
         reason,
-        f"The {called} of pod a ends {told} {LOG_OF_THE_SIDE.format('side')}",
-        f"The {called} of pod a ended {told}",
+        f"The {called} of pod a ends {ending} {LOG_OF_THE_SIDE.format('side')}",
+        f"The {called} of pod a ended {ending}",
     )
 
 
 @pytest.mark.parametrize(
     ("restarts", "seconds_ago", "fails"), [(1, 5, False), (2, 5, True), (2, 599, True), (2, 601, False)]
 )
-def test_two_ends_of_late_are_told_while_it_runs(restarts: int, seconds_ago: int, fails: bool) -> None:
-    runs = beside(RUNNING, sidecar=True, last=exited(1, seconds_ago), restarts=restarts)
+def test_two_recent_ends_are_reported_while_the_container_runs(restarts: int, seconds_ago: int, fails: bool) -> None:
+    runs = with_container(RUNNING, sidecar=True, last=exited(1, seconds_ago), restarts=restarts)
     found = problem_of(runs, state_of(), ROOM)
     assert (found is not None and found.reason == "SidecarFails") is fails
 
 
-def test_init_container_that_ended_well_at_last_is_no_problem() -> None:
-    assert problem_of(beside({"terminated": exited(0, 1)}, restarts=5), state_of(), ROOM) is None
+def test_init_container_that_finally_succeeded_is_not_a_problem() -> None:
+    assert problem_of(with_container({"terminated": exited(0, 1)}, restarts=5), state_of(), ROOM) is None
 
 
-def test_end_beside_the_runtime_is_none_of_the_runtimes() -> None:
-    failing = beside({"terminated": exited(1, 1)}, restarts=5)
+def test_end_of_a_side_container_is_not_the_runtimes() -> None:
+    failing = with_container({"terminated": exited(1, 1)}, restarts=5)
     assert failing.container is not None
     assert failing.container.last_exit is None
     assert terminations([failing], GaudiInferenceStatus(), {}) == {}

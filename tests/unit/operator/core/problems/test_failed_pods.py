@@ -1,4 +1,4 @@
-"""Pods that their node refuses or evicts before they serve are counted, and the last word of their node is kept."""
+"""Pods that are refused or evicted by their node before they serve are counted, with the last reason."""
 
 from datetime import timedelta
 from typing import Any
@@ -23,19 +23,19 @@ def at(seconds: int) -> str:
 
 
 def evicted(name: str, seconds: int, served: bool = False) -> PodView:
-    """A pod that its node took away at a moment."""
+    """Return a pod that its node evicted at that time."""
     found = pod(name, revision="new", container=None, phase="Failed", conditions=(gate_condition(False),) * served)
     found["status"] |= {"reason": "Evicted", "message": LOW, "startTime": at(seconds)}
     return view(found)
 
 
 def ready(seconds: int) -> PodView:
-    """A pod that takes traffic since a moment."""
+    """Return a pod that has been ready since that time."""
     conditions = (gate_condition(True), condition("Ready", True, since=at(seconds)))
     return view(pod("r", revision="new", conditions=conditions))
 
 
-def test_two_in_a_row_are_named_with_the_last_reason() -> None:
+def test_two_consecutive_failures_are_reported_with_the_last_reason() -> None:
     found = failed_pods_problem([evicted("b", 20), evicted("a", 10)], "new")
     assert found
     assert found.reason == "PodsFail"
@@ -44,31 +44,31 @@ def test_two_in_a_row_are_named_with_the_last_reason() -> None:
     )
 
 
-def test_last_of_many_in_a_row_is_named() -> None:
+def test_last_of_many_consecutive_failures_is_named() -> None:
     found = failed_pods_problem([evicted(name, seconds) for seconds, name in enumerate("abc")], "new")
     assert found
     assert found.message.startswith("3 pods of revision new ended before they served, the last one c: ")
 
 
-def test_one_may_be_chance() -> None:
+def test_single_failure_is_not_reported() -> None:
     assert failed_pods_problem([evicted("a", 10)], "new") is None
 
 
-def test_pod_that_became_ready_since_ends_the_row() -> None:
+def test_pod_that_became_ready_resets_the_count() -> None:
     assert failed_in_a_row([evicted("a", 10), evicted("b", 20), ready(30)], "new") == []
     assert len(failed_in_a_row([evicted("a", 10), evicted("b", 20), ready(5)], "new")) == 2
 
 
-def test_pod_that_ended_as_another_became_ready_does_not_count() -> None:
+def test_failure_when_another_pod_became_ready_is_not_counted() -> None:
     assert failed_in_a_row([evicted("a", 10), ready(10)], "new") == []
 
 
-def test_pods_that_served_and_other_revisions_do_not_count() -> None:
+def test_pods_that_served_or_of_other_revisions_are_not_counted() -> None:
     assert failed_in_a_row([evicted("a", 10, served=True)], "new") == []
     assert failed_in_a_row([evicted("a", 10)], "old") == []
 
 
-def test_container_tells_where_the_pod_does_not() -> None:
+def test_reason_comes_from_the_container_if_the_pod_has_none() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at(40)}}
     found = view(pod(phase="Failed", state=killed))
     assert (found.ended, found.ended_at) == ("OOMKilled, exit code 137.", NOW + timedelta(seconds=40))
@@ -78,39 +78,39 @@ SOME = Problem("Odd", "Look at it.")
 ERROR = LastError(time=at(-5), pod="gone", message="No card.")
 
 
-def told(problem: Problem | None, *pods: PodView, error: LastError | None = ERROR) -> Problem | None:
-    """What is said of a revision of two desired pods that backs off."""
+def problem_of_revision(problem: Problem | None, *pods: PodView, error: LastError | None = ERROR) -> Problem | None:
+    """Return the problem of a revision with two desired pods that backs off."""
     state = state_of(pods, failures={"new": FailureRecord(error, BackOff(failures=3, since=at(-5), until=at(15)))})
     return add_back_off(problem, state.failures["new"], len(state.updated), state.desired, state.deadlines)
 
 
-def test_problem_of_a_backing_off_revision_says_when_pods_come() -> None:
-    found = told(SOME, warming())
+def test_problem_of_a_backing_off_revision_has_the_next_attempt() -> None:
+    found = problem_of_revision(SOME, warming())
     assert found
     assert (found.reason, found.message.startswith(SOME.message), at(15) in found.message) == ("Odd", True, True)
 
 
-def test_revision_that_has_all_its_pods_waits_for_none() -> None:
-    assert told(SOME, warming("b"), warming("c")) == SOME
+def test_revision_with_all_its_pods_has_no_problem() -> None:
+    assert problem_of_revision(SOME, warming("b"), warming("c")) == SOME
 
 
-def test_pod_that_is_there_speaks_for_itself() -> None:
-    assert told(None, warming()) is None
+def test_existing_pod_has_its_own_problem() -> None:
+    assert problem_of_revision(None, warming()) is None
 
 
-def test_revision_whose_last_error_is_lost_has_no_problem() -> None:
-    assert told(None, error=None) is None
+def test_revision_without_a_last_error_has_no_problem() -> None:
+    assert problem_of_revision(None, error=None) is None
 
 
 def fail(cluster: Cluster) -> None:
-    """The newest pod is refused by its node, and the operator sees it."""
+    """Let the node refuse the newest pod, and reconcile."""
     said = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": stamp(cluster.now)}
     cluster.objects["Pod", pod_names(cluster)[-1]]["status"] = {"conditions": [], **said}
     cluster.operate()
 
 
-def raised_in_vain(**spec: Any) -> Cluster:
-    """One pod serves, a second is wanted, and two in a row were refused by their node."""
+def scaled_up_without_success(**spec: Any) -> Cluster:
+    """Return a cluster with one serving pod whose second pod was refused twice in a row."""
     cluster = served(replicas=1, **spec)
     cluster.change(replicas=2)
     cluster.operate()
@@ -121,7 +121,7 @@ def raised_in_vain(**spec: Any) -> Cluster:
 
 
 def test_resource_stalls_while_pods_fail_until_one_serves() -> None:
-    cluster = raised_in_vain(rollout={"progressDeadlineSeconds": 1})
+    cluster = scaled_up_without_success(rollout={"progressDeadlineSeconds": 1})
     assert shown(cluster, "Stalled") == ("True", "PodsFail")
     assert "UnexpectedAdmissionError." in next(
         each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"
@@ -130,7 +130,7 @@ def test_resource_stalls_while_pods_fail_until_one_serves() -> None:
     assert (shown(cluster, "Stalled"), status(cluster)["ready"]) == (("False", "NotStalled"), "2/2")
 
 
-def test_failed_pods_of_a_resource_at_zero_trouble_nobody() -> None:
+def test_failed_pods_at_zero_replicas_are_not_a_problem() -> None:
     cluster = served(replicas=1)
     cluster.change(env=[{"name": "LOG_LEVEL", "value": "debug"}])
     cluster.operate()
@@ -143,8 +143,8 @@ def test_failed_pods_of_a_resource_at_zero_trouble_nobody() -> None:
 
 
 def test_failed_pods_beside_all_that_serve_trouble_nobody() -> None:
-    """More replicas were asked for, their pods failed, and now the one that serves is all that is wanted."""
-    cluster = raised_in_vain()
+    """More replicas were requested and their pods failed. Now only the serving pod is desired."""
+    cluster = scaled_up_without_success()
     assert shown(cluster, "Ready") == ("False", "PodsFail")
     cluster.change(replicas=1)
     cluster.operate()

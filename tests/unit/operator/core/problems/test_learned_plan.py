@@ -1,4 +1,4 @@
-"""A revision with a learned plan is kept only if live traffic pads and compiles as little as was forecast."""
+"""A revision with a learned plan is kept only if live traffic pads and compiles as little as forecast."""
 
 import json
 from dataclasses import replace
@@ -39,8 +39,8 @@ def met(prompt: ServedPhase, decode: ServedPhase | None = None, **fields: Any) -
     return report(served=Served(prompt=prompt, decode=decode or phase_met(1.1, 1.1)), **fields)
 
 
-def brought(plan: dict[str, Any] | None = LEARNED, stable: dict[str, Any] | None = None, **canary: Any) -> State:
-    """What a pass finds while pod a runs a revision with `plan`, and the stable one has that of `stable`."""
+def rollout_state(plan: dict[str, Any] | None = LEARNED, stable: dict[str, Any] | None = None, **canary: Any) -> State:
+    """Return the state while pod a runs a revision with `plan`, and the stable revision has the plan of `stable`."""
     mine = view().revision
     kept = ({mine: plan, "good": stable}).items()
     stored = tuple(Revision(name, 1, {"bucketing": found} if found else {}, {}, "") for name, found in kept)
@@ -53,7 +53,7 @@ def problem(said: WarmupReport, state: State) -> Problem | None:
 
 
 def test_padding_above_the_forecast_is_reported_with_both_numbers() -> None:
-    assert problem(met(phase_met(1.431, 1.12, batches=312)), brought()) == Problem(
+    assert problem(met(phase_met(1.431, 1.12, batches=312)), rollout_state()) == Problem(
         "ForecastMissed",
         "In pod a, 312 prompt batches computed 1.431 times what their requests need, and 1.120 was forecast for "
         "batches of their sizes; spec.rollout.canary.maxPaddingPercent allows 15 % more. The traffic is not like "
@@ -64,7 +64,7 @@ def test_padding_above_the_forecast_is_reported_with_both_numbers() -> None:
 
 def test_cold_batches_are_reported_with_both_shares() -> None:
     cold = phase_met(1.1, 1.1, batches=5000, misses=250)
-    assert problem(met(phase_met(1.1, 1.1), cold), brought()) == Problem(
+    assert problem(met(phase_met(1.1, 1.1), cold), rollout_state()) == Problem(
         "ForecastMissed",
         "In pod a, 5.0% of 5000 decode batches met no warm graph, and 0.0% was forecast; 1% is tolerated. "
         "`kubectl gaudi buckets tiny` shows their shapes while the pod runs (spec.rollout.onFailure: Pause).",
@@ -73,7 +73,7 @@ def test_cold_batches_are_reported_with_both_shares() -> None:
 
 @pytest.mark.parametrize("said", [phase_met(2.0, 1.1), phase_met(1.1, 1.1, misses=9)])
 def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhase) -> None:
-    found = problem(met(said, skipped_total=3), brought())
+    found = problem(met(said, skipped_total=3), rollout_state())
     assert found is not None
     assert "3 planned buckets have no graph: give " in found.message
 
@@ -92,18 +92,18 @@ def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhase) -> No
         (phase_met(None, None, misses=200), phase_met(None, None), 10, False),
     ],
 )
-def test_limit_itself_is_kept_and_beyond_is_missed(
+def test_value_at_the_limit_passes_and_above_fails(
     prompt: ServedPhase, decode: ServedPhase, percent: int, missed: bool
 ) -> None:
     assert (why_forecast_missed(met(prompt, decode), percent, "tiny") is not None) is missed
 
 
 def test_cold_batches_without_a_warmup_are_expected() -> None:
-    assert problem(met(phase_met(1.1, 1.1, misses=200), warmup_skipped=True), brought()) is None
+    assert problem(met(phase_met(1.1, 1.1, misses=200), warmup_skipped=True), rollout_state()) is None
 
 
 @given(seen=RATIOS, forecast=RATIOS, percent=st.integers(0, 1000), prompts=st.integers(0, 10_000))
-def test_more_tolerance_never_fails_more_and_learned_traffic_never(
+def test_higher_tolerance_fails_less_and_learned_traffic_never_fails(
     seen: float, forecast: float, percent: int, prompts: int
 ) -> None:
     def fails(padding: float, tolerated: int) -> bool:
@@ -119,22 +119,22 @@ def test_more_tolerance_never_fails_more_and_learned_traffic_never(
 @pytest.mark.parametrize(
     ("state", "judged"),
     [
-        (brought(), True),
-        (brought(observeSeconds=60), True),
-        (brought(observeSeconds=0), False),
-        (brought(stable={**LEARNED, "optimal": {"traffic": "prompt 1 1 0 1"}}), True),
-        (brought(stable=LEARNED, observeSeconds=60), False),
-        (brought(plan={"strategy": "Optimal"}, observeSeconds=60), False),
-        (brought(plan=None, observeSeconds=60), False),
-        (replace(brought(), before=GaudiInferenceStatus()), False),
+        (rollout_state(), True),
+        (rollout_state(observeSeconds=60), True),
+        (rollout_state(observeSeconds=0), False),
+        (rollout_state(stable={**LEARNED, "optimal": {"traffic": "prompt 1 1 0 1"}}), True),
+        (rollout_state(stable=LEARNED, observeSeconds=60), False),
+        (rollout_state(plan={"strategy": "Optimal"}, observeSeconds=60), False),
+        (rollout_state(plan=None, observeSeconds=60), False),
+        (replace(rollout_state(), before=GaudiInferenceStatus()), False),
     ],
 )
-def test_only_a_new_learned_plan_that_is_observed_is_judged(state: State, judged: bool) -> None:
+def test_only_a_new_observed_learned_plan_is_checked(state: State, judged: bool) -> None:
     assert (problem(met(phase_met(9.0, 1.1)), state) is not None) is judged
 
 
 def learning(**rollout: Any) -> tuple[Cluster, str, str]:
-    """A cluster that serves, and whose canary with a learned plan has just started; the good revision, the canary."""
+    """Return a serving cluster whose canary with a learned plan has just started, the good revision, and the canary."""
     cluster = served(rollout=rollout)
     (good,) = revisions(cluster)
     cluster.change(bucketing=LEARNED)
@@ -145,7 +145,7 @@ def learning(**rollout: Any) -> tuple[Cluster, str, str]:
     return cluster, good, name
 
 
-def test_plan_for_other_traffic_goes_while_old_pods_serve() -> None:
+def test_plan_for_other_traffic_is_rolled_back() -> None:
     cluster, good, canary = learning()
     cluster.warm(canary)
     cluster.operate()
@@ -166,7 +166,7 @@ def test_plan_for_other_traffic_goes_while_old_pods_serve() -> None:
     assert "computed 1.500 times what their requests need, and 1.100 was forecast" in said
 
 
-def test_learned_plan_is_observed_unless_the_spec_says_otherwise() -> None:
+def test_learned_plan_is_observed_by_default() -> None:
     cluster, _, canary = learning()
     cluster.warm(canary)
     cluster.operate()

@@ -1,4 +1,4 @@
-"""What others may mend is Stalled once they have had their time, and no sooner; what no waiting mends is at once."""
+"""Problems that others may fix become Stalled after their deadline; permanent problems become Stalled immediately."""
 
 import re
 from datetime import timedelta
@@ -30,21 +30,24 @@ DEADLINE = 600
 
 
 def stalled(cluster: Cluster) -> tuple[str, str]:
-    """The condition, in a status that GitOps tools understand."""
+    """Return whether the condition is True, in a status that GitOps tools understand."""
     assert violations(cluster.resource) == []
     return condition(cluster, "Stalled")
 
 
-def after(cluster: Cluster, seconds: float) -> str:
-    """What kstatus says when the operator looks so long after NOW."""
+def kstatus_after(cluster: Cluster, seconds: float) -> str:
+    """Return the kstatus result of a reconcile that many seconds after NOW."""
     cluster.now = NOW + timedelta(seconds=seconds - 1)
     cluster.operate()
     assert violations(cluster.resource) == []
     return kstatus(cluster.resource)
 
 
-def waits(cluster: Cluster, reason: str) -> None:
-    """The kubelet says why the container of the only pod does not start; the pod was made and got its node at NOW."""
+def set_waiting_reason(cluster: Cluster, reason: str) -> None:
+    """Let the kubelet report why the container of the only pod does not start.
+
+    The pod was created and scheduled at NOW.
+    """
     (made,) = cluster.kind("Pod")
     made["metadata"]["creationTimestamp"] = stamp(NOW)
     made["status"]["conditions"] = [pod_condition("PodScheduled", True, since=stamp(NOW))]
@@ -53,82 +56,82 @@ def waits(cluster: Cluster, reason: str) -> None:
 
 
 def starting(reason: str = "ErrImagePull", **spec: object) -> Cluster:
-    """The first pod of a resource does not start."""
+    """Return a resource whose first pod does not start."""
     cluster = Cluster(resource(replicas=1, **spec))
     cluster.operate()
     cluster.controllers()
-    waits(cluster, reason)
+    set_waiting_reason(cluster, reason)
     return cluster
 
 
 @pytest.mark.parametrize("reason", sorted(CLASSES))
-def test_page_says_of_each_reason_how_long_others_have(reason: str) -> None:
+def test_page_has_the_deadline_of_each_reason(reason: str) -> None:
     lasting = "never" if reason in QUEUED else "after the deadline"
     assert CLASSES[reason] == (lasting if reason in RESOLVED_BY_OTHERS else "at once")
 
 
-def test_page_names_every_reason_that_others_may_mend() -> None:
+def test_page_lists_every_temporary_reason() -> None:
     assert set(CLASSES) >= RESOLVED_BY_OTHERS
 
 
 @pytest.mark.parametrize("reason", sorted(RESOLVED_BY_OTHERS))
-def test_what_others_may_mend_takes_no_revision_back(reason: str) -> None:
+def test_temporary_problem_causes_no_rollback(reason: str) -> None:
     assert not is_caused_by_revision(Problem(reason, ""))
 
 
 @pytest.mark.parametrize("reason", sorted({"ErrImagePull", "CreateContainerConfigError", "RunContainerError"}))
-def test_gitops_waits_until_the_deadline_and_fails_then(reason: str) -> None:
+def test_gitops_waits_until_the_deadline_and_then_fails(reason: str) -> None:
     cluster = starting(reason)
-    assert after(cluster, DEADLINE - 1) == "InProgress"
+    assert kstatus_after(cluster, DEADLINE - 1) == "InProgress"
     assert (condition(cluster, "Ready"), condition(cluster, "Reconciling")) == (("False", reason), ("True", reason))
     assert status(cluster)["phase"] != "Stalled"
-    assert after(cluster, DEADLINE) == "Failed"
+    assert kstatus_after(cluster, DEADLINE) == "Failed"
     assert (stalled(cluster), condition(cluster, "Ready")) == (("True", reason), ("False", reason))
     assert status(cluster)["phase"] == "Stalled"
 
 
-def test_image_name_that_nobody_can_pull_fails_at_once() -> None:
-    # With the second write of the status, which waits for a moment after the first.
-    assert after(starting("InvalidImageName"), 2) == "Failed"
+def test_invalid_image_name_fails_immediately() -> None:
+    # A status write is delayed after the first one, so this appears in the second write.
+    assert kstatus_after(starting("InvalidImageName"), 2) == "Failed"
 
 
-def test_deadline_is_the_specs_and_its_moment_is_noted() -> None:
+def test_deadline_of_the_spec_is_used_and_scheduled() -> None:
     cluster = starting(rollout={"progressDeadlineSeconds": 20})
     cluster.now = NOW + timedelta(seconds=11)
     assert cluster.operate().requeue_after == pytest.approx(8.1)
-    assert after(cluster, 20) == "Failed"
+    assert kstatus_after(cluster, 20) == "Failed"
 
 
 def test_raised_deadline_gives_others_more_time() -> None:
     cluster = starting()
-    assert after(cluster, DEADLINE) == "Failed"
+    assert kstatus_after(cluster, DEADLINE) == "Failed"
     cluster.change(rollout={"progressDeadlineSeconds": 900})
-    assert after(cluster, DEADLINE + 2) == "InProgress"
+    assert kstatus_after(cluster, DEADLINE + 2) == "InProgress"
 
 
-def test_tries_that_fail_in_turns_are_one_wait() -> None:
+def test_alternating_failures_share_one_deadline() -> None:
     cluster = starting()
     for seconds in range(10, DEADLINE, 100):
-        waits(cluster, "ErrImagePull" if seconds // 100 % 2 else "ImagePullBackOff")
-        assert after(cluster, seconds) == "InProgress"
-    assert after(cluster, DEADLINE) == "Failed"
+        set_waiting_reason(cluster, "ErrImagePull" if seconds // 100 % 2 else "ImagePullBackOff")
+        assert kstatus_after(cluster, seconds) == "InProgress"
+    assert kstatus_after(cluster, DEADLINE) == "Failed"
     turned = [each["lastTransitionTime"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
-    waits(cluster, "ErrImagePull")
-    assert after(cluster, DEADLINE + 30) == "Failed"
+    set_waiting_reason(cluster, "ErrImagePull")
+    assert kstatus_after(cluster, DEADLINE + 30) == "Failed"
     assert [each["lastTransitionTime"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"] == turned
 
 
-def test_operator_that_starts_anew_begins_no_new_wait() -> None:
+def test_restarted_operator_continues_the_deadline() -> None:
     cluster = starting()
-    assert after(cluster, DEADLINE - 60) == "InProgress"
+    assert kstatus_after(cluster, DEADLINE - 60) == "InProgress"
     del cluster.resource["status"]
     cluster.reports.clear()
-    assert after(cluster, DEADLINE) == "Failed"
+    assert kstatus_after(cluster, DEADLINE) == "Failed"
 
 
-def test_mended_in_time_was_never_stalled() -> None:
+def test_problem_fixed_in_time_never_stalls() -> None:
     cluster = starting()
-    after(cluster, DEADLINE - 10)
+    kstatus_after(cluster, DEADLINE - 10)
     (made,) = cluster.kind("Pod")
     (container,) = made["status"]["containerStatuses"]
     container["state"] = {"running": {}}
@@ -137,7 +140,7 @@ def test_mended_in_time_was_never_stalled() -> None:
     assert not [event for event in cluster.events if event.reason == "Stalled"]
 
 
-def test_pull_after_a_restart_has_its_own_time() -> None:
+def test_image_pull_after_a_restart_has_its_own_deadline() -> None:
     ended = {"terminated": {"exitCode": 1, "finishedAt": stamp(NOW - timedelta(seconds=5))}}
     waiting = {"waiting": {"reason": "ImagePullBackOff"}}
     long_placed = pod(state=waiting, last_state=ended, conditions=(pod_condition("PodScheduled", True),))
@@ -146,7 +149,7 @@ def test_pull_after_a_restart_has_its_own_time() -> None:
     assert found.since == NOW - timedelta(seconds=5)
 
 
-def test_pull_that_never_ends_keeps_the_revision_and_serves_on() -> None:
+def test_endless_image_pull_keeps_revision_and_serving_pods() -> None:
     cluster = served(replicas=1)
     cluster.change(model={"maxModelLen": 512})
     cluster.operate()
@@ -160,7 +163,7 @@ def test_pull_that_never_ends_keeps_the_revision_and_serves_on() -> None:
     assert not [each for each in kept if FAILURE_ANNOTATION in each]
 
 
-def test_node_pool_that_boots_in_time_is_no_stall() -> None:
+def test_node_that_boots_in_time_prevents_a_stall() -> None:
     cluster = Cluster(resource(replicas=1), cards=0)
     for _ in range(3):
         cluster.operate()
@@ -174,31 +177,31 @@ def test_node_pool_that_boots_in_time_is_no_stall() -> None:
     assert not [event for event in cluster.events if event.reason == "Stalled"]
 
 
-def test_node_that_never_comes_stalls_at_the_deadline() -> None:
+def test_missing_node_stalls_at_the_deadline() -> None:
     cluster = Cluster(resource(replicas=1), cards=0)
     for _ in range(3):
         cluster.operate()
         cluster.controllers()
     since = NOW.fromisoformat(cluster.kind("Pod")[0]["status"]["conditions"][0]["lastTransitionTime"])
     begun = (since - NOW).total_seconds()
-    assert after(cluster, begun + DEADLINE - 1) == "InProgress"
-    assert after(cluster, begun + DEADLINE) == "Failed"
+    assert kstatus_after(cluster, begun + DEADLINE - 1) == "InProgress"
+    assert kstatus_after(cluster, begun + DEADLINE) == "Failed"
     assert stalled(cluster) == ("True", "Unschedulable")
 
 
-def test_quota_is_waited_for_until_the_deadline() -> None:
+def test_quota_refusal_stalls_at_the_deadline() -> None:
     cluster = Cluster(resource(replicas=1))
     cluster.operate()
     refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
     (workload,) = cluster.kind("ReplicaSet")
     workload["status"] = {"conditions": [{**refused, "lastTransitionTime": stamp(NOW)}]}
-    assert after(cluster, DEADLINE - 1) == "InProgress"
+    assert kstatus_after(cluster, DEADLINE - 1) == "InProgress"
     assert condition(cluster, "Reconciling") == ("True", "PodsRefused")
-    assert after(cluster, DEADLINE) == "Failed"
+    assert kstatus_after(cluster, DEADLINE) == "Failed"
 
 
 def refuse(cluster: Cluster) -> None:
-    """The node refuses whatever pod the ReplicaSet has made."""
+    """Let the node refuse every pod of the ReplicaSet."""
     cluster.controllers()
     for each in cluster.kind("Pod"):
         if each["status"]["phase"] != "Failed":
@@ -207,7 +210,7 @@ def refuse(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["pods stay", "pods are gone"])
-def test_pods_refused_again_begin_no_new_wait(kept: bool) -> None:
+def test_repeated_refusals_share_one_deadline(kept: bool) -> None:
     cluster = Cluster(resource(replicas=1))
     first = None
     while first is None or (cluster.now - first).total_seconds() < DEADLINE - 20:
@@ -219,11 +222,11 @@ def test_pods_refused_again_begin_no_new_wait(kept: bool) -> None:
         for each in () if kept else cluster.kind("Pod"):
             cluster.delete("Pod", each["metadata"]["name"])
         cluster.now += timedelta(seconds=15)
-    assert after(cluster, (first - NOW).total_seconds() + DEADLINE) == "Failed"
+    assert kstatus_after(cluster, (first - NOW).total_seconds() + DEADLINE) == "Failed"
     assert stalled(cluster) == ("True", "PodsFail")
 
 
-def test_try_that_warms_up_for_long_is_no_stall() -> None:
+def test_long_warm_up_after_a_refusal_is_no_stall() -> None:
     cluster = Cluster(resource(replicas=1))
     for _ in range(2):
         cluster.operate()
@@ -231,17 +234,17 @@ def test_try_that_warms_up_for_long_is_no_stall() -> None:
         cluster.now += timedelta(seconds=15)
     cluster.operate()
     cluster.controllers()
-    assert after(cluster, 2 * DEADLINE) == "InProgress"
+    assert kstatus_after(cluster, 2 * DEADLINE) == "InProgress"
     assert condition(cluster, "Reconciling") == ("True", "PodsFail")
     (tried,) = (each["metadata"]["name"] for each in cluster.kind("Pod") if each["status"]["phase"] != "Failed")
     cluster.objects["Pod", tried]["status"] = {"phase": "Failed", "conditions": [], "reason": "Evicted"}
-    assert after(cluster, 2 * DEADLINE + 1) == "Failed"
+    assert kstatus_after(cluster, 2 * DEADLINE + 1) == "Failed"
 
 
 @pytest.mark.parametrize(
     ("message", "reason"), [("no cards", "Unschedulable"), ("unbound immediate", "VolumeNotBound")]
 )
-def test_pod_without_node_waits_since_the_scheduler_found_none(message: str, reason: str) -> None:
+def test_unscheduled_pod_waits_since_the_schedulers_decision(message: str, reason: str) -> None:
     since = NOW - timedelta(seconds=40)
     scheduled = pod_condition("PodScheduled", False, "Unschedulable", message, stamp(since))
     found = problem_of(view(pod(container=None, conditions=(scheduled,))), state_of(), Room(to_come=False))
@@ -250,18 +253,18 @@ def test_pod_without_node_waits_since_the_scheduler_found_none(message: str, rea
 
 
 @pytest.mark.parametrize("deadline", [1, DEADLINE])
-def test_wait_in_a_queue_is_no_standstill_however_long(deadline: int) -> None:
+def test_long_wait_in_a_queue_is_no_stall(deadline: int) -> None:
     cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": deadline}), cards=0, queue=True)
     for _ in range(3):
         cluster.operate()
         cluster.controllers()
-    assert after(cluster, 100 * DEADLINE) == "InProgress"
+    assert kstatus_after(cluster, 100 * DEADLINE) == "InProgress"
     assert condition(cluster, "Reconciling") == ("True", "SchedulingGated")
-    # Nothing falls due while the pod waits: the operator rests.
+    # Nothing is scheduled while the pod waits.
     assert cluster.operate().requeue_after is None
 
 
-def test_nobody_is_waited_for_while_the_operator_goes_on_itself() -> None:
+def test_deadline_does_not_run_while_the_operator_proceeds() -> None:
     refused = {
         "type": "ReplicaFailure",
         "status": "True",
@@ -280,33 +283,33 @@ def groups(**rollout: int) -> GroupCluster:
     return GroupCluster(resource(rollout=rollout, **pair), groups_served=False)
 
 
-def test_leader_worker_sets_may_be_installed_beside_us() -> None:
+def test_leader_worker_sets_may_be_installed_until_the_deadline() -> None:
     cluster = groups()
-    assert after(cluster, 1) == "InProgress"
+    assert kstatus_after(cluster, 1) == "InProgress"
     assert condition(cluster, "PlanAccepted") == ("False", "LeaderWorkerSetMissing")
-    assert after(cluster, DEADLINE) == "InProgress"
-    assert after(cluster, DEADLINE + 1) == "Failed"
-    assert after(cluster, DEADLINE + 2) == "Failed"
+    assert kstatus_after(cluster, DEADLINE) == "InProgress"
+    assert kstatus_after(cluster, DEADLINE + 1) == "Failed"
+    assert kstatus_after(cluster, DEADLINE + 2) == "Failed"
     cluster.groups_served = True
     cluster.settle()
     assert kstatus(cluster.resource) == "Current"
 
 
-def test_spec_refused_for_another_reason_before_has_its_time() -> None:
+def test_refusal_after_another_reason_has_its_own_deadline() -> None:
     cluster = groups()
     cluster.change(accelerator={"deviceMemory": "1"})
-    assert after(cluster, 1) == "Failed"
+    assert kstatus_after(cluster, 1) == "Failed"
     cluster.change(accelerator={"deviceMemory": None})
     for seconds in (1000, 1001, 1000 + DEADLINE - 1):
-        assert after(cluster, seconds) == "InProgress"
-    assert after(cluster, 1000 + DEADLINE) == "Failed"
+        assert kstatus_after(cluster, seconds) == "InProgress"
+    assert kstatus_after(cluster, 1000 + DEADLINE) == "Failed"
 
 
 @pytest.mark.parametrize(
     ("reason", "waited"),
     [("EngineLost", True), ("HubUnreachable", False), ("DiskFull", False), ("DeviceUnavailable", False)],
 )
-def test_failed_runtime_is_waited_for_where_it_starts_anew(reason: str, waited: bool) -> None:
+def test_failed_runtime_with_restart_stalls_at_the_deadline(reason: str, waited: bool) -> None:
     failed = view(report=report(Phase.FAILED, failure=RuntimeFailure(reason=reason, message="Gone.")))
     found = problem_of(failed, state_of(), Room(to_come=False))
     assert found
@@ -325,5 +328,5 @@ def at(seconds: int) -> Problem:
         ([], None),
     ],
 )
-def test_worst_needs_a_person_or_began_first(found: list[Problem], expected: Problem | None) -> None:
+def test_worst_problem_is_permanent_or_the_oldest(found: list[Problem], expected: Problem | None) -> None:
     assert worst_problem(found) == expected

@@ -1,4 +1,4 @@
-"""What needs a person, with the exact sentences."""
+"""Problems of pods and workloads, with the exact messages."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -46,16 +46,16 @@ def unschedulable(seconds: int, said: str = "0/1 nodes are available") -> PodVie
 
 
 def replica_set(**condition: str) -> Object:
-    """One that may make no pods, unless its condition says otherwise."""
+    """Return a ReplicaSet that may not create pods, unless its condition is replaced."""
     failed = {"type": "ReplicaFailure", "status": "True", **condition}
     return {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
 
 
-def test_healthy_pod_is_in_no_problem() -> None:
+def test_healthy_pod_has_no_problem() -> None:
     assert problem_of(view(report=report()), state_of(), ROOM) is None
 
 
-def test_pod_without_a_node_for_long() -> None:
+def test_pod_unscheduled_for_long_is_a_problem() -> None:
     assert problem_of(unschedulable(31), state_of(), ROOM) == Problem(
         "Unschedulable",
         f"{NO_NODE} Free or add cards and memory, or lower spec.replicas.",
@@ -63,13 +63,13 @@ def test_pod_without_a_node_for_long() -> None:
     )
 
 
-def test_scheduler_without_words_found_no_node() -> None:
+def test_scheduler_without_a_message_found_no_node() -> None:
     found = problem_of(unschedulable(31, ""), state_of(), ROOM)
     assert found is not None
     assert found.message.startswith("Pod a finds no node: no node fits. ")
 
 
-def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
+def test_unscheduled_pod_of_an_upgrade_is_a_problem() -> None:
     assert problem_of(unschedulable(31), state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
         "UpgradeBlocked", f"{NO_NODE} Free cards.", since=NOW - timedelta(seconds=31)
     )
@@ -103,17 +103,17 @@ HELD = "Pod a is held by the scheduling gate kueue.x-k8s.io/admission and has no
     ],
     ids=["first start", "upgrade", "blocked upgrade", "room to come"],
 )
-def test_pod_that_a_scheduling_gate_holds(room: Room, expected: Problem | None) -> None:
+def test_pod_with_a_scheduling_gate_is_queued(room: Room, expected: Problem | None) -> None:
     assert problem_of(held(31), state_of(), room) == expected
 
 
-def test_pod_without_a_node_comes_before_one_that_is_queued() -> None:
+def test_unscheduled_pod_ranks_above_a_queued_one() -> None:
     found = first_problem_of([held(700), unschedulable(31)], [], state_of(), ROOM)
     assert found
     assert found.reason == "Unschedulable"
 
 
-def test_gate_that_opens_soon_is_no_problem() -> None:
+def test_short_scheduling_gate_is_not_a_problem() -> None:
     assert problem_of(held(29), state_of(), ROOM) is None
 
 
@@ -125,7 +125,7 @@ def test_gate_that_opens_soon_is_no_problem() -> None:
         "1 node(s) had volume node affinity conflict",
     ],
 )
-def test_pod_that_waits_for_a_volume(said: str) -> None:
+def test_pod_waiting_for_a_volume_names_it(said: str) -> None:
     found = problem_of(unschedulable(31, f"0/1 nodes are available: {said}"), state_of(), ROOM)
     assert found is not None
     assert found.reason == "VolumeNotBound"
@@ -136,15 +136,15 @@ def test_pod_that_waits_for_a_volume(said: str) -> None:
     )
 
 
-def test_pod_without_a_node_for_a_moment_has_no_problem() -> None:
+def test_briefly_unscheduled_pod_has_no_problem() -> None:
     assert problem_of(unschedulable(29), state_of(), ROOM) is None
 
 
-def test_pod_waiting_for_an_ending_ones_room_has_no_problem() -> None:
+def test_pod_waiting_for_a_terminating_pods_room_has_no_problem() -> None:
     assert problem_of(unschedulable(300), state_of(), Room(to_come=True)) is None
 
 
-def test_runtime_that_failed_says_so_itself() -> None:
+def test_failed_runtime_has_its_own_message() -> None:
     failure = RuntimeFailure(reason="ModelNotFound", message="There is no folder /models/tiny.")
     assert problem_of(view(report=report(Phase.FAILED, failure=failure)), state_of(), ROOM) == Problem(
         "ModelNotFound",
@@ -153,7 +153,7 @@ def test_runtime_that_failed_says_so_itself() -> None:
     )
 
 
-def test_warmup_that_stands_still() -> None:
+def test_stalled_warm_up_is_a_problem() -> None:
     still = view(report=report(Phase.COMPILING, since_progress_seconds=1801))
     where = "in pod a for more than 1800 s, in phase Compiling."
     field = "spec.warmup.stallTimeoutSeconds if a step takes longer."
@@ -164,7 +164,7 @@ def test_warmup_that_stands_still() -> None:
     )
 
 
-def test_warmup_that_stands_still_names_the_bucket() -> None:
+def test_stalled_warm_up_names_the_bucket() -> None:
     at = PhaseProgress(planned=8, warmed=3, current=(4, 1, 64))
     found = problem_of(view(report=report(Phase.COMPILING, since_progress_seconds=1801, decode=at)), state_of(), ROOM)
     assert found is not None
@@ -174,31 +174,31 @@ def test_warmup_that_stands_still_names_the_bucket() -> None:
 @pytest.mark.parametrize(
     ("inputs", "reason"), [({"warmup": {"stallTimeoutSeconds": 3600}}, None), ({}, "WarmupStalled")]
 )
-def test_standstill_is_judged_by_the_pods_own_revision(inputs: Object, reason: str | None) -> None:
+def test_stall_timeout_is_that_of_the_pods_revision(inputs: Object, reason: str | None) -> None:
     still = view(pod(revision="old"), report(Phase.COMPILING, since_progress_seconds=1801))
     found = problem_of(still, state_of(stored=(Revision("old", 1, inputs, {}, ""),)), ROOM)
     assert (found and found.reason) == reason
 
 
-def test_warmup_that_moves_now_and_then_is_in_no_problem() -> None:
+def test_slow_warm_up_with_progress_has_no_problem() -> None:
     assert problem_of(view(report=report(Phase.COMPILING, since_progress_seconds=1800)), state_of(), ROOM) is None
 
 
-def test_idle_server_is_in_no_problem() -> None:
+def test_idle_server_has_no_problem() -> None:
     assert problem_of(view(report=report(since_progress_seconds=99_999)), state_of(), ROOM) is None
 
 
-def test_warmup_that_ended_below_a_threshold() -> None:
+def test_warm_up_ending_below_a_threshold_is_a_problem() -> None:
     short = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15))
     below = explain_shortfall(short, Readiness())
     assert below is not None
     reason, found = below
-    told = (
+    ignored = (
         f"{found} Give graphs more memory (spec.warmup.graphMemoryPercent), plan fewer buckets, lower the percentages "
         "in spec.readiness, or set its onShortfall to ServeAndWarn."
     )
     assert problem_of(view(report=short), state_of(), ROOM) == Problem(
-        reason, f"Pod a takes no traffic: {told}", f"Pod a took no traffic: {told}"
+        reason, f"Pod a takes no traffic: {ignored}", f"Pod a took no traffic: {ignored}"
     )
 
 
@@ -211,7 +211,7 @@ def test_graph_without_room_on_the_card_is_named() -> None:
     assert "(1, 512, 0)" in found.message
 
 
-def test_replica_set_that_may_make_no_pods() -> None:
+def test_replica_set_without_permission_for_pods_is_a_problem() -> None:
     refused = replica_set(reason="FailedCreate", message="exceeded quota: cards")
     assert first_problem_of([], [refused], state_of(), ROOM) == Problem(
         "PodsRefused",
@@ -220,16 +220,16 @@ def test_replica_set_that_may_make_no_pods() -> None:
 
 
 @pytest.mark.parametrize(("kind", "status"), [("ReplicaFailure", "False"), ("Progressing", "True")])
-def test_replica_set_that_makes_its_pods_has_no_problem(kind: str, status: str) -> None:
+def test_replica_set_creating_its_pods_has_no_problem(kind: str, status: str) -> None:
     assert first_problem_of([], [replica_set(type=kind, status=status)], state_of(), ROOM) is None
 
 
-def test_quota_of_ending_pods_is_no_problem() -> None:
+def test_quota_used_by_terminating_pods_is_not_a_problem() -> None:
     refused = replica_set(message="exceeded quota: cards")
     assert first_problem_of([], [refused], state_of(), Room(to_come=True)) is None
 
 
-def test_quota_that_holds_up_an_upgrade() -> None:
+def test_quota_refusal_of_an_upgrade_is_a_problem() -> None:
     refused = replica_set(message="exceeded quota: cards")
     assert first_problem_of([], [refused], state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
         "UpgradeBlocked", f"{NO_PODS}exceeded quota: cards. Free cards."
@@ -237,12 +237,12 @@ def test_quota_that_holds_up_an_upgrade() -> None:
 
 
 def observing(**limits: int | None) -> State:
-    """A revision is observed and held to `limits`; with None it is not observed."""
+    """Return the state of a revision observed with `limits`, or not observed if None."""
     canary = {"observeSeconds": 0} if None in limits.values() else {"observeSeconds": 1, **limits}
     return state_of(inference=inference(rollout={"canary": canary}))
 
 
-def test_revision_that_has_proven_itself_is_held_to_no_limit() -> None:
+def test_proven_revision_has_no_observation_limits() -> None:
     met = view(report=report(recompiles_since_ready=11))
     proven = replace(observing(maxRecompiles=10), before=GaudiInferenceStatus(revision=Revisions(stable=met.revision)))
     assert problem_of(met, proven, ROOM) is None
@@ -252,7 +252,7 @@ def test_revision_that_has_proven_itself_is_held_to_no_limit() -> None:
     ("recompiles", "most", "skipped", "too_many"),
     [(11, 10, False, True), (10, 10, False, False), (11, None, False, False), (11, 10, True, False)],
 )
-def test_recompiles_count_where_a_revision_is_observed(
+def test_recompiles_of_an_observed_revision_are_a_problem(
     recompiles: int, most: int | None, skipped: bool, too_many: bool
 ) -> None:
     met = view(report=report(recompiles_since_ready=recompiles, warmup_skipped=skipped))
@@ -271,41 +271,41 @@ def test_recompiles_name_the_shape_that_was_met_most_often() -> None:
     )
 
 
-def test_recompiles_of_shapes_nobody_noted_are_told_as_numbers() -> None:
+def test_recompiles_without_known_shapes_are_reported_as_numbers() -> None:
     found = problem_of(view(report=report(recompiles_since_ready=11)), observing(maxRecompiles=10), ROOM)
     assert found is not None
     assert found.reason == "TooManyRecompiles"
     assert "11 compiles in pod a; spec.rollout.canary.maxRecompiles is 10." in found.message
 
 
-def test_recompiles_of_images_alone_ask_for_their_sizes() -> None:
+def test_recompiles_only_of_images_suggest_their_sizes() -> None:
     seen = report(recompiles_since_ready=11, served=Served(vision=ServedVision(misses=11, recompiles=11)))
     found = problem_of(view(report=seen), observing(maxRecompiles=10), ROOM)
     assert found is not None
     assert found.message.endswith(ADD_SIZES)
 
 
-def test_answers_that_fail_are_told_with_limit_and_log() -> None:
+def test_failing_requests_are_reported_with_limit_and_log() -> None:
     met = view(report=report(requests=Requests(answered=100, failed=6)))
     found = "6 of 100 answers of pod a failed; spec.rollout.canary.maxErrorPercent is 5."
     assert problem_of(met, observing(maxErrorPercent=5), ROOM) == Problem("TooManyErrors", f"{found} {READ_LOG}", found)
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("condition", "shown"),
     [({"reason": "FailedCreate"}, "FailedCreate"), ({}, "no reason was given")],
 )
-def test_refusal_without_words_is_told_by_its_reason(said: dict[str, str], told: str) -> None:
-    found = first_problem_of([], [replica_set(**said)], state_of(), ROOM)
+def test_refusal_without_a_message_has_its_reason(condition: dict[str, str], shown: str) -> None:
+    found = first_problem_of([], [replica_set(**condition)], state_of(), ROOM)
     assert found is not None
-    assert found.message.startswith(f"{NO_PODS}{told}. ")
+    assert found.message.startswith(f"{NO_PODS}{shown}. ")
 
 
 @pytest.mark.parametrize(
     ("failed", "answered", "most", "too_many"),
     [(6, 100, 5, True), (5, 100, 5, False), (4, 4, 5, False), (5, 5, 5, True), (5, 900, 0, True), (9, 9, None, False)],
 )
-def test_answers_that_fail_count_where_a_revision_is_observed(
+def test_failing_requests_of_an_observed_revision_are_a_problem(
     failed: int, answered: int, most: int | None, too_many: bool
 ) -> None:
     met = view(report=report(requests=Requests(answered=answered, failed=failed)))
@@ -332,11 +332,11 @@ def test_answers_that_fail_count_where_a_revision_is_observed(
         ("EngineLost", False),
     ],
 )
-def test_only_what_the_revision_is_made_of_is_blamed(reason: str, blamed: bool) -> None:
+def test_revision_is_blamed_only_for_its_own_problems(reason: str, blamed: bool) -> None:
     assert is_caused_by_revision(Problem(reason, "")) is blamed
 
 
-def test_trouble_of_a_pod_comes_before_its_replica_sets() -> None:
+def test_problem_of_a_pod_ranks_above_its_replica_sets() -> None:
     found = first_problem_of(
         [view(), view(pod(state={"waiting": {"reason": "InvalidImageName"}}))], [], state_of(), ROOM
     )

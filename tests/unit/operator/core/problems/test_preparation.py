@@ -1,4 +1,4 @@
-"""A pod whose volumes do not come is told of, with what to do, and not before its time."""
+"""A pod that waits too long for its volumes has a problem with a remedy."""
 
 from datetime import timedelta
 
@@ -16,13 +16,13 @@ ROOM = Room(to_come=False)
 
 
 def unprepared(seconds: int) -> PodView:
-    """A pod that has a node, and has had no sandbox there for `seconds`."""
+    """Return a scheduled pod that has had no sandbox for `seconds`."""
     since = stamp(NOW - timedelta(seconds=seconds))
     prepared = condition("PodReadyToStartContainers", False, since=since)
     return view(pod(container=None, phase="Pending", conditions=(condition("PodScheduled", True), prepared)))
 
 
-def test_pod_that_waits_for_its_volumes_for_long() -> None:
+def test_pod_waiting_long_for_volumes_has_a_problem() -> None:
     assert problem_of(unprepared(181), state_of(), ROOM) == Problem(
         "PodNotPrepared",
         "Pod a has a node and waits for its volumes or its network for more than 180 s. The events of "
@@ -32,16 +32,16 @@ def test_pod_that_waits_for_its_volumes_for_long() -> None:
     )
 
 
-def test_pod_waiting_a_moment_for_volumes_is_in_no_problem() -> None:
+def test_pod_waiting_briefly_for_volumes_has_no_problem() -> None:
     assert problem_of(unprepared(179), state_of(), ROOM) is None
 
 
-def test_pod_that_has_its_volumes_is_in_no_problem() -> None:
+def test_pod_with_its_volumes_has_no_problem() -> None:
     prepared = condition("PodReadyToStartContainers", True)
     assert problem_of(view(pod(conditions=(prepared,))), state_of(), ROOM) is None
 
 
-def test_pod_without_its_volumes_is_looked_at_when_due() -> None:
+def test_pod_without_its_volumes_requeues_at_its_deadline() -> None:
     state = state_of()
     assert problem_of(unprepared(170), state, ROOM) is None
     assert state.deadlines.requeue_after == pytest.approx(10.1)

@@ -1,4 +1,4 @@
-"""Every field that owns a knob changes what the engine is told: from the resource to its variables and arguments."""
+"""Every field that owns a knob changes the engine's variables or arguments."""
 
 from typing import Any
 
@@ -64,13 +64,13 @@ RANGES = {
     for setting in ("min", "step", "max", "padMax", "padPercent")
 }
 ADAPTERS = [{"name": name, "source": {"ociImage": {"reference": f"{name}:1"}}} for name in ("sql", "code")]
-BESIDE: dict[str, dict[str, Any]] = {
+ALSO_NEEDED: dict[str, dict[str, Any]] = {
     "model.maxAdapterRank": {"model": {"adapters": ADAPTERS}},
     "model.maxAdaptersPerBatch": {"model": {"adapters": ADAPTERS}},
     "warmup.maxGraphTokens": {"engine": {"executionMode": "HpuGraphs"}},
     "engine.chunkedPrefill": {"engine": {"prefixCaching": False}},
 }
-"""What a change of a field needs beside it."""
+"""Further fields needed for a change of a field."""
 NEEDS_TWO_FIELDS = "PT_HPU_ENABLE_LAZY_COLLECTIVES"
 WITHOUT_A_CARD = "TORCHDYNAMO_DISABLE"
 OWNED = [
@@ -82,8 +82,8 @@ OWNED = [
 ]
 
 
-def said(name: str, overrides: dict[str, Any]) -> list[str]:
-    """What the engine is told of one knob; what takes several words is followed by what cannot differ."""
+def knob_value(name: str, overrides: dict[str, Any]) -> list[str]:
+    """Return the value of one knob for the engine. Knobs with several words are followed by constant ones."""
     found = render_engine_options(runtime_config(inference(**merged(BASE, overrides))))
     if name in SEVERAL_WORDS and name in found.args:
         return list(found.args[found.args.index(name) :])
@@ -93,44 +93,46 @@ def said(name: str, overrides: dict[str, Any]) -> list[str]:
 
 
 def override(path: str) -> dict[str, Any]:
-    """The part of a spec that sets `path` to another value than BASE has."""
+    """Return the part of a spec that sets `path` to a value other than that of BASE."""
     value: Any = {**CHANGES, **RANGES}[path]
     for part in reversed(path.split(".")):
         value = {part: value}
-    return merged(value, BESIDE.get(path, {}))
+    return merged(value, ALSO_NEEDED.get(path, {}))
 
 
 @pytest.mark.parametrize(("name", "path"), OWNED, ids=str)
 def test_field_changes_its_knob(name: str, path: str) -> None:
-    assert said(name, override(path)) != said(name, {})
+    assert knob_value(name, override(path)) != knob_value(name, {})
 
 
 @pytest.mark.parametrize(("name", "path"), OWNED, ids=str)
 def test_field_changes_the_plan_hash_when_its_knob_decides_buckets(name: str, path: str) -> None:
-    before, after = (runtime_config(inference(**merged(BASE, each))) for each in (BESIDE.get(path, {}), override(path)))
+    before, after = (
+        runtime_config(inference(**merged(BASE, each))) for each in (ALSO_NEEDED.get(path, {}), override(path))
+    )
     changed = plan_hash(before.bucketing, before.limits) != plan_hash(after.bucketing, after.limits)
     assert changed == (PlanEffect.BUCKETS in knobs()[name].plan)
 
 
-def test_collectives_follow_mode_and_parallelism_together() -> None:
+def test_collectives_depend_on_mode_and_parallelism() -> None:
     graphs, two = {"engine": {"executionMode": "HpuGraphs"}}, {"parallelism": {"tensor": 2}}
-    assert said(NEEDS_TWO_FIELDS, graphs) == said(NEEDS_TWO_FIELDS, two) == []
-    assert said(NEEDS_TWO_FIELDS, merged(graphs, two)) == ["true"]
+    assert knob_value(NEEDS_TWO_FIELDS, graphs) == knob_value(NEEDS_TWO_FIELDS, two) == []
+    assert knob_value(NEEDS_TWO_FIELDS, merged(graphs, two)) == ["true"]
 
 
-def test_eager_mode_reaches_the_engine_without_a_card() -> None:
+def test_eager_mode_is_set_without_a_card() -> None:
     cpu = {"accelerator": {"generation": "none", "deviceMemory": "1Gi"}}
-    assert said(WITHOUT_A_CARD, cpu) == []
-    assert said(WITHOUT_A_CARD, merged(cpu, {"engine": {"executionMode": "Eager"}})) == ["1"]
+    assert knob_value(WITHOUT_A_CARD, cpu) == []
+    assert knob_value(WITHOUT_A_CARD, merged(cpu, {"engine": {"executionMode": "Eager"}})) == ["1"]
 
 
-def test_every_other_field_with_a_knob_is_fixed_for_reasons() -> None:
+def test_every_other_field_with_a_knob_has_a_reason() -> None:
     paths = {
         path for knob in knobs().values() if knob.home is Home.FIELD and knob.reader in ENGINE for path in knob.use
     }
     assert paths & FIXED.keys() == FIXED.keys()
 
 
-def test_checkpoint_folder_is_told() -> None:
+def test_checkpoint_folder_reaches_the_engine() -> None:
     source = {"persistentVolumeClaim": {"claimName": "models", "path": "other"}}
-    assert said("--model", {"model": {"source": source}}) == ["--model=/models/other"]
+    assert knob_value("--model", {"model": {"source": source}}) == ["--model=/models/other"]

@@ -1,4 +1,4 @@
-"""What platforms ask of pods: place, volumes, containers beside the runtime, user; one fact per test."""
+"""Platform settings of pods: placement, volumes, side containers, user; one fact per test."""
 
 from typing import Any
 
@@ -19,25 +19,25 @@ LOG = {"name": "log", "image": "log:1"}
 CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 
 
-def beside(**pod: Any) -> list[dict[str, Any]]:
-    """The containers beside the runtime, in their order."""
+def side_containers(**pod: Any) -> list[dict[str, Any]]:
+    """Return the side containers in their order."""
     found: list[dict[str, Any]] = spec(pod=pod)["initContainers"]
     return found
 
 
-def test_pod_that_asks_for_nothing_has_none_of_it() -> None:
+def test_pod_without_platform_settings_has_none() -> None:
     found = spec()
     assert found.keys().isdisjoint({"affinity", "initContainers"})
     assert "supplementalGroups" not in found["securityContext"]
 
 
-def test_affinity_to_nodes_is_taken_over() -> None:
+def test_node_affinity_is_copied() -> None:
     term = {"matchExpressions": [{"key": "card", "operator": "In", "values": ["gaudi3"]}]}
     asked = {REQUIRED: {"nodeSelectorTerms": [term]}, PREFERRED: [{"weight": 5, "preference": term}]}
     assert spec(pod={"affinity": {"nodeAffinity": asked}})["affinity"] == {"nodeAffinity": asked}
 
 
-def test_affinity_without_selector_is_to_pods_of_the_resource() -> None:
+def test_affinity_without_selector_selects_the_resources_pods() -> None:
     term = {"topologyKey": "kubernetes.io/hostname"}
     asked = {REQUIRED: [term], PREFERRED: [{"weight": 1, "podAffinityTerm": term}]}
     meant = {**term, "labelSelector": OF_THE_RESOURCE}
@@ -51,22 +51,22 @@ def test_empty_selectors_of_an_affinity_select_everything() -> None:
     assert spec(pod={"affinity": {"podAffinity": {REQUIRED: [term]}}})["affinity"]["podAffinity"][REQUIRED] == [term]
 
 
-def test_empty_affinity_is_left_out() -> None:
+def test_empty_affinity_is_omitted() -> None:
     assert "affinity" not in spec(pod={"affinity": {"podAffinity": {}}})
 
 
-def test_asked_for_spread_counts_pods_of_the_resource() -> None:
+def test_topology_spread_selects_the_resources_pods() -> None:
     ours, theirs = spec(pod={"topologySpreadConstraints": [ZONE]})["topologySpreadConstraints"]
     assert ours == spec()["topologySpreadConstraints"][0]
     assert theirs == {**ZONE, "labelSelector": OF_THE_RESOURCE}
 
 
-def test_asked_for_selector_of_a_spread_is_taken() -> None:
+def test_selector_of_a_topology_spread_is_copied() -> None:
     asked = {**ZONE, "minDomains": 2, "labelSelector": {"matchLabels": {"app": "a"}}, "matchLabelKeys": ["version"]}
     assert spec(pod={"topologySpreadConstraints": [asked]})["topologySpreadConstraints"][1] == asked
 
 
-def test_asked_for_spread_over_nodes_replaces_ours() -> None:
+def test_topology_spread_over_nodes_replaces_the_default() -> None:
     asked = {**ZONE, "topologyKey": "kubernetes.io/hostname"}
     (found,) = spec(pod={"topologySpreadConstraints": [asked]})["topologySpreadConstraints"]
     assert found["whenUnsatisfiable"] == "DoNotSchedule"
@@ -93,11 +93,11 @@ def test_asked_for_spread_over_nodes_replaces_ours() -> None:
     ],
     ids=lambda kind: next(iter(kind)),
 )
-def test_volume_reaches_the_pod_as_it_was_written(kind: dict[str, Any]) -> None:
+def test_volume_is_copied_unchanged(kind: dict[str, Any]) -> None:
     assert volume("mine", pod={"volumes": [{"name": "mine", **kind}]}) == {"name": "mine", **kind}
 
 
-def test_mount_is_read_only_unless_said_otherwise() -> None:
+def test_mount_is_read_only_by_default() -> None:
     asked = [
         {"name": "shared", "mountPath": "/read"},
         {"name": "shared", "mountPath": "/write", "subPath": "in", "readOnly": False},
@@ -123,7 +123,7 @@ def test_volumes_and_paths_of_the_operator_are_reserved(overrides: dict[str, Any
         assert any(f"{each['mountPath']}/".startswith(f"{path}/") for path in RESERVED_PATHS)
 
 
-def test_claim_that_is_written_gets_the_group_of_the_pod() -> None:
+def test_writable_pvc_gets_the_pods_group() -> None:
     writes = [{"name": "data", "mountPath": "/data", "readOnly": False}]
     assert "fsGroup" not in spec(pod={"volumes": [CLAIM]})["securityContext"]
     assert spec(pod={"volumes": [CLAIM], "volumeMounts": writes})["securityContext"]["fsGroup"] == 65532
@@ -131,17 +131,17 @@ def test_claim_that_is_written_gets_the_group_of_the_pod() -> None:
     assert found["securityContext"]["fsGroup"] == 65532
 
 
-def test_init_containers_end_before_sidecars_start() -> None:
-    found = beside(sidecars=[LOG], initContainers=[{"name": "fetch", "image": "fetch:1"}])
+def test_init_containers_precede_sidecars() -> None:
+    found = side_containers(sidecars=[LOG], initContainers=[{"name": "fetch", "image": "fetch:1"}])
     assert [(each["name"], each.get("restartPolicy")) for each in found] == [("fetch", None), ("log", "Always")]
 
 
-def test_containers_beside_the_runtime_have_its_rights() -> None:
-    for each in beside(sidecars=[LOG], initContainers=[{"name": "fetch", "image": "fetch:1"}]):
+def test_side_containers_have_the_runtimes_security_context() -> None:
+    for each in side_containers(sidecars=[LOG], initContainers=[{"name": "fetch", "image": "fetch:1"}]):
         assert each["securityContext"] == container()["securityContext"]
 
 
-def test_container_beside_the_runtime_is_as_it_was_written() -> None:
+def test_side_container_is_copied_unchanged() -> None:
     asked = {
         **LOG,
         "imagePullPolicy": "Always",
@@ -151,13 +151,13 @@ def test_container_beside_the_runtime_is_as_it_was_written() -> None:
         "resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi", "ephemeral-storage": "1Gi"}},
         "volumeMounts": [{"name": "shared", "mountPath": "/log"}],
     }
-    (found,) = beside(volumes=[SHARED], sidecars=[asked])
+    (found,) = side_containers(volumes=[SHARED], sidecars=[asked])
     mounted = [{"name": "shared", "mountPath": "/log", "readOnly": True}]
     env = [{"name": "HABANA_VISIBLE_DEVICES", "value": "none"}, *asked["env"]]
     assert {**asked, "volumeMounts": mounted, "env": env}.items() <= found.items()
 
 
-def test_containers_without_cards_get_none_whatever_their_image_says() -> None:
+def test_containers_without_cards_get_none_despite_their_image() -> None:
     none = {"name": "HABANA_VISIBLE_DEVICES", "value": "none"}
     pod = {"sidecars": [LOG], "initContainers": [{"name": "fetch", "image": "fetch:1"}]}
     on_cards, on_cpu = spec(pod=pod, accelerator=CARD), spec(pod=pod)
@@ -167,13 +167,13 @@ def test_containers_without_cards_get_none_whatever_their_image_says() -> None:
     assert "HABANA_VISIBLE_DEVICES" not in {each["name"] for each in serving["env"]}
 
 
-def test_variable_that_a_class_allows_replaces_none() -> None:
+def test_allowed_variable_does_not_replace_the_operators() -> None:
     asked = {"name": "HABANA_VISIBLE_DEVICES", "value": "0"}
-    (found,) = beside(sidecars=[{**LOG, "env": [asked]}])
+    (found,) = side_containers(sidecars=[{**LOG, "env": [asked]}])
     assert found["env"] == [asked]
 
 
-def test_secrets_of_the_operator_are_the_runtimes_alone() -> None:
+def test_only_the_runtime_gets_the_operators_secrets() -> None:
     hub = {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}
     model = {"source": {"persistentVolumeClaim": None, "huggingFace": hub}}
     server = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
@@ -182,11 +182,11 @@ def test_secrets_of_the_operator_are_the_runtimes_alone() -> None:
     assert [each["name"] for each in found["initContainers"][0]["env"]] == ["HABANA_VISIBLE_DEVICES"]
 
 
-def test_runtime_stays_the_one_container_that_serves() -> None:
+def test_runtime_is_the_only_regular_container() -> None:
     assert [each["name"] for each in spec(pod={"sidecars": [LOG]})["containers"]] == [CONTAINER]
 
 
-def test_other_pods_of_a_group_have_the_same() -> None:
+def test_other_pods_of_a_group_have_the_same_settings() -> None:
     leader = template(
         pod={"sidecars": [LOG], "volumes": [SHARED], "affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}
     )
@@ -209,7 +209,7 @@ def test_limit_of_cpu_is_the_request_that_hugepages_need() -> None:
 
 
 @pytest.mark.parametrize(("field", "name"), [("cacheSize", "cache"), ("tmpSize", "tmp")])
-def test_size_of_a_folder_is_its_limit(field: str, name: str) -> None:
+def test_size_of_an_empty_dir_is_its_limit(field: str, name: str) -> None:
     assert volume(name, pod={field: "5Gi"})["emptyDir"] == {"sizeLimit": "5Gi"}
 
 
@@ -217,7 +217,7 @@ def test_supplemental_groups_are_those_of_the_pod() -> None:
     assert spec(pod={"supplementalGroups": [3000, 4000]})["securityContext"]["supplementalGroups"] == [3000, 4000]
 
 
-def test_pods_have_no_capability_unless_it_is_asked_for() -> None:
+def test_pods_have_no_capability_by_default() -> None:
     assert container()["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     asked = container(pod={"capabilities": ["SYS_NICE"]})["securityContext"]
     assert asked["capabilities"] == {"drop": ["ALL"], "add": ["SYS_NICE"]}
@@ -229,19 +229,19 @@ def test_sidecars_get_no_capability_of_the_runtime() -> None:
     assert found["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_working_directory_is_one_that_the_user_can_write() -> None:
+def test_working_directory_is_writable() -> None:
     found = container(accelerator=CARD)
     assert found["workingDir"] in {each["mountPath"] for each in found["volumeMounts"] if not each.get("readOnly")}
 
 
-def test_user_from_the_cluster_is_not_named_and_not_root() -> None:
+def test_cluster_assigned_user_is_unset_and_not_root() -> None:
     assert spec(pod={"userFromCluster": True})["securityContext"] == {
         "runAsNonRoot": True,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
 
 
-def test_group_of_volumes_is_left_to_the_cluster_too() -> None:
+def test_cluster_assigned_volume_group_is_unset() -> None:
     found = spec(recipeCache={"enabled": True}, pod={"userFromCluster": True})["securityContext"]
     assert "fsGroup" not in found
     assert found["fsGroupChangePolicy"] == "OnRootMismatch"
@@ -257,5 +257,5 @@ def test_group_of_volumes_is_left_to_the_cluster_too() -> None:
     ],
     ids=lambda source: next(iter(source)),
 )
-def test_variable_refers_to_its_place(source: dict[str, Any]) -> None:
+def test_variable_refers_to_its_source(source: dict[str, Any]) -> None:
     assert environment(engine={"env": [{"name": "A", "valueFrom": source}]})["A"] == source

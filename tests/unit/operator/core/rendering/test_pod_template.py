@@ -1,4 +1,4 @@
-"""What stands in a pod; one fact per test."""
+"""The rendered pod template, one fact per test."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,20 +17,20 @@ from tests.unit.operator.core.rendered_pod import HUB, HUB_WITH_TOKEN, container
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 
-def test_pod_waits_for_our_gate() -> None:
+def test_pod_has_the_readiness_gate() -> None:
     assert spec()["readinessGates"] == [{"conditionType": GATE}]
 
 
-def test_pod_bears_the_hash_of_its_plan() -> None:
+def test_pod_has_the_plan_hash_annotation() -> None:
     assert template()["metadata"]["annotations"] == {PLAN_HASH_ANNOTATION: "p" * 64}
 
 
-def test_asked_for_restart_stands_on_the_pod() -> None:
+def test_requested_restart_is_annotated_on_the_pod() -> None:
     asked = inference(annotations={RESTARTED_AT_ANNOTATION: "now"})
     assert template(asked)["metadata"]["annotations"][RESTARTED_AT_ANNOTATION] == "now"
 
 
-def test_labels_of_the_user_cannot_hide_ours() -> None:
+def test_user_labels_cannot_replace_the_operators() -> None:
     labels = template(pod={"labels": {"team": "a", "inference.gaudi.dev/name": "other"}})["metadata"]["labels"]
     assert (labels["team"], labels["inference.gaudi.dev/name"]) == ("a", "tiny")
 
@@ -39,7 +39,7 @@ def test_container_serves_the_mounted_configuration() -> None:
     assert container()["args"] == ["serve", "--config", "/etc/gaudi/config.json"]
 
 
-def test_pod_may_do_nothing_that_it_does_not_need() -> None:
+def test_pod_security_context_is_restricted() -> None:
     assert container()["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -65,9 +65,7 @@ PULLING = replace(DEFAULTS, image_pull_policy=PullPolicy.ALWAYS, image_pull_secr
     ],
     ids=["left out", "given"],
 )
-def test_installation_says_how_images_are_pulled_where_nobody_does(
-    spec: dict[str, Any], secrets: list[str], policy: str
-) -> None:
+def test_pull_settings_default_to_the_installations(spec: dict[str, Any], secrets: list[str], policy: str) -> None:
     made = pod_template(inference(**spec), "r1", "p" * 64, "tiny-config", PULLING)["spec"]
     assert [each["name"] for each in made["imagePullSecrets"]] == secrets
     assert made["containers"][0]["imagePullPolicy"] == policy
@@ -82,7 +80,7 @@ def variables_of(defaults: InstallationDefaults, **spec: Any) -> dict[str, Any]:
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in made["containers"][0]["env"]}
 
 
-def test_collector_is_named_by_variables_of_opentelemetry() -> None:
+def test_collector_is_set_by_opentelemetry_variables() -> None:
     found = variables_of(TRACED)
     assert found["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] == "http://collector.test:4318/v1/traces"
     assert found["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] == "http/protobuf"
@@ -93,19 +91,19 @@ def test_collector_is_named_by_variables_of_opentelemetry() -> None:
         "k8s.namespace.name=models,k8s.pod.name=$(GAUDI_POD_NAME)"
     )
     names = list(found)
-    # The kubelet replaces only what stands before.
+    # The kubelet expands only references to earlier variables.
     assert names.index("GAUDI_POD_NAME") < names.index("OTEL_RESOURCE_ATTRIBUTES")
     assert names.index("GAUDI_REVISION") < names.index("OTEL_RESOURCE_ATTRIBUTES")
 
 
-def test_collector_of_the_resource_goes_before_that_of_the_installation() -> None:
+def test_collector_of_the_resource_replaces_the_installations() -> None:
     found = variables_of(TRACED, tracing={"endpoint": "https://mine.test:4317"})
     assert found["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] == "https://mine.test:4317"
     assert found["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] == "grpc"
     assert found["OTEL_TRACES_SAMPLER_ARG"] == "1"
 
 
-def test_without_a_collector_no_variable_names_one() -> None:
+def test_pod_without_a_collector_has_no_such_variable() -> None:
     assert not [name for name in variables_of(DEFAULTS) if name.startswith("OTEL_")]
 
 
@@ -120,10 +118,10 @@ EVERY_VARIABLE: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_own_variables_are_all_that_the_operator_writes() -> None:
-    """A class may restrict the variables of users, and never those of the operator."""
+def test_list_of_operator_variables_is_complete() -> None:
+    """A class may restrict users' variables, but not the operator's."""
     found = {name for each in EVERY_VARIABLE for name in variables_of(TRACED, **each)}
-    # A knob that the operator sets itself is its own variable.
+    # A knob set by the operator is its own variable.
     assert found - (knobs().keys() - OWN_VARIABLES) == OWN_VARIABLES
 
 
@@ -131,34 +129,34 @@ def test_grace_period_covers_prestop_drain_and_exit() -> None:
     assert spec(pod={"drainSeconds": 60})["terminationGracePeriodSeconds"] == 75
 
 
-def test_prestop_is_as_long_as_the_runtime_says() -> None:
+def test_prestop_duration_is_the_runtimes() -> None:
     assert PRESTOP_SECONDS == RUNTIME_PRESTOP_SECONDS
 
 
-def test_prestop_is_the_command_of_the_runtime() -> None:
+def test_prestop_is_the_runtimes_command() -> None:
     assert container()["lifecycle"] == {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}}
 
 
 @pytest.mark.parametrize(("probe", "path"), [("readinessProbe", "/readyz"), ("livenessProbe", "/livez")])
-def test_probe_asks_the_status_port_with_patience(probe: str, path: str) -> None:
+def test_probe_uses_the_status_port_with_a_long_timeout(probe: str, path: str) -> None:
     found = container()[probe]
     assert found["httpGet"] == {"path": path, "port": "status", "scheme": "HTTP"}
     assert found["timeoutSeconds"] >= 5
 
 
-def test_start_up_has_no_deadline() -> None:
+def test_pod_has_no_startup_probe() -> None:
     assert "startupProbe" not in container()
 
 
-def test_last_words_of_a_crash_are_kept() -> None:
+def test_crash_log_is_the_termination_message() -> None:
     assert container()["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
-def test_cpu_pod_asks_for_no_card() -> None:
+def test_cpu_pod_requests_no_card() -> None:
     assert container()["resources"] == {}
 
 
-def test_card_pod_asks_for_a_card_per_rank() -> None:
+def test_card_pod_requests_a_card_per_rank() -> None:
     found = container(accelerator=CARD, parallelism={"tensor": 8})["resources"]
     assert found["limits"] == {"habana.ai/gaudi": "8"}
 
@@ -182,30 +180,30 @@ def test_request_alone_sets_no_limit() -> None:
     assert container(pod={"resources": asked})["resources"] == asked
 
 
-def test_hugepages_come_with_the_request_that_kubernetes_asks_for() -> None:
+def test_hugepages_have_the_required_request() -> None:
     found = container(accelerator={**CARD, "hugepages": "21000Mi"})["resources"]
     assert found["limits"]["hugepages-2Mi"] == "21000Mi"
     assert found["requests"]["cpu"] == "1"
 
 
-def test_image_of_cards_is_for_cards() -> None:
+def test_card_image_is_used_only_with_cards() -> None:
     assert container()["image"] == "runtime:1"
     assert container(accelerator=CARD)["image"] == "runtime-hpu:1"
     assert container(server={"image": "mine:1"})["image"] == "mine:1"
 
 
-def test_users_variable_replaces_ours() -> None:
+def test_users_variable_replaces_the_operators() -> None:
     assert environment(engine={"env": [{"name": "HOME", "value": "/home"}]})["HOME"] == "/home"
 
 
-def test_knobs_that_the_engine_reads_stand_in_the_environment() -> None:
+def test_knobs_are_set_in_the_environment() -> None:
     found = environment(accelerator=CARD, engine={"settings": {"LOG_LEVEL_ALL": "3", "VLLM_DEFRAG_THRESHOLD": "8"}})
     assert found["LOG_LEVEL_ALL"] == "3"
     assert found["PT_HPU_LAZY_MODE"] == "0"
     assert "VLLM_DEFRAG_THRESHOLD" not in found
 
 
-def test_token_of_the_hub_is_a_reference() -> None:
+def test_hub_token_is_a_secret_reference() -> None:
     assert environment(model=HUB_WITH_TOKEN)["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
 
 
@@ -213,17 +211,17 @@ def test_public_repository_needs_no_token() -> None:
     assert "HF_TOKEN" not in environment(model=HUB)
 
 
-def test_hub_is_asked_only_where_the_model_comes_from_it() -> None:
+def test_hub_is_configured_only_for_hub_models() -> None:
     assert environment()["HF_HUB_OFFLINE"] == "1"
     assert "HF_HUB_OFFLINE" not in environment(model=HUB)
 
 
-def test_pods_spread_softly_over_nodes() -> None:
+def test_pods_prefer_to_spread_over_nodes() -> None:
     (found,) = spec()["topologySpreadConstraints"]
     assert (found["topologyKey"], found["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
 
 
-def test_placement_is_taken_over() -> None:
+def test_placement_is_copied() -> None:
     found = spec(
         pod={
             "nodeSelector": {"zone": "a"},
@@ -250,7 +248,7 @@ KEY = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
 
 
 @pytest.mark.parametrize("engine", ["vllm", "torch", "sim"])
-def test_key_of_the_api_is_a_reference(engine: str) -> None:
+def test_api_key_is_a_secret_reference(engine: str) -> None:
     assert environment(engine={"name": engine}, server=KEY)["VLLM_API_KEY"] == {
         "secretKeyRef": {"name": "chat", "key": "key"}
     }
@@ -260,7 +258,7 @@ def test_api_without_a_key_has_no_variable() -> None:
     assert "VLLM_API_KEY" not in environment(engine={"name": "vllm"})
 
 
-def test_vllm_writes_where_it_may_and_sends_no_statistics() -> None:
+def test_vllm_uses_writable_folders_and_sends_no_statistics() -> None:
     found = environment(engine={"name": "vllm"})
     assert (found["VLLM_CACHE_ROOT"], found["TORCHINDUCTOR_CACHE_DIR"], found["TMPDIR"]) == (
         "/cache/vllm",
@@ -270,7 +268,7 @@ def test_vllm_writes_where_it_may_and_sends_no_statistics() -> None:
     assert found["VLLM_NO_USAGE_STATS"] == "1"
 
 
-def test_software_of_a_card_logs_where_it_may_write() -> None:
+def test_card_software_logs_to_a_writable_folder() -> None:
     assert environment(accelerator=CARD)["HABANA_LOGS"] == "/tmp/habana_logs"
     assert (
         environment(accelerator=CARD, engine={"settings": {"HABANA_LOGS": "/cache/logs"}})["HABANA_LOGS"]
@@ -279,12 +277,12 @@ def test_software_of_a_card_logs_where_it_may_write() -> None:
     assert "HABANA_LOGS" not in environment()
 
 
-def test_probes_look_often_for_traffic_and_seldom_for_death() -> None:
+def test_readiness_is_probed_more_often_than_liveness() -> None:
     readiness, liveness = container()["readinessProbe"], container()["livenessProbe"]
     assert (readiness["periodSeconds"], readiness["failureThreshold"]) == (1, 3)
     assert (liveness["periodSeconds"], liveness["failureThreshold"]) == (10, 6)
 
 
-def test_tolerations_reach_the_pod_as_they_were_written() -> None:
+def test_tolerations_are_copied_unchanged() -> None:
     toleration = {"key": "habana.ai/gaudi", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
     assert spec(pod={"tolerations": [toleration]})["tolerations"] == [toleration]

@@ -22,12 +22,12 @@ def config(**overrides: Any) -> RuntimeConfig:
     return runtime_config(inference(**overrides))
 
 
-def test_runtime_reads_back_what_the_operator_writes() -> None:
+def test_runtime_parses_the_rendered_configuration() -> None:
     revision = desired_revision(inference(), (), DEFAULTS)
     assert RuntimeConfig.model_validate_json(revision.config) == config()
 
 
-def test_plan_hash_is_what_the_runtime_computes_from_its_file() -> None:
+def test_plan_hash_equals_the_runtimes() -> None:
     revision = desired_revision(
         inference(bucketing={"strategy": "Linear", "prompt": {"query": {"max": 64}}}), (), DEFAULTS
     )
@@ -36,11 +36,11 @@ def test_plan_hash_is_what_the_runtime_computes_from_its_file() -> None:
     assert annotations["inference.gaudi.dev/plan-hash"] == plan_hash(read.bucketing, read.limits)
 
 
-def test_thresholds_are_not_told_to_the_runtime() -> None:
+def test_thresholds_are_not_in_the_configuration() -> None:
     assert config(readiness={"minCapturedPromptPercent": 1}) == config()
 
 
-def test_model_is_called_as_the_resource_unless_named() -> None:
+def test_served_name_defaults_to_the_resource_name() -> None:
     assert config().model.served_names == ("tiny",)
     assert config(model={"servedNames": ["a", "b"]}).model.served_names == ("a", "b")
 
@@ -55,46 +55,46 @@ def test_model_is_called_as_the_resource_unless_named() -> None:
     ],
     ids=str,
 )
-def test_checkpoint_lies_below_the_mounted_source(source: dict[str, Any], folder: str) -> None:
+def test_checkpoint_path_is_below_the_mount(source: dict[str, Any], folder: str) -> None:
     assert checkpoint_folder(inference(model={"source": source}).spec.model.source) == folder
 
 
-def test_repository_is_told_to_the_runtime_and_its_token_not() -> None:
+def test_configuration_has_the_repository_without_its_token() -> None:
     hub = {"repo": "a/b", "revision": "v1", "tokenSecretRef": {"name": "hub", "key": "token"}}
     found = config(model={"source": {"persistentVolumeClaim": None, "huggingFace": hub}}).model
     assert (found.path, found.hub) == ("/fetched", HubRepository(repo="a/b", revision="v1"))
 
 
-def test_adapter_of_a_hub_is_told_with_its_repository() -> None:
+def test_hub_adapter_has_its_repository() -> None:
     adapters = [{"name": "sql", "source": {"huggingFace": {"repo": "a/b", "revision": "v1"}}}]
     (found,) = config(model={"adapters": adapters}).model.adapters
     assert found == AdapterConfig(name="sql", path="/fetched", hub=HubRepository(repo="a/b", revision="v1"))
 
 
-def test_fewer_adapters_in_a_batch_are_passed_on() -> None:
+def test_adapter_limit_of_a_batch_is_copied() -> None:
     assert config(model={"maxAdaptersPerBatch": 2}).model.max_adapters_per_batch == 2
 
 
-def test_scales_of_the_runtime_need_no_file() -> None:
+def test_dynamic_scales_need_no_file() -> None:
     found = config(model={"quantization": {"method": "fp8"}}).model.quantization
     assert found
     assert found.config_file is None
 
 
-def test_limit_of_the_pods_own_folder_is_told_in_bytes() -> None:
+def test_limit_of_the_local_folder_is_in_bytes() -> None:
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}
     limited = config(model={"source": source, "cache": {"emptyDir": {"sizeLimit": "2Ki"}}})
     assert limited.model.fetch_limit_bytes == 2048
     assert config(model={"source": source}).model.fetch_limit_bytes is None
 
 
-def test_pods_compile_unless_a_mode_is_named() -> None:
+def test_default_mode_compiles() -> None:
     assert config().engine.execution_mode is ExecutionMode.TORCH_COMPILE
     assert config(accelerator=CARD).engine.execution_mode is ExecutionMode.TORCH_COMPILE
     assert config(engine={"executionMode": "Eager"}).engine.execution_mode is ExecutionMode.EAGER
 
 
-def test_device_follows_the_generation() -> None:
+def test_device_depends_on_the_generation() -> None:
     assert (config().engine.device, config().engine.device_memory_bytes) == ("cpu", 512 * 2**20)
     assert (config(accelerator=CARD).engine.device, config(accelerator=CARD).engine.device_memory_bytes) == (
         "hpu",
@@ -102,34 +102,34 @@ def test_device_follows_the_generation() -> None:
     )
 
 
-def test_nodes_and_backend_and_arguments_are_passed_on() -> None:
+def test_nodes_backend_and_arguments_are_copied() -> None:
     engine = {"name": "vllm", "compileBackend": "inductor", "extraArgs": ["--seed=1"]}
     found = config(engine=engine, parallelism={"tensor": 2, "nodes": 2})
     assert (found.parallelism.nodes, found.engine.compile_backend) == (2, CompileBackend.INDUCTOR)
     assert found.engine.extra_args == ("--seed=1",)
 
 
-def test_prompt_batch_holds_a_longest_prompt_unless_limited() -> None:
+def test_prompt_batch_defaults_to_the_longest_prompt() -> None:
     assert config().limits.max_num_batched_tokens == 256
     assert config(engine={"maxNumBatchedTokens": 128}).limits.max_num_batched_tokens == 128
 
 
-def test_simulation_is_passed_on() -> None:
+def test_simulation_is_copied() -> None:
     script = {"compileSeconds": "0.5"}
     assert config(engine={"name": "sim", "simulation": script}).engine.sim_script == script
 
 
-def test_serving_limits_are_passed_on() -> None:
+def test_serving_limits_are_copied() -> None:
     found = config(server={"maxQueuedRequests": 7}, pod={"drainSeconds": 8}, warmup={"stallTimeoutSeconds": 9}).serving
     assert (found.max_queued_requests, found.drain_seconds, found.stall_timeout_seconds) == (7, 8, 9)
 
 
-def test_recipes_are_shared_only_where_the_spec_says_so() -> None:
+def test_recipes_are_shared_only_if_enabled() -> None:
     assert config().shared_recipes is None
     assert config().recipe_cache_dir == "/cache/recipes"
 
 
-def test_recipes_may_take_nine_tenths_of_their_claim() -> None:
+def test_recipes_may_use_nine_tenths_of_the_pvc() -> None:
     cache = {"enabled": True, "size": "10Gi", "maxAgeDays": 2, "ociImage": {"reference": "recipes:1", "path": "llama"}}
     assert config(recipeCache=cache).shared_recipes == SharedRecipes(
         path="/recipes",
@@ -140,13 +140,13 @@ def test_recipes_may_take_nine_tenths_of_their_claim() -> None:
     )
 
 
-def test_share_of_a_claim_is_told_in_whole_bytes() -> None:
+def test_share_of_the_pvc_is_in_whole_bytes() -> None:
     shared = config(recipeCache={"enabled": True, "size": "1Gi"}).shared_recipes
     assert shared is not None
     assert shared.limit_bytes == 966_367_641
 
 
-def test_the_store_of_recipes_is_told_without_its_secrets() -> None:
+def test_recipe_store_has_no_secrets() -> None:
     s3 = {"region": "eu-1", "credentialsSecretName": "reader"}
     store = {"url": "https://store.example/recipes", "s3": s3, "timeoutSeconds": 7}
     shared = config(recipeCache={"enabled": True, "objectStore": store}).shared_recipes
@@ -154,16 +154,16 @@ def test_the_store_of_recipes_is_told_without_its_secrets() -> None:
     assert shared.store == RecipeStore(url="https://store.example/recipes", s3_region="eu-1", timeout_seconds=7)
 
 
-def test_the_generation_of_the_card_is_told_for_recipes() -> None:
+def test_card_generation_is_set_for_recipes() -> None:
     assert (config().engine.card, config(accelerator=CARD, engine={"name": "vllm"}).engine.card) == (None, "gaudi3")
 
 
-def test_folder_of_the_certificate_is_named_where_there_is_one() -> None:
+def test_certificate_folder_is_set_only_with_a_certificate() -> None:
     assert config().serving.tls_folder is None
     assert config(server={"tlsSecretName": "chat-tls"}).serving.tls_folder == "/etc/gaudi-tls"
 
 
-def test_limit_of_connections_is_told_where_there_is_one() -> None:
+def test_connection_limit_is_set_only_if_given() -> None:
     assert config().serving.max_connections is None
     assert config(server={"maxConnections": 200}).serving.max_connections == 200
 
@@ -179,7 +179,7 @@ def test_limit_of_connections_is_told_where_there_is_one() -> None:
         ({"accelerator": {"generation": "none", "deviceMemory": "1Gi"}, "engine": {"chunkedPrefill": True}}, None),
     ],
 )
-def test_prompts_are_split_if_asked_or_longer_than_a_step(overrides: dict[str, Any], splits: bool | None) -> None:
+def test_prompts_are_split_if_requested_or_longer_than_a_step(overrides: dict[str, Any], splits: bool | None) -> None:
     asked = merged({"engine": {"name": "vllm"}, "accelerator": CARD}, overrides)
     assert config(**asked).limits.splits_prompts is splits
 

@@ -1,4 +1,4 @@
-"""What is mounted into a pod: its model, its adapters, and the places that it may write to; one fact per test."""
+"""The mounts of a pod: model, adapters, recipes, and writable folders; one fact per test."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def mount(path: str, **overrides: Any) -> dict[str, Any] | None:
     return next((each for each in container(**overrides)["volumeMounts"] if each["mountPath"] == path), None)
 
 
-def test_certificate_is_mounted_as_a_folder_that_may_change() -> None:
+def test_certificate_is_mounted_as_an_updatable_folder() -> None:
     secured = {"server": {"tlsSecretName": "chat-tls"}}
     assert volume("gaudi-tls", **secured) == {"name": "gaudi-tls", "secret": {"secretName": "chat-tls"}}
     assert mount("/etc/gaudi-tls", **secured) == {"name": "gaudi-tls", "mountPath": "/etc/gaudi-tls", "readOnly": True}
@@ -26,17 +26,17 @@ def test_port_without_a_certificate_has_no_folder_for_one() -> None:
 HUB_AND_CLAIM = {**HUB, "cache": {"persistentVolumeClaim": {"claimName": "shared"}}}
 
 
-def test_fetched_model_has_a_writable_volume_and_nothing_beside_it() -> None:
+def test_fetched_model_has_only_a_writable_volume() -> None:
     assert mount("/fetched", model=HUB) == {"name": "fetched", "mountPath": "/fetched"}
     assert volume("fetched", model=HUB) == {"name": "fetched", "emptyDir": {}}
     assert mount("/models", model=HUB) is None
 
 
-def test_mounted_model_needs_no_volume_to_fetch_into() -> None:
+def test_mounted_model_has_no_fetch_volume() -> None:
     assert mount("/fetched") is None
 
 
-def test_adapter_of_a_hub_is_fetched_beside_a_mounted_model() -> None:
+def test_hub_adapter_is_fetched_next_to_a_mounted_model() -> None:
     adapters = [{"name": "a", "source": {"huggingFace": {"repo": "a/b"}}}]
     fields = {"model": {"adapters": adapters}, "engine": {"name": "vllm"}}
     assert mount("/models", **fields) is not None
@@ -44,30 +44,30 @@ def test_adapter_of_a_hub_is_fetched_beside_a_mounted_model() -> None:
     assert "HF_HUB_OFFLINE" not in environment(**fields)
 
 
-def test_token_of_an_adapter_serves_where_the_model_needs_none() -> None:
+def test_adapter_token_is_used_if_the_model_has_none() -> None:
     hub = {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}
     adapters = [{"name": "a", "source": {"huggingFace": hub}}]
     found = environment(model={"adapters": adapters}, engine={"name": "vllm"})
     assert found["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
 
 
-def test_file_of_a_fetched_model_is_the_runtimes_to_name() -> None:
+def test_path_of_a_fetched_model_is_unset() -> None:
     inc = {"quantization": {"method": "inc", "configFile": "quant.json"}}
     vllm = {"engine": {"name": "vllm"}, "accelerator": CARD}
     assert environment(model=inc, **vllm)["QUANT_CONFIG"] == "/models/tiny/quant.json"
     assert "QUANT_CONFIG" not in environment(model={**HUB, **inc}, **vllm)
 
 
-def test_pods_share_what_is_fetched_into_a_claim() -> None:
+def test_pods_share_models_fetched_into_a_pvc() -> None:
     assert volume("fetched", model=HUB_AND_CLAIM)["persistentVolumeClaim"] == {"claimName": "shared"}
 
 
-def test_fresh_claim_can_be_written_by_the_pods_user() -> None:
+def test_new_pvc_is_writable_by_the_pods_user() -> None:
     found = spec(model=HUB_AND_CLAIM, pod={"runAsUser": 1234})["securityContext"]
     assert (found["fsGroup"], found["fsGroupChangePolicy"]) == (1234, "OnRootMismatch")
 
 
-def test_folder_of_the_pods_own_has_the_asked_limit() -> None:
+def test_local_folder_has_the_requested_limit() -> None:
     limited = {**HUB, "cache": {"emptyDir": {"sizeLimit": "40Gi"}}}
     assert volume("fetched", model=limited)["emptyDir"] == {"sizeLimit": "40Gi"}
     assert "fsGroup" not in spec(model=limited)["securityContext"]
@@ -77,30 +77,30 @@ def test_mounted_model_is_read_only() -> None:
     assert mount("/models") == {"name": "model", "mountPath": "/models", "readOnly": True}
 
 
-def test_secret_is_a_reference() -> None:
+def test_model_secret_is_a_reference() -> None:
     secret = {"secretKeyRef": {"name": "hub", "key": "token"}}
     assert environment(engine={"env": [{"name": "HF_TOKEN", "valueFrom": secret}]})["HF_TOKEN"] == secret
 
 
 @pytest.mark.parametrize("path", ["/tmp", "/cache", "/dev/shm"])
-def test_writable_place_has_a_volume(path: str) -> None:
+def test_writable_folder_has_a_volume(path: str) -> None:
     mount = next(each for each in container()["volumeMounts"] if each["mountPath"] == path)
     assert "emptyDir" in volume(mount["name"])
     assert "readOnly" not in mount
 
 
 @pytest.mark.parametrize(("ranks", "size"), [(1, "1024Mi"), (2, "2048Mi")])
-def test_each_of_several_ranks_has_room_for_its_queues(ranks: int, size: str) -> None:
+def test_shared_memory_grows_with_the_ranks(ranks: int, size: str) -> None:
     found = volume("shared-memory", accelerator=CARD, parallelism={"tensor": ranks})
     assert found["emptyDir"]["sizeLimit"] == size
 
 
-def test_shared_memory_is_memory_of_the_asked_size() -> None:
+def test_shared_memory_has_the_requested_size() -> None:
     found = volume("shared-memory", pod={"sharedMemorySize": "2Gi"})
     assert found["emptyDir"] == {"medium": "Memory", "sizeLimit": "2Gi"}
 
 
-def test_claim_is_mounted_read_only() -> None:
+def test_pvc_is_mounted_read_only() -> None:
     assert volume("model")["persistentVolumeClaim"] == {"claimName": "models", "readOnly": True}
 
 
@@ -109,7 +109,7 @@ def test_image_volume_holds_the_model() -> None:
     assert volume("model", model={"source": source})["image"] == {"reference": "model:1", "pullPolicy": "IfNotPresent"}
 
 
-def test_missing_host_folder_does_not_silence_the_report() -> None:
+def test_missing_host_path_does_not_block_the_pod() -> None:
     source = {"persistentVolumeClaim": None, "hostPath": {"path": "/models"}}
     assert volume("model", model={"source": source})["hostPath"] == {"path": "/models"}
 
@@ -129,7 +129,7 @@ def test_each_adapter_is_mounted_read_only() -> None:
     assert mounts(**vllm)["adapter-0"] == {"name": "adapter-0", "mountPath": "/adapters/0", "readOnly": True}
 
 
-def test_shared_memory_of_one_rank_is_a_gibibyte() -> None:
+def test_shared_memory_of_one_rank_is_one_gib() -> None:
     assert volume("shared-memory")["emptyDir"] == {"medium": "Memory", "sizeLimit": "1024Mi"}
 
 
@@ -138,7 +138,7 @@ def test_every_rank_of_several_has_queues_in_shared_memory() -> None:
     assert found["emptyDir"]["sizeLimit"] == "5120Mi"
 
 
-def test_asked_for_shared_memory_is_taken() -> None:
+def test_requested_shared_memory_is_used() -> None:
     assert volume("shared-memory", pod={"sharedMemorySize": "16Gi"})["emptyDir"]["sizeLimit"] == "16Gi"
 
 
@@ -146,40 +146,40 @@ RECIPES = {"recipeCache": {"enabled": True}}
 SEED = {"recipeCache": {"enabled": True, "ociImage": {"reference": "recipes:1", "path": "llama"}}}
 
 
-def test_shared_recipes_are_mounted_beside_the_folder_compiled_in() -> None:
+def test_shared_recipes_have_a_separate_mount() -> None:
     assert volume("recipes", **RECIPES)["persistentVolumeClaim"] == {"claimName": "tiny-recipes"}
     assert mount("/recipes", **RECIPES) == {"name": "recipes", "mountPath": "/recipes"}
     assert volume("cache", **RECIPES) == {"name": "cache", "emptyDir": {}}
 
 
-def test_pods_sharing_recipes_read_which_revisions_are_kept() -> None:
+def test_pods_sharing_recipes_mount_the_kept_revisions() -> None:
     assert volume("kept-revisions", **RECIPES)["configMap"] == {"name": "tiny-recipes", "optional": True}
     assert mount("/etc/gaudi-revisions", **RECIPES) is not None
     label = {"fieldPath": "metadata.labels['inference.gaudi.dev/revision']"}
     assert environment(**RECIPES)["GAUDI_REVISION"] == {"fieldRef": label}
 
 
-def test_recipes_that_are_not_shared_need_no_claim() -> None:
+def test_unshared_recipes_need_no_pvc() -> None:
     assert mount("/recipes") is None
     assert mount("/etc/gaudi-revisions") is None
     assert "GAUDI_REVISION" not in environment()
 
 
-def test_shared_recipes_can_be_written_by_the_pods_user() -> None:
+def test_shared_recipes_are_writable_by_the_pods_user() -> None:
     assert spec(**RECIPES, pod={"runAsUser": 1234})["securityContext"]["fsGroup"] == 1234
 
 
 STORE = {"url": "https://store.example/recipes"}
 
 
-def test_token_for_a_recipe_store_may_lead_nowhere() -> None:
+def test_recipe_store_token_is_optional() -> None:
     store = {**STORE, "tokenSecretRef": {"name": "reader", "key": "token"}}
     found = environment(recipeCache={"enabled": True, "objectStore": store})
     reference = {"name": "reader", "key": "token", "optional": True}
     assert found["GAUDI_RECIPES_TOKEN"] == {"secretKeyRef": reference}
 
 
-def test_keys_for_a_recipe_store_have_names_of_their_own() -> None:
+def test_recipe_store_keys_have_their_own_variables() -> None:
     store = {**STORE, "s3": {"region": "eu-1", "credentialsSecretName": "reader"}}
     found = environment(recipeCache={"enabled": True, "objectStore": store})
     named = {name: each["secretKeyRef"] for name, each in found.items() if name.startswith("GAUDI_RECIPES")}
@@ -191,12 +191,12 @@ def test_keys_for_a_recipe_store_have_names_of_their_own() -> None:
     }
 
 
-def test_a_public_store_of_recipes_needs_no_secret() -> None:
+def test_public_recipe_store_needs_no_secret() -> None:
     found = environment(recipeCache={"enabled": True, "objectStore": STORE})
     assert not [name for name in found if name.startswith("GAUDI_RECIPES")]
 
 
-def test_an_image_of_recipes_is_mounted_read_only() -> None:
+def test_recipe_image_is_mounted_read_only() -> None:
     assert volume("seed-recipes", **SEED)["image"] == {"reference": "recipes:1", "pullPolicy": "IfNotPresent"}
     assert mount("/recipe-image", **SEED) == {"name": "seed-recipes", "mountPath": "/recipe-image", "readOnly": True}
     assert mount("/recipe-image", **RECIPES) is None

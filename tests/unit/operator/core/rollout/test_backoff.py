@@ -1,4 +1,4 @@
-"""Pods that end again and again are made ever more seldom, and the last error outlives them."""
+"""Back-off of repeatedly ending pods: increasing pauses, and a last error that outlives the pods."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -29,28 +29,28 @@ def at(seconds: float) -> str:
 
 
 def made(name: str, created: int, **fields: object) -> Object:
-    """A pod of revision `new`, made at a moment."""
+    """Return a pod of revision `new` created at that time."""
     found = pod(name, revision="new", **fields)  # type: ignore[arg-type]
     found["metadata"]["creationTimestamp"] = at(created)
     return found
 
 
 def refused(name: str, created: int, ended: int, served: bool = False) -> PodView:
-    """A pod that its node did not take."""
+    """Return a pod that its node refused."""
     found = made(name, created, container=None, phase="Failed", conditions=(gate_condition(False),) * served)
     found["status"] |= {"reason": "UnexpectedAdmissionError", "message": "No card.", "startTime": at(ended)}
     return view(found)
 
 
 def crashed(began: int, ended: int, served: bool = False) -> PodView:
-    """A pod whose container has ended and runs again."""
+    """Return a pod whose container has ended and restarted."""
     last = {"reason": "Error", "exitCode": 139, "startedAt": at(began), "finishedAt": at(ended)}
     conditions = (gate_condition(False),) * served
     return view(made("c", 0, last_state={"terminated": last}, conditions=conditions))
 
 
 def ready(since: int, created: int = 0) -> PodView:
-    """A pod that takes traffic since a moment."""
+    """Return a pod that has been ready since that time."""
     conditions = (gate_condition(True, since=at(since)), condition("Ready", True, since=at(since)))
     return view(made("r", created, conditions=conditions))
 
@@ -66,100 +66,100 @@ def judged(*pods: PodView, known: FailureRecord = NONE) -> FailureRecord:
     return failure_records(pods, remembered(known), {})["new"]
 
 
-def row_of(count: int) -> list[PodView]:
-    """Tries one after the other, each made when the one before it had ended."""
+def attempts(count: int) -> list[PodView]:
+    """Return consecutive attempts, each created when the previous one had ended."""
     return [refused(f"p{number:02}", number * 400, number * 400 + 1) for number in range(count)]
 
 
-def test_first_end_may_be_chance_and_brings_no_pause() -> None:
+def test_first_end_causes_no_pause() -> None:
     assert judged(refused("a", 0, 1)).back_off == BackOff(failures=1, first=at(1), since=at(1), until=at(1))
 
 
-def test_second_end_is_followed_by_ten_seconds() -> None:
+def test_second_end_causes_a_pause_of_ten_seconds() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2))
     assert found.back_off == BackOff(failures=2, first=at(1), since=at(2), until=at(12))
 
 
 def test_pause_is_doubled_up_to_five_minutes() -> None:
-    ends = [judged(*row_of(count)).back_off for count in range(2, 10)]
+    ends = [judged(*attempts(count)).back_off for count in range(2, 10)]
     pauses = [(NOW.fromisoformat(each.until) - NOW.fromisoformat(each.since)).total_seconds() for each in ends if each]
     assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]
 
 
-def test_pods_that_were_made_together_are_one_try() -> None:
+def test_pods_created_together_are_one_attempt() -> None:
     found = judged(*(refused(name, 0, ended) for name, ended in (("a", 1), ("b", 1), ("c", 2), ("d", 30))))
     assert found.back_off == BackOff(failures=1, first=at(1), since=at(1), until=at(1))
 
 
-def test_end_ten_minutes_after_the_last_begins_a_new_count() -> None:
+def test_end_after_ten_minutes_starts_a_new_count() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 603))
     assert found.back_off == BackOff(failures=1, first=at(603), since=at(603), until=at(603))
 
 
-def test_end_within_ten_minutes_of_the_last_goes_on_counting() -> None:
+def test_end_within_ten_minutes_continues_the_count() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 602))
     assert found.back_off == BackOff(failures=3, first=at(1), since=at(602), until=at(622))
 
 
-def test_end_in_the_second_of_becoming_ready_does_not_count() -> None:
+def test_end_in_the_second_of_becoming_ready_is_not_counted() -> None:
     assert judged(refused("a", 0, 1), ready(since=1)).back_off is None
 
 
-def test_count_begins_anew_after_an_end_beside_becoming_ready() -> None:
+def test_count_restarts_after_an_end_while_becoming_ready() -> None:
     found = judged(refused("a", 0, 1), ready(since=1), refused("b", 2, 3))
     assert found.back_off == BackOff(failures=1, first=at(3), since=at(3), until=at(3))
 
 
-def test_pod_ready_in_the_ends_second_ends_the_count() -> None:
+def test_pod_ready_in_the_ends_second_resets_the_count() -> None:
     known = judged(refused("a", 0, 1), refused("b", 1, 2))
     assert judged(ready(since=2), known=known).back_off is None
 
 
-def test_pod_that_became_ready_ends_the_count_not_the_error() -> None:
+def test_ready_pod_resets_the_count_and_keeps_the_error() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2), ready(since=3))
     assert (found.back_off, found.last_error and found.last_error.pod) == (None, "b")
 
 
-def test_ends_beside_a_pod_that_serves_for_long_count() -> None:
+def test_ends_during_long_service_of_another_pod_are_counted() -> None:
     found = judged(ready(since=-100), refused("a", 0, 1), refused("b", 1, 2))
     assert found.back_off == BackOff(failures=2, first=at(1), since=at(2), until=at(12))
 
 
-def test_pod_that_served_proves_its_revision_when_it_ends() -> None:
+def test_end_of_a_pod_that_served_is_not_counted() -> None:
     assert judged(refused("a", 0, 1, served=True)).back_off is None
 
 
-def test_container_that_never_served_counts_although_its_pod_lives() -> None:
+def test_container_end_before_serving_is_counted_for_a_running_pod() -> None:
     known = judged(crashed(0, 1))
     assert judged(crashed(2, 5), known=known).back_off == BackOff(failures=2, first=at(1), since=at(5), until=at(15))
 
 
-def test_container_that_began_before_the_last_end_is_its_try() -> None:
+def test_container_started_before_the_last_end_is_the_same_attempt() -> None:
     known = judged(refused("a", 0, 1), refused("b", 1, 2))
     assert judged(crashed(1, 5), known=known).back_off == known.back_off
 
 
-def test_container_that_restarts_beside_serving_pods_holds_nobody_else() -> None:
+def test_container_restart_next_to_serving_pods_causes_no_pause() -> None:
     assert judged(ready(since=-100), crashed(0, 1)).back_off is None
 
 
-def test_container_that_restarts_after_it_served_is_the_kubelets_matter() -> None:
+def test_container_restart_after_serving_is_left_to_the_kubelet() -> None:
     found = judged(crashed(0, 1, served=True))
     assert (found.back_off, found.last_error) == (None, LastError(time=at(1), pod="c", message="Error, exit code 139"))
 
 
-def test_pod_that_somebody_deletes_does_not_count() -> None:
+def test_deleted_pod_is_not_counted() -> None:
     last = {"terminated": {"reason": "Error", "exitCode": 143, "startedAt": at(0), "finishedAt": at(9)}}
     assert judged(view(made("a", 0, state=last, terminating=True))) == NONE
 
 
-def test_pod_refused_by_its_node_counts_although_deleted_at_once() -> None:
+def test_refused_pod_is_counted_although_deleted_immediately() -> None:
     gone = made("a", 0, container=None, phase="Failed", terminating=True)
     gone["status"] |= {"reason": "UnexpectedAdmissionError", "startTime": at(1)}
     assert judged(view(gone)).back_off == BackOff(failures=1, first=at(1), since=at(1), until=at(1))
 
 
-def test_status_remembers_pods_that_are_gone() -> None:
+def test_status_keeps_the_count_of_deleted_pods() -> None:
     known = judged(refused("a", 0, 1), refused("b", 1, 2))
     assert judged(known=known) == known
     found = judged(refused("c", 13, 14), known=known)
@@ -167,14 +167,14 @@ def test_status_remembers_pods_that_are_gone() -> None:
     assert found.last_error == LastError(time=at(14), pod="c", message="UnexpectedAdmissionError: No card.")
 
 
-def test_times_nobody_can_read_remember_nothing() -> None:
+def test_unreadable_times_of_the_status_are_ignored() -> None:
     error = LastError(time="yesterday", pod="a", message="No card.")
     for pause in (BackOff(failures=2, since="soon", until=at(12)), BackOff(failures=2, since=at(2), until="soon")):
         assert judged(known=FailureRecord(error, pause)) == NONE
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 60)), max_size=8))
-def test_what_is_written_is_not_counted_again(tries: list[tuple[int, int]]) -> None:
+def test_recorded_ends_are_not_counted_again(tries: list[tuple[int, int]]) -> None:
     pods = [refused(f"p{number}", start, start + took) for number, (start, took) in enumerate(tries)]
     known = judged(*pods)
     assert judged(*pods, known=known) == known
@@ -188,28 +188,28 @@ def desired(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:
     return limit_to_back_off({"new": 3, "old": 2}, pods, backed_off(), Deadlines(NOW + timedelta(seconds=seconds)))
 
 
-def test_no_new_pod_during_a_pause_but_others_go_on() -> None:
+def test_no_new_pod_is_created_during_a_pause() -> None:
     assert desired([]) == {"new": 0, "old": 2}
 
 
-def test_pods_that_serve_and_those_that_were_there_before_stay() -> None:
+def test_serving_and_earlier_pods_are_kept_during_a_pause() -> None:
     assert desired([ready(since=3, created=4), view(made("w", 0))])["new"] == 2
 
 
-def test_pod_made_at_once_after_an_end_goes_again() -> None:
+def test_pod_created_immediately_after_an_end_is_removed() -> None:
     assert desired([view(made("w", 0)), view(made("twin", 3))])["new"] == 1
 
 
-def test_pod_made_in_the_ends_second_stays_once_taken() -> None:
+def test_pod_created_in_the_ends_second_stays_once_scheduled() -> None:
     taken, refused_next = view(made("sibling", 2)), view(made("twin", 2, container=None, phase="Pending"))
     assert [desired([each])["new"] for each in (taken, refused_next)] == [1, 0]
 
 
-def test_pods_are_made_again_when_the_pause_is_over() -> None:
+def test_pods_are_created_again_after_the_pause() -> None:
     assert desired([], seconds=12)["new"] == 3
 
 
-def test_group_before_one_that_stays_is_made_again() -> None:
+def test_group_before_a_kept_one_is_created_again() -> None:
     leader = made("l", 0)
     leader["metadata"]["labels"] |= {
         "leaderworkerset.sigs.k8s.io/name": "tiny-new",
@@ -218,7 +218,7 @@ def test_group_before_one_that_stays_is_made_again() -> None:
     assert desired([view(leader)])["new"] == 2
 
 
-def test_end_of_a_pause_is_waited_for() -> None:
+def test_reconcile_is_scheduled_at_the_end_of_a_pause() -> None:
     during, after = Deadlines(NOW + timedelta(seconds=5)), Deadlines(NOW + timedelta(seconds=12))
     assert backed_off()["new"].pause(during)
     assert during.requeue_after == pytest.approx(7.1)
@@ -227,7 +227,7 @@ def test_end_of_a_pause_is_waited_for() -> None:
 
 
 def refuse_all(cluster: Cluster, seconds: int) -> None:
-    """Time passes, and nodes take no new pod: each ends in the second in which it is made."""
+    """Advance the clock while nodes refuse every new pod in the second of its creation."""
     until = cluster.now + timedelta(seconds=seconds)
     while cluster.now < until:
         plan, ended = cluster.operate(), len(failed_pods(cluster))
@@ -245,7 +245,7 @@ def failed_pods(cluster: Cluster) -> list[Object]:
     return [each for each in cluster.kind("Pod") if each["status"]["phase"] == "Failed"]
 
 
-def test_pods_refused_at_once_are_made_ever_more_seldom() -> None:
+def test_immediately_refused_pods_are_created_less_and_less() -> None:
     cluster = Cluster(resource(replicas=1))
     refuse_all(cluster, 600)
     moments = [NOW.fromisoformat(each["metadata"]["creationTimestamp"]) for each in failed_pods(cluster)]
@@ -254,7 +254,7 @@ def test_pods_refused_at_once_are_made_ever_more_seldom() -> None:
     assert [round((after - before).total_seconds(), -1) for before, after in pairwise(tries)] == [20, 40, 80, 160]
 
 
-def test_user_reads_the_last_error_and_when_pods_come_again() -> None:
+def test_message_has_the_last_error_and_the_next_attempt() -> None:
     cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": 10}))
     refuse_all(cluster, 20)
     (row,) = status(cluster)["revisions"]
@@ -266,7 +266,7 @@ def test_user_reads_the_last_error_and_when_pods_come_again() -> None:
     assert last["message"] == "UnexpectedAdmissionError."
 
 
-def test_revision_refused_for_long_is_served_when_nodes_take_pods() -> None:
+def test_refused_revision_serves_when_nodes_accept_pods_again() -> None:
     cluster = Cluster(resource(replicas=2))
     refuse_all(cluster, 100)
     cluster.settle()
@@ -274,7 +274,7 @@ def test_revision_refused_for_long_is_served_when_nodes_take_pods() -> None:
     assert "backOff" not in status(cluster)["revisions"][0]
 
 
-def test_older_revision_backing_off_while_paused_regains_all_its_pods() -> None:
+def test_backed_off_older_revision_regains_its_pods_while_paused() -> None:
     cluster = served(replicas=1)
     (old,) = (each["metadata"]["name"] for each in cluster.kind("ReplicaSet"))
     cluster.change(engine={"env": [{"name": "A", "value": "1"}]}, rollout={"paused": True})
@@ -286,7 +286,7 @@ def test_older_revision_backing_off_while_paused_regains_all_its_pods() -> None:
     assert (status(cluster)["ready"], shown(cluster, "Ready")) == ("1/1", ("False", "RolloutPaused"))
 
 
-def test_deleted_revision_backs_off_too_and_regains_its_pods() -> None:
+def test_deleted_revision_backs_off_and_regains_its_pods() -> None:
     cluster = served(replicas=1)
     (kept,) = cluster.kind("ControllerRevision")
     cluster.change(rollout={"revision": kept["metadata"]["labels"][REVISION_LABEL]})
@@ -303,7 +303,7 @@ def test_deleted_revision_backs_off_too_and_regains_its_pods() -> None:
     assert not cluster.operate().actions
 
 
-def test_pods_that_are_gone_are_told_while_none_is_made() -> None:
+def test_deleted_pods_are_reported_during_a_pause() -> None:
     cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": 10}))
     refuse_all(cluster, 20)
     for each in failed_pods(cluster):
@@ -318,7 +318,7 @@ def test_pods_that_are_gone_are_told_while_none_is_made() -> None:
     )
 
 
-def test_last_error_outlives_its_pod_with_phase_bucket_and_words() -> None:
+def test_last_error_keeps_phase_bucket_and_message() -> None:
     cluster = Cluster(resource(replicas=1))
     cluster.operate()
     cluster.controllers()

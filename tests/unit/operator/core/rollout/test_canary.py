@@ -34,15 +34,15 @@ def held(seconds: int) -> PodView:
         ([], 0, False),
     ],
 )
-def test_trial_lasts_until_a_pod_has_held_its_gate(pods: list[PodView], observe: int, trial: bool) -> None:
+def test_trial_lasts_until_a_pod_stayed_ready_long_enough(pods: list[PodView], observe: int, trial: bool) -> None:
     assert is_on_trial("new", "old", pods, observe, Deadlines(NOW)) is trial
 
 
-def test_revision_that_was_rolled_out_before_is_on_no_trial() -> None:
+def test_previously_rolled_out_revision_is_not_on_trial() -> None:
     assert not is_on_trial("new", "new", [OLD], 60, Deadlines(NOW))
 
 
-def test_closed_gate_begins_anew() -> None:
+def test_closed_gate_restarts_the_trial() -> None:
     assert not has_held_gate(closed(), 5, Deadlines(NOW))
     assert not has_held_gate(held(4), 5, Deadlines(NOW))
     assert has_held_gate(held(5), 5, Deadlines(NOW))

@@ -9,7 +9,7 @@ from gaudi_runtime.errors import Problem
 STALLED = Problem("WarmupStalled", "Nothing has moved in pod a.")
 
 
-def test_failure_is_read_as_it_was_written() -> None:
+def test_failure_annotation_round_trips() -> None:
     assert read_failure(failure_annotations(STALLED)) == STALLED
 
 
@@ -18,11 +18,11 @@ def test_revision_without_a_failure_has_no_annotation() -> None:
     assert read_failure({}) is None
 
 
-def test_long_evidence_is_cut() -> None:
+def test_long_evidence_is_truncated() -> None:
     (text,) = failure_annotations(Problem("A", "x" * 5000)).values()
     assert len(json.loads(text)["message"]) == MAX_MESSAGE
 
 
 @pytest.mark.parametrize("text", ["bad since Friday", "[]", "{}", '"text"'])
-def test_note_that_a_person_has_written_is_a_failure_too(text: str) -> None:
+def test_manually_written_annotation_is_a_failure(text: str) -> None:
     assert read_failure({FAILURE_ANNOTATION: text}) == Problem("MarkedFailed", text)

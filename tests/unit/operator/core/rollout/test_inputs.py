@@ -60,7 +60,7 @@ KEPT = stored_form(DESIRED)
     ],
     ids=str,
 )
-def test_change_of_what_a_pod_runs_makes_a_revision(change: dict[str, Any]) -> None:
+def test_change_of_the_pod_creates_a_revision(change: dict[str, Any]) -> None:
     assert not are_same_inputs(stored_form(inputs()), inputs(**change))
     assert revision_name(inputs()) != revision_name(inputs(**change))
 
@@ -75,55 +75,55 @@ def test_change_of_what_a_pod_runs_makes_a_revision(change: dict[str, Any]) -> N
         {"autoscaling": {"maxReplicas": 4}},
         {"route": {"parentRefs": [{"name": "gate"}]}},
         {"networkAccess": {"enabled": False}},
-        {"annotations": {"somebody.else/s": "annotation"}},
+        {"annotations": {"example.com/s": "annotation"}},
     ],
     ids=str,
 )
-def test_change_of_what_surrounds_a_pod_makes_none(change: dict[str, Any]) -> None:
+def test_change_outside_the_pod_creates_no_revision(change: dict[str, Any]) -> None:
     assert are_same_inputs(stored_form(inputs()), inputs(**change))
     assert revision_name(inputs()) == revision_name(inputs(**change))
 
 
-def test_field_of_a_newer_crd_at_its_default_makes_none() -> None:
+def test_new_field_at_its_default_creates_no_revision() -> None:
     stored = stored_form(inputs())
     del stored["engine"]["prefixCaching"], stored["warmup"], stored["pod"]["drainSeconds"]
     assert are_same_inputs(stored, inputs())
 
 
-def test_pods_of_before_their_fields_for_platforms_make_none() -> None:
+def test_pods_from_before_platform_fields_need_no_revision() -> None:
     stored = stored_form(inputs())
     before = {"labels", "annotations", "nodeSelector", "tolerations", "imagePullSecrets", "runAsUser", "drainSeconds"}
     stored["pod"] = {name: value for name, value in stored["pod"].items() if name in before} | {"resources": {}}
     assert are_same_inputs(stored, inputs())
 
 
-def test_field_of_a_newer_crd_beside_its_default_makes_one() -> None:
+def test_new_field_with_another_value_creates_a_revision() -> None:
     stored = stored_form(inputs())
     del stored["engine"]["prefixCaching"]
     assert not are_same_inputs(stored, inputs(engine={"prefixCaching": True}))
 
 
-def test_stored_field_that_is_unknown_here_makes_none() -> None:
+def test_unknown_stored_field_creates_no_revision() -> None:
     stored = stored_form(inputs())
     stored["engine"]["fromTheFuture"] = 7
     stored["speculation"] = {"draft": "tiny"}
     assert are_same_inputs(stored, inputs())
 
 
-def test_value_that_was_taken_back_makes_one() -> None:
+def test_removed_value_creates_a_revision() -> None:
     assert not are_same_inputs(stored_form(inputs(accelerator={**CARD, "hugepages": "1Gi"})), inputs(accelerator=CARD))
 
 
-def test_labels_are_data_so_one_more_in_the_store_counts() -> None:
+def test_additional_stored_label_creates_a_revision() -> None:
     assert not are_same_inputs(stored_form(inputs(pod={"labels": {"team": "a"}})), inputs())
 
 
 @pytest.mark.parametrize("stored", [None, "", [], 3])
-def test_store_that_is_no_object_matches_nothing(stored: object) -> None:
+def test_stored_data_that_is_not_an_object_matches_nothing(stored: object) -> None:
     assert not are_same_inputs(stored, inputs())
 
 
-def test_inputs_of_a_newer_form_are_read_by_their_fields() -> None:
+def test_inputs_of_a_newer_format_are_read_by_their_fields() -> None:
     assert are_same_inputs(
         {**stored_form(inputs()), "version": VERSION + 1, "speculation": {"draft": "tiny"}}, inputs()
     )
@@ -134,17 +134,17 @@ def test_inputs_of_a_newer_form_are_read_by_their_fields() -> None:
         st.sampled_from(["engine", "warmup"]), st.recursive(st.integers() | st.text(), st.lists), min_size=1
     )
 )
-def test_section_of_another_form_matches_nothing(sections: dict[str, Any]) -> None:
+def test_malformed_section_matches_nothing(sections: dict[str, Any]) -> None:
     assert are_same_inputs(KEPT, DESIRED)
     assert not are_same_inputs({**KEPT, **sections}, DESIRED)
 
 
-def test_inputs_of_an_unknown_release_are_refused_in_a_sentence() -> None:
+def test_inputs_of_an_unknown_release_are_refused_with_a_message() -> None:
     with pytest.raises(SpecUnreadable, match="kept by another release"):
         read_inputs({"model": "of the future"})
 
 
-def test_kept_inputs_are_read_as_they_were() -> None:
+def test_stored_inputs_round_trip() -> None:
     asked = inputs(bucketing={"strategy": "Linear"}, engine={"settings": {"OMP_NUM_THREADS": 2}}, accelerator=CARD)
     kept = json.loads(json.dumps(stored_form(asked)))
     assert (kept["bucketing"]["strategy"], kept["version"]) == ("Linear", VERSION)
@@ -152,7 +152,7 @@ def test_kept_inputs_are_read_as_they_were() -> None:
 
 
 def recorded(release: str) -> dict[str, tuple[Object, Object]]:
-    """Its resources by name, each with the inputs of its current revision."""
+    """Return the recorded resources of a release by name, each with the inputs of its current revision."""
     objects: list[Object] = json.loads((RECORDED / release / "objects.json").read_text())
     revisions, resources = ([each for each in objects if each["kind"] == kind] for kind in KINDS)
     stored = {each["metadata"]["name"]: each["data"]["inputs"] for each in revisions}
@@ -175,7 +175,7 @@ def test_every_recorded_resource_runs_its_recorded_revision(resource: Object, ke
     assert are_same_inputs(kept, revision_inputs(read_inference(resource)))
 
 
-def test_name_is_ten_hex_digits_and_stays_over_runs() -> None:
+def test_name_is_ten_hex_digits_and_deterministic() -> None:
     assert len(revision_name(inputs())) == 10
     assert int(revision_name(inputs()), 16) >= 0
     assert revision_name(inputs()) == revision_name(inputs())

@@ -1,4 +1,4 @@
-"""Complete rollouts as readable step lists, and invariants over every rollout that hypothesis can think of."""
+"""Complete rollouts as readable step lists, and invariants of random rollouts."""
 
 from dataclasses import dataclass, field, replace
 
@@ -27,7 +27,7 @@ def scales(step: RolloutStep) -> dict[str, int]:
 
 
 def rollout(old: RevisionPods, policy: RolloutPolicy) -> list[tuple[int, int]]:
-    """(old, new) replicas of every step, with every pod made ready before the next one."""
+    """Return the (old, new) replicas of every step, when every pod becomes ready before the next step."""
     new, seen = pods("new", 0, number=2), []
     while (step := next_rollout_step(new, [old], policy)).progress is RolloutProgress.MOVING:
         to = scales(step)
@@ -46,12 +46,12 @@ def test_surge_of_all_replaces_at_once() -> None:
     assert rollout(pods("old", 2, 2), replace(SURGE, max_surge=2)) == [(2, 2), (0, 2)]
 
 
-def test_successor_comes_in_the_step_that_takes_its_predecessor() -> None:
+def test_new_pod_is_added_when_an_old_one_is_removed() -> None:
     step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], replace(SURGE, desired=4))
     assert scales(step) == {"new": 2, "old": 3}
 
 
-def test_in_place_takes_an_old_pod_before_starting_a_new() -> None:
+def test_in_place_removes_an_old_pod_before_adding_one() -> None:
     assert rollout(pods("old", 2, 2), IN_PLACE) == [(1, 0), (1, 1), (0, 1), (0, 2)]
 
 
@@ -68,54 +68,54 @@ def test_old_pods_stay_while_no_new_one_is_ready() -> None:
     assert step == RolloutStep(RolloutProgress.WAITING)
 
 
-def test_never_served_old_pod_goes_before_its_successor_is_ready() -> None:
+def test_never_ready_old_pod_is_removed_before_its_successor_serves() -> None:
     assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 2, 0, served=0)], SURGE))["old"] == 0
 
 
-def test_old_pods_that_are_only_away_are_not_given_up() -> None:
+def test_temporarily_unready_old_pods_are_kept() -> None:
     step = next_rollout_step(pods("new", 1, number=2), [pods("old", 2, 0, served=2)], SURGE)
     assert step.progress is RolloutProgress.WAITING
 
 
-def test_pod_that_is_away_goes_before_one_that_serves() -> None:
+def test_unready_pod_is_removed_before_a_ready_one() -> None:
     olds = [pods("a", 1, 1, number=1), pods("b", 1, 0, served=1, number=2)]
     assert scales(next_rollout_step(pods("new", 1, 1, number=3), olds, SURGE))["b"] == 0
 
 
-def test_older_revision_goes_first() -> None:
+def test_older_revision_is_removed_first() -> None:
     olds = [pods("b", 1, 1, number=2), pods("a", 1, 1, number=1)]
     assert scales(next_rollout_step(pods("new", 1, 1, number=3), olds, SURGE)) == {"new": 2, "a": 0}
 
 
-def test_broken_revision_between_makes_room_at_once() -> None:
+def test_broken_intermediate_revision_is_removed_immediately() -> None:
     olds = [pods("good", 2, 2, number=1), pods("bad", 1, 0, number=2)]
     assert scales(next_rollout_step(pods("new", 0, number=3), olds, SURGE)) == {"new": 1, "bad": 0}
 
 
-def test_scaling_up_starts_pods_of_the_current_revision() -> None:
+def test_scale_up_starts_pods_of_the_current_revision() -> None:
     assert scales(next_rollout_step(pods("new", 2, 2), [], replace(SURGE, desired=4))) == {"new": 4}
 
 
-def test_scaling_down_stops_pods_at_once() -> None:
+def test_scale_down_removes_pods_immediately() -> None:
     assert scales(next_rollout_step(pods("new", 4, 4), [], SURGE)) == {"new": 2}
 
 
-def test_zero_replicas_stop_everything() -> None:
+def test_zero_replicas_remove_all_pods() -> None:
     step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], RolloutPolicy(0, 0, 0))
     assert scales(step) == {"new": 0, "old": 0}
 
 
-def test_scaling_down_in_the_middle_keeps_the_new_floor() -> None:
+def test_scale_down_during_a_rollout_keeps_the_new_minimum() -> None:
     step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 4, 4)], SURGE)
     assert scales(step) == {"old": 2}
 
 
-def test_scaling_up_in_the_middle_starts_new_pods_only() -> None:
+def test_scale_up_during_a_rollout_starts_only_new_pods() -> None:
     step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, desired=4))
     assert scales(step) == {"new": 3}
 
 
-def test_ceiling_that_sinks_takes_new_pods_that_are_not_ready() -> None:
+def test_lower_maximum_removes_unready_new_pods() -> None:
     step = next_rollout_step(pods("new", 3, 0, number=2), [pods("old", 3, 3)], RolloutPolicy(3, 0, 1))
     assert scales(step) == {"new": 1, "old": 2}
 
@@ -130,107 +130,107 @@ def test_first_new_pod_is_alone_until_it_has_proven_itself() -> None:
     assert scales(next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], proven)) == {"new": 3, "old": 3}
 
 
-def test_canary_in_place_costs_one_pod_whatever_may_miss() -> None:
+def test_in_place_canary_replaces_one_pod_despite_max_unavailable() -> None:
     trial = RolloutPolicy(4, 0, 3, trial=True)
     assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"old": 3}
     assert next_rollout_step(pods("new", 1, number=2), [pods("old", 3, 3)], trial).progress is RolloutProgress.WAITING
 
 
-def test_scaling_down_goes_on_during_a_trial() -> None:
+def test_scale_down_continues_during_a_trial() -> None:
     trial = replace(SURGE, trial=True)
     assert scales(next_rollout_step(pods("new", 1, number=2), [pods("old", 6, 6)], trial)) == {"old": 2}
 
 
-def test_without_surge_a_new_pod_waits_for_an_ending_one() -> None:
+def test_new_pod_waits_for_a_terminating_one_without_surge() -> None:
     olds = [pods("old", 1, 1)]
     assert next_rollout_step(pods("new", 0, number=2), olds, IN_PLACE, ending=1).progress is RolloutProgress.WAITING
     assert scales(next_rollout_step(pods("new", 0, number=2), olds, IN_PLACE)) == {"new": 1}
 
 
-def test_with_surge_nobody_waits_for_an_ending_pod() -> None:
+def test_new_pod_needs_no_terminating_one_to_leave_with_surge() -> None:
     assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 2, 2)], SURGE, ending=3)) == {"new": 1}
 
 
-def test_pod_without_a_node_goes_with_the_surge() -> None:
+def test_unscheduled_pod_is_removed_with_the_surge() -> None:
     new = RevisionPods("new", 2, replicas=1, unplaced=1)
     assert scales(next_rollout_step(new, [pods("old", 2, 2)], IN_PLACE)) == {"new": 0, "old": 1}
 
 
 @pytest.mark.parametrize("ending", [0, 1])
-def test_pod_without_a_node_stays_within_the_ceiling(ending: int) -> None:
+def test_unscheduled_pod_is_kept_within_the_maximum(ending: int) -> None:
     new = RevisionPods("new", 2, replicas=1, unplaced=1)
     assert next_rollout_step(new, [pods("old", 1, 1)], IN_PLACE, ending).progress is RolloutProgress.WAITING
 
 
-def test_old_pods_that_are_already_going_are_not_counted() -> None:
+def test_terminating_old_pods_are_not_counted() -> None:
     going = RevisionPods("old", 1, replicas=1, ready=2, served=2)
     assert scales(next_rollout_step(pods("new", 1, number=2), [going], SURGE)) == {"new": 2}
 
 
-def test_revision_on_trial_again_keeps_pods_and_takes_none() -> None:
+def test_revision_on_trial_again_keeps_its_pods_and_adds_none() -> None:
     again = replace(SURGE, trial=True)
     assert next_rollout_step(pods("new", 2, 2, number=2), [pods("old", 2, 2)], again) == RolloutStep(
         RolloutProgress.WAITING
     )
 
 
-def test_revision_on_trial_that_shrinks_leaves_old_pods_their_room() -> None:
+def test_shrinking_revision_on_trial_leaves_room_for_old_pods() -> None:
     step = next_rollout_step(pods("new", 4, number=2), [pods("old", 2, 2)], RolloutPolicy(2, 1, 2, trial=True))
     assert scales(step) == {"new": 2, "old": 1}
 
 
-def test_paused_rollout_moves_nothing() -> None:
+def test_paused_rollout_changes_nothing() -> None:
     step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], replace(SURGE, paused=True))
     assert step == RolloutStep(RolloutProgress.PAUSED)
 
 
-def test_paused_rollout_scales_up_what_serves() -> None:
+def test_paused_rollout_scales_up_the_serving_revision() -> None:
     step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, desired=5, paused=True))
     assert scales(step) == {"old": 4}
 
 
-def test_failed_revision_gets_no_more_pods_while_held() -> None:
+def test_failed_revision_gets_no_more_pods_while_paused() -> None:
     held = replace(SURGE, desired=3, paused=True)
     failed = replace(pods("new", 1, number=2), failed=True)
     assert scales(next_rollout_step(failed, [], held)) == {}
     assert scales(next_rollout_step(failed, [pods("old", 1, 0)], held)) == {"old": 2}
 
 
-def test_paused_rollout_grows_neither_failed_nor_unbegun_revisions() -> None:
+def test_paused_rollout_adds_no_pods_to_failed_or_new_revisions() -> None:
     failed = replace(pods("old", 2), failed=True)
     assert scales(next_rollout_step(pods("new", 0, number=2), [failed], replace(SURGE, desired=3, paused=True))) == {}
 
 
-def test_forbidden_revision_gets_no_more_pods_and_may_lose_some() -> None:
+def test_forbidden_revision_only_loses_pods() -> None:
     forbidden = replace(pods("new", 2, 2), forbidden=True)
     assert scales(next_rollout_step(forbidden, [], replace(SURGE, desired=4))) == {}
     assert scales(next_rollout_step(forbidden, [], replace(SURGE, desired=1))) == {"new": 1}
 
 
-def test_paused_rollout_grows_no_forbidden_revision() -> None:
+def test_paused_rollout_adds_no_pods_to_a_forbidden_revision() -> None:
     old = replace(pods("old", 2, 2), forbidden=True)
     paused = replace(SURGE, desired=4, paused=True)
     assert scales(next_rollout_step(pods("new", 0, number=2), [old], paused)) == {}
     assert scales(next_rollout_step(pods("new", 1, 1, number=2), [old], paused)) == {"new": 2}
 
 
-def test_paused_rollout_scales_down_what_does_not_serve_first() -> None:
+def test_paused_rollout_removes_unready_pods_first() -> None:
     step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, desired=2, paused=True))
     assert scales(step) == {"new": 0}
 
 
-def test_paused_rollout_scales_down_what_serves_where_all_do() -> None:
+def test_paused_rollout_scales_down_ready_pods_if_all_are_ready() -> None:
     step = next_rollout_step(pods("new", 0, number=2), [pods("old", 3, 3)], replace(SURGE, paused=True))
     assert scales(step) == {"old": 2}
 
 
-def test_pause_without_an_old_revision_starts_the_first_pods() -> None:
+def test_paused_first_revision_starts_its_pods() -> None:
     assert scales(next_rollout_step(pods("new", 0), [], replace(SURGE, paused=True))) == {"new": 2}
 
 
 @dataclass
 class Pod:
-    """A pod of the simulation. A broken one never gets ready."""
+    """A pod of the simulation. A broken one never becomes ready."""
 
     broken: bool = False
     ready: bool = False
@@ -239,7 +239,7 @@ class Pod:
 
 @dataclass
 class World:
-    """Revisions by number, the newest last; `settle` plays the ReplicaSet controller."""
+    """Revisions by number, the newest last. `settle` simulates the ReplicaSet controller."""
 
     policy: RolloutPolicy
     revisions: dict[int, list[Pod]]
@@ -299,7 +299,7 @@ def policies(draw: st.DrawFn) -> RolloutPolicy:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Any state that an operator may wake up to: several revisions, each pod ready, away or never ready."""
+    """Any state in which an operator may start: several revisions, each pod ready, unreachable or never ready."""
     kinds = st.sampled_from([(True, True), (False, True), (False, False)])
     revisions = {
         number: [Pod(ready=ready, served=served) for ready, served in draw(st.lists(kinds, max_size=6))]
@@ -309,7 +309,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def run(world: World, choices: st.DataObject, limit: int = 200) -> None:
-    """To the end, pods getting ready in any order, a floor and a ceiling watched at every moment."""
+    """Run to the end with pods becoming ready in any order, and check the minimum and the maximum at every step."""
     for _ in range(limit):
         before, total = world.ready(), world.total()
         step = world.step()
@@ -321,7 +321,7 @@ def run(world: World, choices: st.DataObject, limit: int = 200) -> None:
         if step.progress is RolloutProgress.DONE:
             return
         if step.progress is RolloutProgress.WAITING and not world.warm_one(choices.draw(st.integers(0, 50))):
-            raise AssertionError(f"nobody can move: {world}")
+            raise AssertionError(f"the rollout is stuck: {world}")
     raise AssertionError(f"no end: {world}")
 
 
@@ -337,7 +337,7 @@ def test_rollout_from_any_state_ends_within_its_limits(world: World, choices: st
 
 @settings(max_examples=200)
 @given(worlds(), st.lists(policies(), min_size=1, max_size=3), st.data())
-def test_replicas_and_policy_may_change_in_the_middle(
+def test_replicas_and_policy_may_change_during_a_rollout(
     world: World, later: list[RolloutPolicy], choices: st.DataObject
 ) -> None:
     for policy in later:
@@ -352,7 +352,7 @@ def test_replicas_and_policy_may_change_in_the_middle(
 @settings(max_examples=200)
 @given(worlds(), st.data())
 @example(World(SURGE, {0: [Pod(ready=True, served=True)] * 2, 1: []}), None)
-def test_revision_that_never_warms_up_costs_nothing_above_the_floor(world: World, choices: object) -> None:
+def test_revision_that_never_warms_up_keeps_the_minimum(world: World, choices: object) -> None:
     newest = max(world.revisions)
     world.broken, world.revisions[newest] = frozenset({newest}), []
     before = world.ready()
@@ -364,13 +364,13 @@ def test_revision_that_never_warms_up_costs_nothing_above_the_floor(world: World
 
 @settings(max_examples=200)
 @given(worlds())
-def test_step_is_the_same_in_whatever_order_revisions_are_listed(world: World) -> None:
+def test_step_is_independent_of_the_order_of_revisions(world: World) -> None:
     assert world.step() == world.step(oldest_first=False)
 
 
 @settings(max_examples=200)
 @given(worlds())
-def test_pause_takes_no_pod_that_serves_while_replicas_stay(world: World) -> None:
+def test_pause_removes_no_ready_pod_while_replicas_are_unchanged(world: World) -> None:
     world.policy = replace(world.policy, paused=True)
     if not any(world.revisions[number] for number in sorted(world.revisions)[:-1]):
         return

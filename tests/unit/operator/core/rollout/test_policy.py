@@ -8,11 +8,11 @@ from gaudi_operator.core.rollout.planner import RolloutPolicy, rollout_policy, s
     ("amount", "round_up", "pods"),
     [(2, True, 2), ("25%", True, 2), ("25%", False, 1), ("100%", False, 5), ("0%", True, 0)],
 )
-def test_percent_is_of_replicas(amount: int | str, round_up: bool, pods: int) -> None:
+def test_percentage_is_relative_to_the_replicas(amount: int | str, round_up: bool, pods: int) -> None:
     assert scaled_amount(amount, 5, round_up=round_up) == pods
 
 
-def test_least_above_a_whole_pod_is_rounded_up() -> None:
+def test_fraction_above_a_whole_pod_is_rounded_up() -> None:
     assert scaled_amount("1%", 101, round_up=True) == 2
 
 
@@ -20,30 +20,30 @@ def test_surge_is_the_default() -> None:
     assert rollout_policy(Rollout(), 3) == RolloutPolicy(3, max_surge=1, max_unavailable=0)
 
 
-def test_in_place_has_no_surge_and_lets_one_go() -> None:
+def test_in_place_has_no_surge_and_one_unavailable() -> None:
     assert rollout_policy(Rollout(), 3, in_place=True) == RolloutPolicy(3, max_surge=0, max_unavailable=1)
 
 
-def test_two_numbers_that_come_to_zero_let_one_go() -> None:
+def test_two_zeros_allow_one_unavailable() -> None:
     assert rollout_policy(Rollout(max_surge=0, max_unavailable="10%"), 3) == RolloutPolicy(
         3, max_surge=0, max_unavailable=1
     )
 
 
-def test_percent_of_surge_rounds_up_and_of_those_missing_down() -> None:
+def test_surge_is_rounded_up_and_max_unavailable_down() -> None:
     assert rollout_policy(Rollout(max_surge="25%", max_unavailable="50%"), 3) == RolloutPolicy(3, 1, 1)
 
 
 @pytest.mark.parametrize(("replicas", "surge", "unavailable"), [(1, 1, 0), (2, 1, 0), (3, 1, 0), (8, 2, 2)])
-def test_quarter_of_few_replicas_is_one_more_and_none_less(replicas: int, surge: int, unavailable: int) -> None:
+def test_quarter_of_few_replicas_is_one_surge_and_none_unavailable(replicas: int, surge: int, unavailable: int) -> None:
     quarter = Rollout(max_surge="25%", max_unavailable="25%")
     assert rollout_policy(quarter, replicas) == RolloutPolicy(replicas, surge, unavailable)
     assert rollout_policy(quarter, replicas, in_place=True) == RolloutPolicy(replicas, 0, max(1, unavailable))
 
 
-def test_no_more_are_missing_than_are_desired() -> None:
+def test_max_unavailable_is_limited_by_the_replicas() -> None:
     assert rollout_policy(Rollout(max_unavailable=5), 3).max_unavailable == 3
 
 
-def test_refused_spec_holds_the_rollout() -> None:
+def test_refused_spec_pauses_the_rollout() -> None:
     assert rollout_policy(Rollout(), 3, frozen=True).paused

@@ -1,4 +1,4 @@
-"""The workloads of all revisions, as the rollout counts them."""
+"""The workloads of all revisions, as counted by the rollout."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,15 +46,15 @@ def counted(*pods: PodView, new: int = 2, old: int = 4) -> tuple[RevisionPods, l
         {"leaderWorkerTemplate": {"workerTemplate": PODS}},
     ],
 )
-def test_workload_without_its_label_has_the_revision_of_its_pods(spec: dict[str, Any]) -> None:
+def test_revision_of_an_unlabelled_workload_comes_from_its_pods(spec: dict[str, Any]) -> None:
     assert revision_of({"metadata": {"name": "tiny-old"}, "spec": spec}) == "old"
 
 
-def test_strangers_workload_has_no_revision() -> None:
+def test_foreign_workload_has_no_revision() -> None:
     assert revision_of({"metadata": {"name": "other"}, "spec": {}}) == ""
 
 
-def test_pods_without_a_node_and_those_not_made_are_unplaced() -> None:
+def test_unscheduled_and_missing_pods_are_unplaced() -> None:
     waiting = view(pod("w", revision="new", container=None, phase="Pending"))
     bound = view(
         pod("b", revision="new", container=None, phase="Pending", conditions=(condition("PodScheduled", True),))
@@ -73,17 +73,17 @@ def group(number: int, found: PodView) -> PodView:
     return replace(found, ordinal=number)
 
 
-def test_group_before_one_that_serves_counts_as_serving() -> None:
+def test_group_before_a_serving_one_counts_as_serving() -> None:
     _, (old,) = counted(group(0, warming("a", "old")), group(2, serving("c", "old")))
     assert (old.ready, old.served) == (3, 3)
 
 
-def test_first_group_that_serves_protects_itself_alone() -> None:
+def test_first_serving_group_protects_only_itself() -> None:
     _, (old,) = counted(group(0, serving("a", "old")), group(1, warming("b", "old")))
     assert (old.ready, old.served) == (1, 1)
 
 
-def test_groups_of_which_none_serves_protect_nobody() -> None:
+def test_groups_without_a_serving_one_protect_none() -> None:
     _, (old,) = counted(group(0, warming("a", "old")), group(1, warming("b", "old")))
     assert (old.ready, old.served) == (0, 0)
 
@@ -111,35 +111,35 @@ def test_deleted_revision_is_counted_as_the_oldest() -> None:
         ({DESIRED_ANNOTATION: "many"}, {"replicas": 3}, 3),
     ],
 )
-def test_workload_has_its_replicas_again_after_a_back_off(
+def test_workload_regains_its_replicas_after_a_back_off(
     annotations: dict[str, str], spec: dict[str, int], replicas: int
 ) -> None:
     assert full_replicas({"metadata": {"annotations": annotations}, "spec": spec}) == replicas
 
 
-def test_workload_that_is_being_deleted_has_no_replicas() -> None:
+def test_terminating_workload_has_no_replicas() -> None:
     going = replica_set("old", 2)
     going["metadata"]["deletionTimestamp"] = "2026-08-01T11:00:00Z"
     assert written_replicas(Observed(resource(), replica_sets=(going,))) == {}
 
 
-def test_pods_whose_workload_is_gone_are_still_to_end() -> None:
+def test_pods_of_a_deleted_workload_are_terminating() -> None:
     assert ending_pods([serving("a", "gone")], Observed(resource()), Deadlines(NOW)) == 1
 
 
-def test_kept_revision_of_a_workload_is_taken_as_it_is() -> None:
+def test_stored_revision_of_a_workload_is_used() -> None:
     observed = Observed(resource(), replica_sets=(replica_set("old", 2),))
     assert with_workloads([NEW, OLD], observed) == [OLD]
 
 
-def test_deleted_revision_is_read_back_from_its_replica_set() -> None:
+def test_deleted_revision_is_restored_from_its_replica_set() -> None:
     workload = replica_set("old", 2)
     workload["spec"]["template"] = PODS
     assert with_workloads([], Observed(resource(), replica_sets=(workload,))) == [Revision("old", 0, {}, PODS, "")]
 
 
 @pytest.mark.parametrize(("said", "size"), [({"size": 2}, 2), ({}, 1)])
-def test_deleted_revision_is_read_back_from_its_groups(said: dict[str, int], size: int) -> None:
+def test_deleted_revision_is_restored_from_its_groups(said: dict[str, int], size: int) -> None:
     templates = {**said, "leaderTemplate": {"leader": True}, "workerTemplate": {"worker": True}}
     labels = {REVISION_LABEL: "old"}
     workload = {"metadata": {"name": "tiny-old", "labels": labels}, "spec": {"leaderWorkerTemplate": templates}}

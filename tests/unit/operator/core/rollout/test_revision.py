@@ -1,4 +1,4 @@
-"""What a revision is: how it is rendered, and which ControllerRevisions are read as one."""
+"""Rendering of a revision, and recognition of equal ControllerRevisions."""
 
 import json
 from dataclasses import replace
@@ -37,37 +37,37 @@ def test_templates_of_a_group_are_those_of_the_revision() -> None:
 
 
 @pytest.mark.parametrize("rendered", [{}, {"spec": {}}, template("/models")], ids=["no spec", "no volumes", "others"])
-def test_template_that_mounts_no_config_map_names_none(rendered: dict[str, Any]) -> None:
+def test_template_without_a_config_map_mount_names_none(rendered: dict[str, Any]) -> None:
     assert Revision("r", 1, {}, rendered, "").config_map is None
 
 
-def test_config_says_nothing_of_what_is_not_set() -> None:
+def test_configuration_omits_unset_fields() -> None:
     assert "null" not in desired_revision(inference(), (), DEFAULTS).config
 
 
-def test_inputs_say_nothing_of_what_is_not_set() -> None:
+def test_inputs_omit_unset_fields() -> None:
     assert "null" not in canonical_json(desired_revision(inference(), (), DEFAULTS).inputs)
 
 
-def test_config_is_written_in_the_names_of_the_api() -> None:
+def test_configuration_has_api_field_names() -> None:
     found = json.loads(desired_revision(inference(model={"maxModelLen": 512}), (), DEFAULTS).config)
     assert found["limits"]["maxModelLen"] == 512
 
 
 def of_another_default(mode: str = "hpuGraphs") -> Revision:
-    """A revision that was made on a card when the default was another: only what was rendered has the mode."""
+    """Return a revision on a card from a time with another default mode: only the rendered parts contain the mode."""
     made = desired_revision(inference(accelerator=CARD), (), DEFAULTS)
     config = json.loads(made.config)
     config["engine"]["executionMode"] = mode
     return replace(made, config=json.dumps(config))
 
 
-def test_another_default_mode_makes_no_revision() -> None:
+def test_other_default_mode_creates_no_revision() -> None:
     kept = of_another_default()
     assert desired_revision(inference(accelerator=CARD), (kept,), DEFAULTS) is kept
 
 
-def test_naming_the_mode_that_runs_makes_no_revision() -> None:
+def test_explicit_current_mode_creates_no_revision() -> None:
     kept = of_another_default()
     named = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs"})
     assert desired_revision(named, (kept,), DEFAULTS) is kept
@@ -76,25 +76,25 @@ def test_naming_the_mode_that_runs_makes_no_revision() -> None:
 
 
 @pytest.mark.parametrize("kept", [of_another_default("ofTheFuture"), replace(of_another_default(), config="no JSON")])
-def test_naming_another_mode_makes_a_revision(kept: Revision) -> None:
+def test_explicit_other_mode_creates_a_revision(kept: Revision) -> None:
     named = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs"})
     assert desired_revision(named, (kept,), DEFAULTS) is not kept
 
 
-def test_pin_where_nothing_is_kept_is_to_be_left_out() -> None:
+def test_pin_without_kept_revisions_must_be_removed() -> None:
     assert missing_pin(inference(rollout={"revision": "0123456789"}), ()) == (
         "spec.rollout.revision is 0123456789, which is not kept: leave the field out so that pods run what the "
         "spec says."
     )
 
 
-def test_next_revision_takes_the_default_of_now() -> None:
+def test_next_revision_uses_the_current_default() -> None:
     changed = inference(accelerator=CARD, engine={"maxNumSeqs": 2})
     found = desired_revision(with_stored_mode(changed, (of_another_default(),)), (of_another_default(),), DEFAULTS)
     assert json.loads(found.config)["engine"]["executionMode"] == "torchCompile"
 
 
-def test_what_runs_is_judged_by_its_own_mode() -> None:
+def test_running_revision_keeps_its_mode() -> None:
     judged = with_stored_mode(inference(accelerator=CARD), (of_another_default(),))
     assert execution_mode(judged) is ExecutionMode.HPU_GRAPHS
     assert execution_mode(with_stored_mode(inference(accelerator=CARD), ())) is ExecutionMode.TORCH_COMPILE
@@ -109,7 +109,7 @@ def test_newest_revision_comes_first() -> None:
     assert numbers == [3, 2, 1]
 
 
-def test_revision_that_says_nothing_is_an_empty_one() -> None:
+def test_revision_without_data_is_empty() -> None:
     at = "2026-08-01T11:00:00Z"
     manifest = {"metadata": {**OURS, "creationTimestamp": at}, "revision": 1}
     assert stored_revisions([manifest]) == (Revision("r", 1, {}, {}, "", created=at, kept={}),)
@@ -126,5 +126,5 @@ def test_revision_without_a_number_is_the_oldest() -> None:
     [kept(labels={}), kept(labels=None), kept(-1), kept(2**62), kept(deletionTimestamp="2026-01-01T00:00:00Z")],
     ids=["no name", "no labels", "below zero", "beyond 64 bits", "being deleted"],
 )
-def test_what_no_operator_wrote_is_no_revision(manifest: dict[str, Any]) -> None:
+def test_malformed_data_is_not_a_revision(manifest: dict[str, Any]) -> None:
     assert stored_revisions([manifest]) == ()

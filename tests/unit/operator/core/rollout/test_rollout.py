@@ -1,4 +1,4 @@
-"""What a rollout says of pods that find no node or may not be made: is room to come, and who is to make it?"""
+"""A rollout with unschedulable pods or refused pods: whether it waits, replaces in place, or reports a problem."""
 
 from datetime import timedelta
 from typing import Any
@@ -27,14 +27,14 @@ WAIT = {"whenNoRoom": "Wait"}
 
 
 def without_node() -> PodView:
-    """A pod that the scheduler has found no node for, for long."""
+    """Return a pod that has been unschedulable for long."""
     since = stamp(NOW - timedelta(seconds=31))
     scheduled = condition("PodScheduled", False, "Unschedulable", "0/1 nodes are available", since)
     return view(pod("n2", revision="new", container=None, phase="Pending", conditions=(scheduled,)))
 
 
 def ending() -> PodView:
-    """An old pod within its grace period."""
+    """Return a terminating old pod."""
     manifest = pod("o3", revision="old", terminating=True)
     manifest["metadata"]["deletionTimestamp"] = stamp(NOW + timedelta(seconds=30))
     return view(manifest)
@@ -48,7 +48,7 @@ def replica_set(name: str, replicas: int, **status: Any) -> Object:
 def rolled_out(
     pods: list[PodView], rollout: dict[str, Any] | None = None, new: Object | None = None, **fields: Any
 ) -> State:
-    """Two replicas of `new` are asked for; each revision has as many as there are pods that stay."""
+    """Roll out two replicas of `new`. Each revision has as many replicas as it has pods that are not terminating."""
     counts = {name: sum(each.active and each.revision == name for each in pods) for name in ("new", "old")}
     sets = (new or replica_set("new", counts["new"]), replica_set("old", counts["old"]))
     given = {
@@ -75,29 +75,29 @@ def reason(state: State) -> str | None:
         ({"maxSurge": 0, "maxUnavailable": 1}, [OLDS[0], without_node()], False),
     ],
 )
-def test_upgrade_is_blocked_while_no_old_pod_may_go(
+def test_upgrade_is_blocked_while_no_old_pod_may_be_removed(
     rollout: dict[str, Any], pods: list[PodView], blocked: bool
 ) -> None:
     assert reason(rolled_out(pods, rollout)) == ("UpgradeBlocked" if blocked else "Unschedulable")
 
 
-def test_pods_are_replaced_in_place_where_no_room_is() -> None:
+def test_pods_are_replaced_in_place_without_room() -> None:
     found = rolled_out([*OLDS, without_node()], IN_PLACE)
     assert (found.rollout.in_place is not None, reason(found)) == (True, None)
 
 
-def test_one_ending_pod_may_make_the_room() -> None:
+def test_terminating_pod_may_make_room() -> None:
     found = rolled_out([*OLDS, ending(), without_node()], IN_PLACE)
     assert (found.rollout.in_place, reason(found)) == (None, None)
 
 
-def test_pods_that_may_not_be_made_need_a_person() -> None:
+def test_refused_pods_are_a_problem() -> None:
     refused = {"type": "ReplicaFailure", "status": "True", "message": "denied by a rule"}
     found = rolled_out([PROVEN], new=replica_set("new", 2, conditions=[refused]))
     assert reason(found) == "PodsRefused"
 
 
-@pytest.mark.parametrize(("pods", "told"), [([PROVEN], True), ([PROVEN, warming("n2")], False)])
-def test_forbidden_revision_needs_a_person_while_it_lacks_pods(pods: list[PodView], told: bool) -> None:
+@pytest.mark.parametrize(("pods", "is_reported"), [([PROVEN], True), ([PROVEN, warming("n2")], False)])
+def test_forbidden_revision_is_a_problem_while_it_lacks_pods(pods: list[PodView], is_reported: bool) -> None:
     found = rolled_out(pods, forbidden={"new": Problem("HostPathNotAllowed", "No hostPath here.")})
-    assert reason(found) == ("HostPathNotAllowed" if told else None)
+    assert reason(found) == ("HostPathNotAllowed" if is_reported else None)

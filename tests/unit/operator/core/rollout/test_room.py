@@ -1,4 +1,4 @@
-"""A rollout goes in place, or waits, when there is no room for a new pod."""
+"""A rollout without room for a new pod waits or replaces in place."""
 
 from datetime import timedelta
 from typing import Any
@@ -43,37 +43,37 @@ def answer(
     return why_in_place(rollout, 3, live, pods, Deadlines(NOW), **fields)
 
 
-def test_pod_without_node_for_the_surge_timeout_is_the_answer() -> None:
+def test_pod_unscheduled_for_the_surge_timeout_leads_to_in_place() -> None:
     assert answer(pods=(waiting(300),)) == ANSWER
     assert answer(pods=(waiting(299),)) is None
 
 
-def test_surge_timeout_is_the_specs() -> None:
+def test_surge_timeout_comes_from_the_spec() -> None:
     hurried = Rollout(surge_timeout_seconds=7)
     assert (answer(hurried, pods=(waiting(7),)) or "").startswith("No room for pod n next to the old pods for 7 s")
     assert answer(hurried, pods=(waiting(6),)) is None
 
 
-def test_quota_for_the_surge_timeout_is_the_answer() -> None:
+def test_quota_refusal_for_the_surge_timeout_leads_to_in_place() -> None:
     found = "No pod was allowed next to the old pods for 300 s: exceeded quota: cards"
     assert answer(live=replica_set(refused_for=300)) == found
     assert answer(live=replica_set(refused_for=299)) is None
 
 
-def test_answer_on_the_replica_set_is_not_asked_for_again() -> None:
+def test_recorded_answer_on_the_replica_set_is_used() -> None:
     assert answer(live=replica_set("no card was free"), pods=(warming(),)) == "no card was free"
 
 
-def test_room_lost_in_the_middle_is_an_answer_too() -> None:
+def test_room_lost_during_a_rollout_leads_to_in_place() -> None:
     assert answer(pods=(warming(), waiting(300))) == ANSWER
 
 
-def test_pods_that_still_end_may_make_the_room() -> None:
+def test_terminating_pods_may_make_room() -> None:
     assert answer(pods=(waiting(300),), room_to_come=True) is None
 
 
 @pytest.mark.parametrize("rollout", [Rollout(when_no_room=WhenNoRoom.WAIT), Rollout(max_surge=0, max_unavailable=1)])
-def test_nobody_asks_where_the_spec_has_decided(rollout: Rollout) -> None:
+def test_policy_of_the_spec_needs_no_answer(rollout: Rollout) -> None:
     assert answer(rollout, replica_set("no card was free", refused_for=300), (waiting(300),)) is None
 
 
@@ -90,11 +90,11 @@ def test_nobody_asks_where_the_spec_has_decided(rollout: Rollout) -> None:
         (8, Rollout(when_no_room=WhenNoRoom.WAIT, max_unavailable=1), False),
     ],
 )
-def test_only_replica_stays_unless_its_loss_is_accepted(replicas: int, rollout: Rollout, in_place: bool) -> None:
+def test_only_replica_is_kept_unless_its_loss_is_accepted(replicas: int, rollout: Rollout, in_place: bool) -> None:
     assert may_go_in_place(rollout, replicas) is in_place
 
 
-def test_what_unblocks_names_cause_and_command() -> None:
+def test_remedy_names_cause_and_command() -> None:
     owner = read_identity(resource())
     command = (
         """`kubectl patch gi tiny -n models --type merge -p '{"spec":{"rollout":{"whenNoRoom":"ReplaceInPlace"}}}'`."""

@@ -1,4 +1,4 @@
-"""Scaling down takes the pods that hurt least, and says so before it does."""
+"""A scale-down removes the pods with the least to lose, and marks them before."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +27,7 @@ from tests.unit.operator.core.stories import condition, served, status
 
 
 def busy(name: str, running: int, captured: int = 8, since: int = 0, **fields: Any) -> PodView:
-    """A serving pod with so many requests and captured prompt graphs, ready since so many seconds."""
+    """Return a pod with that many requests and captured prompt graphs, ready for that many seconds."""
     said = report(requests=Requests(running=running), prompt=PhaseProgress(planned=8, warmed=8, captured=captured))
     pod = serving(name, said=said)
     ready = PodCondition(True, "", "", NOW - timedelta(seconds=since))
@@ -42,74 +42,74 @@ def chosen(costs: list[SetDeletionCost]) -> set[str]:
     return {cost.pod for cost in costs if cost.removed_first}
 
 
-def test_least_loaded_goes_first() -> None:
+def test_least_loaded_pod_is_removed_first() -> None:
     assert chosen(deletion_costs([busy("a", 9), busy("b", 0), busy("c", 4)], {"new": 2})) == {"b"}
 
 
-def test_coldest_goes_where_all_are_equally_loaded() -> None:
+def test_pod_with_fewest_graphs_is_removed_at_equal_load() -> None:
     assert chosen(deletion_costs([busy("a", 2), busy("b", 3, captured=5), busy("c", 2)], {"new": 2})) == {"b"}
 
 
-def test_youngest_of_those_with_the_same_to_lose_goes() -> None:
+def test_youngest_of_equal_pods_is_removed() -> None:
     pods = [busy("a", 0, since=500), busy("b", 0, since=10), busy("c", 9, since=1)]
     assert chosen(deletion_costs(pods, {"new": 2})) == {"b"}
 
 
-def test_pod_not_ready_goes_in_a_ready_ones_place() -> None:
+def test_unready_pod_is_removed_instead_of_a_ready_one() -> None:
     assert deletion_costs([busy("a", 9), busy("b", 0), warming("c")], {"new": 2}) == []
 
 
 def closed(name: str, **fields: Any) -> PodView:
-    """A pod whose gate has just closed: the kubelet still shows it as ready."""
+    """Return a pod whose gate has just closed; the kubelet still reports it as ready."""
     pod = busy(name, 0, **fields)
     return replace(pod, conditions={**pod.conditions, GATE: PodCondition(False, "Recompiling", "", NOW)})
 
 
-def test_pod_whose_gate_has_just_closed_goes_first() -> None:
+def test_pod_with_a_just_closed_gate_is_removed_first() -> None:
     assert chosen(deletion_costs([busy("a", 0), closed("b")], {"new": 1})) == {"b"}
 
 
-def test_pod_to_go_first_stays_when_anothers_gate_closes() -> None:
+def test_marked_pod_is_kept_when_anothers_gate_closes() -> None:
     costs = deletion_costs([marked(busy("a", 0)), closed("b")], {"new": 1})
     assert {cost.pod: cost.removed_first for cost in costs} == {"a": False, "b": True}
 
 
-def test_nothing_is_written_where_any_pod_may_go() -> None:
+def test_no_cost_is_written_if_any_pod_may_be_removed() -> None:
     assert deletion_costs([busy("a", 0), busy("b", 0)], {"new": 1}) == []
 
 
-def test_groups_get_no_cost_as_the_last_ones_go() -> None:
+def test_groups_get_no_cost() -> None:
     assert deletion_costs([busy("a", 9, ordinal=0), busy("b", 0, ordinal=1)], {"new": 1}) == []
 
 
-def test_nothing_is_written_where_all_go() -> None:
+def test_no_cost_is_written_if_all_pods_are_removed() -> None:
     assert deletion_costs([busy("a", 7), busy("b", 0)], {"new": 0}) == []
 
 
-def test_choice_stands_whatever_the_load_does() -> None:
+def test_choice_is_kept_when_the_load_changes() -> None:
     assert deletion_costs([marked(busy("a", 9)), busy("b", 0)], {"new": 1}) == []
 
 
-def test_choice_is_taken_back_when_nothing_has_to_go() -> None:
+def test_cost_is_removed_when_no_pod_has_to_be_removed() -> None:
     costs = deletion_costs([marked(busy("a", 9)), busy("b", 0)], {"new": 2})
     assert costs == [SetDeletionCost("a", "uid-of-a", "new", False, "it does not have to go any more")]
 
 
-def test_pod_that_somebody_protects_stays() -> None:
+def test_pod_with_a_foreign_deletion_cost_is_kept() -> None:
     assert chosen(deletion_costs([busy("a", 0, deletion_cost=100), busy("b", 9)], {"new": 1})) == {"b"}
 
 
-def test_silent_pod_goes_before_busy_ones_and_after_idle_ones() -> None:
+def test_unreachable_pod_ranks_between_idle_and_busy_ones() -> None:
     assert chosen(deletion_costs([serving("a"), busy("b", 9)], {"new": 1})) == {"a"}
     assert chosen(deletion_costs([serving("a"), busy("b", 0)], {"new": 1})) == {"b"}
 
 
-def test_silent_pod_counts_as_one_request_and_no_graph() -> None:
+def test_unreachable_pod_counts_as_one_request_without_graphs() -> None:
     assert chosen(deletion_costs([serving("a"), busy("b", 1)], {"new": 1})) == {"a"}
     assert deletion_costs([serving("a"), busy("b", 1, captured=0)], {"new": 1}) == []
 
 
-def test_pod_without_graphs_has_all_that_it_plans() -> None:
+def test_pod_of_an_engine_without_graphs_is_complete() -> None:
     none = PhaseProgress(planned=8, warmed=8, capture_applies=False)
     plain = serving("a", said=report(prompt=none, decode=none))
     assert deletion_costs([plain, busy("b", 0)], {"new": 1}) == []
@@ -124,42 +124,42 @@ def test_pod_without_graphs_has_all_that_it_plans() -> None:
     ],
     ids=["busy", "silent", "closed"],
 )
-def test_cost_goes_to_the_very_pod_and_says_why(pod: PodView, why: str) -> None:
+def test_cost_has_the_uid_and_a_reason(pod: PodView, why: str) -> None:
     costs = deletion_costs([pod, busy("b", 9)], {"new": 1})
     assert costs == [SetDeletionCost("a", "uid-of-a", "new", True, why)]
 
 
-def test_replicas_come_down_only_when_the_costs_stand() -> None:
+def test_replicas_are_lowered_only_after_the_costs_are_written() -> None:
     costs = deletion_costs([busy("a", 9), busy("b", 0)], {"new": 1})
     assert defer_scale_down({"new": 1, "old": 0}, {"new": 2, "old": 3}, costs) == {"new": 2, "old": 0}
     assert defer_scale_down({"new": 1}, {"new": 2}, []) == {"new": 1}
 
 
-def test_nothing_grows_into_room_that_waits_for_costs() -> None:
+def test_no_pod_is_added_while_costs_are_pending() -> None:
     costs = deletion_costs([busy("a", 9), busy("b", 0)], {"new": 1})
     assert defer_scale_down({"new": 1, "next": 3}, {"new": 2, "next": 1}, costs) == {"new": 2, "next": 2}
     assert defer_scale_down({"new": 1, "next": 1}, {"new": 2}, costs) == {"new": 2, "next": 0}
 
 
-def test_surplus_of_a_revision_may_be_any_that_serves() -> None:
+def test_any_ready_pod_may_be_the_surplus_of_its_revision() -> None:
     assert pending_removals([busy("a", 9), busy("b", 0)], {"new": 1}) == 1
     assert pending_removals([busy("a", 9), busy("b", 0)], {"new": 2}) == 0
 
 
-def test_pods_that_do_not_serve_go_before_those_that_do() -> None:
+def test_unready_pods_are_removed_before_ready_ones() -> None:
     assert pending_removals([busy("a", 9), warming("b")], {"new": 1}) == 0
     assert pending_removals([busy("a", 9), marked(closed("b"))], {"new": 1}) == 0
 
 
-def test_pod_that_has_just_closed_goes_like_any() -> None:
+def test_pod_with_a_just_closed_gate_needs_no_cost() -> None:
     assert pending_removals([busy("a", 9), closed("b")], {"new": 1}) == 1
 
 
-def test_all_may_go_whose_workload_is_gone() -> None:
+def test_all_pods_of_a_deleted_workload_may_be_removed() -> None:
     assert pending_removals([busy("a", 9), warming("b")], {}) == 1
 
 
-def test_of_groups_the_last_are_still_to_go() -> None:
+def test_last_groups_are_the_ones_to_be_removed() -> None:
     pods = [busy("a", 9, ordinal=0), warming("b"), busy("c", 0, ordinal=2)]
     assert pending_removals(pods, {"new": 2}) == 1
 
@@ -171,7 +171,7 @@ PODS = st.lists(
 
 
 @given(PODS, st.integers(-1, 9))
-def test_chosen_pods_never_lose_more_than_those_that_stay(pods: list[PodView], count: int) -> None:
+def test_chosen_pods_never_lose_more_than_kept_ones(pods: list[PodView], count: int) -> None:
     gone = removal_candidates(pods, count)
     assert len(gone) in (0, count)
     stay = [pod for pod in pods if pod not in gone]
@@ -180,7 +180,7 @@ def test_chosen_pods_never_lose_more_than_those_that_stay(pods: list[PodView], c
 
 
 @given(PODS, st.integers(0, 9), st.lists(st.integers(0, 9), min_size=8, max_size=8))
-def test_second_look_finds_nothing_to_write_whatever_was_answered_meanwhile(
+def test_second_decision_writes_nothing_despite_new_requests(
     pods: list[PodView], desired: int, later: list[int]
 ) -> None:
     names = chosen(deletion_costs(pods, {"new": desired}))
@@ -207,7 +207,7 @@ def costs(cluster: Cluster) -> list[str]:
     return [pod["metadata"]["name"] for pod in pods if DELETION_COST_ANNOTATION in pod["metadata"]["annotations"]]
 
 
-def test_idle_pod_is_named_first_before_the_set_is_lowered() -> None:
+def test_idle_pod_is_marked_before_the_replicas_are_lowered() -> None:
     cluster = served(replicas=3)
     one, idle, other = (pod["metadata"]["name"] for pod in cluster.kind("Pod"))
     answering(cluster, one, 5)
@@ -225,7 +225,7 @@ def test_idle_pod_is_named_first_before_the_set_is_lowered() -> None:
     assert (costs(cluster), status(cluster)["ready"]) == ([], "2/2")
 
 
-def test_scale_down_that_is_called_off_leaves_no_cost_behind() -> None:
+def test_cancelled_scale_down_leaves_no_cost() -> None:
     cluster = served(replicas=2)
     answering(cluster, cluster.kind("Pod")[0]["metadata"]["name"], 5)
     cluster.change(replicas=1)

@@ -1,4 +1,4 @@
-"""Which revision runs."""
+"""The selection of the revision to run."""
 
 from typing import Any
 
@@ -63,30 +63,30 @@ def test_forbidden_revision_is_good_only_while_its_pods_serve(pods: list[PodView
 def chosen(
     desired: Revision = NEW, stored: tuple[Revision, ...] = (NEW, GOOD), **rollout: Any
 ) -> tuple[str, bool, str]:
-    """What runs, whether it is held, and why it failed."""
+    """Return the revision to run, whether the rollout is paused, and the failure."""
     before = GaudiInferenceStatus(revision=Revisions(stable="old"))
     state = state_of((STALLED, OLD), inference=inference(rollout=rollout), stored=stored, before=before)
     choice = choose_revision(state, desired, Room(to_come=False))
     return choice.current.name, choice.on_hold, choice.desired.failure.reason if choice.desired.failure else ""
 
 
-def test_failure_that_is_seen_now_takes_the_revision_back() -> None:
+def test_current_failure_causes_a_rollback() -> None:
     assert chosen() == ("old", False, "WarmupStalled")
 
 
-def test_failure_that_was_seen_before_keeps_it_back() -> None:
+def test_recorded_failure_keeps_the_rollback() -> None:
     assert chosen(FAILED) == ("old", False, "WarmupStalled")
 
 
-def test_pause_holds_what_failed() -> None:
+def test_pause_policy_keeps_the_failed_revision() -> None:
     assert chosen(onFailure="Pause") == ("new", True, "WarmupStalled")
 
 
-def test_held_rollout_is_not_judged() -> None:
+def test_paused_rollout_is_not_rolled_back() -> None:
     assert chosen(paused=True) == ("new", False, "")
 
 
-def test_nothing_is_given_up_without_something_good() -> None:
+def test_failed_revision_is_kept_without_a_good_one() -> None:
     assert chosen(stored=(NEW,)) == ("new", False, "")
 
 
@@ -95,22 +95,22 @@ def test_serving_revision_is_not_good_enough_to_replace_itself() -> None:
     assert choose_revision(state, NEW, Room(to_come=False)).desired.failure is None
 
 
-def test_failed_revision_that_runs_on_needs_nobody() -> None:
+def test_running_failed_revision_needs_no_action() -> None:
     assert choose_revision(state_of(stored=(FAILED,)), FAILED, Room(to_come=False)).problem is None
 
 
-def test_failed_revision_goes_on_when_the_good_one_is_gone() -> None:
+def test_failed_revision_continues_without_the_good_one() -> None:
     assert chosen(FAILED, stored=(FAILED,)) == ("new", False, "WarmupStalled")
 
 
-def test_stable_revision_asked_for_again_is_not_judged_as_new() -> None:
+def test_reverted_stable_revision_is_not_on_trial() -> None:
     newer = serving("n", "newer")
     before = GaudiInferenceStatus(revision=Revisions(stable="new"))
     state = state_of((STALLED, newer), stored=(revision("newer", 4), NEW), before=before)
     assert choose_revision(state, NEW, Room(to_come=False)).current.name == "new"
 
 
-def test_forbidden_revision_is_not_returned_to() -> None:
+def test_rollback_skips_a_forbidden_revision() -> None:
     serving_older = serving("o", "older")
     before = GaudiInferenceStatus(revision=Revisions(stable="old"))
     forbidden = {"old": Problem("HostPathNotAllowed", "This installation allows no hostPath.")}
@@ -119,8 +119,8 @@ def test_forbidden_revision_is_not_returned_to() -> None:
     assert choose_revision(state, NEW, Room(to_come=False)).current.name == "older"
 
 
-@pytest.mark.parametrize(("pods", "told"), [((OLD, STALLED), False), ((OLD,), True)])
-def test_rollback_needs_a_person_once_it_is_over(pods: tuple[PodView, ...], told: bool) -> None:
+@pytest.mark.parametrize(("pods", "is_reported"), [((OLD, STALLED), False), ((OLD,), True)])
+def test_finished_rollback_is_a_problem(pods: tuple[PodView, ...], is_reported: bool) -> None:
     before = GaudiInferenceStatus(revision=Revisions(stable="old"))
     sets = tuple(
         {"metadata": {"name": f"tiny-{each.revision}", "labels": {REVISION_LABEL: each.revision}}, "spec": ONE}
@@ -133,11 +133,11 @@ def test_rollback_needs_a_person_once_it_is_over(pods: tuple[PodView, ...], told
         before=before,
         observed=Observed(resource(), replica_sets=sets, now=NOW),
     )
-    assert (roll_out(state, FAILED).problem is not None) is told
+    assert (roll_out(state, FAILED).problem is not None) is is_reported
 
 
 @pytest.mark.parametrize(("stable", "trial"), [("new", False), ("old", True)])
-def test_revision_that_is_stable_is_not_on_trial_again(stable: str, trial: bool) -> None:
+def test_stable_revision_is_not_on_trial_again(stable: str, trial: bool) -> None:
     before = GaudiInferenceStatus(revision=Revisions(stable=stable))
     state = state_of((OLD, warming("n", "new")), stored=(NEW, GOOD), before=before)
     assert roll_out(state, NEW).rollout.policy.trial is trial

@@ -116,7 +116,7 @@ def test_snapshot_has_only_owned_objects() -> None:
     store = store_of(
         manifest(RESOURCE, "r", 1),
         manifest(REPLICA_SET, "mine", 1, "r"),
-        manifest(REPLICA_SET, "foreign", 1, "somebody"),
+        manifest(REPLICA_SET, "foreign", 1, "another-uid"),
         manifest(POD, "p", 1, "mine"),
         manifest(POD, "q", 1, "foreign"),
     )
@@ -168,7 +168,7 @@ def test_leader_represents_its_group_and_workers_are_separate() -> None:
 @pytest.mark.parametrize(
     "forged",
     [
-        [member("evil", WORKLOAD, 0, "uid-of-nobody")],
+        [member("evil", WORKLOAD, 0, "uid-of-nothing")],
         [*group(("own", "uid-of-nothing"))[2:], member("evil", WORKLOAD, 0, "own")],
         # A StatefulSet of workers has no leader, and one of a forged leader has no workers.
         [member("evil", WORKLOAD, 0, "of-workers")],
