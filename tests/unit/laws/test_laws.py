@@ -137,7 +137,7 @@ def test_fault_allows_more_while_the_operator_is_blind() -> None:
 
 
 def without_room(seconds: int, *left: Pod) -> History:
-    """Two pods serve, and one of the new revision has no place for so long; then those `left` serve."""
+    """Return a record of two serving pods and an unschedulable new one; after `seconds`, only `left` serve."""
     short: dict[str, Any] = {
         "spec": {"rollout": {"surgeTimeoutSeconds": 30}},
         "replica_sets": {OLD: 2, NEW: 1},
@@ -365,7 +365,7 @@ def test_observations_reach_back_through_all_blind_periods() -> None:
 
 
 def failing(seconds: float) -> History:
-    """A record in which a pod fails each so many seconds, and another one is made."""
+    """Return a record in which a pod fails every `seconds` and is replaced."""
     made = [pod(f"p{number}", counts=False, ready=False, gate=False, judged=None, failed=True) for number in range(40)]
     return history(*(moment(seconds * number, *made[: number + 1]) for number in range(40)))
 
