@@ -15,7 +15,7 @@ MODELS = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/model
 
 def violation_of(*paths: AllowedHostPath, **spec: Any) -> Problem | None:
     """Return the violation in the rendered pod of a small resource with `spec` in namespace models."""
-    return PodPolicy("models", paths).violation_of(stored(template(**spec)))
+    return PodPolicy("models", paths).why_not(stored(template(**spec)))
 
 
 def reason(*paths: AllowedHostPath, **spec: Any) -> str | None:
@@ -220,13 +220,13 @@ def test_cluster_assigned_group_is_refused_with_its_reason() -> None:
 def test_group_of_a_stored_template_is_checked(field: str, value: object) -> None:
     rendered = template(model=MODELS)
     rendered["spec"]["securityContext"][field] = value
-    found = PodPolicy("models", (AllowedHostPath("/"),)).violation_of(stored(rendered))
+    found = PodPolicy("models", (AllowedHostPath("/"),)).why_not(stored(rendered))
     assert found is not None
     assert found.message.partition(" is not allowed (spec.pod)")[0] in ("group 6", "supplementalGroups 6")
 
 
 def test_unreadable_template_is_refused() -> None:
-    found = PodPolicy("models", ()).violation_of(stored({"spec": {"containers": "all"}}))
+    found = PodPolicy("models", ()).why_not(stored({"spec": {"containers": "all"}}))
     assert found == Problem(
         "PodTemplateNotAllowed",
         "its pod template is not one of this operator. Delete its ControllerRevision, so that it is rendered again.",
