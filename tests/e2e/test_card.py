@@ -12,6 +12,7 @@ from demo.install import Installed
 from demo.load import Traffic
 from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
+from tests.e2e.gates import GateRecorder
 from tests.e2e.reports import wait_answered, wait_serving
 from tests.plugin import image
 from tests.plugin.environment import NoSource
@@ -96,13 +97,19 @@ def test_no_gate_opens_before_the_graphs_are_captured(states: list[dict[str, Any
     assert {pod["phase"] for pod in pods if not pod["gate"]} >= {"Loading"}
 
 
-def test_requests_meet_no_cold_graph(
-    installed: Installed, namespace: str, states: list[dict[str, Any]], reports: ReportRecorder
+def test_no_request_fails_during_an_upgrade_under_load(
+    installed: Installed, namespace: str, resource: Resource, states: list[dict[str, Any]], reports: ReportRecorder
 ) -> None:
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
-    traffic.start(NAME, "tiny", workers=2, pause=0.2)
-    wait_answered(reports, 1, requests=20)
-    answers = traffic.stop()
-    print(f"{len(answers)} requests")  # noqa: T201
+    with GateRecorder(str(installed.kubeconfig), namespace) as gates:
+        traffic.start(NAME, "tiny", workers=2, pause=0.2)
+        wait_answered(reports, 1)
+        resource.patch({"bucketing": {"decode": {"blocks": {"max": 24}}}})
+        next(state for state in resource.states(SECONDS) if is_ready(state))
+        wait_answered(reports, 2)
+        answers = traffic.stop()
+    print(f"{len(answers)} requests, {len(reports.last)} instances")  # noqa: T201
     assert [answer.error for answer in answers if answer.error] == []
+    assert len({answer.instance for answer in answers}) == 2
+    assert [answer for answer in answers if not gates.open_at(answer.instance, answer.at + answer.seconds)] == []
     assert (reports.cold_requests(), reports.recompiles()) == (0, 0)
