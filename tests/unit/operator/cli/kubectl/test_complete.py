@@ -1,4 +1,4 @@
-"""What Tab offers behind `kubectl gaudi`."""
+"""Shell completion of `kubectl gaudi`."""
 
 from collections.abc import Mapping
 
@@ -58,7 +58,7 @@ def test_subcommand_is_offered_with_what_it_does() -> None:
 
 def test_cluster_that_does_not_answer_offers_nothing() -> None:
     def silent(_: Mapping[str, str]) -> list[str]:
-        raise ConfigError("nobody answers")
+        raise ConfigError("no answer")
 
     assert candidates(COMMAND, ["why", ""], {"name": quietly(silent)}) == [":4"]
 

@@ -27,8 +27,8 @@ def pod(**metadata: Any) -> dict[str, Any]:
         "readinessGates": [{"conditionType": "inference.gaudi.dev/warmed-up"}],
         "nodeSelector": {"cards": "yes"},
     }
-    told = {"name": "chat-1", "creationTimestamp": "2026-11-23T10:00:00Z", "labels": {NAME_LABEL: "chat"}}
-    return {"metadata": {**told, **metadata}, "spec": spec}
+    fields = {"name": "chat-1", "creationTimestamp": "2026-11-23T10:00:00Z", "labels": {NAME_LABEL: "chat"}}
+    return {"metadata": {**fields, **metadata}, "spec": spec}
 
 
 def test_trial_has_image_cards_and_place_of_the_resource() -> None:

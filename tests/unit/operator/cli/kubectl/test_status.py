@@ -1,4 +1,4 @@
-"""What `kubectl gaudi rollout status` makes of a status, and durations as kubectl reads them."""
+"""The output of `kubectl gaudi rollout status`, and durations in the format of kubectl."""
 
 import pytest
 

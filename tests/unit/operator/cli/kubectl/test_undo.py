@@ -19,7 +19,7 @@ RESOURCES = {
     "no engine section": resource(engine=None, pod={"labels": {"team": "a"}}),
     "cards": resource(accelerator=CARD, warmup={"promptGraphPercent": 50}),
     "stall timeout": resource(warmup={"stallTimeoutSeconds": 60}, readiness={"minCapturedPromptPercent": 50}),
-    "restarted": resource(annotations={**RESTARTED, "somebody.else/s": "note"}),
+    "restarted": resource(annotations={**RESTARTED, "example.com/s": "note"}),
     "only restarted": resource(annotations=RESTARTED),
     "settings": resource(engine={"settings": {"PT_HPU_COMPILE_THREAD_POOL_SIZE": "8"}}),
 }
@@ -79,7 +79,7 @@ def test_revision_of_an_unknown_release_is_refused_in_a_sentence() -> None:
 def test_note_of_somebody_else_stays() -> None:
     now = RESOURCES["restarted"]
     restored = patched(now, undo_patch(now, inputs(resource())))
-    assert restored["metadata"]["annotations"] == {"somebody.else/s": "note"}
+    assert restored["metadata"]["annotations"] == {"example.com/s": "note"}
 
 
 def test_patch_spells_words_as_a_spec_does() -> None:

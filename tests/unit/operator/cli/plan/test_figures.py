@@ -1,4 +1,4 @@
-"""What a plan costs and what it saves."""
+"""The cost and the benefit of a plan."""
 
 import random
 from itertools import combinations

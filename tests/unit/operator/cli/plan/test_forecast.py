@@ -177,7 +177,7 @@ def test_csv_has_a_row_per_figure() -> None:
     ("arguments", "words"),
     [
         (("--card", "h100"), "card 'h100' "),
-        (("--model", "nobody/nothing"), "model 'nobody/nothing' is neither a known repository nor a file"),
+        (("--model", "unknown/model"), "model 'unknown/model' is neither a known repository nor a file"),
     ],
 )
 def test_unknown_name_is_refused_in_a_sentence(arguments: tuple[str, str], words: str) -> None:

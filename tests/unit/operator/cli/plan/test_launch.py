@@ -48,8 +48,8 @@ def test_command_has_what_was_asked_for() -> None:
 
 def test_pairs_that_drive_the_card_are_named_with_their_words() -> None:
     assert f"for {RELEASES}\n" in plan(DEPLOYMENT, command="forecast").stdout
-    told = answer(DEPLOYMENT, command="forecast")["pairs"]
-    assert [(each["vllm"], each["proof"], each["image"]) for each in told] == [
+    pairs = answer(DEPLOYMENT, command="forecast")["pairs"]
+    assert [(each["vllm"], each["proof"], each["image"]) for each in pairs] == [
         (pair.vllm, pair.proof, pair.image) for pair in PAIRS
     ]
 

@@ -1,4 +1,4 @@
-"""What the operator suggests when requests met cold shapes."""
+"""The operator's suggestions when requests met cold shapes."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def cold(phase: BucketPhase, shape: Shape, count: int = 1, needed: Shape | None 
     return ColdShape(phase=phase, shape=shape, count=count, needed=needed)
 
 
-def told(*shapes: ColdShape, **fields: Any) -> WarmupReport:
+def report_of(*shapes: ColdShape, **fields: Any) -> WarmupReport:
     prompt = PhaseProgress(planned=2, warmed=2, captured=2, graph_bytes=384 * MIB)
     return report(**{"cold_shapes": shapes, "memory": MEMORY, "prompt": prompt, **fields})
 
@@ -32,12 +32,12 @@ def suggested(*reports: WarmupReport) -> str | None:
 
 
 def test_nothing_is_suggested_where_nothing_ran_cold() -> None:
-    assert suggested(told()) is None
+    assert suggested(report_of()) is None
 
 
 def test_bucket_that_is_missing_comes_with_what_it_takes() -> None:
     """Prompt graphs of 384 tokens together take 384 MiB, so one of 2 * 208 (13 blocks of 16) takes 416 MiB."""
-    assert suggested(told(cold(PROMPT, (2, 320, 0), 7, needed=(2, 200, 0)))) == (
+    assert suggested(report_of(cold(PROMPT, (2, 320, 0), 7, needed=(2, 200, 0)))) == (
         "A prompt bucket (2, 208, 0) would have held 100 % of the batches that had none; it takes about 416 MiB by "
         "what pod a measured and about 1 s of warm-up as on a Gaudi 2. `kubectl gaudi plan learn` plans for all that "
         "was met."
@@ -45,21 +45,21 @@ def test_bucket_that_is_missing_comes_with_what_it_takes() -> None:
 
 
 def test_bucket_that_holds_most_batches_is_chosen() -> None:
-    said = suggested(told(cold(PROMPT, (2, 128, 0), 7), cold(PROMPT, (3, 128, 0), 2), cold(DECODE, (3, 1, 80), 8)))
+    said = suggested(report_of(cold(PROMPT, (2, 128, 0), 7), cold(PROMPT, (3, 128, 0), 2), cold(DECODE, (3, 1, 80), 8)))
     assert said is not None
     assert said.startswith("A prompt bucket (3, 128, 0) ")
     assert " 52 % of the batches" in said
 
 
 def test_smaller_of_two_that_hold_the_same_is_chosen() -> None:
-    said = suggested(told(cold(PROMPT, (2, 128, 0), 7), cold(DECODE, (3, 1, 64), 7)))
+    said = suggested(report_of(cold(PROMPT, (2, 128, 0), 7), cold(DECODE, (3, 1, 64), 7)))
     assert said is not None
     assert said.startswith("A decode bucket (3, 1, 64) ")
     assert " 50 % of the batches" in said
 
 
 def test_batches_of_all_pods_count() -> None:
-    said = suggested(told(cold(PROMPT, (2, 128, 0), 7)), told(cold(PROMPT, (3, 128, 0), 2)))
+    said = suggested(report_of(cold(PROMPT, (2, 128, 0), 7)), report_of(cold(PROMPT, (3, 128, 0), 2)))
     assert said is not None
     assert "bucket (3, 128, 0) " in said
     assert " 100 % of the batches" in said
@@ -67,22 +67,22 @@ def test_batches_of_all_pods_count() -> None:
 
 def test_bytes_are_the_mean_where_only_some_graphs_were_captured() -> None:
     some = PhaseProgress(planned=2, warmed=2, captured=1, graph_bytes=100 * MIB)
-    said = suggested(told(cold(PROMPT, (2, 128, 0)), prompt=some))
+    said = suggested(report_of(cold(PROMPT, (2, 128, 0)), prompt=some))
     assert said is not None
     assert "about 100 MiB " in said
 
 
 def test_no_bytes_are_told_where_there_are_no_graphs() -> None:
     eager = PhaseProgress(planned=2, warmed=2, capture_applies=False)
-    said = suggested(told(cold(PROMPT, (2, 128, 0)), prompt=eager))
+    said = suggested(report_of(cold(PROMPT, (2, 128, 0)), prompt=eager))
     assert said is not None
     assert "it takes about 1 s " in said
 
 
 def test_graphs_are_missing_where_every_bucket_is_planned() -> None:
-    assert suggested(told(cold(PROMPT, (1, 256, 0), 7, needed=(1, 200, 0)))) == NO_GRAPH
+    assert suggested(report_of(cold(PROMPT, (1, 256, 0), 7, needed=(1, 200, 0)))) == NO_GRAPH
 
 
 def test_pods_of_other_revisions_teach_nothing_about_this_plan() -> None:
-    old = serving("a", revision="old", said=told(cold(PROMPT, (2, 128, 0))))
+    old = serving("a", revision="old", said=report_of(cold(PROMPT, (2, 128, 0))))
     assert suggest_bucket(state_of([old], inference=TWO_PROMPTS)) is None

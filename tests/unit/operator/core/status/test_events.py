@@ -76,15 +76,15 @@ def test_desired_revision_is_told() -> None:
 )
 def test_gate_is_told(opened: bool, kind: str, reason: str) -> None:
     gate = SetGate("a", "uid-of-a", opened, "Because", "It is so.")
-    (told,) = events(NOTHING, NOTHING, (gate,))
-    assert (told.type, told.reason, told.message) == (kind, reason, "Pod a: It is so.")
+    (published,) = events(NOTHING, NOTHING, (gate,))
+    assert (published.type, published.reason, published.message) == (kind, reason, "Pod a: It is so.")
 
 
 ONE_OF_MANY = SetGate("a", "uid-of-a", True, "WarmedUp", "It is so.")
 
 
 @pytest.mark.parametrize(
-    ("gate", "others", "told"),
+    ("gate", "others", "published"),
     [
         (ONE_OF_MANY, False, ["GateOpened"]),
         (ONE_OF_MANY, True, []),
@@ -94,9 +94,9 @@ ONE_OF_MANY = SetGate("a", "uid-of-a", True, "WarmedUp", "It is so.")
     ],
     ids=["first", "between", "once more", "below", "closed"],
 )
-def test_first_gate_of_many_is_told(gate: SetGate, others: bool, told: list[str]) -> None:
+def test_first_gate_of_many_is_told(gate: SetGate, others: bool, published: list[str]) -> None:
     pods = pods_with_gates([warming("a"), serving("b") if others else warming("b")], [gate], NOW)
-    assert [each.reason for each in events(NOTHING, NOTHING, (gate,), pods, 3)] == told
+    assert [each.reason for each in events(NOTHING, NOTHING, (gate,), pods, 3)] == published
 
 
 def test_last_gate_of_all_is_told_with_warmed_up() -> None:
@@ -105,8 +105,8 @@ def test_last_gate_of_all_is_told_with_warmed_up() -> None:
     warm = with_condition("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."))
     opened = pods_with_gates([pod], [gate], NOW)
     assert events(NOTHING, NOTHING, (gate,), opened, 1) == ()
-    told = Event("Normal", "WarmedUp", "All passed. Pod a: All is captured.")
-    assert events(NOTHING, warm, (), opened, 1) == (told,)
+    published = Event("Normal", "WarmedUp", "All passed. Pod a: All is captured.")
+    assert events(NOTHING, warm, (), opened, 1) == (published,)
 
 
 def test_gate_beyond_the_first_warm_up_is_told_by_itself() -> None:

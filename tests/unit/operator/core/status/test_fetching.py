@@ -1,4 +1,4 @@
-"""What status says of a pod that fetches its model."""
+"""The status of a pod that fetches its model."""
 
 import pytest
 
@@ -43,9 +43,9 @@ def test_failed_fetch_is_told_by_conditions_and_its_pods_row(reason: str, messag
     failed = view(pod(revision="new"), report(Phase.FAILED, failure=failure))
     problem = problem_of(failed, state_of(), Room(to_come=False))
     status = make_status(state_of([failed], problem=problem))
-    told = {each.type: (each.status, each.reason, each.message) for each in status.conditions}
-    assert told["Stalled"] == ("True", reason, f"Pod a cannot start: {message}")
-    assert told["Ready"] == ("False", reason, f"Pod a cannot start: {message}")
+    conditions = {each.type: (each.status, each.reason, each.message) for each in status.conditions}
+    assert conditions["Stalled"] == ("True", reason, f"Pod a cannot start: {message}")
+    assert conditions["Ready"] == ("False", reason, f"Pod a cannot start: {message}")
     assert [each.message for each in status.pods] == [message]
 
 

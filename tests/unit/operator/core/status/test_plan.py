@@ -1,4 +1,4 @@
-"""What the plan takes: counted or estimated before a pod has warmed up, measured afterwards."""
+"""status.plan: counted or estimated before a pod has warmed up, measured afterwards."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What status says of shared recipes, by the reports of pods."""
+"""The status of shared recipes, from the reports of pods."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ NOTHING = "/recipes has no recipes yet."
 SHARED = inference(recipeCache={"enabled": True})
 
 
-def told(outcome: RecipeOutcome, reason: str | None = None, cached: int = 0, saved: float = 0.0) -> WarmupReport:
+def report_of(outcome: RecipeOutcome, reason: str | None = None, cached: int = 0, saved: float = 0.0) -> WarmupReport:
     counts = PhaseProgress(planned=8, warmed=8, captured=8, cached=cached)
     shared = SharedRecipesReport(outcome=outcome, reason=reason)
     return report(prompt=counts, decode=counts, shared_recipes=shared, recipe_seconds_saved=saved)
@@ -30,7 +30,7 @@ def state(*reports: WarmupReport, **fields: Any) -> RecipeCacheState | None:
 
 
 def test_where_recipes_are_not_shared_nothing_is_said() -> None:
-    assert recipe_cache_state(state_of([serving(said=told(HIT))])) is None
+    assert recipe_cache_state(state_of([serving(said=report_of(HIT))])) is None
 
 
 @pytest.mark.parametrize(
@@ -38,18 +38,18 @@ def test_where_recipes_are_not_shared_nothing_is_said() -> None:
     [((), "Empty"), ((SEEDING,), "Seeding"), ((SEEDED,), "Filled"), ((HIT,), "Filled"), ((MISS,), "Missed")],
 )
 def test_one_pod_decides_the_phase(outcomes: tuple[RecipeOutcome, ...], phase: str) -> None:
-    found = state(*(told(outcome) for outcome in outcomes))
+    found = state(*(report_of(outcome) for outcome in outcomes))
     assert found is not None
     assert found.phase == phase
 
 
 def test_one_pod_that_found_recipes_is_enough() -> None:
-    found = state(told(MISS, "No lock."), told(HIT, cached=8, saved=99.9), told(SEEDING, NOTHING))
+    found = state(report_of(MISS, "No lock."), report_of(HIT, cached=8, saved=99.9), report_of(SEEDING, NOTHING))
     assert found == RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=99, message="No lock.")
 
 
 def test_part_of_the_plan_is_a_floored_percentage_of_it() -> None:
-    found = state(told(HIT, cached=3, saved=5))
+    found = state(report_of(HIT, cached=3, saved=5))
     assert found is not None
     assert (found.hit_percent, found.saved_seconds) == (37, 5)
 
@@ -73,7 +73,7 @@ def test_scaled_to_zero_keeps_what_is_written() -> None:
 
 
 def test_a_cache_that_no_pod_can_use_has_no_effect() -> None:
-    pods = [serving(said=told(MISS, "The volume cannot lock files."))]
+    pods = [serving(said=report_of(MISS, "The volume cannot lock files."))]
     verdict = judge_settings_effective(state_of(pods, inference=SHARED))
     assert (verdict.status, verdict.reason) == (FALSE, "SettingsIgnored")
     assert verdict.message == "spec.recipeCache.enabled has no effect: The volume cannot lock files."
@@ -81,5 +81,5 @@ def test_a_cache_that_no_pod_can_use_has_no_effect() -> None:
 
 @pytest.mark.parametrize("outcome", [HIT, SEEDED, SEEDING])
 def test_a_cache_that_is_used_or_filled_has_an_effect(outcome: RecipeOutcome) -> None:
-    pods = [serving("a", said=told(MISS, "No lock.")), serving("b", said=told(outcome))]
+    pods = [serving("a", said=report_of(MISS, "No lock.")), serving("b", said=report_of(outcome))]
     assert judge_settings_effective(state_of(pods, inference=SHARED)).status is TRUE
