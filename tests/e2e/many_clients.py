@@ -4,7 +4,7 @@ from demo.install import Installed
 from demo.reports import PERIOD_SECONDS, ReportRecorder
 from tests.e2e.forwarding import port_forward
 from tests.e2e.reports import wait_serving
-from tests.support.concurrent_load import ask, counted, mixed
+from tests.support.concurrent_load import count_tokens, mixed_requests, send_requests
 
 REQUESTS = 500
 
@@ -16,15 +16,15 @@ def cold_batches_of_many_clients(
 
     Prompt and answer have `length` tokens together at most. Raises httpx.HTTPError for a request that fails.
     """
-    requests = mixed(length, REQUESTS)
+    requests = mixed_requests(length, REQUESTS)
     with (
         ReportRecorder(str(installed.kubeconfig), namespace, name) as reports,
         port_forward(installed, namespace, f"svc/{name}", 80) as port,
     ):
-        before = sum(map(counted, wait_serving(reports)))
-        ask(f"http://127.0.0.1:{port}", model, requests)
+        before = sum(map(count_tokens, wait_serving(reports)))
+        send_requests(f"http://127.0.0.1:{port}", model, requests)
         # Reports follow the steps by up to two seconds.
         computed = sum(each.tokens for each in requests)
-        while sum(map(counted, reports.last.values())) < before + computed:
+        while sum(map(count_tokens, reports.last.values())) < before + computed:
             reports.done.wait(PERIOD_SECONDS)
     return reports.cold_requests(), reports.recompiles()

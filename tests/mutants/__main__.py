@@ -1,10 +1,11 @@
-"""`make mutants`: small changes of the code, one at a time. Which of them does no test notice?
+"""Mutation testing (`make mutants`): report the small changes of the code that no test notices.
 
-MODULES picks rooms or files by a part of their path (MODULES="core/rollout core/gate"), EVERY=5 takes each fifth
-change (OFFSET=2 begins with the third), ALIVE=1 those that lived last time; JOBS is how many are tried concurrently.
-Survivors are written to build/mutants/survivors.md; excused.toml names those that say nothing to users, each with a
-reason. Exit code 1: more than 8 % lived, or an entry of excused.toml matches no change. TESTS names other tests than
-those of the room: what does this file of tests notice by itself?
+MODULES selects targets or files by a part of their path (MODULES="core/rollout core/gate"). EVERY=5 tries every fifth
+change, and OFFSET=2 starts with the third. ALIVE=1 tries only the survivors of the last run. JOBS is the number of
+changes tried concurrently. TESTS replaces the tests of the targets with other test files.
+
+Survivors are written to build/mutants/survivors.md. excused.toml lists survivors that do not matter to users, each with
+a reason. The exit code is 1 if more than 8 % survive, or if an entry of excused.toml matches no change.
 """
 
 import json
@@ -22,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.mutants.changes import Mutant, mutants
-from tests.mutants.judge import ALIVE, Judge, Verdict
+from tests.mutants.runner import ALIVE, MutantRunner, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "mutants"
@@ -32,7 +33,7 @@ MOST_ALIVE_PERCENT = 8
 CORE = ("tests/unit/operator/core",)
 SHELL = ("tests/unit/operator/shell",)
 GROUP = ("tests/unit/runtime/group", "tests/unit/runtime/engine_protocol")
-ROOMS = {
+TARGETS = {
     "operator/gaudi_operator/core/pods": CORE,
     "operator/gaudi_operator/core/rollout": CORE,
     "operator/gaudi_operator/core/children": CORE,
@@ -52,51 +53,51 @@ ROOMS = {
     "runtime/gaudi_runtime/engine_protocol/messages.py": GROUP,
     "runtime/gaudi_runtime/http/openai_api": ("tests/unit/runtime/http/openai_api",),
 }
-"""Where it would hurt users most, and the tests that are to notice."""
+"""The modules whose faults would hurt users most, each with the tests that should notice a change."""
 
 Identity = tuple[str, str, str, str]
-"""A change by its file, its function, and the lines that go and that come."""
+"""A change, identified by its file, its function, the removed lines and the added lines."""
 
 console = Console(highlight=False)
 
 
 @dataclass
 class Count:
-    """Verdicts by file, and the survivors."""
+    """The verdicts by file, and the survivors."""
 
     total: int
     verdicts: dict[Path, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     alive: list[Mutant] = field(default_factory=list)
     excused: list[tuple[Mutant, str]] = field(default_factory=list)
-    reasons: dict[Identity, str] = field(default_factory=dict)
+    excuses: dict[Identity, str] = field(default_factory=dict)
 
-    def tell(self, mutant: Mutant, verdict: Verdict) -> None:
-        """Count a verdict, and print progress now and then."""
-        told: str = verdict
+    def record(self, mutant: Mutant, verdict: Verdict) -> None:
+        """Count a verdict, and print progress after every 50 verdicts."""
+        verdict_name: str = verdict
         if verdict in ALIVE:
-            reason = self.reasons.get(identity(mutant))
+            reason = self.excuses.get(identity(mutant))
             if reason is None:
                 self.alive.append(mutant)
                 write(self)
             else:
-                told = "excused"
+                verdict_name = "excused"
                 self.excused.append((mutant, reason))
-        self.verdicts[mutant.path][told] += 1
+        self.verdicts[mutant.path][verdict_name] += 1
         done = sum(counter.total() for counter in self.verdicts.values())
         if done % 50 == 0 or done == self.total:
             console.print(f"{done} of {self.total}, {len(self.alive)} alive; {name(mutant.path)}")
 
 
 def main() -> int:
-    """Try all that is asked for; the exit code says whether too many lived."""
+    """Try all selected changes, and return 1 if too many survive."""
     some = os.environ.get("MODULES", "").split()
-    paths = list(chosen(some))
+    paths = list(select_modules(some))
     if not paths:
-        sys.exit(f"MODULES names a part of the path of one of: {', '.join(ROOMS)}")
+        sys.exit(f"MODULES names a part of the path of one of: {', '.join(TARGETS)}")
     FOLDER.mkdir(parents=True, exist_ok=True)
     found = [mutant for path, _ in paths for mutant in mutants(path)]
-    excuses = reasons()
-    if unmatched := list(without_a_change(excuses, {name(path) for path, _ in paths}, found)):
+    excuses = read_excuses()
+    if unmatched := list(unmatched_excuses(excuses, {name(path) for path, _ in paths}, found)):
         sys.exit("\n".join(unmatched))
     found = found[int(os.environ.get("OFFSET", "0")) :: int(os.environ.get("EVERY", "1"))]
     if os.environ.get("ALIVE"):
@@ -104,26 +105,26 @@ def main() -> int:
         functions = {each[:2] for each in lived}
         found = [mutant for mutant in found if (name(mutant.path), mutant.function) in functions]
         found = [mutant for mutant in found if identity(mutant) in lived]
-    count = Count(len(found), reasons=excuses)
+    count = Count(len(found), excuses=excuses)
     if named := tuple(os.environ.get("TESTS", "").split()):
         paths = [(path, named) for path, _ in paths]
     for tests in dict.fromkeys(tests for _, tests in paths):
         ours = {path for path, each in paths if each == tests}
-        judge(tests, [mutant for mutant in found if mutant.path in ours], count, fresh=not some)
+        try_mutants(tests, [mutant for mutant in found if mutant.path in ours], count, fresh=not some)
     write(count)
     return report(count)
 
 
-def chosen(parts: Sequence[str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """The files to change, and the tests that are to notice."""
-    for room, tests in ROOMS.items():
-        for path in sorted((ROOT / room).rglob("*.py")) if (ROOT / room).is_dir() else [ROOT / room]:
+def select_modules(parts: Sequence[str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """Yield the files to change, each with the tests that should notice."""
+    for target, tests in TARGETS.items():
+        for path in sorted((ROOT / target).rglob("*.py")) if (ROOT / target).is_dir() else [ROOT / target]:
             if not parts or any(part.rstrip("/") in name(path) for part in parts):
                 yield path, tests
 
 
-def judge(tests: tuple[str, ...], found: Sequence[Mutant], count: Count, *, fresh: bool) -> None:
-    """Let these tests try these mutants; unless `fresh`, files of tests that nobody has edited are measured once."""
+def try_mutants(tests: tuple[str, ...], found: Sequence[Mutant], count: Count, *, fresh: bool) -> None:
+    """Try the changes with these tests. With `fresh`, measure test files again that were not edited."""
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(FOLDER / "hypothesis")
     arguments = ["-qq", "--capture=no", "-p", "no:cacheprovider", "-p", "no:xdist", "--override-ini=addopts="]
     arguments += [
@@ -134,26 +135,30 @@ def judge(tests: tuple[str, ...], found: Sequence[Mutant], count: Count, *, fres
         "ignore::pytest.PytestAssertRewriteWarning",
     ]
     console.print(f"{len(found)} changes; collecting {' '.join(tests)}")
-    memory = FOLDER / f"{sha256(' '.join(tests).encode()).hexdigest()[:16]}.json"  # TESTS may name many files
-    paths = sorted({*(path for path, each in chosen([]) if each == tests), *(mutant.path for mutant in found)})
+    # The hash keeps the name short if TESTS names many files.
+    memory = FOLDER / f"{sha256(' '.join(tests).encode()).hexdigest()[:16]}.json"
+    paths = sorted({*(path for path, each in select_modules([]) if each == tests), *(mutant.path for mutant in found)})
     jobs = int(os.environ.get("JOBS", os.cpu_count() or 2))
-    code = pytest.main([*arguments, *tests], [Judge(paths, found, jobs, count.tell, memory, fresh)])
+    code = pytest.main([*arguments, *tests], [MutantRunner(paths, found, jobs, count.record, memory, fresh)])
     if code:
         sys.exit(f"pytest ended with {code!r}")
 
 
-def reasons() -> dict[Identity, str]:
-    """Why a survivor may live, by file, function, and lines that go and come."""
+def read_excuses() -> dict[Identity, str]:
+    """Return the reason of each excused survivor, by file, function, removed lines and added lines."""
     entries = tomllib.loads(EXCUSED.read_text()).get("survivor", [])
     return {(each["file"], each["function"], each["was"], each["became"]): each["why"] for each in entries}
 
 
-def without_a_change(excuses: Iterable[Identity], files: set[str], found: Iterable[Mutant]) -> Iterator[str]:
-    """A sentence for each excuse that matches no change: none of `found` in `files`, or of a file in no room."""
-    known = {name(path) for path, _ in chosen([])}
+def unmatched_excuses(excuses: Iterable[Identity], files: set[str], found: Iterable[Mutant]) -> Iterator[str]:
+    """Yield a sentence for each excuse that matches no change.
+
+    An excuse is unmatched if its file is in `files` and no mutant in `found` matches, or if its file is in no target.
+    """
+    known = {name(path) for path, _ in select_modules([])}
     unmatched = {each for each in excuses if each[0] in files or each[0] not in known}
     for mutant in found:
-        # To render a change takes long: only those of functions whose excuses have yet to be found are rendered.
+        # Rendering a change is slow, so only functions with unmatched excuses are rendered.
         if any(each[:2] == (name(mutant.path), mutant.function) for each in unmatched):
             unmatched.discard(identity(mutant))
     for file, function, _, became in sorted(unmatched):
@@ -164,17 +169,17 @@ def without_a_change(excuses: Iterable[Identity], files: set[str], found: Iterab
 
 
 def name(path: Path) -> str:
-    """The path as people say it."""
+    """Return the path relative to the repository."""
     return str(path.relative_to(ROOT))
 
 
 def identity(mutant: Mutant) -> Identity:
-    """What stays the same while other lines move."""
+    """Return the parts of a mutant that do not depend on line numbers."""
     return (name(mutant.path), mutant.function, *mutant.change)
 
 
 def write(count: Count) -> None:
-    """Survivors for people, and for the next run with ALIVE=1."""
+    """Write the survivors as Markdown, and as JSON for the next run with ALIVE=1."""
     alive = sorted(count.alive, key=lambda mutant: (name(mutant.path), mutant.line))
     (FOLDER / "alive.json").write_text(json.dumps([identity(mutant) for mutant in alive], indent=1))
     parts = [f"# {len(alive)} changes that no test noticed\n"]
@@ -188,7 +193,7 @@ def write(count: Count) -> None:
 
 
 def report(count: Count) -> int:
-    """A table by module, and the exit code."""
+    """Print a table by module, and return the exit code."""
     table = Table(
         "module below its package",
         *(name for name in ("mutants", "killed", "timed out", "excused", "alive", "alive %")),
@@ -205,7 +210,7 @@ def report(count: Count) -> int:
 
 
 def figures(counter: Counter[str]) -> list[str]:
-    """One row. A change that makes no function is none."""
+    """Return one row of the table. A change that results in an invalid function does not count."""
     tried = counter.total() - counter[Verdict.IMPOSSIBLE]
     alive = sum(counter[each] for each in ALIVE)
     counts = (tried, counter[Verdict.KILLED], counter[Verdict.TIMED_OUT], counter["excused"], alive)
@@ -213,7 +218,7 @@ def figures(counter: Counter[str]) -> list[str]:
 
 
 def percent(counter: Counter[str]) -> float:
-    """How many of a hundred lived."""
+    """Return the percentage of survivors."""
     tried = counter.total() - counter[Verdict.IMPOSSIBLE]
     return 100 * sum(counter[each] for each in ALIVE) / tried if tried else 0
 

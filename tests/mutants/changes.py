@@ -1,8 +1,8 @@
-"""The changes of the code: mutmut's operators and ours for strings, over functions and methods, one change at a time.
+"""Generate mutants: mutmut's operators and our string operators, applied to one place of a function at a time.
 
-mutmut copies a function once for each change, which it cannot do with decorated ones: here the code of the function
-is exchanged in the running process, so that properties and validators are changed, too. What runs only once, at
-import, is not: module constants, class bodies, defaults of parameters.
+mutmut copies a function once for each change, so it cannot change decorated functions. We replace the code of the
+function in the running process instead, so that properties and validators are changed, too. Module constants, class
+bodies and default values run only once, at import, and are not changed.
 """
 
 import difflib
@@ -26,7 +26,7 @@ from tests.mutants import texts
 
 
 def arguments(node: cst.Call) -> Iterator[cst.Call]:
-    """mutmut's changes of arguments; not of `strict`, which nobody sees, nor False to None, which is the same."""
+    """Apply mutmut's argument changes, except those without an effect: of `strict`, and from False to None."""
     kept = [each for each in node.args if not (each.keyword and each.keyword.value == "strict")]
     for changed in operator_arg_removal(node):
         old, new = set(node.args) - set(changed.args), set(changed.args) - set(node.args)
@@ -41,17 +41,17 @@ def _is(argument: cst.Arg, name: str) -> bool:
 
 INSTEAD = {
     operator_arg_removal: arguments,
-    # Other letters in a text tell no more than another text does.
+    # Changing the case of a text only results in another text.
     operator_string: lambda node: islice(operator_string(node), 1),
 }
 OPERATORS = [*((kind, INSTEAD.get(operator, operator)) for kind, operator in mutation_operators), *texts.OPERATORS]
 
 Key = tuple[Path, str, int]
-"""Path of the module, qualified name of a function, its first line."""
+"""The path of a module, the qualified name of a function, and its first line."""
 
 
 class Visitor(MutationVisitor):
-    """mutmut's choice of what to change, and decorated functions."""
+    """Selects nodes as mutmut does, and also visits decorated functions."""
 
     def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.Param) or (
@@ -75,37 +75,40 @@ class Mutant:
 
     @cached_property
     def text(self) -> str:
-        """The module with the change."""
+        """Return the module with the change."""
         changed = deep_replace(self.module, self.mutation.original_node, self.mutation.mutated_node)
         assert isinstance(changed, cst.Module)
         return changed.code
 
     @property
     def depends_on_strings(self) -> bool:
-        """Whether it makes a difference only where strings pass."""
+        """Return True if the change makes a difference only for strings."""
         return texts.depends_on_strings(self.mutation.mutated_node)
 
     @property
     def key(self) -> Key:
-        """Which function it is."""
+        """Return the key of the changed function."""
         return self.path, self.function, self.line
 
     @property
     def diff(self) -> list[str]:
-        """The lines of a unified diff, with three lines around."""
+        """Return the lines of a unified diff with three lines of context."""
         old, new = self.module.code.splitlines(), self.text.splitlines()
         return list(difflib.unified_diff(old, new, lineterm=""))[2:]
 
     @property
     def change(self) -> tuple[str, str]:
-        """The lines that go and that come, without spaces around them: by that a survivor is named in excused.toml."""
+        """Return the removed and the added lines without indentation, as excused.toml names them."""
         return (
             " ".join(line[1:].strip() for line in self.diff if line[0] == "-"),
             " ".join(line[1:].strip() for line in self.diff if line[0] == "+"),
         )
 
     def apply(self, functions: Mapping[Key, list[FunctionType]]) -> None:
-        """Exchange the code in this process. SyntaxError or ValueError: the change makes no function."""
+        """Replace the code of the function in this process.
+
+        Raises SyntaxError or ValueError if the change results in an invalid function.
+        """
         with warnings.catch_warnings(action="ignore"):
             codes = codes_of(compile(self.text, str(self.path), "exec", dont_inherit=True), self.path)
         for function in functions[self.key]:
@@ -113,21 +116,21 @@ class Mutant:
 
 
 def mutants(path: Path) -> Iterator[Mutant]:
-    """All changes of a module."""
+    """Return all changes of a module."""
     text = path.read_text()
     codes = codes_of(compile(text, str(path), "exec", dont_inherit=True), path)
     wrapper = MetadataWrapper(cst.parse_module(text))
     visitor = Visitor(OPERATORS, IgnoredCode(set(), set(), set()))
     wrapper.visit(visitor)
     positions, names = wrapper.resolve(PositionProvider), dict(_names(wrapper.module))
-    # A part of "one" f"{two}" can be another string only, and no call.
+    # A part of "one" f"{two}" can be replaced with another string, but not with a call.
     parts = {id(part) for each in m.findall(wrapper, m.ConcatenatedString()) for part in each.children}
     for mutation in visitor.mutations:
         node = mutation.contained_by_top_level_function
         possible = isinstance(mutation.mutated_node, cst.BaseString) or id(mutation.original_node) not in parts
         if isinstance(node, cst.FunctionDef) and possible:
             line = positions[node].start.line
-            # The first line of a code is that of the first decorator.
+            # The first line of a decorated function's code object is the line of the first decorator.
             key = max(key for key in codes if key[1] == names[node] and key[2] <= line)
             yield Mutant(path, key[1], key[2], wrapper.module, mutation)
 
@@ -142,20 +145,20 @@ def _names(module: cst.Module) -> Iterator[tuple[cst.FunctionDef, str]]:
 
 
 def codes_of(module: CodeType, path: Path) -> dict[Key, CodeType]:
-    """The functions and methods of a compiled module."""
+    """Return the functions and methods of a compiled module."""
     found = {}
     inner = [each for each in module.co_consts if isinstance(each, CodeType)]
     while inner:
         code = inner.pop()
         found[path, code.co_qualname, code.co_firstlineno] = code
-        # A class body has no fast locals; what is inside of a function belongs to the function.
+        # A class body has no fast locals. Functions defined in a function belong to the outer function.
         if not code.co_flags & 0x2:
             inner += [each for each in code.co_consts if isinstance(each, CodeType)]
     return found
 
 
 def functions_by_key(paths: Iterable[Path]) -> dict[Key, list[FunctionType]]:
-    """The living functions of modules, wherever decorators and classes keep them."""
+    """Return the function objects of modules, including those inside of decorators and classes."""
     wanted = {str(path): path for path in paths}
     found: dict[Key, list[FunctionType]] = {}
     for each in gc.get_objects():

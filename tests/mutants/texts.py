@@ -1,7 +1,7 @@
-"""Changes of strings: a string loses its last character, or is compared in another way.
+"""Change strings: drop the last character of a string, or compare strings in another way.
 
-The syntax does not show which values are strings. So the changed code calls the functions below, which change strings
-and leave other values as they are. A change at a place where no string passes is not counted.
+The syntax does not show which values are strings. The changed code therefore calls the functions below, which change
+strings and return other values unchanged. A change at a place that processes no strings is not counted.
 """
 
 import builtins
@@ -13,21 +13,21 @@ import libcst as cst
 import libcst.matchers as m
 
 ENOUGH_VALUES = 20
-"""A place where so many values passed and no string among them has no strings."""
+"""The number of values after which a place without any string is taken to process no strings."""
 PROSE_BLANKS = 3
-"""A string with so many blanks is a sentence, and its last character the full stop."""
+"""A string with this many blanks is a sentence, and its last character is the full stop."""
 
 
 @dataclass
 class Passed:
-    """How many values passed the changed place in this process, and how many strings among them."""
+    """The number of values, and of strings, that the changed place processed in this process."""
 
     values: int = 0
     strings: int = 0
 
     @property
     def no_strings(self) -> bool:
-        """Whether enough values passed to conclude that none is a string."""
+        """Return True if enough values were processed to conclude that none is a string."""
         return self.values >= ENOUGH_VALUES and not self.strings
 
 
@@ -42,13 +42,13 @@ def _are_strings(*values: object) -> bool:
 
 
 def cut_text(value: Any) -> Any:
-    """Return a string without its last character; a sentence keeps it."""
+    """Return a string without its last character, or without the character before the full stop of a sentence."""
     return value[:-1] if str(value).count(" ") < PROSE_BLANKS and _are_strings(value) else value
 
 
 def same_start(left: Any, right: Any) -> bool:
     """Return True if one of two strings begins with the other, in place of `left == right`."""
-    # Single characters begin alike only if they are equal.
+    # Single characters share a beginning only if they are equal.
     if type(left) is type(right) and len(str(left) + str(right)) > 2 and _are_strings(left, right):
         return bool(left.startswith(right) or right.startswith(left))
     return bool(left == right)
@@ -77,13 +77,13 @@ _NAMES = frozenset(each.__name__ for each in FUNCTIONS)
 
 
 def install() -> None:
-    """Let changed code call the functions by their names."""
+    """Make the functions available to changed code by their names."""
     for each in FUNCTIONS:
         setattr(builtins, each.__name__, each)
 
 
 def depends_on_strings(changed: cst.CSTNode) -> bool:
-    """Whether a change makes a difference only where strings pass."""
+    """Return True if a change makes a difference only for strings."""
     called = (each.func for each in m.findall(changed, m.Call(func=m.Name())))
     return any(isinstance(each, cst.Name) and each.value in _NAMES for each in called)
 

@@ -1,6 +1,6 @@
-"""Bursts of requests of any lengths to a server that has the defaults of a card, and what is recorded meanwhile.
+"""Bursts of requests of mixed lengths to a server with the default plan of a card.
 
-What ran is recorded from the tensors themselves, and counted by the card that is played.
+The shapes that ran are recorded from the tensors, and counted by the simulated card.
 """
 
 from pathlib import Path
@@ -21,8 +21,8 @@ REQUESTS, LARGEST_BURST, ANSWER = 300, 24, 4
 BLOCK_SIZE = 128
 
 
-def configured(checkpoint: Path, engine: dict[str, Any], **fields: Any) -> RuntimeConfig:
-    """What the operator makes of a spec that says little more than its model; `fields` are others of the spec."""
+def rendered_config(checkpoint: Path, engine: dict[str, Any], **fields: Any) -> RuntimeConfig:
+    """Return the configuration that the operator renders for a small spec with other `fields`."""
     spec = GaudiInferenceSpec.model_validate(
         {
             "model": {
@@ -31,7 +31,7 @@ def configured(checkpoint: Path, engine: dict[str, Any], **fields: Any) -> Runti
                 "maxModelLen": LENGTH,
             },
             "accelerator": {"generation": "gaudi3"},
-            # So many sequences as the played card has room for.
+            # The simulated card has memory for this many sequences.
             "engine": {"maxNumSeqs": 8, "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}, **engine},
             **fields,
         }
@@ -41,8 +41,8 @@ def configured(checkpoint: Path, engine: dict[str, Any], **fields: Any) -> Runti
     return config.model_copy(update={"model": model, "recipe_cache_dir": None})
 
 
-def bursts(random: Random) -> list[list[list[int]]]:
-    """Prompts of mixed lengths that arrive together; every second burst begins all of them alike."""
+def make_bursts(random: Random) -> list[list[list[int]]]:
+    """Return bursts of prompts of mixed lengths. All prompts of every second burst share a prefix."""
     found: list[list[list[int]]] = []
     left = REQUESTS
     while left:
@@ -60,17 +60,17 @@ async def serve_bursts(run: Run) -> Facts:
     report = await run.start()
     before = run.ranks()[0]
     answered = 0
-    for prompts in bursts(Random(35)):  # noqa: S311 - a load that is the same in every run
+    for prompts in make_bursts(Random(35)):  # noqa: S311 - the same load in every run
         answered += len(run.answer(prompts, ANSWER))
-    counted = await run.counted()
+    count_batches = await run.count_batches()
     after = run.ranks()[0]
     return {
         "answered": answered,
         "ready": {phase: report.model_dump(mode="json")[phase] for phase in ("prompt", "decode")},
         "unwarmed": sorted(set(after["served"]) - set(after["warmed"])),
         "forwards": sum(after["served"].values()),
-        "counted": sum(counted.values()),
-        "contexts": sorted(each for each in counted if each.startswith("prompt") and not each.endswith("x0")),
+        "counted": sum(count_batches.values()),
+        "contexts": sorted(each for each in count_batches if each.startswith("prompt") and not each.endswith("x0")),
         "cold": run.engine.counters.recompiles + sum(run.engine.counters.cold.values()),
         "compiled": after["compiles"] - before["compiles"],
         "recipes": after["recipes"]["model"] - before["recipes"]["model"],

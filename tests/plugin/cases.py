@@ -1,4 +1,4 @@
-"""Which configurations of the engine run on the plugin's own code."""
+"""The engine configurations that run on the plugin's own code."""
 
 import os
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Of its run."""
+        """The name of the test run."""
         caching = "prefix-caching" if self.prefix_caching else "no-prefix-caching"
         blocks = "contiguous" if self.contiguous else "scattered"
         return f"{self.strategy}-{caching}-{blocks}-{self.family}-{self.mode}"
@@ -55,7 +55,7 @@ MATRIX = tuple(
 )
 
 DEFAULT = Case(Strategy.LINEAR, False, True, "llama", COMPILE)
-"""In the default mode, with the plan that warms up soonest."""
+"""The default execution mode, with the plan that warms up fastest."""
 
 QUICK = (
     Case(Strategy.LINEAR, False, True, "llama", GRAPHS),
@@ -64,16 +64,19 @@ QUICK = (
     Case(Strategy.PADDING_AWARE, True, False, "llama", GRAPHS),
     Case(Strategy.OPTIMAL, False, True, "qwen3", COMPILE),
 )
-"""Every value of every column. `test_speculative.py` adds prefix caching with TorchCompile."""
+"""Cases that cover every value of every column. `test_speculative.py` adds prefix caching with TorchCompile."""
 
 
 def in_matrix(default: T, *others: T) -> tuple[T, ...]:
-    """What `make test` runs, and in `make plugin` the others too: each start takes most of a minute."""
+    """Return the cases of `make test`, or of `make plugin` as well. Each start takes most of a minute."""
     return (default, *others) if os.environ.get("PLUGIN_MATRIX") else (default,)
 
 
-def configured(case: Case, checkpoint: Path, pieces: bool = True) -> RuntimeConfig:
-    """At most 4 sequences of at most 1024 tokens; prompts are split at 512, and `pieces` of them are planned."""
+def case_config(case: Case, checkpoint: Path, pieces: bool = True) -> RuntimeConfig:
+    """Return a configuration of at most 4 sequences of 1024 tokens.
+
+    Prompts are split at 512 tokens. With `pieces`, the plan covers the pieces.
+    """
     planned = True if pieces and not case.prefix_caching else None
     return RuntimeConfig(
         model=ModelConfig(path=str(checkpoint), served_names=("tiny",), dtype=Dtype.BFLOAT16),
@@ -87,7 +90,7 @@ def configured(case: Case, checkpoint: Path, pieces: bool = True) -> RuntimeConf
         limits=Limits(
             max_model_len=1024,
             max_num_seqs=4,
-            # With this strategy the plugin may slice attention, which takes at least so many.
+            # This strategy requires so many tokens, because the plugin may slice attention.
             max_num_batched_tokens=1024 if case.strategy is Strategy.PADDING_AWARE else 512,
             block_size=128,
             prefix_caching=case.prefix_caching,

@@ -1,7 +1,7 @@
-"""Our engine on the plugin's own code in one process: the runtime's start-up, vLLM's core, its worker, a played card.
+"""Our engine with the plugin's own code and a simulated card in one process.
 
-A process is made for each run by `fork`, because vLLM and the plugin read their settings once, and because importing
-them takes half a minute that all runs then share.
+Each run is a forked process, because vLLM and the plugin read their settings only once. Importing them takes half a
+minute, which all runs share.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ CARD_BYTES = 64 << 20
 Facts = dict[str, Any]
 WARMED: Counter[str] = Counter()
 SERVED: Counter[str] = Counter()
-"""Forwards of this process by shape, in warm-up and in serving."""
+"""Forwards of this process by shape, during warm-up and during serving."""
 SAMPLED: Counter[int] = Counter()
-"""Calls of the sampler by the rows of their logits."""
+"""Calls of the sampler by the number of rows of their logits."""
 
 
-class InThisProcess:
-    """What stands for vLLM's AsyncLLM: its synchronous engine, whose core and worker live here."""
+class AsyncWrapper:
+    """Wraps vLLM's synchronous engine, whose core and worker run in this process, in the interface of AsyncLLM."""
 
     errored = False
 
@@ -47,30 +47,30 @@ class InThisProcess:
         self.engine = engine
 
     async def collective_rpc(self, method: str, args: Any) -> list[Any]:
-        """Of all workers."""
+        """Call a method of all workers."""
         answers: list[Any] = self.engine.collective_rpc(method, args=args)
         return answers
 
     def shutdown(self, timeout: float) -> None:
-        """Nothing: what lives in this process ends with it."""
+        """Do nothing: the engine ends with this process."""
 
 
-class EngineHere(VllmEngine):
-    """Starts vLLM on the event loop's thread, which is the one that the played card knows."""
+class InProcessEngine(VllmEngine):
+    """Starts vLLM on the thread of the event loop, on which the simulated card is registered."""
 
     def _launch(self, build: Any, progress: Any, meeting: Any, rank: int, look: Any) -> tuple[Any, Any]:
         parsed = parse_arguments(self._arguments)
         return parsed, asyncio.run_coroutine_threadsafe(self._built(parsed), self._loop).result()
 
-    async def _built(self, parsed: Any) -> InThisProcess:
+    async def _built(self, parsed: Any) -> AsyncWrapper:
         from vllm.engine.arg_utils import EngineArgs
         from vllm.v1.engine.llm_engine import LLMEngine
 
-        return InThisProcess(LLMEngine.from_engine_args(EngineArgs.from_cli_args(parsed)))
+        return AsyncWrapper(LLMEngine.from_engine_args(EngineArgs.from_cli_args(parsed)))
 
 
-class EngineApart(VllmEngine):
-    """Starts vLLM in processes of its own, as in production; they are forked from a thread that knows the card."""
+class MultiprocessEngine(VllmEngine):
+    """Starts vLLM in separate processes, as in production. They are forked from a thread with the simulated card."""
 
     def _launch(self, build: Any, progress: Any, meeting: Any, rank: int, look: Any) -> tuple[Any, Any]:
         def build_on_card(parsed: Any) -> Any:
@@ -83,26 +83,26 @@ class EngineApart(VllmEngine):
 
 
 class Run:
-    """A start of this configuration, and what may be asked of it afterwards."""
+    """A start of a configuration, and the requests that it serves afterwards."""
 
     def __init__(self, config: RuntimeConfig) -> None:
         self.config = config
         self.board = ReportBoard("0" * 64)
         self.engine: VllmEngine
         self.full_at: tuple[str, int] | None = None
-        """A shape, and which of its forwards in warm-up finds the card full: 1 compiles it, 2 captures it."""
+        """A shape, and the number of its warm-up forward that finds the card full: 1 compiles it, 2 captures it."""
         self.full_in = 0
         """The engine core whose card is full then."""
-        self.apart = False
-        """Whether vLLM has processes of its own (apart.py)."""
+        self.separate_processes = False
+        """True if vLLM has processes of its own (engine_processes.py)."""
 
     async def start(self) -> WarmupReport:
-        """The report once the engine is warm and may serve."""
+        """Start the engine and return the report once the engine is ready to serve."""
         self._watch_forwards()
         loop = asyncio.get_running_loop()
 
         def make(config: RuntimeConfig) -> VllmEngine:
-            self.engine = (EngineApart if self.apart else EngineHere)(config, loop)
+            self.engine = (MultiprocessEngine if self.separate_processes else InProcessEngine)(config, loop)
             return self.engine
 
         await asyncio.to_thread(start_engine, self.config, self.board, threading.Event(), make)
@@ -110,8 +110,8 @@ class Run:
         return self.board.report()
 
     def ranks(self) -> list[Facts]:
-        """What each rank has seen and holds by now."""
-        found: list[Facts] = self.llm.collective_rpc(of_this_rank)
+        """Return what each rank has run and holds now."""
+        found: list[Facts] = self.llm.collective_rpc(collect_rank_facts)
         return found
 
     @property
@@ -122,13 +122,15 @@ class Run:
     def answer(
         self, prompts: Sequence[Sequence[int]], tokens: int, adapters: Sequence[Any] = (), **sampling: Any
     ) -> list[list[int]]:
-        """All prompts at once, to the end; `adapters` are LoRARequests, or None, for each."""
+        """Answer all prompts in one batch. `adapters` has a LoRARequest or None for each prompt."""
         from vllm.inputs import TokensPrompt
         from vllm.sampling_params import SamplingParams
 
-        told = SamplingParams(max_tokens=tokens, ignore_eos=True, **{"temperature": 0.0, **sampling})
+        parameters = SamplingParams(max_tokens=tokens, ignore_eos=True, **{"temperature": 0.0, **sampling})
         for number, (prompt, adapter) in enumerate(zip_longest(prompts, adapters)):
-            self.llm.add_request(str(number), TokensPrompt(prompt_token_ids=list(prompt)), told, lora_request=adapter)
+            self.llm.add_request(
+                str(number), TokensPrompt(prompt_token_ids=list(prompt)), parameters, lora_request=adapter
+            )
         answers: dict[str, list[int]] = {}
         while self.llm.has_unfinished_requests():
             for output in self.llm.step():
@@ -136,15 +138,15 @@ class Run:
                     answers[output.request_id] = list(output.outputs[0].token_ids)
         return [answers[str(number)] for number in range(len(prompts))]
 
-    async def counted(self) -> dict[str, int]:
-        """Batches by the shape that they ran as, as our counters have them; the ranks must have counted alike."""
+    async def count_batches(self) -> dict[str, int]:
+        """Return the batches by the shape that they ran as, from our counters. All ranks must have counted the same."""
         first, *others = await self.engine._ranks.ask("counters", deadline=60)
         assert [each["met"] for each in others] == [first["met"]] * len(others)
         self.engine.counters.absorb(first["met"], first.get("vision"), first.get("compile_times", ()))
-        return {shape(key[0].value, key[1]): each.batches for key, each in self.engine.counters.tallies.items()}
+        return {shape_name(key[0].value, key[1]): each.batches for key, each in self.engine.counters.tallies.items()}
 
     def _watch_forwards(self) -> None:
-        """A witness of our own: every forward with the tensors that it has, whatever the plugin says of them."""
+        """Record the shape of every forward from its tensors, independently of the plugin's own records."""
         from vllm_gaudi.v1.worker.hpu_model_runner import HPUModelRunner
 
         run, forward = self, HPUModelRunner._execute_model_generic
@@ -153,12 +155,12 @@ class Run:
             blocks = 0 if metadata.block_list is None else metadata.block_list.numel()
             size, query = token_ids.shape
             phase = "prompt" if metadata.is_prompt else "decode"
-            seen = shape(phase, (size, query, blocks // size if metadata.is_prompt else blocks))
+            seen = shape_name(phase, (size, query, blocks // size if metadata.is_prompt else blocks))
             warming = named.get("warmup_mode")
             (WARMED if warming else SERVED)[seen] += 1
             core = self.vllm_config.parallel_config.data_parallel_index
             if warming and (run.full_in, run.full_at) == (core, (seen, WARMED[seen])):
-                return on_full_card(lambda: forward(self, token_ids, position_ids, metadata, *rest, **named))
+                return with_full_card(lambda: forward(self, token_ids, position_ids, metadata, *rest, **named))
             return forward(self, token_ids, position_ids, metadata, *rest, **named)
 
         sample = HPUModelRunner._run_sampling
@@ -171,8 +173,8 @@ class Run:
         HPUModelRunner._run_sampling = sampled
 
 
-def of_this_rank(wrapper: Any) -> Facts:
-    """Asked of vLLM's wrapper around a worker, in the process that it lives in."""
+def collect_rank_facts(wrapper: Any) -> Facts:
+    """Return what this rank has run and holds. Called with vLLM's wrapper around a worker, in the worker's process."""
     from habana_frameworks.torch.hpu import graphs, metrics
     from torch._dynamo.utils import counters
 
@@ -191,8 +193,8 @@ def of_this_rank(wrapper: Any) -> Facts:
     }
 
 
-def on_full_card(forward: Callable[[], Any]) -> Any:
-    """This forward while something else has taken all memory of the card: the bridge's own error, latest at its end."""
+def with_full_card(forward: Callable[[], Any]) -> Any:
+    """Run a forward while the card is full. Raises the bridge's own error, at the latest at the end."""
     from habana_frameworks.torch.memory import MEMORY
 
     total, MEMORY.total = MEMORY.total, MEMORY.used
@@ -204,14 +206,14 @@ def on_full_card(forward: Callable[[], Any]) -> Any:
         MEMORY.total = total
 
 
-def shape(phase: str, sizes: Sequence[int]) -> str:
-    """As these tests write it: prompt 1x128x0."""
+def shape_name(phase: str, sizes: Sequence[int]) -> str:
+    """Return a shape as these tests write it, such as "prompt 1x128x0"."""
     return f"{phase} {'x'.join(str(int(each)) for each in sizes)}"
 
 
 def import_all() -> None:
-    """Once, before the first run is forked."""
-    with warnings.catch_warnings(action="ignore"):  # of theirs
+    """Import vLLM and the plugin, once before the first run is forked."""
+    with warnings.catch_warnings(action="ignore"):  # warnings of third parties
         for module in (
             "vllm.engine.arg_utils",
             "vllm.entrypoints.openai.api_server",
@@ -221,10 +223,10 @@ def import_all() -> None:
             import_module(module)
 
 
-def in_own_process(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path) -> Facts:
-    """What the coroutine `work` finds out about a run of this configuration. Raises as `forked`."""
+def run_in_fork(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path) -> Facts:
+    """Return the facts that the coroutine `work` collects about a run. Raises AssertionError as `call_in_fork` does."""
 
-    def find_out() -> Facts:
+    def run_engine() -> Facts:
         tell_environment(config)
         orders = Orders(
             execution_mode=config.engine.execution_mode.value,
@@ -234,28 +236,29 @@ def in_own_process(work: Callable[[Run], Any], config: RuntimeConfig, folder: Pa
         )
         os.environ.update(give_orders(orders))
 
-        async def on_a_loop() -> Facts:
+        async def collect() -> Facts:
             facts: Facts = await work(Run(config))
             return facts
 
-        return asyncio.run(on_a_loop())
+        return asyncio.run(collect())
 
-    facts: Facts = forked(find_out, folder)
+    facts: Facts = call_in_fork(run_engine, folder)
     return facts
 
 
-PATIENCE = 900.0
-"""Seconds, of a run that hangs: on a machine with much other work a start takes minutes."""
+TIME_LIMIT = 900.0
+"""The time limit of a run in seconds. On a busy machine a start takes minutes."""
 
 
-def forked(work: Callable[[], Any], folder: Path, seconds: float = PATIENCE) -> Any:
-    """The answer of `work`, as plain data, in a process forked from this one. AssertionError with its log if it fails.
+def call_in_fork(work: Callable[[], Any], folder: Path, seconds: float = TIME_LIMIT) -> Any:
+    """Return the result of `work`, as plain data, from a forked process.
 
-    This process itself must compute nothing with torch, whose threads a fork leaves behind.
+    Raises AssertionError with the log if it fails. This process must not run torch operations, because a fork does not
+    copy torch's threads.
     """
     answer, log = folder / "answer.json", folder / "log.txt"
     answer.unlink(missing_ok=True)
-    process = multiprocessing.get_context("fork").Process(target=_answer, args=(work, answer, log))
+    process = multiprocessing.get_context("fork").Process(target=_write_result, args=(work, answer, log))
     process.start()
     process.join(seconds)
     if process.is_alive():
@@ -265,7 +268,7 @@ def forked(work: Callable[[], Any], folder: Path, seconds: float = PATIENCE) -> 
     return json.loads(answer.read_text())
 
 
-def _answer(work: Callable[[], Any], answer: Path, log: Path) -> None:
+def _write_result(work: Callable[[], Any], answer: Path, log: Path) -> None:
     sys.stdout = sys.stderr = log.open("w", buffering=1)
     for number in (1, 2):
         os.dup2(sys.stdout.fileno(), number)
@@ -276,4 +279,4 @@ def _answer(work: Callable[[], Any], answer: Path, log: Path) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        os._exit(0 if answer.exists() else 1)  # what vLLM has left running must not outlive it
+        os._exit(0 if answer.exists() else 1)  # Processes that vLLM has left running must not outlive this one.

@@ -1,8 +1,8 @@
-"""What these tests run in: the plugin's source, and an interpreter with the packages of its release.
+"""The environment of these tests: the plugin's source, and an interpreter with the packages of its release.
 
     python -m tests.plugin.environment
 
-makes both once, in the cache folder, and prints the variables that a shell needs, or that it is to end here.
+makes both once, in the cache folder, and prints shell commands that set the variables or end the shell.
 """
 
 import hashlib
@@ -23,20 +23,23 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gaud
 
 
 class NoSource(Exception):
-    """The plugin's source cannot be had here."""
+    """The plugin's source is not available."""
 
 
 def source() -> Path:
-    """The folder with the plugin's package: PLUGIN_SRC, ../shared/plugin, or its public repository. Raises NoSource."""
+    """Return the folder with the plugin's package.
+
+    It is PLUGIN_SRC, ../shared/plugin, or a clone of the public repository. Raises NoSource.
+    """
     if given := os.environ.get("PLUGIN_SRC"):
         return _checked(Path(given))
     found = CACHE / f"vllm-gaudi-{RELEASE}"
     if not found.is_dir():
-        _bring(found)
+        _clone(found)
     return _checked(found)
 
 
-def _bring(found: Path) -> None:
+def _clone(found: Path) -> None:
     made = Path(f"{found}.{os.getpid()}")
     archive = ROOT.parent / "shared" / "plugin" / f"vllm-gaudi-v{RELEASE}.tar.gz"
     try:
@@ -64,7 +67,7 @@ def _checked(folder: Path) -> Path:
 
 
 def interpreter() -> Path:
-    """Python with vLLM and all else that the release of the plugin belongs to."""
+    """Return the Python interpreter with vLLM and the other packages that belong to the plugin's release."""
     key = hashlib.sha256(PINS.read_bytes() + sys.version.encode()).hexdigest()[:8]
     found = CACHE / f"plugin-{key}"
     if not found.is_dir():
@@ -75,8 +78,8 @@ def interpreter() -> Path:
 def _install(found: Path) -> None:
     print("Making the environment of the plugin's release (3 GB, once)", file=sys.stderr)  # noqa: T201
     uv = str(Path(sys.executable).with_name("uv"))
-    # Not under its own name yet: what is there is whole. An environment cannot be moved once its scripts are written,
-    # but these tests call its interpreter alone.
+    # Install under a temporary name, so that the final name always has a complete environment. An environment cannot be
+    # moved once its scripts are written, but these tests use only its interpreter.
     made = Path(f"{found}.{os.getpid()}")
     try:
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(made)], check=True)
@@ -88,24 +91,24 @@ def _install(found: Path) -> None:
 
 
 def path() -> str:
-    """PYTHONPATH: the played card, the plugin and this project."""
+    """Return PYTHONPATH: the simulated card, the plugin and this project."""
     return os.pathsep.join(map(str, (CARD, source(), ROOT / "operator", ROOT / "runtime", ROOT)))
 
 
 def main(environment: Mapping[str, str] = os.environ) -> None:
-    """Print what a shell is to do; where the source cannot be had, end it, or in CI fail, with the sentence why."""
+    """Print shell commands. Without the plugin's source they end the shell, or fail in CI, with the reason."""
     try:
-        found = path()  # first: without it no environment is made
+        found = path()  # Find the source first: without it no environment is needed.
         print(f"export PLUGIN_PYTHON={interpreter()} PYTHONPATH={found}")  # noqa: T201 - the answer
     except NoSource as error:
         if environment.get("CI") == "true":
             sys.exit(str(error))
-        print(left_out(error), file=sys.stderr)  # noqa: T201
+        print(skip_message(error), file=sys.stderr)  # noqa: T201
         print("exit 0")  # noqa: T201 - the answer
 
 
-def left_out(error: NoSource) -> str:
-    """What is said outside of CI."""
+def skip_message(error: NoSource) -> str:
+    """Return the message that is shown outside of CI."""
     return f"The tests on the plugin's own code are left out. {error}"
 
 

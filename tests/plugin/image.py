@@ -1,4 +1,4 @@
-"""`python -m tests.plugin.image`: the runtime's image for cards, built on one in which the CPU plays the card."""
+"""Build the runtime's image for cards on a base image with a simulated card: `python -m tests.plugin.image`."""
 
 import sys
 from pathlib import Path
@@ -6,15 +6,15 @@ from pathlib import Path
 from localcluster import Cluster
 from localcluster.images import images
 from localcluster.node.node import Node
-from tests.plugin.environment import CARD, RELEASE, NoSource, left_out, source
+from tests.plugin.environment import CARD, RELEASE, NoSource, skip_message, source
 
 BASE, TAG = f"localhost/played-card:{RELEASE}", "localhost/gaudi-runtime-hpu:played"
 
 
 def make_available(cluster: Cluster) -> None:
-    """Let pods find TAG. Raises NoSource where the plugin's source cannot be had.
+    """Make TAG available to pods. Raises NoSource if the plugin's source is not available.
 
-    On a node of our own it is built. Others are to have it: tests/plugin/Dockerfile says how.
+    The image is built if the node is ours. Other nodes must have it already, as tests/plugin/Dockerfile describes.
     """
     if isinstance(cluster, Node):
         build()
@@ -22,19 +22,19 @@ def make_available(cluster: Cluster) -> None:
 
 
 def build() -> None:
-    """Make it, as TAG. Raises NoSource."""
+    """Build the image as TAG. Raises NoSource."""
     recipe = images.Recipe(Path(__file__).with_name("Dockerfile"), {"plugin": source(), "card": CARD})
     images.build_image("played-card", BASE, recipe=recipe)
-    # By its id: another base makes another image.
+    # Use the id of the base image, so that another base results in another image.
     images.build_image("runtime-hpu", TAG, {"HPU_BASE_IMAGE": images.built()[BASE]})
 
 
 def main() -> None:
-    """Make it before the tests that run it; where the plugin's source cannot be had, say so."""
+    """Build the image before its tests, or print why it cannot be built."""
     try:
         build()
     except NoSource as error:
-        print(left_out(error), file=sys.stderr)  # noqa: T201
+        print(skip_message(error), file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -1,24 +1,24 @@
-"""What a run of the plugin finds out: a start, the same requests every time, and what was counted meanwhile."""
+"""A standard run of the plugin: a start, always the same requests, and what was counted."""
 
 from pathlib import Path
 from typing import Any
 
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import make_plan
-from tests.plugin.engine import Facts, Run, shape
+from tests.plugin.engine import Facts, Run, shape_name
 
 PROMPTS = [[(7 * row + 3 * at) % 500 for at in range(length)] for row, length in enumerate((90, 300, 17, 400, 128, 3))]
 TOKENS = 20
 
 
 async def start_and_serve(run: Run) -> Facts:
-    """The report and plan of the start, what each rank held and had run `before` and `after`, answers and counts."""
+    """Return the report and plan of the start, what each rank held and ran `before` and `after`, answers and counts."""
     report = await run.start()
     plan = make_plan(run.config.bucketing, run.config.limits, report.memory.kv_blocks if report.memory else 0)
     before = run.ranks()
     answers = run.answer(PROMPTS, TOKENS)
-    run.answer(PROMPTS[:1], 5, temperature=0.8, top_p=0.9, top_k=40)  # another sampler than the greedy one
-    counters = await run.counted()
+    run.answer(PROMPTS[:1], 5, temperature=0.8, top_p=0.9, top_k=40)  # This needs another sampler than greedy decoding.
+    counters = await run.count_batches()
     return {
         "report": report.model_dump(mode="json"),
         "plan": {each.value: [list(bucket) for bucket in plan.buckets_of(each)] for each in BucketPhase},
@@ -27,23 +27,26 @@ async def start_and_serve(run: Run) -> Facts:
         "after": run.ranks(),
         "counted": counters,
         "hits": run.engine.counters.hits,
-        "cold": {shape(key[0].value, key[1]): count for key, count in run.engine.counters.cold.items()},
+        "cold": {shape_name(key[0].value, key[1]): count for key, count in run.engine.counters.cold.items()},
         "recompiles": run.engine.counters.recompiles,
     }
 
 
-def planned(facts: Facts) -> list[str]:
-    """The buckets of the plan that we print."""
-    return [shape(phase, bucket) for phase, buckets in facts["plan"].items() for bucket in buckets]
+def planned_shapes(facts: Facts) -> list[str]:
+    """Return the buckets of the printed plan."""
+    return [shape_name(phase, bucket) for phase, buckets in facts["plan"].items() for bucket in buckets]
 
 
-def skipped(facts: Facts) -> dict[str, str]:
-    """What was left without a graph, and why, as the report says."""
-    return {shape(each["phase"], each["bucket"]): each["reason"] for each in facts["report"]["skipped"]}
+def skipped_shapes(facts: Facts) -> dict[str, str]:
+    """Return the buckets without a graph with their reasons, from the report."""
+    return {shape_name(each["phase"], each["bucket"]): each["reason"] for each in facts["report"]["skipped"]}
 
 
-def worst_gap(checkpoint: Path, answers: list[tuple[list[int], list[int]]]) -> float:
-    """How far below the best a chosen token ever was, in logits, by transformers in bfloat16 as the card computes."""
+def largest_logit_gap(checkpoint: Path, answers: list[tuple[list[int], list[int]]]) -> float:
+    """Return the largest difference in logits between the best token and the chosen one.
+
+    The logits are computed by transformers in bfloat16, the card's precision.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 

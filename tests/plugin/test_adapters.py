@@ -1,4 +1,4 @@
-"""A LoRA adapter beside its model, through the plugin's own LoRA layers: every batch runs from a graph of warm-up."""
+"""A LoRA adapter and its model, through the plugin's own LoRA layers: every batch replays a graph of warm-up."""
 
 from functools import partial
 from pathlib import Path
@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.contract.config import AdapterConfig
-from tests.plugin.cases import DEFAULT, QUICK, Case, configured, in_matrix
-from tests.plugin.engine import Facts, Run, forked, in_own_process
-from tests.plugin.serving import PROMPTS, worst_gap
+from tests.plugin.cases import DEFAULT, QUICK, Case, case_config, in_matrix
+from tests.plugin.engine import Facts, Run, call_in_fork, run_in_fork
+from tests.plugin.serving import PROMPTS, largest_logit_gap
 from tests.vllm.adapter import RANK, make_adapter
 
 TOKENS, ALPHA = 12, 1
 ASKED = (PROMPTS[0], PROMPTS[0], PROMPTS[1])
-"""The first of the model itself, the others of the adapter; all in one batch."""
+"""The first prompt is for the model itself, the others are for the adapter. All are in one batch."""
 
 
 async def serve_both(adapter: str, run: Run) -> Facts:
@@ -26,13 +26,13 @@ async def serve_both(adapter: str, run: Run) -> Facts:
         "before": before,
         "answers": run.answer(ASKED, TOKENS, [None, chosen, chosen]),
         "after": run.ranks(),
-        "counted": await run.counted(),
+        "counted": await run.count_batches(),
         "hits": run.engine.counters.hits,
     }
 
 
-def merged(checkpoint: Path, adapter: Path, folder: Path) -> str:
-    """A checkpoint in whose weights the adapter is."""
+def merge_adapter(checkpoint: Path, adapter: Path, folder: Path) -> str:
+    """Return a checkpoint with the adapter merged into its weights."""
     import torch
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM
@@ -52,7 +52,7 @@ def merged(checkpoint: Path, adapter: Path, folder: Path) -> str:
 @pytest.fixture(scope="module")
 def adapter(tmp_path_factory: pytest.TempPathFactory) -> AdapterConfig:
     folder = tmp_path_factory.mktemp("adapter")
-    forked(lambda: make_adapter(folder / "other", "other", ALPHA).path, folder)
+    call_in_fork(lambda: make_adapter(folder / "other", "other", ALPHA).path, folder)
     return AdapterConfig(name="other", path=str(folder / "other"))
 
 
@@ -66,30 +66,32 @@ def case(request: pytest.FixtureRequest) -> Case:
 def facts(
     case: Case, adapter: AdapterConfig, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Facts:
-    config = configured(case, checkpoints["llama"])
+    config = case_config(case, checkpoints["llama"])
     model = config.model.model_copy(update={"adapters": (adapter,)})
     work = partial(serve_both, adapter.path)
-    return in_own_process(work, config.model_copy(update={"model": model}), tmp_path_factory.mktemp("adapters"))
+    return run_in_fork(work, config.model_copy(update={"model": model}), tmp_path_factory.mktemp("adapters"))
 
 
-def test_a_batch_of_model_and_adapter_captures_and_compiles_nothing(facts: Facts) -> None:
+def test_mixed_batch_of_model_and_adapter_captures_and_compiles_nothing(facts: Facts) -> None:
     (before,), (after,) = facts["before"], facts["after"]
     assert (after["captures"], after["compiles"]) == (before["captures"], before["compiles"])
     assert facts["counted"] == after["served"]
     assert facts["hits"] == sum(after["served"].values())
 
 
-def test_the_model_beside_an_adapter_answers_as_transformers(
+def test_model_with_adapter_loaded_answers_as_transformers(
     facts: Facts, checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     answers = [(ASKED[0], facts["answers"][0])]
-    assert forked(partial(worst_gap, checkpoints["llama"], answers), tmp_path) < 0.15
+    assert call_in_fork(partial(largest_logit_gap, checkpoints["llama"], answers), tmp_path) < 0.15
 
 
-def test_the_adapter_answers_as_transformers_with_its_weights(
+def test_adapter_answers_as_transformers_with_merged_weights(
     facts: Facts, adapter: AdapterConfig, checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
-    whole = Path(forked(partial(merged, checkpoints["llama"], Path(adapter.path), tmp_path / "merged"), tmp_path))
+    whole = Path(
+        call_in_fork(partial(merge_adapter, checkpoints["llama"], Path(adapter.path), tmp_path / "merged"), tmp_path)
+    )
     answers = list(zip(ASKED[1:], facts["answers"][1:], strict=True))
-    assert forked(partial(worst_gap, whole, answers), tmp_path) < 0.15
+    assert call_in_fork(partial(largest_logit_gap, whole, answers), tmp_path) < 0.15
     assert facts["answers"][1] != facts["answers"][0]

@@ -1,4 +1,4 @@
-"""The attention bias that the plugin makes of a bucket, and when it computes attention in slices."""
+"""The attention bias that the plugin makes for a bucket, and when it computes attention in slices."""
 
 import os
 from functools import partial
@@ -15,25 +15,25 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.knobs.attention import fused_attention
 from gaudi_runtime.knobs.render import render_engine_options
-from tests.plugin.cases import QUICK, configured
-from tests.plugin.engine import forked
+from tests.plugin.cases import QUICK, case_config
+from tests.plugin.engine import call_in_fork
 
 BLOCK = 128
 
 
 @pytest.fixture(scope="module")
 def base(checkpoints: dict[str, Path]) -> RuntimeConfig:
-    return configured(QUICK[0], checkpoints["llama"])
+    return case_config(QUICK[0], checkpoints["llama"])
 
 
 def bias_of(bucket: Bucket, dtype: str = "bfloat16") -> list[int] | None:
-    """The shape of the plugin's bias for a bucket, and the bytes of an element; None without a bias."""
+    """Return the shape of the plugin's bias for a bucket and the bytes of an element, or None without a bias."""
     import torch
     from vllm_gaudi.v1.attention.backends.hpu_attn import HPUAttentionMetadataV1
     from vllm_gaudi.v1.worker.hpu_model_runner import HPUAttentionMetadataProcessor, trim_attn_metadata
 
     batch, query, context = bucket
-    # On the meta device a tensor has a shape and no memory.
+    # Tensors on the meta device have a shape and no memory.
     blocks = torch.zeros(batch * context, dtype=torch.int32, device="meta") if context else None
     lengths = torch.zeros(batch, dtype=torch.int32, device="meta")
     metadata = trim_attn_metadata(
@@ -56,20 +56,20 @@ def bias_of(bucket: Bucket, dtype: str = "bfloat16") -> list[int] | None:
     ("dtype", "attention"), [("bfloat16", FusedAttention()), ("float32", FusedAttention(element_bytes=4))]
 )
 @pytest.mark.parametrize("bucket", [Bucket(1, 8192, 960), Bucket(2, 1024, 31)], ids=str)
-def test_plane_is_what_the_plugin_makes_for_a_prompt(
+def test_bias_plane_equals_that_of_the_plugin(
     bucket: Bucket, dtype: str, attention: FusedAttention, tmp_path: Path
 ) -> None:
-    batch, heads, query, tokens, size = forked(partial(bias_of, bucket, dtype), tmp_path)
+    batch, heads, query, tokens, size = call_in_fork(partial(bias_of, bucket, dtype), tmp_path)
     assert (batch, heads) == (bucket.batch_size, 1)
     assert query * tokens * size == plane_bytes(bucket, BLOCK, attention)
 
 
-def test_the_plugin_makes_no_bias_without_a_context(tmp_path: Path) -> None:
-    assert forked(partial(bias_of, Bucket(1, 8192, 0)), tmp_path) is None
+def test_plugin_makes_no_bias_without_context(tmp_path: Path) -> None:
+    assert call_in_fork(partial(bias_of, Bucket(1, 8192, 0)), tmp_path) is None
 
 
-def slices_from(config: RuntimeConfig) -> int | None:
-    """From how many tokens on the plugin slices under the environment of this configuration."""
+def slicing_threshold(config: RuntimeConfig) -> int | None:
+    """Return the number of tokens from which the plugin slices under the environment of this configuration."""
     import vllm_gaudi.extension.environment as environment
     import vllm_gaudi.extension.runtime as runtime
     from vllm_gaudi.extension.bucketing.common import HPUBucketingManager
@@ -102,7 +102,7 @@ def slices_from(config: RuntimeConfig) -> int | None:
     ],
     ids=str,
 )
-def test_attention_is_sliced_from_the_tokens_that_the_plugin_says(
+def test_slicing_threshold_equals_that_of_the_plugin(
     base: RuntimeConfig, strategy: Strategy, tokens: int, settings: dict[str, str], tmp_path: Path
 ) -> None:
     changed = {"max_model_len": 16384, "max_num_batched_tokens": tokens, "block_size": BLOCK}
@@ -115,11 +115,11 @@ def test_attention_is_sliced_from_the_tokens_that_the_plugin_says(
     )
     ours = fused_attention(config, {})
     assert ours is not None
-    assert forked(partial(slices_from, config), tmp_path) == ours.sliced_from
+    assert call_in_fork(partial(slicing_threshold, config), tmp_path) == ours.sliced_from
 
 
-def sliced(batch: int, query: int, tokens: int) -> bool:
-    """Whether the plugin's module, which slices from 8192 tokens on, computes such a batch in slices."""
+def is_sliced(batch: int, query: int, tokens: int) -> bool:
+    """Return True if the plugin's module, with a threshold of 8192 tokens, computes such a batch in slices."""
     import torch
     from vllm_gaudi.extension.utils import ModuleFusedSDPA
 
@@ -142,14 +142,14 @@ def sliced(batch: int, query: int, tokens: int) -> bool:
 @pytest.mark.parametrize(
     "bucket", [Bucket(1, 8192, 960), Bucket(2, 4096, 960), Bucket(1, 1024, 55), Bucket(1, 1024, 56)], ids=str
 )
-def test_the_plugin_slices_the_buckets_whose_plane_is_not_counted(bucket: Bucket, tmp_path: Path) -> None:
+def test_plugin_slices_buckets_whose_plane_is_not_counted(bucket: Bucket, tmp_path: Path) -> None:
     tokens = bucket.query_len + bucket.num_blocks * BLOCK
-    found = forked(partial(sliced, bucket.batch_size, bucket.query_len, tokens), tmp_path)
+    found = call_in_fork(partial(is_sliced, bucket.batch_size, bucket.query_len, tokens), tmp_path)
     assert found == (plane_bytes(bucket, BLOCK, FusedAttention(sliced_from=8192)) == 0)
 
 
-def causal_with_neural_compressor() -> bool:
-    """Whether attention is still causal where the plugin hands it to its module; slices need that."""
+def is_causal_with_neural_compressor() -> bool:
+    """Return True if attention is still causal when the plugin passes it to its module. Slices require that."""
     import torch
     from vllm_gaudi.extension import ops
 
@@ -170,5 +170,5 @@ def causal_with_neural_compressor() -> bool:
     return bool(passed[5])
 
 
-def test_the_plugin_slices_nothing_with_neural_compressor(tmp_path: Path) -> None:
-    assert forked(causal_with_neural_compressor, tmp_path) is False
+def test_plugin_slices_nothing_with_neural_compressor(tmp_path: Path) -> None:
+    assert call_in_fork(is_causal_with_neural_compressor, tmp_path) is False

@@ -1,15 +1,15 @@
-"""What Dynamo traces is not what a card compiles: sizes that the bridge compiles recipes for, without vLLM."""
+"""Dynamo's graphs and the card's recipes differ: sizes for which the bridge compiles recipes, without vLLM."""
 
 from pathlib import Path
 from typing import Any
 
-from tests.plugin.engine import forked
+from tests.plugin.engine import call_in_fork
 
 WARM, COLD = ((1, 128), (1, 256), (2, 128), (2, 256), (4, 384)), ((8, 512), (16, 1024))
 
 
-def compiled() -> list[tuple[int, int]]:
-    """Graphs of Dynamo and recipes with the model's weights, for warm sizes and after cold ones."""
+def count_compilations() -> list[tuple[int, int]]:
+    """Return the numbers of Dynamo graphs and of recipes with the model's weights, after warm and after cold sizes."""
     import habana_frameworks.torch
     import torch
     from habana_frameworks.torch.hpu import metrics
@@ -23,7 +23,7 @@ def compiled() -> list[tuple[int, int]]:
         def forward(self, tokens: Any) -> Any:
             return torch.relu(self.linear(tokens))
 
-    assert habana_frameworks.torch  # registers the backend
+    assert habana_frameworks.torch  # Importing it registers the backend.
     layer = torch.compile(Layer(), backend="hpu_backend", options={"force_static_compile": True})
     found = []
     for sizes in (WARM, COLD):
@@ -33,6 +33,6 @@ def compiled() -> list[tuple[int, int]]:
     return found
 
 
-def test_cold_size_is_a_recipe_and_no_dynamo_graph(tmp_path: Path) -> None:
-    (graphs, recipes), (more_graphs, more_recipes) = forked(compiled, tmp_path)
+def test_cold_size_compiles_a_recipe_but_no_dynamo_graph(tmp_path: Path) -> None:
+    (graphs, recipes), (more_graphs, more_recipes) = call_in_fork(count_compilations, tmp_path)
     assert (more_graphs - graphs, more_recipes - recipes) == (0, len(COLD))

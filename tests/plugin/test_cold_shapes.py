@@ -1,6 +1,6 @@
-"""Shapes that warm-up did not run, on the plugin's own code in both graph modes: what counts, and what is refused.
+"""Shapes that warm-up did not run, on the plugin's own code in both execution modes: how they are counted and refused.
 
-Each mode starts once. Requests come one at a time, so that each is known by what it was counted as.
+Each mode starts once. Requests are sent one at a time, so that the counts of each are known.
 """
 
 import re
@@ -13,11 +13,11 @@ import pytest
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.report import COMPILE_BOUNDS, RECOMPILATION_SECONDS
 from gaudi_runtime.report.served import summarize_served
-from tests.plugin.cases import COMPILE, GRAPHS, Case, configured
-from tests.plugin.engine import Facts, Run, in_own_process
+from tests.plugin.cases import COMPILE, GRAPHS, Case, case_config
+from tests.plugin.engine import Facts, Run, run_in_fork
 
 BUCKETS = "\n".join(("(1, 128, 0)", "(1, 512, 0)", "(1, 1, 2)"))
-"""No context, no second sequence, and no more blocks in a decode batch than 256 tokens take."""
+"""Buckets without context, for one sequence, with at most the blocks of 256 tokens in a decode batch."""
 
 
 def prompt(length: int) -> list[int]:
@@ -27,31 +27,31 @@ def prompt(length: int) -> list[int]:
 WARM, SIZE, PATH, OTHER_PATH = prompt(90), prompt(300), prompt(600), prompt(900)
 """A warm prompt, one whose decode batch has more blocks than any bucket, and two whose last piece has context."""
 HELPER = {"presence_penalty": 0.5}
-"""Asks the sampler for tensors and operations that its warm-up did not run."""
+"""Requires tensors and operations of the sampler that its warm-up did not run."""
 
 
-async def meet_cold_shapes(run: Run) -> Facts:
+async def send_cold_shapes(run: Run) -> Facts:
     await run.start()
-    await refuse(run, cold=False)
+    await set_fail_on_cold_shapes(run, cold=False)
     facts = {
-        "warm": await met(run, [WARM], 2),
-        "helper": await met(run, [WARM], 2, **HELPER),
-        "size": await met(run, [SIZE], 4),
-        "path": await met(run, [PATH], 1),
-        # Code that Dynamo made for another path may serve this shape from now on, with recipes of its own.
-        "again": await met(run, [WARM], 2),
+        "warm": await measure_requests(run, [WARM], 2),
+        "helper": await measure_requests(run, [WARM], 2, **HELPER),
+        "size": await measure_requests(run, [SIZE], 4),
+        "path": await measure_requests(run, [PATH], 1),
+        # Code that Dynamo generated for another path may serve this shape from now on, with new recipes.
+        "again": await measure_requests(run, [WARM], 2),
     }
-    await refuse(run, cold=True)
-    facts["strict warm"] = await met(run, [WARM], 2)
-    facts["strict helper"] = await met(run, [WARM], 3, **HELPER)
-    facts["strict size"] = await met(run, [WARM, WARM], 3)
-    facts["strict path"] = await met(run, [OTHER_PATH], 1)
+    await set_fail_on_cold_shapes(run, cold=True)
+    facts["strict warm"] = await measure_requests(run, [WARM], 2)
+    facts["strict helper"] = await measure_requests(run, [WARM], 3, **HELPER)
+    facts["strict size"] = await measure_requests(run, [WARM, WARM], 3)
+    facts["strict path"] = await measure_requests(run, [OTHER_PATH], 1)
     facts["report"] = summarize_served(run.engine.counters).model_dump(mode="json")
     return facts
 
 
-async def refuse(run: Run, *, cold: bool) -> None:
-    """Serve from here on with or without failOnColdShapes."""
+async def set_fail_on_cold_shapes(run: Run, *, cold: bool) -> None:
+    """Enable or disable failOnColdShapes for the following requests."""
 
     def set_field(wrapper: Any) -> None:
         wrapper.worker.gaudi_verbs._fail_on_cold_shapes = cold
@@ -60,21 +60,31 @@ async def refuse(run: Run, *, cold: bool) -> None:
     await run.engine._ranks.ask("start_serving", deadline=60)
 
 
-async def met(run: Run, prompts: Sequence[Sequence[int]], tokens: int, **sampling: Any) -> Facts:
-    """What these requests have changed in our counters and in the bridge's, and the error that they ended with."""
+async def measure_requests(run: Run, prompts: Sequence[Sequence[int]], tokens: int, **sampling: Any) -> Facts:
+    """Return the changes of our counters and the bridge's during these requests, and the error that ended them."""
     counters = run.engine.counters
-    await run.counted()
-    before = counters.recompiles, summarize_served(counters).small_compiles, sum(counters.cold.values()), recipes(run)
+    await run.count_batches()
+    before = (
+        counters.recompiles,
+        summarize_served(counters).small_compiles,
+        sum(counters.cold.values()),
+        count_recipes(run),
+    )
     error = ""
     try:
         run.answer(prompts, tokens, **sampling)
     except RuntimeError as refused:
         error = str(refused)
-        # In a pod the engine core ends here. This one goes on, without the step that was scheduled already.
+        # In a pod the engine core ends here. This one continues without the step that was already scheduled.
         run.llm.abort_request([str(number) for number in range(len(prompts))])
         run.llm.engine_core.engine_core.batch_queue.clear()
-    await run.counted()
-    after = counters.recompiles, summarize_served(counters).small_compiles, sum(counters.cold.values()), recipes(run)
+    await run.count_batches()
+    after = (
+        counters.recompiles,
+        summarize_served(counters).small_compiles,
+        sum(counters.cold.values()),
+        count_recipes(run),
+    )
     return {
         "recompiles": after[0] - before[0],
         "small": after[1] - before[1],
@@ -85,8 +95,8 @@ async def met(run: Run, prompts: Sequence[Sequence[int]], tokens: int, **samplin
     }
 
 
-def recipes(run: Run) -> dict[str, int]:
-    """Recipes of the bridge by their kind."""
+def count_recipes(run: Run) -> dict[str, int]:
+    """Return the number of the bridge's recipes by their kind."""
     found: dict[str, int] = run.ranks()[0]["recipes"]
     return found
 
@@ -95,14 +105,16 @@ def recipes(run: Run) -> dict[str, int]:
 def facts(
     request: pytest.FixtureRequest, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Facts:
-    config = configured(Case(Strategy.LINEAR, False, False, "llama", request.param), checkpoints["llama"], pieces=False)
+    config = case_config(
+        Case(Strategy.LINEAR, False, False, "llama", request.param), checkpoints["llama"], pieces=False
+    )
     by_file = BucketPolicy(strategy=Strategy.FILE, file=BUCKETS)
     strict = config.warmup.model_copy(update={"fail_on_cold_shapes": True})
     config = config.model_copy(update={"bucketing": by_file, "warmup": strict})
-    return in_own_process(meet_cold_shapes, config, tmp_path_factory.mktemp("cold"))
+    return run_in_fork(send_cold_shapes, config, tmp_path_factory.mktemp("cold"))
 
 
-def test_a_warm_shape_waits_for_no_recompilation(facts: Facts) -> None:
+def test_warm_shape_causes_no_recompilation(facts: Facts) -> None:
     assert (facts["warm"]["recompiles"], facts["warm"]["cold"], facts["warm"]["model recipes"]) == (0, 0, 0)
 
 
@@ -112,7 +124,7 @@ def test_cold_size_and_cold_code_path_count_once_each(facts: Facts, case: str) -
     assert facts[case]["recompiles"] == 1
 
 
-def test_a_helper_graph_is_a_detail_and_no_recompilation(facts: Facts) -> None:
+def test_helper_graph_counts_as_small_compile_not_recompilation(facts: Facts) -> None:
     found = facts["helper"]
     assert found["helper recipes"] > 0, "the bridge compiled nothing"
     assert (found["model recipes"], found["recompiles"], found["cold"]) == (0, 0, 0)
@@ -120,7 +132,7 @@ def test_a_helper_graph_is_a_detail_and_no_recompilation(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize("case", ["strict warm", "strict helper"])
-def test_a_pod_that_refuses_cold_shapes_serves_warm_ones(facts: Facts, case: str) -> None:
+def test_pod_that_refuses_cold_shapes_serves_warm_ones(facts: Facts, case: str) -> None:
     assert (facts[case]["error"], facts[case]["recompiles"]) == ("", 0)
 
 
@@ -132,10 +144,10 @@ def test_cold_size_and_code_path_are_refused_before_they_compile(facts: Facts, c
     assert (facts[case]["model recipes"], facts[case]["recompiles"]) == (0, 0)
 
 
-def test_the_report_has_the_compile_times_of_each_stage(facts: Facts) -> None:
+def test_report_has_the_compile_times_of_each_stage(facts: Facts) -> None:
     counts = {each["stage"]: each["counts"] for each in facts["report"]["compile_times"]}
     threshold = COMPILE_BOUNDS.index(RECOMPILATION_SECONDS) + 1
     assert (sum(counts["warm"][:threshold]), sum(counts["warm"][threshold:])) == (0, len(BUCKETS.splitlines()))
-    met = [found for case, found in facts.items() if case != "report"]
-    assert sum(counts["serving"][:threshold]) == sum(each["small"] for each in met)
-    assert sum(counts["serving"][threshold:]) == sum(each["recompiles"] for each in met)
+    measured = [found for case, found in facts.items() if case != "report"]
+    assert sum(counts["serving"][:threshold]) == sum(each["small"] for each in measured)
+    assert sum(counts["serving"][threshold:]) == sum(each["recompiles"] for each in measured)

@@ -1,4 +1,4 @@
-"""A resource with the defaults of a card serves bursts of any lengths, and every forward has a bucket."""
+"""A resource with the defaults of a card serves bursts of mixed lengths, and every forward has a bucket."""
 
 import os
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.bursts import LENGTH, REQUESTS, configured, serve_bursts
-from tests.plugin.engine import Facts, in_own_process
+from tests.plugin.bursts import LENGTH, REQUESTS, rendered_config, serve_bursts
+from tests.plugin.engine import Facts, run_in_fork
 
 ENGINES: dict[str, dict[str, Any]] = {"defaults": {}}
 if os.environ.get("PLUGIN_MATRIX"):
@@ -21,8 +21,8 @@ if os.environ.get("PLUGIN_MATRIX"):
 def facts(
     request: pytest.FixtureRequest, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Facts:
-    config = configured(checkpoints["llama"], ENGINES[request.param])
-    return in_own_process(serve_bursts, config, tmp_path_factory.mktemp("defaults")) | {"case": request.param}
+    config = rendered_config(checkpoints["llama"], ENGINES[request.param])
+    return run_in_fork(serve_bursts, config, tmp_path_factory.mktemp("defaults")) | {"case": request.param}
 
 
 def test_every_forward_has_a_bucket(facts: Facts) -> None:

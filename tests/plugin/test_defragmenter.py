@@ -1,4 +1,4 @@
-"""Blocks that the plugin's defragmenter moves while it serves, with graphs of its own."""
+"""The plugin's defragmenter moves blocks during serving, with graphs of its own."""
 
 from collections import Counter
 from pathlib import Path
@@ -7,10 +7,10 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import ExecutionMode
-from tests.plugin.cases import COMPILE, GRAPHS, Case, configured
-from tests.plugin.engine import Facts, Run, in_own_process
+from tests.plugin.cases import COMPILE, GRAPHS, Case, case_config
+from tests.plugin.engine import Facts, Run, run_in_fork
 
-LENGTHS = (120, 110, 90, 128)  # together in one step, so that none is split
+LENGTHS = (120, 110, 90, 128)  # The prompts fit into one step, so that none is split.
 
 
 async def serve_until_blocks_move(run: Run) -> Facts:
@@ -29,7 +29,7 @@ async def serve_until_blocks_move(run: Run) -> Facts:
         "moved": len(moved),
         "captures": dict(graphs.CAPTURES - captured),
         "compiles": counters["stats"]["unique_graphs"] - compiled,
-        "cold": bool((await run.counted()) and run.engine.counters.cold),
+        "cold": bool((await run.count_batches()) and run.engine.counters.cold),
     }
 
 
@@ -37,9 +37,9 @@ async def serve_until_blocks_move(run: Run) -> Facts:
 def test_moving_blocks_captures_and_compiles_nothing(
     checkpoints: dict[str, Path], tmp_path: Path, mode: ExecutionMode
 ) -> None:
-    config = configured(Case(Strategy.LINEAR, False, True, "llama", mode), checkpoints["llama"])
+    config = case_config(Case(Strategy.LINEAR, False, True, "llama", mode), checkpoints["llama"])
     settings = {**config.engine.settings, "VLLM_DEFRAG_WITH_GRAPHS": "true", "VLLM_DEFRAG_THRESHOLD": "1"}
     config = config.model_copy(update={"engine": config.engine.model_copy(update={"settings": settings})})
-    facts = in_own_process(serve_until_blocks_move, config, tmp_path)
+    facts = run_in_fork(serve_until_blocks_move, config, tmp_path)
     assert facts["moved"] > 0
     assert (facts["captures"], facts["compiles"], facts["cold"]) == ({}, 0, False)

@@ -1,7 +1,7 @@
-"""A draft model (eagle) on the plugin's own code and its own warm-up: it answers right, but nothing of it is ever warm.
+"""A draft model (eagle) with the plugin's own worker and warm-up, which never warms the draft shapes.
 
-That is why we refuse it (docs/internals/vllm.md, Draft models). Where a release of the plugin turns one of these red,
-look again.
+That is why we refuse draft models (docs/internals/vllm.md, Draft models). If a release of the plugin makes one of these
+tests fail, reconsider the refusal.
 """
 
 import json
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.engine import Facts, forked
-from tests.plugin.serving import worst_gap
+from tests.plugin.engine import Facts, call_in_fork
+from tests.plugin.serving import largest_logit_gap
 
 DRAFTS, ROWS, LONGEST = 2, 4, 512
 PROMPTS = [[(7 * row + 3 * at) % 500 for at in range(length)] for row, length in enumerate((90, 200, 17))]
@@ -29,7 +29,7 @@ BUCKETS = {
 
 
 def make_draft(target: Path, folder: Path) -> Path:
-    """The eagle checkpoint of a tiny Llama: a layer that takes token and hidden state, with weights of its own."""
+    """Write an eagle checkpoint for a tiny Llama: one layer that takes token and hidden state, with its own weights."""
     import torch
     from safetensors.torch import save_file
 
@@ -56,7 +56,7 @@ def make_draft(target: Path, folder: Path) -> Path:
 
 
 def start_and_draft(target: Path, folder: Path) -> Facts:
-    """The plugin with its own worker and warm-up, in torch.compile; what its draft model ran in and out of warm-up."""
+    """Start the plugin with its own worker, and return what its draft model ran during warm-up and after it."""
     os.environ.update(BUCKETS, PT_HPU_LAZY_MODE="0", VLLM_CONTIGUOUS_PA="false", VLLM_ENABLE_V1_MULTIPROCESSING="0")
     from torch._dynamo.utils import counters
     from vllm.engine.arg_utils import EngineArgs
@@ -81,11 +81,11 @@ def start_and_draft(target: Path, folder: Path) -> Facts:
 
         self.model.forward = watched
 
-    def count_check(self: HPUModelRunner, *shape: object) -> object:
+    def count_checks(self: HPUModelRunner, *shape: object) -> object:
         checks["of any phase"] += 1
         return check(self, *shape)
 
-    def count_what_it_takes(self: HpuEagleProposer, *args: object) -> object:
+    def count_draft_shapes(self: HpuEagleProposer, *args: object) -> object:
         graphs, checked = counters["stats"]["unique_graphs"], checks.total()
         drafts = propose(self, *args)
         found["proposed"] += 1
@@ -93,8 +93,8 @@ def start_and_draft(target: Path, folder: Path) -> Facts:
         found["checked"] += checks.total() - checked
         return drafts
 
-    HpuEagleProposer.load_model, HpuEagleProposer.propose = load_watched, count_what_it_takes
-    HPUModelRunner._check_config = count_check
+    HpuEagleProposer.load_model, HpuEagleProposer.propose = load_watched, count_draft_shapes
+    HPUModelRunner._check_config = count_checks
     draft = make_draft(target, folder / "draft")
     engine = LLMEngine.from_engine_args(
         EngineArgs(
@@ -114,9 +114,9 @@ def start_and_draft(target: Path, folder: Path) -> Facts:
         "checked_in_all": checks.total(),
     }
     ran.clear()
-    told = SamplingParams(max_tokens=TOKENS, ignore_eos=True, temperature=0.0)
+    sampling = SamplingParams(max_tokens=TOKENS, ignore_eos=True, temperature=0.0)
     for number, prompt in enumerate(PROMPTS):
-        engine.add_request(str(number), TokensPrompt(prompt_token_ids=prompt), told)
+        engine.add_request(str(number), TokensPrompt(prompt_token_ids=prompt), sampling)
     answers: dict[str, list[int]] = {}
     while engine.has_unfinished_requests():
         answers |= {each.request_id: list(each.outputs[0].token_ids) for each in engine.step() if each.finished}
@@ -128,11 +128,11 @@ def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
     if not os.environ.get("PLUGIN_MATRIX"):
         pytest.skip("one more start: in make plugin only")
     folder = tmp_path_factory.mktemp("draft-model")
-    found: Facts = forked(partial(start_and_draft, checkpoints["llama"], folder), folder)
+    found: Facts = call_in_fork(partial(start_and_draft, checkpoints["llama"], folder), folder)
     return found
 
 
-def test_plugin_compiles_nothing_of_a_draft_model(facts: Facts) -> None:
+def test_plugin_compiles_no_graph_of_a_draft_model(facts: Facts) -> None:
     assert facts["compiled_in_all"] > 0
     assert (facts["compiled"], facts["proposed"] > 0) == (0, True)
 
@@ -142,19 +142,19 @@ def test_plugin_checks_no_shape_of_a_draft_model(facts: Facts) -> None:
     assert facts["checked"] == 0
 
 
-def test_requests_meet_draft_shapes_that_its_warm_up_never_ran(facts: Facts) -> None:
+def test_requests_run_draft_shapes_that_were_not_warmed_up(facts: Facts) -> None:
     verifying, drafting = f"{ROWS * (1 + DRAFTS)}x1", f"{ROWS}x1"
     assert {verifying, drafting} <= facts["served"].keys() - facts["warmed"].keys()
 
 
-def test_tokens_with_a_draft_model_are_those_of_transformers(
+def test_tokens_with_a_draft_model_equal_those_of_transformers(
     facts: Facts, checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     answers = list(zip(PROMPTS, facts["answers"], strict=True))
-    assert forked(partial(worst_gap, checkpoints["llama"], answers), tmp_path) < 0.15
+    assert call_in_fork(partial(largest_logit_gap, checkpoints["llama"], answers), tmp_path) < 0.15
 
 
-def hash_what_a_draft_model_is_given() -> str:
+def hash_draft_model_inputs() -> str:
     import torch
     from vllm_gaudi.v1.attention.backends.hpu_attn import HPUAttentionMetadataV1
 
@@ -179,5 +179,5 @@ def hash_what_a_draft_model_is_given() -> str:
         return str(error)
 
 
-def test_graph_of_a_draft_model_cannot_be_looked_up(tmp_path: Path) -> None:
-    assert forked(hash_what_a_draft_model_is_given, tmp_path) == "unhashable type: 'HPUAttentionMetadataV1'"
+def test_inputs_of_a_draft_model_cannot_be_hashed_for_lookup(tmp_path: Path) -> None:
+    assert call_in_fork(hash_draft_model_inputs, tmp_path) == "unhashable type: 'HPUAttentionMetadataV1'"

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from tests.plugin.apart import counted, ranks, with_processes
-from tests.plugin.cases import DEFAULT, configured
+from tests.plugin.cases import DEFAULT, case_config
 from tests.plugin.engine import Facts, Run
+from tests.plugin.engine_processes import count_batches, rank_facts_by_core, run_with_engine_processes
 from tests.support.weather_tool import WEATHER
 
 SCHEMA = {
@@ -24,34 +24,34 @@ SCHEMA = {
 FORMAT = {"response_format": {"type": "json_schema", "json_schema": {"name": "stay", "schema": SCHEMA}}}
 TOOL = {"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "weather"}}}
 ASKED: tuple[dict[str, Any], ...] = (FORMAT, TOOL, {**FORMAT}, {})
-"""Sent together: steps of one to four requests. The last one has no grammar."""
+"""Requests that are sent together, for steps of one to four requests. The last one has no grammar."""
 
 
-def guided(checkpoint: Path) -> RuntimeConfig:
-    config = configured(DEFAULT, checkpoint, pieces=False)
+def guided_config(checkpoint: Path) -> RuntimeConfig:
+    config = case_config(DEFAULT, checkpoint, pieces=False)
     settings = {
         **config.engine.settings,
         "--enable-auto-tool-choice": "true",
         "--tool-call-parser": "hermes",
-        # Or this model, whose weights are random, fills its answers with white space.
+        # Without this limit the model, whose weights are random, fills its answers with white space.
         "--structured-outputs-config": json.dumps({"backend": "xgrammar", "disable_any_whitespace": True}),
     }
     return config.model_copy(update={"engine": config.engine.model_copy(update={"settings": settings})})
 
 
-async def start_and_ask(run: Run) -> Facts:
+async def start_and_send(run: Run) -> Facts:
     await run.start()
-    (before,) = await ranks(run)
+    (before,) = await rank_facts_by_core(run)
     async with (
         run.engine.application() as app,
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://runtime", timeout=300) as client,
     ):
-        # Alone first, then three at a time and all: what is sampled together has every size.
-        answers = [await ask(client, each) for each in ASKED]
+        # First alone, then three at a time and all at once, so that the sampler runs at every size.
+        answers = [await send_request(client, each) for each in ASKED]
         for several in (ASKED[:3], ASKED):
-            answers += await asyncio.gather(*(ask(client, each) for each in several))
-        (after,) = await ranks(run)
-        counts = await counted(run)
+            answers += await asyncio.gather(*(send_request(client, each) for each in several))
+        (after,) = await rank_facts_by_core(run)
+        counts = await count_batches(run)
     return {
         "before": before,
         "after": after,
@@ -62,7 +62,7 @@ async def start_and_ask(run: Run) -> Facts:
     }
 
 
-async def ask(client: httpx.AsyncClient, wanted: dict[str, Any]) -> Any:
+async def send_request(client: httpx.AsyncClient, wanted: dict[str, Any]) -> Any:
     messages = [{"role": "user", "content": "weather?"}]
     asked = {"model": "tiny", "messages": messages, "max_tokens": 200, "temperature": 0, **wanted}
     answer = await client.post("/v1/chat/completions", json=asked)
@@ -72,26 +72,28 @@ async def ask(client: httpx.AsyncClient, wanted: dict[str, Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    return with_processes(start_and_ask, guided(checkpoints["llama"]), tmp_path_factory.mktemp("guided"))
+    return run_with_engine_processes(
+        start_and_send, guided_config(checkpoints["llama"]), tmp_path_factory.mktemp("guided")
+    )
 
 
-def answers(facts: Facts, wanted: dict[str, Any]) -> list[Any]:
+def answers_to(facts: Facts, wanted: dict[str, Any]) -> list[Any]:
     order = (*ASKED, *ASKED[:3], *ASKED)
     return [answer for asked, answer in zip(order, facts["answers"], strict=True) if asked is wanted]
 
 
-def test_every_answer_with_a_schema_follows_it(facts: Facts) -> None:
-    for message in answers(facts, ASKED[0]) + answers(facts, ASKED[2]):
+def test_answers_follow_their_schema(facts: Facts) -> None:
+    for message in answers_to(facts, ASKED[0]) + answers_to(facts, ASKED[2]):
         assert json.loads(message["content"]) in [{"city": c, "days": d} for c in ("Oslo", "Rome") for d in (1, 20)]
 
 
-def test_every_call_of_a_named_tool_follows_its_parameters(facts: Facts) -> None:
-    for message in answers(facts, TOOL):
+def test_calls_of_a_named_tool_follow_its_parameters(facts: Facts) -> None:
+    for message in answers_to(facts, TOOL):
         (call,) = message["tool_calls"]
         assert json.loads(call["function"]["arguments"]) in [{"city": "Oslo"}, {"city": "Rome"}]
 
 
-def test_sampler_runs_at_sizes_of_warm_up_alone(facts: Facts) -> None:
+def test_sampler_runs_only_at_warmed_sizes(facts: Facts) -> None:
     assert facts["after"]["sampled"] == facts["before"]["sampled"]
 
 
@@ -100,5 +102,5 @@ def test_guided_requests_compile_nothing(facts: Facts) -> None:
     assert (facts["cold"], facts["recompiles"]) == (0, 0)
 
 
-def test_guided_steps_are_counted_as_they_ran(facts: Facts) -> None:
+def test_guided_steps_are_counted_by_the_shape_that_ran(facts: Facts) -> None:
     assert facts["counted"] == facts["after"]["served"]

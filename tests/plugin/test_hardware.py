@@ -1,4 +1,4 @@
-"""`gaudi-runtime hardware-report` on the plugin's own code: its names, and in `make plugin` a whole trial."""
+"""`gaudi-runtime hardware-report` on the plugin's own code: its names, and a complete trial in `make plugin`."""
 
 import json
 import os
@@ -10,19 +10,19 @@ import pytest
 
 from gaudi_runtime.hardware.plugin_names import names_found
 from gaudi_runtime.hardware.report import HardwareReport, Outcome
-from tests.plugin.cases import QUICK, configured
+from tests.plugin.cases import QUICK, case_config
 from tests.plugin.environment import source
 
 
-def test_the_plugin_has_every_name_that_we_use() -> None:
+def test_plugin_has_every_name_that_we_use() -> None:
     assert [each for each in names_found(source() / "vllm_gaudi") if not each.fits] == []
 
 
 @pytest.mark.skipif(not os.environ.get("PLUGIN_MATRIX"), reason="takes minutes: in make plugin only")
-def test_trial_on_the_played_card_proves_everything(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+def test_trial_on_the_simulated_card_passes_every_check(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     case = QUICK[0]
-    config = configured(case, checkpoints[case.family]).model_dump(mode="json", by_alias=True)
-    del config["engine"]["settings"]  # here vLLM's core is a process of its own, as in a pod
+    config = case_config(case, checkpoints[case.family]).model_dump(mode="json", by_alias=True)
+    del config["engine"]["settings"]  # vLLM's core is a separate process here, as in a pod.
     (tmp_path / "config.json").write_text(json.dumps(config))
     command = ["-m", "gaudi_runtime", "hardware-report", "--config", "config.json", "--output", "report.json"]
     done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Every name of vLLM that the plugin imports is there in the release it belongs to; nothing is imported to find out."""
+"""Every name that the plugin imports from vLLM exists in the matching release. Files are parsed and not imported."""
 
 import ast
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.engine import forked
+from tests.plugin.engine import call_in_fork
 from tests.plugin.environment import source
 from tests.support.knob_defaults import wrong_defaults
 
@@ -15,8 +15,8 @@ SITE_PACKAGES = Path(str(find_spec("vllm").origin)).parents[1]  # type: ignore[u
 Name = tuple[str, str]
 
 
-def imported(tree: ast.AST) -> Iterator[Name]:
-    """Every `from vllm... import name`, but where the code goes on without it."""
+def imported_names(tree: ast.AST) -> Iterator[Name]:
+    """Return every `from vllm... import name`, except those that the code handles if they fail."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Try) and any("ImportError" in ast.unparse(each) for each in node.handlers):
             continue
@@ -24,11 +24,11 @@ def imported(tree: ast.AST) -> Iterator[Name]:
             continue
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "vllm":
             yield from ((str(node.module), each.name) for each in node.names)
-        yield from imported(node)
+        yield from imported_names(node)
 
 
-def defined(file: Path) -> set[str]:
-    """Names that a module has at its top, also under conditions."""
+def defined_names(file: Path) -> set[str]:
+    """Return the names that a module defines at top level, including those under conditions."""
     found: set[str] = set()
     nodes: list[ast.AST] = list(ast.parse(file.read_text(encoding="utf-8")).body)
     while nodes:
@@ -36,7 +36,7 @@ def defined(file: Path) -> set[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-            found |= defined(file.parent.joinpath(*str(node.module).split(".")).with_suffix(".py"))
+            found |= defined_names(file.parent.joinpath(*str(node.module).split(".")).with_suffix(".py"))
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found |= {(each.asname or each.name).partition(".")[0] for each in node.names}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -47,26 +47,28 @@ def defined(file: Path) -> set[str]:
 
 
 def resolves(name: Name) -> bool:
-    """Whether the installed release has this name, as a module or in one."""
+    """Return True if the installed release has this name, as a module or in a module."""
     module = SITE_PACKAGES / name[0].replace(".", "/")
     if (module / name[1]).is_dir() or (module / f"{name[1]}.py").is_file():
         return True
     file = module.with_suffix(".py") if module.with_suffix(".py").is_file() else module / "__init__.py"
     if not file.is_file():
         return False
-    names = defined(file)
+    names = defined_names(file)
     return name[1] in names or "__getattr__" in names
 
 
-def files() -> list[Path]:
+def plugin_files() -> list[Path]:
     return sorted((source() / "vllm_gaudi").rglob("*.py"))
 
 
-@pytest.mark.parametrize("folder", sorted({each.parent for each in files()}), ids=lambda each: each.name)
-def test_every_name_of_vllm_that_the_plugin_imports_is_there(folder: Path) -> None:
-    wanted = {name for file in folder.glob("*.py") for name in imported(ast.parse(file.read_text(encoding="utf-8")))}
+@pytest.mark.parametrize("folder", sorted({each.parent for each in plugin_files()}), ids=lambda each: each.name)
+def test_vllm_has_every_name_that_the_plugin_imports(folder: Path) -> None:
+    wanted = {
+        name for file in folder.glob("*.py") for name in imported_names(ast.parse(file.read_text(encoding="utf-8")))
+    }
     assert {name for name in wanted if not resolves(name)} == set()
 
 
-def test_defaults_of_knobs_are_those_of_this_release(tmp_path: Path) -> None:
-    assert forked(wrong_defaults, tmp_path) == {}
+def test_defaults_of_knobs_equal_those_of_this_release(tmp_path: Path) -> None:
+    assert call_in_fork(wrong_defaults, tmp_path) == {}

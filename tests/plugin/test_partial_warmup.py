@@ -1,4 +1,4 @@
-"""A warm-up that its time budget ends early, on the plugin's own code: no request meets a shape that did not run."""
+"""A warm-up that its time budget ends early, on the plugin's own code: requests meet no cold shape."""
 
 import os
 from pathlib import Path
@@ -8,34 +8,34 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import WarmupConfig
-from tests.plugin.cases import COMPILE, Case, configured
-from tests.plugin.engine import Facts, in_own_process
-from tests.plugin.serving import planned, start_and_serve
+from tests.plugin.cases import COMPILE, Case, case_config
+from tests.plugin.engine import Facts, run_in_fork
+from tests.plugin.serving import planned_shapes, start_and_serve
 
 pytestmark = pytest.mark.skipif(not os.environ.get("PLUGIN_MATRIX"), reason="one more start: in make plugin only")
 
 CASE = Case(Strategy.LINEAR, False, True, "llama", COMPILE)
-"""Contiguous attention looks up a decode batch twice, by different blocks."""
+"""Contiguous attention looks up a decode batch twice, with different block counts."""
 
 
 @pytest.fixture(scope="module")
 def facts(checkpoints: dict[str, Path], tmp_path_factory: Any) -> Facts:
     warmup = WarmupConfig(time_budget_seconds=1)
-    config = configured(CASE, checkpoints[CASE.family]).model_copy(update={"warmup": warmup})
-    return in_own_process(start_and_serve, config, tmp_path_factory.mktemp(CASE.name))
+    config = case_config(CASE, checkpoints[CASE.family]).model_copy(update={"warmup": warmup})
+    return run_in_fork(start_and_serve, config, tmp_path_factory.mktemp(CASE.name))
 
 
-def test_budget_leaves_buckets_cold_that_plugin_does_not_hold(facts: Facts) -> None:
+def test_plugin_does_not_hold_buckets_that_the_budget_skips(facts: Facts) -> None:
     (rank,) = facts["before"]
     warmed = facts["report"]["prompt"]["warmed"] + facts["report"]["decode"]["warmed"]
     held = [each for buckets in rank["held"].values() for each in buckets]
-    assert 0 < len(held) <= warmed < len(planned(facts))
+    assert 0 < len(held) <= warmed < len(planned_shapes(facts))
 
 
 def test_requests_meet_no_cold_shape(facts: Facts) -> None:
     assert facts["hits"] > 0
     assert facts["cold"] == {}
     assert facts["recompiles"] == 0
-    # By the record of the runner's forwards, next to our own counts.
+    # The runner's forwards are recorded independently of our own counts.
     (rank,) = facts["after"]
     assert set(rank["served"]) <= set(rank["warmed"])

@@ -1,4 +1,4 @@
-"""Our plans against those of the plugin's own planner, told the same by the variables that we render."""
+"""Our plans equal those of the plugin's own planner, which is configured by the variables that we render."""
 
 import logging
 import os
@@ -18,12 +18,12 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.planning.planner import plan_of_device
-from tests.plugin.cases import QUICK, configured
-from tests.plugin.engine import forked
+from tests.plugin.cases import QUICK, case_config
+from tests.plugin.engine import call_in_fork
 
 Shapes = set[tuple[int, int, int]]
 LAYOUTS = ((False, True), (False, False), (True, False))
-"""Prefix caching and contiguous blocks: with both the plugin switches prefix caching off."""
+"""Prefix caching and contiguous blocks. With both enabled the plugin disables prefix caching."""
 LIMITS = [
     Limits(
         max_model_len=length,
@@ -46,11 +46,11 @@ FILE = "(1, [128, 256, 512], range(0, 4))\n(2, 128, 0)\n([1, 2, 4], 1, [8, 24, 6
 
 @pytest.fixture(scope="module")
 def base(checkpoints: dict[str, Path]) -> RuntimeConfig:
-    return configured(QUICK[0], checkpoints["llama"])
+    return case_config(QUICK[0], checkpoints["llama"])
 
 
-def theirs(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]:
-    """What the plugin plans under the environment of this configuration; raises what it raises."""
+def plugin_plan(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]:
+    """Return the plugin's plan under the environment of this configuration. Raises the plugin's errors."""
     import vllm_gaudi.extension.environment as environment
     import vllm_gaudi.extension.runtime as runtime
     from vllm_gaudi.extension.bucketing.common import HPUBucketingManager
@@ -75,19 +75,20 @@ def theirs(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]:
 
 
 def differences(config: RuntimeConfig, blocks: int) -> str | None:
-    """Which buckets only one of both plans has; None if they are equal."""
+    """Return the buckets that only one of the two plans has, or None if the plans are equal."""
     size = config.limits.block_size
-    # Release 0.26 bounds no decode range by the blocks that exist, as later ones do for models of plain attention.
+    # Release 0.26 does not limit decode ranges by the existing blocks, as later ones do for models with plain
+    # attention.
     plan = plan_of_device(config.bucketing, config.limits, DeviceBlocks(blocks, size, size, bounded=False))
-    for phase, planned in theirs(config, blocks).items():
+    for phase, planned in plugin_plan(config, blocks).items():
         ours = {tuple(each) for each in plan.buckets_of(phase)}
         if ours != planned:
             return f"{phase}: only we {sorted(ours - planned)[:3]}, only the plugin {sorted(planned - ours)[:3]}"
     return None
 
 
-def wrong_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, str]:
-    """What differs, by limits."""
+def differing_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, str]:
+    """Return the differences of the plans by limits."""
     logging.disable(logging.CRITICAL)
     wrong = {}
     for limits in LIMITS:
@@ -99,15 +100,17 @@ def wrong_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[st
     return wrong
 
 
-# In processes of their own: the plugin keeps what it was configured with, and engines are forked from this one.
+# These tests run in forks, because the plugin keeps its configuration and later tests fork this process.
 @pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("strategy", RANGED)
-def test_every_plan_is_the_plugins_own(base: RuntimeConfig, strategy: Strategy, blocks: int, tmp_path: Path) -> None:
-    assert forked(partial(wrong_plans, base, strategy, blocks), tmp_path) == {}
+def test_every_plan_equals_the_plugins_own(
+    base: RuntimeConfig, strategy: Strategy, blocks: int, tmp_path: Path
+) -> None:
+    assert call_in_fork(partial(differing_plans, base, strategy, blocks), tmp_path) == {}
 
 
 class Difference(StrEnum):
-    """Why a bucket of a resource's plan is not in the plugin's, or the other way round."""
+    """Why a bucket is only in the plan of a resource, or only in the plugin's plan."""
 
     NO_CONTEXT = "prompts have no context: none is split, and none is cached"
     TOO_MUCH_CONTEXT = "more context than the shortest query of this bucket leaves room for"
@@ -121,7 +124,7 @@ class Difference(StrEnum):
 def reason(
     phase: BucketPhase, bucket: tuple[int, int, int], limits: Limits, blocks: int, shorter: int, ours: bool
 ) -> Difference:
-    """Why only one plan has this bucket; `shorter` is the next shorter query of our plan."""
+    """Return why only one plan has this bucket. `shorter` is the next shorter query of our plan."""
     batch, query, context = bucket
     if phase is BucketPhase.DECODE:
         if ours and batch == limits.max_num_seqs:
@@ -142,43 +145,43 @@ _NONE = Difference.UNEXPLAINED
 
 
 def _largest(limits: Limits, query: int, context: int) -> bool:
-    """Whether this is the largest context that the plugin plans behind a query, or behind any."""
+    """Return True if this is the largest context that the plugin plans for this query, or for any query."""
     least = (limits.max_model_len - query) // limits.block_size
     return context >= min(least, (limits.max_model_len - limits.max_num_batched_tokens) // limits.block_size)
 
 
-def intended(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, Any]:
-    """The kinds of differences between the plan of a resource and the plugin's; and the unexplained ones."""
+def resource_differences(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, Any]:
+    """Return the kinds of differences between the plan of a resource and the plugin's, and the unexplained ones."""
     logging.disable(logging.CRITICAL)
     kinds, unexplained = set(), []
     for limits, splits in product(LIMITS, (True, None)):
-        asked = limits.model_copy(update={"gapless": True, "splits_prompts": splits})
-        config = base.model_copy(update={"limits": asked, "bucketing": BucketPolicy(strategy=strategy)})
+        resource_limits = limits.model_copy(update={"gapless": True, "splits_prompts": splits})
+        config = base.model_copy(update={"limits": resource_limits, "bucketing": BucketPolicy(strategy=strategy)})
         size = limits.block_size
-        plan = plan_of_device(config.bucketing, asked, DeviceBlocks(blocks, size, size, bounded=False))
-        for phase, planned in theirs(config, blocks).items():
+        plan = plan_of_device(config.bucketing, resource_limits, DeviceBlocks(blocks, size, size, bounded=False))
+        for phase, planned in plugin_plan(config, blocks).items():
             mine = {tuple(each) for each in plan.buckets_of(phase)}
             queries = sorted({0, *(query for _, query, _ in mine)})
             for bucket in mine ^ planned:
                 shorter = queries[bisect_left(queries, bucket[1]) - 1]
-                why = reason(phase, bucket, asked, blocks, shorter, bucket in mine)
+                why = reason(phase, bucket, resource_limits, blocks, shorter, bucket in mine)
                 kinds.add(why)
                 if why is _NONE:
-                    unexplained.append([str(asked), str(phase), bucket, bucket in mine])
+                    unexplained.append([str(resource_limits), str(phase), bucket, bucket in mine])
     return {"kinds": sorted(kinds), "unexplained": unexplained[:3]}
 
 
 @pytest.mark.parametrize("strategy", RANGED)
-def test_plan_of_a_resource_differs_in_named_points_only(
+def test_plan_of_a_resource_differs_only_for_known_reasons(
     base: RuntimeConfig, strategy: Strategy, tmp_path: Path
 ) -> None:
-    found = forked(partial(intended, base, strategy, BLOCKS[0]), tmp_path)
+    found = call_in_fork(partial(resource_differences, base, strategy, BLOCKS[0]), tmp_path)
     assert found["unexplained"] == []
     assert {Difference.NO_CONTEXT, Difference.MOST_CONTEXT} <= set(found["kinds"])
 
 
 @pytest.mark.parametrize("caching", [True, False])
-def test_buckets_of_a_file_are_those_that_the_plugin_keeps(base: RuntimeConfig, tmp_path: Path, caching: bool) -> None:
+def test_plugin_keeps_the_same_buckets_of_a_file(base: RuntimeConfig, tmp_path: Path, caching: bool) -> None:
     (tmp_path / "buckets.txt").write_text(FILE)
     limits = Limits(
         max_model_len=1024,
@@ -190,4 +193,4 @@ def test_buckets_of_a_file_are_those_that_the_plugin_keeps(base: RuntimeConfig, 
     policy = BucketPolicy(strategy=Strategy.FILE, file=FILE)
     config = base.model_copy(update={"limits": limits, "bucketing": policy})
     with mock.patch.dict(os.environ, {"VLLM_BUCKETING_FROM_FILE": str(tmp_path / "buckets.txt")}):
-        assert forked(partial(differences, config, 300), tmp_path) is None
+        assert call_in_fork(partial(differences, config, 300), tmp_path) is None

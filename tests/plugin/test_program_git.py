@@ -1,4 +1,4 @@
-"""The plugin's own question for its revision, where there is no git."""
+"""The plugin runs git to find its revision. These tests run it without git."""
 
 import os
 import shutil
@@ -24,12 +24,12 @@ def revision() -> str:
     return str(_get_vllm_hash(None))
 
 
-def test_the_plugin_ends_where_nobody_answers_for_git(no_git: Path) -> None:
+def test_plugin_fails_without_git(no_git: Path) -> None:
     with pytest.raises(FileNotFoundError, match="'git'"):
         revision()
 
 
-def test_the_plugin_knows_no_revision_where_we_answer(no_git: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_reports_no_revision_with_our_replacement_of_git(no_git: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in stand_in_for_git(no_git, os.environ).items():
         monkeypatch.setenv(name, value)
     assert revision().startswith("Error")

@@ -1,7 +1,7 @@
-"""Data parallelism on the plugin's own code: two engine cores of vLLM, each with a card; the second one has less.
+"""Data parallelism on the plugin's own code: two engine cores of vLLM, each with a card.
 
-The card of core 1 has less memory, and it is full when one of the graphs is captured. Every answer of the runtime must
-be that of both cores.
+The card of core 1 has less memory, and it is full when one of the graphs is captured. Every report of the runtime must
+cover both cores.
 """
 
 import asyncio
@@ -19,49 +19,51 @@ from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, meets
 from gaudi_runtime.engines.vllm.watch import Pace
 from gaudi_runtime.planning.planner import make_plan
-from tests.plugin.apart import answer, counted, ranks, with_processes
-from tests.plugin.cases import DEFAULT, configured
-from tests.plugin.engine import Facts, Run, forked
-from tests.plugin.serving import PROMPTS, planned, worst_gap
+from tests.plugin.cases import DEFAULT, case_config
+from tests.plugin.engine import Facts, Run, call_in_fork
+from tests.plugin.engine_processes import answer_on_core, count_batches, rank_facts_by_core, run_with_engine_processes
+from tests.plugin.serving import PROMPTS, largest_logit_gap, planned_shapes
 
 TAKEN = 4 << 20
-"""Bytes that the card of core 1 lacks."""
+"""The number of bytes that the card of core 1 lacks."""
 TOKENS = 12
 
 
 def two_cores(checkpoint: Path) -> RuntimeConfig:
-    config = configured(DEFAULT, checkpoint, pieces=False)
-    # So little that the cache of the smaller card does not hold what sequences can fill.
+    config = case_config(DEFAULT, checkpoint, pieces=False)
+    # The cache of the smaller card must not hold all blocks that sequences can fill.
     engine = config.engine.model_copy(update={"device_memory_utilization": 0.038})
     return config.model_copy(update={"parallelism": ParallelismConfig(data=2), "engine": engine})
 
 
-def take_memory() -> None:
-    """Let the card of core 1 be smaller, in the process of that core."""
+def reduce_memory() -> None:
+    """Reduce the memory of core 1's card, in the process of that core."""
     from gaudi_runtime.engines.vllm.workers.hpu_worker import DrivenHpuWorker
 
     init_device = DrivenHpuWorker.init_device
 
-    def smaller(self: Any) -> None:
+    def init_smaller_device(self: Any) -> None:
         from habana_frameworks.torch.memory import MEMORY
 
         MEMORY.total -= TAKEN * self.vllm_config.parallel_config.data_parallel_index
         init_device(self)
 
-    DrivenHpuWorker.init_device = smaller  # type: ignore[method-assign]
+    DrivenHpuWorker.init_device = init_smaller_device  # type: ignore[method-assign]
 
 
 async def start_and_serve(run: Run) -> Facts:
-    take_memory()
+    reduce_memory()
     run.full_in, run.full_at = 1, ("decode 1x1x8", 2)
     report = await run.start()
     plan = make_plan(run.config.bucketing, run.config.limits, report.memory.kv_blocks if report.memory else 0)
-    before = await ranks(run)
-    # No core has more than the 512 tokens of a step, so that no prompt is split.
-    asked = [answer(run, number, each, TOKENS, core=int(number in (1, 4))) for number, each in enumerate(PROMPTS)]
-    answers = await asyncio.gather(*asked)
-    after = await ranks(run)
-    counts = await counted(run)
+    before = await rank_facts_by_core(run)
+    # No core has more than the 512 tokens of a step, so no prompt is split.
+    requests = [
+        answer_on_core(run, number, each, TOKENS, core=int(number in (1, 4))) for number, each in enumerate(PROMPTS)
+    ]
+    answers = await asyncio.gather(*requests)
+    after = await rank_facts_by_core(run)
+    counts = await count_batches(run)
     return {
         "report": report.model_dump(mode="json"),
         "plan": {each.value: [list(bucket) for bucket in plan.buckets_of(each)] for each in BucketPhase},
@@ -72,7 +74,7 @@ async def start_and_serve(run: Run) -> Facts:
         "blocks": run.engine.load_now().total_blocks,
         "notes": run.engine.notes(),
         "stopped": await until_lost(run, after[1]["parent"], signal.SIGSTOP, hang=2),
-        # On a busy machine vLLM notices the death of a process after some seconds, which is no hang.
+        # On a busy machine vLLM notices the death of a process after some seconds, which is not a hang.
         "killed": await until_lost(run, after[1]["parent"], signal.SIGKILL, hang=60),
     }
 
@@ -85,13 +87,18 @@ async def until_lost(run: Run, pid: int, number: int, hang: float) -> str:
 
 @pytest.fixture(scope="module")
 def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    return with_processes(start_and_serve, two_cores(checkpoints["llama"]), tmp_path_factory.mktemp("two-cores"))
+    return run_with_engine_processes(
+        start_and_serve, two_cores(checkpoints["llama"]), tmp_path_factory.mktemp("two-cores")
+    )
 
 
-def test_every_core_holds_and_warms_the_plan_that_we_print(facts: Facts) -> None:
-    told = {phase: sorted(buckets) for phase, buckets in facts["plan"].items()}
-    assert [{phase: sorted(each) for phase, each in rank["held"].items()} for rank in facts["before"]] == [told, told]
-    assert [set(rank["warmed"]) for rank in facts["before"]] == [set(planned(facts))] * 2
+def test_every_core_holds_and_warms_the_printed_plan(facts: Facts) -> None:
+    planned = {phase: sorted(buckets) for phase, buckets in facts["plan"].items()}
+    assert [{phase: sorted(each) for phase, each in rank["held"].items()} for rank in facts["before"]] == [
+        planned,
+        planned,
+    ]
+    assert [set(rank["warmed"]) for rank in facts["before"]] == [set(planned_shapes(facts))] * 2
 
 
 def test_memory_is_that_of_the_fullest_core(facts: Facts) -> None:
@@ -110,7 +117,7 @@ def test_core_that_falls_behind_keeps_the_gate_closed(facts: Facts) -> None:
     assert "ran out of memory" in skipped[0]["reason"]
 
 
-def test_we_count_what_both_cores_ran(facts: Facts) -> None:
+def test_counters_equal_the_forwards_of_both_cores(facts: Facts) -> None:
     served = [Counter(rank["served"]) for rank in facts["after"]]
     assert all(served)
     assert facts["counted"] == served[0] + served[1]
@@ -120,17 +127,17 @@ def test_serving_compiles_nothing_on_any_core(facts: Facts) -> None:
     assert [rank["compiles"] for rank in facts["after"]] == [rank["compiles"] for rank in facts["before"]]
 
 
-def test_greedy_tokens_are_those_of_transformers(facts: Facts, checkpoints: dict[str, Path], tmp_path: Path) -> None:
+def test_greedy_tokens_equal_those_of_transformers(facts: Facts, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     answers = list(zip(PROMPTS, facts["answers"], strict=True))
-    assert forked(partial(worst_gap, checkpoints["llama"], answers), tmp_path) < 0.15
+    assert call_in_fork(partial(largest_logit_gap, checkpoints["llama"], answers), tmp_path) < 0.15
 
 
-def test_silent_core_is_a_lost_engine(facts: Facts) -> None:
+def test_hanging_core_is_reported_as_a_lost_engine(facts: Facts) -> None:
     assert facts["stopped"].startswith("vLLM hangs: ")
 
 
-def test_dead_core_is_a_lost_engine_that_names_it(facts: Facts) -> None:
-    # vLLM kills the other core too, sooner or later.
+def test_dead_core_is_reported_as_lost_by_name(facts: Facts) -> None:
+    # vLLM also kills the other core after a while.
     assert re.match(
         "A process of vLLM died while it served: .*EngineCore_DP1 (was|were) ended by SIGKILL", facts["killed"]
     )

@@ -1,4 +1,4 @@
-"""Models that take images, on the plugin's own code: the vision tower is warm before the first request, and counted."""
+"""Models that take images, on the plugin's own code: the vision tower is warm before the first request."""
 
 import os
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from gaudi_runtime.contract.config import ExecutionMode, ItemsPerPrompt, Runtime
 from gaudi_runtime.contract.report import VisionBucket
 from gaudi_runtime.engines.vllm.launch import engine_arguments
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
-from tests.plugin.cases import COMPILE, GRAPHS, Case, configured, in_matrix
-from tests.plugin.engine import Facts, Run, forked, in_own_process, on_full_card
-from tests.plugin.serving import skipped
-from tests.plugin.vision import GEMMA, QWEN, Size, look, make_seeing, picture, worst_gap
+from tests.plugin.cases import COMPILE, GRAPHS, Case, case_config, in_matrix
+from tests.plugin.engine import Facts, Run, call_in_fork, run_in_fork, with_full_card
+from tests.plugin.serving import skipped_shapes
+from tests.plugin.vision import GEMMA, QWEN, Size, answer_images, largest_logit_gap, make_vision_checkpoint, picture
 
 TOKENS = 8
 POLICY = BucketPolicy(
@@ -28,10 +28,10 @@ POLICY = BucketPolicy(
 
 
 @dataclass(frozen=True)
-class Seeing:
-    """A model, its execution mode and the plugin's settings; prompts by their images, all of sizes that are warm.
+class VisionCase:
+    """A model, its execution mode, the plugin's settings, and prompts by their images, all of warm sizes.
 
-    `cold` are images of a size that is not.
+    `cold` are images of a size that is not warm.
     """
 
     family: str
@@ -45,38 +45,38 @@ class Seeing:
 
 BATCHES = tuple(f"image 896x896x{size}" for size in (1, 2, 4, 8))
 SHOWN = (((56, 56),), ((200, 90), (30, 30)), ((56, 56), (64, 64), (20, 99)))
-"""Gemma scales all images to one size; three of them are a batch of two and one of one."""
+"""Gemma scales all images to one size. Three of them are a batch of two and a batch of one."""
 SIZES = {"VLLM_MULTIMODAL_BUCKETS": "64", "VLLM_MULTIMODAL_RESOLUTIONS": "140x112x1-2"}
 OF_SIZES = (((112, 112),), ((140, 112),), ((140, 112), (140, 112)))
 GUESSED = ("image 112x112x1", "image 140x112x1", "image 84x112x1", "image 196x112x1", "image 56x112x1")
 RESOLVED = (*GUESSED, "image 140x112x2")
 CASES = in_matrix(
-    Seeing(GEMMA, COMPILE, BATCHES, SHOWN, {}),
-    Seeing(GEMMA, GRAPHS, BATCHES, SHOWN, {}, graphs=2 * len(BATCHES)),
-    Seeing(QWEN, GRAPHS, RESOLVED, OF_SIZES, SIZES, cold=((280, 112),)),
-    Seeing(QWEN, COMPILE, RESOLVED, OF_SIZES, SIZES),
+    VisionCase(GEMMA, COMPILE, BATCHES, SHOWN, {}),
+    VisionCase(GEMMA, GRAPHS, BATCHES, SHOWN, {}, graphs=2 * len(BATCHES)),
+    VisionCase(QWEN, GRAPHS, RESOLVED, OF_SIZES, SIZES, cold=((280, 112),)),
+    VisionCase(QWEN, COMPILE, RESOLVED, OF_SIZES, SIZES),
 )
 
 
-def looking(case: Seeing, checkpoint: Path) -> RuntimeConfig:
-    config = configured(Case(Strategy.LINEAR, False, True, case.family, case.mode), checkpoint)
+def vision_config(case: VisionCase, checkpoint: Path) -> RuntimeConfig:
+    config = case_config(Case(Strategy.LINEAR, False, True, case.family, case.mode), checkpoint)
     settings = {**config.engine.settings, **case.settings}
     engine = config.engine.model_copy(update={"settings": settings})
     model = config.model.model_copy(update={"items_per_prompt": ItemsPerPrompt(image=3, video=0)})
     return config.model_copy(update={"engine": engine, "model": model, "bucketing": POLICY})
 
 
-async def start_and_look(case: Seeing, run: Run) -> Facts:
+async def start_and_answer_images(case: VisionCase, run: Run) -> Facts:
     report = await run.start()
     before = run.ranks()[0]
-    answers = [look(run, case.family, sizes, TOKENS) for sizes in case.warm]
+    answers = [answer_images(run, case.family, sizes, TOKENS) for sizes in case.warm]
     after = run.ranks()[0]
-    await run.counted()
+    await run.count_batches()
     assert run.engine.counters.vision
     facts = {"hits": run.engine.counters.vision.hits, "misses": run.engine.counters.vision.misses}
     if case.cold:
-        look(run, case.family, case.cold, 1)
-        await run.counted()
+        answer_images(run, case.family, case.cold, 1)
+        await run.count_batches()
     return facts | {
         "report": report.model_dump(mode="json"),
         "planned": [str(each) for each in run.engine.vision_buckets()],
@@ -89,108 +89,110 @@ async def start_and_look(case: Seeing, run: Run) -> Facts:
 
 
 @pytest.fixture(scope="module")
-def seeing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def vision_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("seeing")
     return {
-        family: Path(forked(lambda family=family: str(make_seeing(folder / family, family)), folder))
+        family: Path(call_in_fork(lambda family=family: str(make_vision_checkpoint(folder / family, family)), folder))
         for family in {case.family for case in CASES}
     }
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case.family}-{case.mode}")
-def case(request: pytest.FixtureRequest) -> Seeing:
-    found: Seeing = request.param
+def case(request: pytest.FixtureRequest) -> VisionCase:
+    found: VisionCase = request.param
     return found
 
 
 @pytest.fixture(scope="module")
-def facts(case: Seeing, seeing: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    config = looking(case, seeing[case.family])
-    return in_own_process(partial(start_and_look, case), config, tmp_path_factory.mktemp("vision"))
+def facts(case: VisionCase, vision_checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    config = vision_config(case, vision_checkpoints[case.family])
+    return run_in_fork(partial(start_and_answer_images, case), config, tmp_path_factory.mktemp("vision"))
 
 
-def test_what_the_plugin_plans_is_warmed_once(facts: Facts, case: Seeing) -> None:
+def test_every_planned_vision_bucket_is_warmed_once(facts: Facts, case: VisionCase) -> None:
     assert facts["planned"] == list(case.planned)
     vision = facts["report"]["vision"]
     assert (vision["planned"], vision["warmed"], vision["skipped"]) == (len(case.planned), len(case.planned), [])
 
 
-def test_the_tower_has_its_graphs_before_serving(facts: Facts, case: Seeing) -> None:
+def test_vision_tower_has_its_graphs_before_serving(facts: Facts, case: VisionCase) -> None:
     captures = facts["before"]["captures"]
     assert sum(each for name, each in captures.items() if name != "HpuModelAdapter") == case.graphs
 
 
-def test_warm_images_capture_and_compile_nothing(facts: Facts, case: Seeing) -> None:
+def test_warm_images_capture_and_compile_nothing(facts: Facts, case: VisionCase) -> None:
     before, after = facts["before"], facts["after"]
     assert (after["captures"], after["compiles"]) == (before["captures"], before["compiles"])
     assert (facts["hits"], facts["misses"]) == (len(case.warm), 0)
 
 
-def test_cold_images_are_counted_and_named(facts: Facts, case: Seeing) -> None:
+def test_cold_images_are_counted_and_named(facts: Facts, case: VisionCase) -> None:
     assert len(facts["cold"]) == bool(case.cold)
-    # Without torch.compile the played card has recipes of the language model alone.
+    # Without torch.compile the simulated card has recipes only for the language model.
     assert facts["recompiles"] == (len(facts["cold"]) if case.mode is COMPILE else 0)
 
 
-def test_answers_to_images_are_those_of_transformers(
-    facts: Facts, case: Seeing, seeing: dict[str, Path], tmp_path: Path
+def test_answers_to_images_equal_those_of_transformers(
+    facts: Facts, case: VisionCase, vision_checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
-    asked = [(sizes, *answer) for sizes, answer in zip(case.warm, facts["answers"], strict=True)]
-    assert forked(partial(worst_gap, seeing[case.family], asked), tmp_path) < 0.15
-    assert len({str(answer) for _, _, answer in asked}) == len(asked)
+    prompts = [(sizes, *answer) for sizes, answer in zip(case.warm, facts["answers"], strict=True)]
+    assert call_in_fork(partial(largest_logit_gap, vision_checkpoints[case.family], prompts), tmp_path) < 0.15
+    assert len({str(answer) for _, _, answer in prompts}) == len(prompts)
 
 
 FULL = "image 896x896x4"
 
 
 async def start_on_full_card(run: Run) -> Facts:
-    """The card is full when the tower is to take a batch of four."""
+    """Start with a card that is full when the tower runs a batch of four."""
     from vllm_gaudi.v1.worker.hpu_model_runner import HpuModelAdapter
 
     embed = HpuModelAdapter.embed_multimodal
 
     def watched(self: Any, **inputs: Any) -> Any:
         run_it = partial(embed, self, **inputs)
-        return on_full_card(run_it) if len(inputs["pixel_values"]) == 4 else run_it()
+        return with_full_card(run_it) if len(inputs["pixel_values"]) == 4 else run_it()
 
     HpuModelAdapter.embed_multimodal = watched
     report = await run.start()
-    answer = look(run, GEMMA, SHOWN[2], TOKENS)
+    answer = answer_images(run, GEMMA, SHOWN[2], TOKENS)
     return {"report": report.model_dump(mode="json"), "answers": [answer]}
 
 
 @pytest.fixture(scope="module")
-def short(seeing: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
+def low_memory_facts(vision_checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
     if not os.environ.get("PLUGIN_MATRIX"):
         pytest.skip("one more start: in make plugin only")
-    return in_own_process(start_on_full_card, looking(CASES[1], seeing[GEMMA]), tmp_path_factory.mktemp("full"))
+    return run_in_fork(
+        start_on_full_card, vision_config(CASES[1], vision_checkpoints[GEMMA]), tmp_path_factory.mktemp("full")
+    )
 
 
-def test_full_card_leaves_larger_vision_buckets_out(short: Facts) -> None:
-    vision = short["report"]["vision"]
+def test_full_card_skips_larger_vision_buckets(low_memory_facts: Facts) -> None:
+    vision = low_memory_facts["report"]["vision"]
     assert vision["warmed"] == 2
     assert [str(VisionBucket(*each["bucket"])) for each in vision["skipped"]] == [FULL, BATCHES[-1]]
     assert "PT_DEVMEM Allocation failed" in vision["skipped"][0]["reason"]
 
 
-def test_what_is_beside_a_tower_without_memory_is_warm(short: Facts) -> None:
-    report = short["report"]
+def test_language_model_is_warm_when_the_tower_lacks_memory(low_memory_facts: Facts) -> None:
+    report = low_memory_facts["report"]
     assert [report[each]["warmed"] for each in ("prompt", "decode")] == [16, 4]
-    # Of pieces above the plugin's own limit of graph tokens, with memory or without.
+    # The plugin captures no graph for pieces above its own limit of graph tokens, with or without enough memory.
     rule = "vLLM runs this shape without a graph"
     pieces = [*(f"1x128x{blocks}" for blocks in (4, 5, 6, 8)), *(f"1x512x{blocks}" for blocks in range(1, 8))]
-    assert skipped(short) == {f"prompt {each}": rule for each in pieces}
+    assert skipped_shapes(low_memory_facts) == {f"prompt {each}": rule for each in pieces}
 
 
-def test_answers_after_the_failure_are_those_of_transformers(
-    short: Facts, seeing: dict[str, Path], tmp_path: Path
+def test_answers_after_the_failure_equal_those_of_transformers(
+    low_memory_facts: Facts, vision_checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
-    asked = [(SHOWN[2], *short["answers"][0])]
-    assert forked(partial(worst_gap, seeing[GEMMA], asked), tmp_path) < 0.15
+    prompts = [(SHOWN[2], *low_memory_facts["answers"][0])]
+    assert call_in_fork(partial(largest_logit_gap, vision_checkpoints[GEMMA], prompts), tmp_path) < 0.15
 
 
-def parsed_by_vllm(config: RuntimeConfig) -> list[str]:
-    """What vLLM's own chat handler makes of images that requests bring, name on a server, or name in a file."""
+def parse_with_vllm(config: RuntimeConfig) -> list[str]:
+    """Return the result of vLLM's chat handler for images that are in the request, on a server, or in a file."""
     import base64
     import io
 
@@ -213,8 +215,10 @@ def parsed_by_vllm(config: RuntimeConfig) -> list[str]:
     return found
 
 
-def test_requests_bring_their_images_and_nothing_is_fetched(seeing: dict[str, Path], tmp_path: Path) -> None:
-    brought, on_a_server, in_a_file = forked(partial(parsed_by_vllm, looking(CASES[0], seeing[GEMMA])), tmp_path)
+def test_images_are_taken_from_requests_and_never_fetched(vision_checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    brought, on_a_server, in_a_file = call_in_fork(
+        partial(parse_with_vllm, vision_config(CASES[0], vision_checkpoints[GEMMA])), tmp_path
+    )
     assert "30, 20" in brought
     assert "one of the allowed domains: ['NONE.INVALID']" in on_a_server
     assert "without `--allowed-local-media-path`" in in_a_file

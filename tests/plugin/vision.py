@@ -1,4 +1,4 @@
-"""Tiny checkpoints with a vision tower and a real processor, images, and what is asked with them."""
+"""Tiny checkpoints with a vision tower and a real processor, images, and prompts with images."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,11 +22,11 @@ TEXT = {
 
 
 PLACE = {GEMMA: "<start_of_image>", QWEN: "<|vision_start|><|image_pad|><|vision_end|>"}
-"""What stands in a prompt for an image."""
+"""The placeholder of an image in a prompt."""
 
 
 def picture(width: int, height: int, seed: int) -> Any:
-    """An image in which every square is another one."""
+    """Return an image of 16 squares with random colors."""
     import numpy
     from PIL import Image
 
@@ -37,14 +37,14 @@ def picture(width: int, height: int, seed: int) -> Any:
 Size = tuple[int, int]
 
 
-def look(run: Run, family: str, sizes: Sequence[Size], tokens: int) -> tuple[list[int], list[int]]:
-    """The tokens of a prompt with an image of each size, and those of its answer."""
+def answer_images(run: Run, family: str, sizes: Sequence[Size], tokens: int) -> tuple[list[int], list[int]]:
+    """Answer a prompt with an image of each size. Returns the tokens of the prompt and of the answer."""
     from vllm.sampling_params import SamplingParams
 
     images = [picture(*size, seed) for seed, size in enumerate(sizes)]
     asked = {"prompt": PLACE[family] * len(sizes) + "What is a bucket?", "multi_modal_data": {"image": images}}
-    told = SamplingParams(max_tokens=tokens, temperature=0.0, ignore_eos=True)
-    run.llm.add_request(f"{family} {sizes}", asked, told)
+    sampling = SamplingParams(max_tokens=tokens, temperature=0.0, ignore_eos=True)
+    run.llm.add_request(f"{family} {sizes}", asked, sampling)
     found: tuple[list[int], list[int]] | None = None
     while run.llm.has_unfinished_requests():
         for output in run.llm.step():
@@ -54,10 +54,10 @@ def look(run: Run, family: str, sizes: Sequence[Size], tokens: int) -> tuple[lis
     return found
 
 
-def worst_gap(checkpoint: Path, asked: Sequence[tuple[Sequence[Size], Sequence[int], Sequence[int]]]) -> float:
-    """How far below the best a chosen token ever was, in logits, by transformers in bfloat16.
+def largest_logit_gap(checkpoint: Path, asked: Sequence[tuple[Sequence[Size], Sequence[int], Sequence[int]]]) -> float:
+    """Return the largest difference in logits between the best token and the chosen one, by transformers in bfloat16.
 
-    `asked` are the sizes of the images, tokens of the prompt and of the answer.
+    `answers` has the sizes of the images, the tokens of the prompt and the tokens of the answer.
     """
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor
@@ -78,8 +78,8 @@ def worst_gap(checkpoint: Path, asked: Sequence[tuple[Sequence[Size], Sequence[i
     return worst
 
 
-def make_seeing(folder: Path, family: str) -> Path:
-    """A checkpoint of this family in `folder`."""
+def make_vision_checkpoint(folder: Path, family: str) -> Path:
+    """Write a checkpoint of this family into `folder`."""
     import torch
     from transformers.utils.logging import disable_progress_bar
 
@@ -96,7 +96,7 @@ def make_seeing(folder: Path, family: str) -> Path:
 
 
 def _name_as_published(file: Path) -> None:
-    """The transformers of today leave a part of the tower's names out, with which the published models have it."""
+    """Rename the tower's weights as in published models. Current transformers leaves out a part of the names."""
     from safetensors.torch import load_file, save_file
 
     tower = "vision_tower."
@@ -106,7 +106,7 @@ def _name_as_published(file: Path) -> None:
 
 def _tokenizer(**special: str) -> Any:
     tokenizer = make_tokenizer()
-    tokenizer.add_tokens(["\n" * times for times in range(1, 5)])  # which vLLM looks for in Gemma's
+    tokenizer.add_tokens(["\n" * times for times in range(1, 5)])  # vLLM looks for these tokens in Gemma's vocabulary.
     return type(tokenizer)(
         tokenizer_object=tokenizer.backend_tokenizer,
         eos_token=tokenizer.eos_token,
@@ -118,7 +118,7 @@ def _tokenizer(**special: str) -> Any:
 
 
 def _gemma() -> tuple[Any, Any]:
-    """All images are scaled to 56 pixels, which are 16 patches and 4 tokens."""
+    """Return a Gemma 3 model. All images are scaled to 56 pixels, which are 16 patches and 4 tokens."""
     import torch
     from transformers import Gemma3Config, Gemma3ForConditionalGeneration, Gemma3Processor
     from transformers.models.gemma3 import Gemma3ImageProcessor
@@ -156,13 +156,13 @@ def _gemma() -> tuple[Any, Any]:
     )
     model: Any = Gemma3ForConditionalGeneration(config)
     with torch.no_grad():
-        # It begins as zeros, with which all images look alike.
+        # The projection is initialized with zeros, with which all images have the same embedding.
         model.model.multi_modal_projector.mm_input_projection_weight.normal_(std=0.15)
     return model, processor
 
 
 def _qwen() -> tuple[Any, Any]:
-    """An image has as many patches as it has squares of 14 pixels, and a quarter as many tokens."""
+    """Return a Qwen 2.5 VL model. An image has one patch for each square of 14 pixels, and a quarter as many tokens."""
     from transformers import (
         Qwen2_5_VLConfig,
         Qwen2_5_VLForConditionalGeneration,

@@ -1,8 +1,8 @@
-"""`make soak`: very many random steps of the state machine, in the model of the world and on a real API server, and
-very many specs of any shape and contents of any form through what reads them, in processes of 512 MiB.
+"""Soak tests (`make soak`): random steps of the state machine, in memory and on a real API server, and random contents.
 
-GAUDI_SOAK_STEPS (100000), GAUDI_SOAK_CLUSTER_STEPS (1000) and GAUDI_SOAK_CONTENTS (20000, for each reader) say how
-many, GAUDI_SOAK_MINUTES (120) how long specs are tried; GAUDI_SOAK_SEED makes the same choices.
+Random specs and contents are read in processes of 512 MiB. GAUDI_SOAK_STEPS (100000), GAUDI_SOAK_CLUSTER_STEPS (1000)
+and GAUDI_SOAK_CONTENTS (20000 for each reader) set the numbers. GAUDI_SOAK_MINUTES (120) sets how long specs are tried,
+and GAUDI_SOAK_SEED repeats a run.
 """
 
 import gc
@@ -37,27 +37,29 @@ console = Console()
 
 @dataclass
 class Failure:
-    """A batch of stories in which a law was broken."""
+    """A batch of stories in which an invariant was violated."""
 
     seed: int
-    told: str
+    story: str
 
 
 def main() -> int:
-    """Run both parts; the exit code says whether all laws held."""
-    logging.getLogger("gaudi_operator").setLevel(logging.CRITICAL)  # a disturbed operator warns all the time
+    """Run all parts, and return 1 if any of them failed."""
+    # An operator under faults logs warnings all the time.
+    logging.getLogger("gaudi_operator").setLevel(logging.CRITICAL)
     first = int(os.environ.get("GAUDI_SOAK_SEED", random.randrange(2**32)))  # noqa: S311
     console.print(f"seed {first}: GAUDI_SOAK_SEED={first} make soak makes the same choices")
-    failure = in_memory(first, int(os.environ.get("GAUDI_SOAK_STEPS", "100000")))
-    wrong = any_specs(first, float(os.environ.get("GAUDI_SOAK_MINUTES", "120")))
-    wrong += any_contents(first, int(os.environ.get("GAUDI_SOAK_CONTENTS", "20000")))
+    failure = run_in_memory(first, int(os.environ.get("GAUDI_SOAK_STEPS", "100000")))
+    wrong = try_specs(first, float(os.environ.get("GAUDI_SOAK_MINUTES", "120")))
+    wrong += try_contents(first, int(os.environ.get("GAUDI_SOAK_CONTENTS", "20000")))
     steps = int(os.environ.get("GAUDI_SOAK_CLUSTER_STEPS", "1000"))
-    return int(bool(failure or wrong)) | (on_api_server(first, steps) if steps else 0)
+    return int(bool(failure or wrong)) | (run_on_api_server(first, steps) if steps else 0)
 
 
-def any_specs(first: int, minutes: float) -> list[str]:
-    """Specs that the schema lets through, for so many minutes, each batch in a process of its own; what is wrong with
-    any.
+def try_specs(first: int, minutes: float) -> list[str]:
+    """Decide on random specs that pass the schema, for this many minutes. Returns the faults.
+
+    Each batch runs in a separate process.
     """
     wrong, decisions, questions, grown = list[str](), list[float](), list[float](), 0
     costs, specs, batch, began = list[Cost](), 0, first, time.monotonic()
@@ -87,8 +89,8 @@ def any_specs(first: int, minutes: float) -> list[str]:
     return wrong
 
 
-def any_contents(first: int, contents: int) -> list[str]:
-    """So many contents for each reader of what others write; what is wrong with any."""
+def try_contents(first: int, contents: int) -> list[str]:
+    """Read this many random contents with each reader. Returns the faults."""
     wrong, read = list[str](), 0
     with _progress() as progress:
         task = progress.add_task("contents of any form", total=contents * len(READERS))
@@ -99,13 +101,13 @@ def any_contents(first: int, contents: int) -> list[str]:
             progress.advance(task, CONTENTS_PER_BATCH)
     for each in wrong:
         console.print(each, highlight=False, markup=False)
-    told = f"{contents} contents of any form for each of {len(READERS)} readers: {read} read, {len(wrong)} wrong"
-    console.print(told, highlight=False)
+    summary = f"{contents} contents of any form for each of {len(READERS)} readers: {read} read, {len(wrong)} wrong"
+    console.print(summary, highlight=False)
     return wrong
 
 
-def in_memory(first: int, steps: int) -> Failure | None:
-    """So many steps in the world in memory; the first failure ends it, with the story that hypothesis has shrunk."""
+def run_in_memory(first: int, steps: int) -> Failure | None:
+    """Run this many steps in the world in memory. Returns the first failure, shrunk by hypothesis."""
     started, totals = time.monotonic(), Machine.totals
     failure, number = None, first
     with _progress() as progress:
@@ -113,7 +115,8 @@ def in_memory(first: int, steps: int) -> Failure | None:
         while totals["steps"] < steps and failure is None:
             failure = _batch(number)
             number += 1
-            # Each operator freezes what is there once it has started, and this process sees tens of thousands of them.
+            # Each operator freezes existing objects when it has started, and this process creates tens of thousands of
+            # operators.
             gc.unfreeze()
             gc.collect()
             progress.update(task, completed=min(steps, totals["steps"]))
@@ -125,7 +128,7 @@ def in_memory(first: int, steps: int) -> Failure | None:
     )
     if failure:
         console.print(f"GAUDI_SOAK_SEED={failure.seed} begins with the stories of the failure", highlight=False)
-        console.print(failure.told, highlight=False, markup=False)
+        console.print(failure.story, highlight=False, markup=False)
     return failure
 
 
@@ -145,8 +148,8 @@ def _batch(number: int) -> Failure | None:
     return Failure(number, Machine.violations[-1]) if Machine.violations else None
 
 
-def on_api_server(first: int, steps: int) -> int:
-    """So many steps against a real API server and real operators, and specs of any shape."""
+def run_on_api_server(first: int, steps: int) -> int:
+    """Run this many steps and random specs against a real API server with real operators."""
     console.print(f"real API server: {steps} steps and {SPECS_ON_API_SERVER} specs of any shape", highlight=False)
     environment = {**os.environ, "GAUDI_SOAK_CLUSTER_STEPS": str(steps), "GAUDI_SOAK_SEED": str(first)}
     environment["GAUDI_SOAK_API_SPECS"] = str(SPECS_ON_API_SERVER)

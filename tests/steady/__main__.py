@@ -1,8 +1,8 @@
-"""`python -m tests.steady tests/cluster/test_crash_loops.py`: run tests again and again on a machine with other work.
+"""Run tests repeatedly on a busy machine: `python -m tests.steady tests/cluster/test_crash_loops.py`.
 
-Each run is a pytest of its own, so its cluster is seconds old. Beside it both cores are busy, the disk writes through,
-and one process after the other of the run stands still for a moment. Prints every run, and a failed one whole, whose
-logs stay in build/steady.
+Each run is a separate pytest, so its cluster is seconds old. Meanwhile both cores are busy, the disk writes through,
+and the processes of the run are paused in turn. The result of every run is printed, and the output of a failed one. The
+logs of failed runs are kept in build/steady.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ RUNS = int(os.environ.get("GAUDI_STEADY_RUNS", "20"))
 SEED = int(os.environ.get("GAUDI_STEADY_SEED", str(time.time_ns() % 1_000_000)))
 BUSY = int(os.environ.get("GAUDI_STEADY_BUSY", str(os.cpu_count() or 1)))
 SPARED = os.environ.get("GAUDI_STEADY_SPARED", "")
-"""Part of the command line of what a test stops by itself: to wake it would undo what the test does."""
+"""Part of the command line of processes that a test itself pauses. Resuming them would break the test."""
 FOLDER = Path("build") / "steady"
 BLOCK_BYTES = 4 << 20
 FROZEN_SECONDS = (0.2, 2.0)
@@ -34,26 +34,29 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 def main(tests: list[str]) -> int:
-    """The number of runs that failed."""
+    """Return the number of failed runs."""
     console.print(f"{RUNS} runs under load of {' '.join(tests)}; GAUDI_STEADY_SEED={SEED} freezes alike")
-    chance = random.Random(SEED)  # noqa: S311 - the same moments in every run with this seed
+    chance = random.Random(SEED)  # noqa: S311 - the same times in every run with this seed
     failed = 0
     FOLDER.mkdir(parents=True, exist_ok=True)
     with busy_machine():
         for number in range(1, RUNS + 1):
             started = time.monotonic()
-            code, said = run(number, tests, chance)
+            code, output = run(number, tests, chance)
             failed += bool(code)
             outcome = f"[red]failed ({code})[/]" if code else "[green]passed[/]"
             console.print(f"run {number:2} of {RUNS}: {outcome} in {time.monotonic() - started:.0f} s")
             if code:
-                console.print(said, markup=False)
+                console.print(output, markup=False)
     console.print(f"{RUNS - failed} of {RUNS} runs passed")
     return failed
 
 
 def run(number: int, tests: list[str], chance: random.Random) -> tuple[int, str]:
-    """Exit code and output of one run, whose processes are stopped for a moment in turn; logs of a bad one are kept."""
+    """Return the exit code and the output of one run, whose processes are paused in turn.
+
+    The logs of a failed run are kept.
+    """
     with tempfile.TemporaryFile("w+") as output:
         logs = FOLDER / f"{os.getpid()}-{number}"
         command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={logs}", *tests]
@@ -69,7 +72,7 @@ def run(number: int, tests: list[str], chance: random.Random) -> tuple[int, str]
 
 
 def freeze_one(root: psutil.Process, chance: random.Random) -> None:
-    """Stop one of the processes below `root` for a moment, as a machine does that has no time for it."""
+    """Pause one process below `root` for a moment, as on an overloaded machine."""
     with contextlib.suppress(psutil.NoSuchProcess):
         below = sorted(root.children(recursive=True), key=lambda each: each.pid)
         below = [each for each in below if not SPARED or SPARED not in " ".join(each.cmdline())]
@@ -85,7 +88,7 @@ def freeze_one(root: psutil.Process, chance: random.Random) -> None:
 
 @contextlib.contextmanager
 def busy_machine() -> Iterator[None]:
-    """Both cores and the disk have other work inside."""
+    """Keep both cores and the disk busy during the block."""
     work = [*(multiprocessing.Process(target=_compute, daemon=True) for _ in range(BUSY))]
     work.append(multiprocessing.Process(target=_write, daemon=True))
     for each in work:

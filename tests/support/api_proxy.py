@@ -1,4 +1,4 @@
-"""A way to the API server that can be disturbed: answers that hang, and connections that break."""
+"""A TCP proxy to the API server that delays answers and breaks connections."""
 
 import asyncio
 import contextlib
@@ -8,13 +8,13 @@ _CHUNK = 65_536
 
 
 class ApiProxy:
-    """Relays TCP from a port of its own to the API server's; use as an async context manager.
+    """Relays TCP connections from its own port to the API server. Use as an async context manager.
 
-    It knows nothing of TLS: clients meet the server's own certificate, so `host` must be an address of that.
+    TLS passes through: clients see the server's own certificate, so `host` must be an address in it.
     """
 
     def __init__(self, host: str, port: int) -> None:
-        """`host` and `port` of the API server; the proxy listens on the same host."""
+        """`host` and `port` are those of the API server. The proxy listens on the same host."""
         self._host, self._port = host, port
         self._answering, self._open = asyncio.Event(), asyncio.Event()
         self._answering.set()
@@ -22,29 +22,29 @@ class ApiProxy:
         self._relays: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        """Listen."""
+        """Start listening."""
         self._server = await asyncio.start_server(self._accept, self._host, 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Break all connections and listen no more."""
+        """Close all connections and stop listening."""
         self._server.close()
         self._break()
         await asyncio.gather(*self._relays, return_exceptions=True)
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The URL for clients."""
         return f"https://{self._host}:{self._server.sockets[0].getsockname()[1]}"
 
     async def hold_answers(self, seconds: float) -> None:
-        """Requests arrive, and their answers, watch events among them, hang for so long."""
+        """Hold back answers, including watch events, for this many seconds. Requests still reach the server."""
         self._answering.clear()
         await asyncio.sleep(seconds)
         self._answering.set()
 
     async def refuse(self, seconds: float) -> None:
-        """All connections break, and new ones do so for so long."""
+        """Break all connections, and refuse new ones for this many seconds."""
         self._open.clear()
         self._break()
         await asyncio.sleep(seconds)
@@ -67,7 +67,7 @@ class ApiProxy:
             writer.transport.abort()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """asyncio loses a connection whose making is cancelled at its very end."""
+        """Open a connection. If cancelled, close it, because asyncio may lose a connection that is cancelled late."""
         connecting = asyncio.create_task(asyncio.open_connection(self._host, self._port))
         try:
             return await asyncio.shield(connecting)
@@ -84,7 +84,7 @@ class ApiProxy:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            to_server.transport.abort()  # at once: a second cancellation ends what is awaited here
+            to_server.transport.abort()  # Close immediately: a second cancellation would end whatever is awaited here.
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The Azure conversation trace of 2023, as tests and benches read it (tests/data/README.md)."""
+"""The Azure conversation trace of 2023 for tests and benchmarks (tests/data/README.md)."""
 
 import gzip
 from collections import Counter
@@ -14,22 +14,22 @@ TRACE = Path(__file__).parents[1] / "data" / "azure_conv.csv.gz"
 
 
 def requests() -> list[Request]:
-    """All requests in order of arrival."""
+    """Return all requests in order of arrival."""
     with gzip.open(TRACE) as lines:
         return list(read_trace(lines))
 
 
 def halves() -> tuple[list[Request], list[Request]]:
-    """The earlier and the later half."""
+    """Return the earlier and the later half."""
     everything = requests()
     return everything[: len(everything) // 2], everything[len(everything) // 2 :]
 
 
 def prompts(half: list[Request]) -> Traffic:
-    """Traffic of the prompts alone: one batch each, no decode steps."""
+    """Return traffic of prompts only, one batch each, without decode steps."""
     return Traffic(Counter(Bucket(1, request.context, 0) for request in half), {})
 
 
 def traffic(half: list[Request], limits: Limits, kv_blocks: int) -> Traffic:
-    """Traffic with simulated decode steps."""
+    """Return traffic with simulated decode steps."""
     return read_traffic_of_trace(half, limits, kv_blocks)

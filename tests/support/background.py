@@ -1,4 +1,4 @@
-"""What runs beside a test until the test has ended."""
+"""Background tasks of a test."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,21 +6,21 @@ from typing import Any
 
 
 class Background:
-    """Tasks that their owner stops; `failures` are the errors of those that ended by themselves."""
+    """Tasks that run until `stop`. `failures` has the errors of tasks that ended before."""
 
     def __init__(self) -> None:
-        """Nothing runs yet."""
+        """Start without tasks."""
         self.failures: list[BaseException] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let it run from now on."""
+        """Start a task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
-        """Cancel all and wait for their ends."""
+        """Cancel all tasks and wait until they have ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

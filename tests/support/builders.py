@@ -1,4 +1,4 @@
-"""Builders of the objects that tests apply: valid and small, with only what matters to a test said by it."""
+"""Builders of small, valid objects for tests, in which a test states only what matters to it."""
 
 import pickle
 from collections.abc import Iterable, Mapping
@@ -17,27 +17,27 @@ _TINY_ON_CPU: Object = {
 
 
 def gaudi_inference(name: str = "tiny", namespace: str | None = None, **overrides: Any) -> Object:
-    """A GaudiInference of the torch engine on the CPU, valid as it is.
+    """Return a valid GaudiInference with the torch engine on the CPU.
 
-    `overrides` are sections of the spec in wire names, merged level by level: `engine={"blockSize": 32}`
-    changes the block size and keeps the engine's other fields. None removes a field; a list is replaced.
+    `overrides` are sections of the spec in wire names, merged level by level: `engine={"blockSize": 32}` changes the
+    block size and keeps the other fields of the engine. None removes a field, and a list is replaced.
     """
     metadata = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": merged(_TINY_ON_CPU, overrides)}
 
 
 def minimal_gaudi_inference(name: str = "tiny") -> Object:
-    """A GaudiInference with the required fields alone: everything else is the defaults' work."""
+    """Return a GaudiInference with only the required fields. All others get their defaults."""
     return gaudi_inference(name, engine=None)
 
 
 def copied(value: T) -> T:
-    """A copy that shares nothing with `value`; ten times as quick as deepcopy, of which whole stories are made."""
-    return cast(T, pickle.loads(pickle.dumps(value)))  # noqa: S301 - our own bytes
+    """Return a deep copy of `value`. Pickle is ten times as fast as deepcopy, which matters for long stories."""
+    return cast(T, pickle.loads(pickle.dumps(value)))  # noqa: S301 - The bytes are our own.
 
 
 def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Object:
-    """`base` with `overrides` laid over it, as a JSON merge patch does; neither is changed."""
+    """Return `base` with `overrides` applied as a JSON merge patch. Neither argument is changed."""
     result = copied(dict(base))
     for key, value in overrides.items():
         if value is None:
@@ -51,7 +51,7 @@ def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Object:
 
 
 def patched(manifest: Mapping[str, Any], steps: Iterable[Mapping[str, Any]]) -> Object:
-    """As an API server applies a JSON patch of adds and removes to objects; `manifest` is not changed."""
+    """Return `manifest` with a JSON patch of adds and removes applied. `manifest` itself is not changed."""
     result = copied(dict(manifest))
     for step in steps:
         *path, last = step["path"].split("/")[1:]

@@ -1,13 +1,13 @@
-"""Numbered checks of what a status must look like to kstatus, `kubectl wait` and GitOps tools, for any object.
+"""Numbered checks that a status conforms to the conventions of kstatus, `kubectl wait` and GitOps tools.
 
-C1  conditions have distinct types, and each has a reason that is a word and a message that is a sentence
-C2  every condition bears the generation that the status bears, and that is not above the object's
-C3  Ready, Reconciling and Stalled are always there
+C1  condition types are distinct, and each condition has a CamelCase reason and a sentence as its message
+C2  every condition has the observed generation of the status, which is not above the object's generation
+C3  Ready, Reconciling and Stalled are always present
 C4  Reconciling and Stalled are never True together
-C5  Ready is False or Unknown whenever one of them is True
-C6  one of them is True whenever Ready is not, unless a person has paused the rollout
-C7  while Stalled is True, Ready bears the same reason
-C8  every transition time is a moment in UTC with whole seconds
+C5  Ready is False or Unknown whenever Reconciling or Stalled is True
+C6  Reconciling or Stalled is True whenever Ready is not, unless a user has paused the rollout
+C7  while Stalled is True, Ready has the same reason
+C8  every transition time is in UTC with whole seconds
 """
 
 import re
@@ -19,7 +19,7 @@ _WORD = re.compile(r"^[A-Z][A-Za-z0-9]*$")
 
 
 def violations(resource: Mapping[str, Any]) -> list[str]:
-    """The checks that an object with a status breaks, as "C4: what is wrong"; empty when it conforms."""
+    """Return the checks that the status of an object violates, as "C4: what is wrong", or an empty list."""
     status = resource["status"]
     conditions = status.get("conditions", [])
     by_type = {each["type"]: each for each in conditions}
@@ -31,7 +31,7 @@ def violations(resource: Mapping[str, Any]) -> list[str]:
 
 
 def kstatus(resource: Mapping[str, Any]) -> str:
-    """What kstatus computes of any object: InProgress, Failed or Current, by generation and conditions."""
+    """Return the status that kstatus computes from generation and conditions: InProgress, Failed or Current."""
     status = resource.get("status") or {}
     shown = {each["type"]: each["status"] for each in status.get("conditions", [])}
     if status.get("observedGeneration") != resource["metadata"]["generation"] or shown.get("Reconciling") == "True":
@@ -43,12 +43,12 @@ def kstatus(resource: Mapping[str, Any]) -> str:
 
 def _form(conditions: list[Mapping[str, Any]]) -> list[str]:
     types = [each["type"] for each in conditions]
-    found = [f"C1: {kind} stands twice" for kind in set(types) if types.count(kind) > 1]
+    found = [f"C1: {kind} is listed twice" for kind in set(types) if types.count(kind) > 1]
     for each in conditions:
         if not _WORD.match(each["reason"]) or not each["message"].strip().endswith((".", "!", "?")):
             found.append(f"C1: {each['type']} says {each['reason']!r}: {each['message']!r}")
         if not _MOMENT.match(each["lastTransitionTime"]):
-            found.append(f"C8: {each['type']} has turned at {each['lastTransitionTime']!r}")
+            found.append(f"C8: {each['type']} has the transition time {each['lastTransitionTime']!r}")
     return found
 
 
@@ -70,7 +70,7 @@ def _agreement(conditions: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if len(bad) == 2:
         found.append("C4: Reconciling and Stalled are both True")
     if bad and ready["status"] == "True":
-        found.append(f"C5: Ready is True beside {' and '.join(bad)}")
+        found.append(f"C5: Ready is True together with {' and '.join(bad)}")
     if not bad and ready["status"] != "True" and reconciling["reason"] != "RolloutPaused":
         found.append(f"C6: Ready is {ready['status']}, and neither Reconciling nor Stalled is True")
     if stalled["status"] == "True" and ready["reason"] != stalled["reason"]:

@@ -1,4 +1,4 @@
-"""The resources that people copy: what examples/ holds, the chart's first one, and the manifests of the manual."""
+"""The manifests that users copy: those in examples/, the chart's first manifest, and those in the manual."""
 
 import re
 from collections.abc import Iterator
@@ -13,29 +13,29 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples"
 EXAMPLES = sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "values.yaml")
 FIRST = ROOT / "charts" / "gaudi-operator" / "files" / "first.yaml"
-"""What the chart's NOTES print."""
+"""The manifest that the chart's NOTES print."""
 KIND = "GaudiInference"
 
 Manifest = dict[str, Any]
 
 
 def manifests() -> dict[str, Manifest]:
-    """Every whole manifest by where it stands."""
+    """Return every complete manifest by its location."""
     files = {path.relative_to(ROOT).as_posix(): yaml.safe_load(path.read_text()) for path in (*EXAMPLES, FIRST)}
     return {**files, **{place: found for place, found in _of_the_manual() if _is_whole(found)}}
 
 
 def fragments() -> dict[str, Manifest]:
-    """The parts of a spec that pages show, by page and number: for what they leave out see `completed`."""
+    """Return the partial specs of the manual by page and number. `completed` adds what they leave out."""
     return {place: found for place, found in _of_the_manual() if "spec" in found and not _is_whole(found)}
 
 
 def completed(fragment: Manifest) -> Manifest:
-    """A fragment laid over the chart's first manifest."""
+    """Return the chart's first manifest with a partial spec merged into it."""
     first = manifests()[FIRST.relative_to(ROOT).as_posix()]
     spec = first["spec"]
     if "source" in fragment["spec"].get("model", {}):
-        # A spec has one source.
+        # A spec has only one source.
         spec = {**spec, "model": {key: value for key, value in spec["model"].items() if key != "source"}}
     return {**first, "spec": merged(spec, fragment["spec"])}
 
@@ -54,12 +54,12 @@ def _of_the_manual() -> Iterator[tuple[str, Manifest]]:
 
 
 def _is_ours(document: Manifest) -> bool:
-    """Whether it shows a spec of ours: a page that shows another kind says its kind."""
+    """Return True if a document is a GaudiInference. Pages name the kind of other documents."""
     return document.get("kind", KIND) == KIND and isinstance(document.get("spec"), dict)
 
 
 def _documents(text: str) -> list[object]:
     try:
         return list(yaml.safe_load_all(text))
-    except yaml.YAMLError:  # a sketch with dots in it
+    except yaml.YAMLError:  # The block is an outline with ellipses.
         return []

@@ -1,4 +1,4 @@
-"""A container's status port whose WarmupReport the test decides; it long-polls as the real one does."""
+"""A status port with a WarmupReport that the test sets. It supports long polling, as the real one does."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Runtime(Protocol):
-    """A container as the kubelet of the tests sees it."""
+    """The interface of a container for the fake kubelet."""
 
     address: str
     container_id: str
@@ -25,20 +25,20 @@ class Runtime(Protocol):
 
     @property
     def serving(self) -> bool:
-        """Whether its readiness probe succeeds."""
+        """True if the readiness probe succeeds."""
 
     async def start(self) -> None:
-        """Run it."""
+        """Start the container."""
 
     async def stop(self) -> None:
-        """End it at once."""
+        """Stop it immediately."""
 
 
 class FakeRuntime:
-    """One container instance."""
+    """A fake container instance."""
 
     def __init__(self, address: str, plan_hash: str) -> None:
-        """Nothing listens yet."""
+        """Create the report. The port opens in `start`."""
         self.address = address
         self.container_id = f"test://{uuid4().hex}"
         buckets = PhaseProgress(planned=PLANNED)
@@ -60,18 +60,18 @@ class FakeRuntime:
         self._runner: web.AppRunner | None = None
 
     def update(self, **changes: Any) -> None:
-        """Change the report."""
+        """Change the report and answer the waiting polls."""
         self.report = self.report.model_copy(update={**changes, "sequence": self.report.sequence + 1})
         news, self._news = self._news, asyncio.Event()
         news.set()
         self.on_change()
 
     def captured(self, prompt: int, decode: int, phase: Phase = Phase.CAPTURING) -> None:
-        """Tell that so many of PLANNED graphs of each phase are captured and all are warmed."""
+        """Report that all graphs of each phase are warmed and this many of PLANNED are captured."""
         self.update(phase=phase, prompt=_progress(prompt), decode=_progress(decode))
 
     def warm(self) -> None:
-        """Tell that everything is captured and traffic is served."""
+        """Report that everything is captured and the runtime serves traffic."""
         self.update(
             phase=Phase.SERVING,
             prompt=_progress(PLANNED),
@@ -82,7 +82,7 @@ class FakeRuntime:
 
     @property
     def serving(self) -> bool:
-        """Whether the container's own readiness probe succeeds."""
+        """True if the container's own readiness probe succeeds."""
         return self.report.phase is Phase.SERVING
 
     async def start(self) -> None:

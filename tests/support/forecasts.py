@@ -1,4 +1,4 @@
-"""Specs that can be forecast: the seeds' deployment on the described card, simulated and real."""
+"""Specs that can be forecast: the deployment of the reference logs on the described card, simulated and with vLLM."""
 
 from typing import Any
 
@@ -28,19 +28,19 @@ SEED: Object = {
     },
     "warmup": {"graphMemoryPercent": 40},
 }
-"""Log 000: Llama 3.1 8B on one Gaudi 2, of whose 24 prompt graphs 15 fit (docs/internals/warmup.md, Capture budget).
+"""Log 000: Llama 3.1 8B on one Gaudi 2, where 15 of 24 prompt graphs fit (docs/internals/warmup.md, Capture budget).
 
-Its release counts decode lengths in tokens: blocks of one token.
+Its release counts decode lengths in tokens, so a block has one token.
 """
 
 
 def seed(**changes: Any) -> Object:
-    """Sections of a spec; `changes` as in tests.support.builders."""
+    """Return sections of a spec. `changes` are merged as in tests.support.builders."""
     return merged(SEED, changes)
 
 
 def on_a_card(**changes: Any) -> Object:
-    """The same with a real engine, whose model is only recognized by its served name."""
+    """Return the sections with a real engine, whose model is recognized only by its served name."""
     real = {
         "engine": {"name": "torch", "simulation": None, "executionMode": "HpuGraphs"},
         "model": {"servedNames": ["meta-llama/Llama-3.1-8B"]},
@@ -49,9 +49,9 @@ def on_a_card(**changes: Any) -> Object:
 
 
 def from_the_hub(repository: str = "meta-llama/Llama-3.1-8B", **changes: Any) -> Object:
-    """The same with a real engine and a model that the spec names."""
+    """Return the sections with a real engine and a model repository."""
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": repository}}
     real = {"engine": {"name": "vllm", "simulation": None, "executionMode": "HpuGraphs"}}
     spec = merged(merged(SEED, real), changes)
-    # With the None in it: whoever lays this over another spec takes that one's source away.
+    # The None stays in the dict, so that merging it into another spec removes that spec's other source.
     return {**spec, "model": {**spec["model"], "source": source}}

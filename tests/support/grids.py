@@ -1,7 +1,7 @@
-"""Decode buckets made by hand: batch sizes times contexts per sequence, without a search.
+"""Decode buckets on a manual grid: batch sizes times contexts per sequence, without a search.
 
-Sequences of one decode step need blocks in proportion to their number, so a grid over the context per sequence has no
-bucket for shapes that no batch has. The three sizes are those that were proposed before strategy Optimal had a prior.
+The blocks of a decode step grow with the number of sequences. A grid over the context per sequence therefore has no
+bucket for shapes that no batch has. The three sizes were proposed before strategy Optimal had a prior.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ GRIDS: dict[str, tuple[Sequence[int], Sequence[int]]] = {
     "12 x 5": ((1, 2, 3, 4, 6, 8, 12, 16, 24, 40, 72, 128), (6, 12, 24, 40, 64)),
     "8 x 5": ((1, 2, 4, 8, 16, 32, 64, 128), (4, 8, 16, 32, 64)),
 }
-"""Batch sizes and blocks per sequence, for at most 128 sequences of 64 blocks."""
+"""Batch sizes and blocks per sequence, for at most 128 sequences of 64 blocks each."""
 
 
 def decode_grid(name: str, limits: Limits, kv_blocks: int) -> tuple[Bucket, ...]:
-    """Return the buckets of a grid. The last one of each batch size has all blocks that it can need."""
+    """Return the buckets of a grid. The last bucket of each batch size has all blocks that the batch can need."""
     sizes, contexts = GRIDS[name]
     tops = {size: most_decode_blocks(size, limits, kv_blocks) for size in sizes}
     inner = {Bucket(size, 1, min(size * context, tops[size])) for size in sizes for context in contexts}

@@ -1,4 +1,4 @@
-"""A small hub on this machine: the listing of a repository, files with ranges, large ones on a second address."""
+"""A small model hub on this machine: repository listing, files with ranges, and a second host for large files."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ LARGE = ".safetensors"
 
 @dataclass
 class HubState:
-    """What the hub holds, what it demands, and what is to go wrong next."""
+    """The contents of the hub, the credentials that it requires, and its next faults."""
 
     files: dict[str, bytes]
     token: str | None = None
@@ -27,28 +27,28 @@ class HubState:
     break_after: list[int] = field(default_factory=list)
     """For each of the next downloads of a large file, the byte after which the connection breaks."""
     damage: int = 0
-    """How many of the next downloads of large files have a wrong byte."""
+    """The number of the next downloads of large files that have a wrong byte."""
     excess: int = 0
-    """How many of the next downloads of large files go on behind their end."""
+    """The number of the next downloads of large files that are longer than announced."""
     statuses: list[int] = field(default_factory=list)
-    """Answers to the next requests, whatever they ask."""
+    """The status codes of the next answers, whatever the request."""
     ranges: bool = True
     requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)
     """Path, range and authorization of each request."""
     encodings: list[str | None] = field(default_factory=list)
-    """What each request for content accepts."""
+    """The Accept-Encoding header of each request for content."""
     hold: threading.Event | None = None
-    """Large files wait for it."""
+    """Downloads of large files wait for this event."""
     reached: threading.Event = field(default_factory=threading.Event)
-    """Somebody asked for a large file."""
+    """Set when a large file is requested."""
 
     def downloads(self) -> list[tuple[str, str | None]]:
-        """Name and range of each request for the content of a large file."""
+        """Return the name and the range of each request for the content of a large file."""
         return [(path.rsplit("/", 1)[-1], wanted) for path, wanted, _ in self.requests if path.startswith("/content/")]
 
 
 def tree(state: HubState, metadata: bool = True) -> dict[str, object]:
-    """The hub's answer about a model, with the metadata of its files where that is asked for."""
+    """Return the hub's answer about a model, with the metadata of its files if requested."""
     return {
         "_id": "1",
         "id": REPO,
@@ -63,7 +63,7 @@ def _sibling(name: str, content: bytes) -> dict[str, object]:
     sha256 = hashlib.sha256(content).hexdigest()
     if LARGE not in name:
         return {"rfilename": name, "size": len(content), "blobId": _blob(content)}
-    # Git holds a pointer in place of a large file.
+    # Git has a pointer in place of a large file.
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {len(content)}\n".encode()
     lfs = {"sha256": sha256, "size": len(content), "pointerSize": len(pointer)}
     return {"rfilename": name, "size": len(content), "blobId": _blob(pointer), "lfs": lfs}
@@ -74,14 +74,14 @@ def _blob(content: bytes) -> str:
 
 
 class HubHandler(BaseHTTPRequestHandler):
-    """Answers as the hub does; large files are redirected to /content/ under another host name."""
+    """Answers as the hub does. Large files are redirected to /content/ under another host name."""
 
     state: ClassVar[HubState]
     content_host: ClassVar[str]
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """The listing, a file, or what the state says."""
+        """Answer with the listing, a file, or a fault from the state."""
         state, path = self.state, unquote(self.path.split("?")[0])
         authorization = self.headers.get("Authorization")
         state.requests.append((path, self.headers.get("Range"), authorization))
@@ -140,23 +140,23 @@ class HubHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Silent."""
+        """Log nothing."""
 
 
 class HubServer(ThreadingHTTPServer):
-    """Does not talk about clients that leave."""
+    """A server that logs no error when a client disconnects."""
 
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Silent about a closed connection, which tests cause on purpose; loud about the rest."""
+        """Ignore closed connections, which tests cause on purpose, and log all other errors."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 @contextmanager
 def running(state: HubState, address: str = "127.0.0.1", content_host: str = "localhost") -> Iterator[str]:
-    """The hub's address while the block runs; it redirects to the same server under the name `content_host`."""
+    """Run the hub during the block and return its address. Redirects use the host name `content_host`."""
     handler = type("Handler", (HubHandler,), {"state": state})
     with HubServer((address, 0), handler) as server:
         handler.content_host = f"http://{content_host}:{server.server_port}"  # type: ignore[attr-defined]

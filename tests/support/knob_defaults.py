@@ -1,11 +1,14 @@
-"""Defaults of the table of knobs against those of a vLLM that is installed."""
+"""Compare the defaults in the table of knobs with those of the installed vLLM."""
 
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.knobs.table import Reader, Type, knobs
 
 
 def wrong_defaults() -> dict[str, tuple[str, str]]:
-    """Of the arguments with a number for a default: what the table says, and what vLLM has; None where it decides."""
+    """Return the numeric arguments whose default differs, with the default of the table and of vLLM.
+
+    Arguments for which vLLM computes the default are left out.
+    """
     has = vars(parse_arguments(["--model=any"]))
     said = {
         each.name: (each.default, str(has.get(each.name[2:].replace("-", "_"))))

@@ -1,4 +1,4 @@
-"""The API server as tests see it: an administrator's small client, independent of the operator's own."""
+"""A small client of the API server for tests, with administrator rights and independent of the operator's client."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ import msgspec
 
 Object = dict[str, Any]
 _OBJECTS = msgspec.json.Decoder(Object)
-"""Half the time of Python's own: thousands of pods are played beside what is measured."""
+"""A fast JSON decoder. It takes half the time of Python's own, and thousands of pods run next to measurements."""
 
 _PLURALS = {
     "Pod": ("v1", "pods"),
@@ -47,41 +47,42 @@ CHILDREN = (
 
 
 def api_version(kind: str) -> str:
-    """Group and version: what a list leaves out of its items."""
+    """Return the group and version of a kind, which lists omit from their items."""
     return _PLURALS[kind][0]
 
 
 class KubeApi:
-    """Requests as administrator in one namespace."""
+    """Administrator requests in one namespace."""
 
     def __init__(self, server: str, pki: Path, namespace: str) -> None:
         """`pki` holds ca.crt, admin.crt and admin.key."""
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        # Few kept: httpx looks at each of them for every request, and asks the kernel whether it still is one.
+        # The pool is small, because httpx checks the state of each pooled connection for every request.
         limits = httpx.Limits(max_keepalive_connections=16, keepalive_expiry=None)
         self._client = httpx.AsyncClient(base_url=server, verify=context, trust_env=False, timeout=30, limits=limits)
-        self._asked: set[asyncio.Task[httpx.Response]] = set()
+        self._tasks: set[asyncio.Task[httpx.Response]] = set()
         self.namespace = namespace
-        self.warnings = list[str]()  # those of the last answer, as kubectl prints them
+        self.warnings = list[str]()  # The warnings of the last answer, as kubectl prints them.
 
     async def close(self) -> None:
-        """Wait for what was asked and close the connections."""
-        await asyncio.gather(*self._asked, return_exceptions=True)
+        """Wait for pending requests and close the connections."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.aclose()
 
     def path(self, kind: str, name: str = "", subresource: str = "", namespace: str | None = None) -> str:
-        """Path of a collection or of an object; nodes have no namespace."""
+        """Return the path of a collection or an object. Nodes have no namespace."""
         version, plural = _PLURALS[kind]
         root = f"/{'apis' if '/' in version else 'api'}/{version}"
         scope = "" if kind == "Node" else f"/namespaces/{namespace or self.namespace}"
         return "/".join(filter(None, (f"{root}{scope}/{plural}", name, subresource)))
 
     async def send(self, method: str, path: str, body: object = None, **options: Any) -> Object:
-        """One request; httpx.HTTPStatusError when it is refused."""
+        """Send one request. Raises httpx.HTTPStatusError if it is refused."""
         content = None if body is None else json.dumps(body)
         answer = await self._through(self._client.request(method, path, content=content, **options))
-        while answer.status_code == httpx.codes.TOO_MANY_REQUESTS:  # as every client does: it says when
+        # The retry delay is that of the server's Retry-After header.
+        while answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
             await asyncio.sleep(float(answer.headers.get("Retry-After", "1")))
             answer = await self._through(self._client.request(method, path, content=content, **options))
         self.warnings = answer.headers.get_list("Warning")
@@ -90,7 +91,7 @@ class KubeApi:
         return _OBJECTS.decode(answer.content)
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """The object, None when there is none."""
+        """Return an object, or None if it does not exist."""
         try:
             return await self.send("GET", self.path(kind, name, namespace=namespace))
         except httpx.HTTPStatusError as error:
@@ -99,7 +100,7 @@ class KubeApi:
             raise
 
     async def list(self, kind: str, selector: str = "", namespace: str | None = None) -> list[Object]:
-        """All objects of a kind, by name."""
+        """Return all objects of a kind, sorted by name."""
         found = await self.send("GET", self.path(kind, namespace=namespace), params={"labelSelector": selector})
         return sorted(found["items"], key=lambda each: str(each["metadata"]["name"]))
 
@@ -108,21 +109,21 @@ class KubeApi:
         return await self.send("POST", self.path(manifest["kind"]), manifest, headers=_type("application/json"))
 
     async def merge(self, kind: str, name: str, change: Mapping[str, Any], subresource: str = "") -> Object:
-        """A JSON merge patch."""
+        """Apply a JSON merge patch."""
         headers = _type("application/merge-patch+json")
         return await self.send("PATCH", self.path(kind, name, subresource), change, headers=headers)
 
     async def change(self, kind: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Object:
-        """A JSON patch (RFC 6902)."""
+        """Apply a JSON patch (RFC 6902)."""
         return await self.send("PATCH", self.path(kind, name), steps, headers=_type("application/json-patch+json"))
 
     async def strategic(self, kind: str, name: str, change: Mapping[str, Any], subresource: str = "") -> Object:
-        """A strategic merge patch, as the kubelet writes statuses."""
+        """Apply a strategic merge patch, as the kubelet writes statuses."""
         headers = _type("application/strategic-merge-patch+json")
         return await self.send("PATCH", self.path(kind, name, subresource), change, headers=headers)
 
     async def delete(self, kind: str, name: str, **options: Any) -> None:
-        """Delete an object; it may be gone already."""
+        """Delete an object. It may be gone already."""
         try:
             await self.send("DELETE", self.path(kind, name), options or None, headers=_type("application/json"))
         except httpx.HTTPStatusError as error:
@@ -130,7 +131,7 @@ class KubeApi:
                 raise
 
     async def watch(self, kind: str) -> AsyncIterator[Object]:
-        """Every object that exists and then every change, as watch events; ends when the connection does."""
+        """Yield existing objects and then changes, as watch events, until the connection ends."""
         listed = await self.send("GET", self.path(kind))
         for item in listed["items"]:
             yield {"type": "ADDED", "object": item}
@@ -139,7 +140,8 @@ class KubeApi:
         stream = await self._through(self._client.send(request, stream=True))
         try:
             rest = b""
-            # Not by lines of text: a text of JSON may hold what ends a line elsewhere.
+            # Lines are split at bytes, because str.splitlines() also splits at characters that JSON strings may
+            # contain.
             async for chunk in stream.aiter_bytes():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
@@ -148,21 +150,21 @@ class KubeApi:
             await stream.aclose()
 
     async def _through(self, request: Coroutine[None, None, httpx.Response]) -> httpx.Response:
-        """The answer. A caller that is cancelled meanwhile leaves the request to end by itself."""
-        # httpx forgets the socket of a task that is cancelled while it shakes hands.
-        asked = asyncio.create_task(request)
-        self._asked.add(asked)
-        asked.add_done_callback(self._over)
-        return await asyncio.shield(asked)
+        """Return the answer. If the caller is cancelled, the request ends by itself."""
+        # httpx leaks the socket of a task that is cancelled during the handshake.
+        task = asyncio.create_task(request)
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+        return await asyncio.shield(task)
 
-    def _over(self, asked: asyncio.Task[httpx.Response]) -> None:
-        self._asked.discard(asked)
-        if not asked.cancelled():
-            asked.exception()  # or asyncio would tell of an error that nobody waits for
+    def _over(self, task: asyncio.Task[httpx.Response]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # Retrieve the exception, or asyncio logs it as never retrieved.
 
 
 async def until(condition: Callable[[], Awaitable[Any]], what: str, seconds: float = 30.0, every: float = 0.05) -> Any:
-    """Ask `condition` until it is truthy and return that; AssertionError after `seconds`."""
+    """Poll `condition` until its result is truthy, and return the result. Raises AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (value := await condition()):
         if time.monotonic() > deadline:
@@ -172,7 +174,7 @@ async def until(condition: Callable[[], Awaitable[Any]], what: str, seconds: flo
 
 
 def condition_of(manifest: Mapping[str, Any] | None, type_: str) -> Object:
-    """The condition of that type in an object's status; empty when there is none."""
+    """Return the condition of this type from an object's status, or an empty dict."""
     conditions = ((manifest or {}).get("status") or {}).get("conditions") or ()
     return next((dict(each) for each in conditions if each["type"] == type_), {})
 

@@ -1,4 +1,4 @@
-"""Plays scheduler and kubelet of one namespace: binds pods, starts runtimes, keeps Ready by the kubelet's rule."""
+"""A fake scheduler and kubelet of one namespace: binds pods, starts runtimes, and maintains the Ready condition."""
 
 import asyncio
 import itertools
@@ -19,17 +19,17 @@ from tests.world import pods
 
 NODE = "node-of-the-tests"
 OWN = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-"""The conditions that a kubelet writes; gates are others'."""
+"""The conditions that a kubelet writes. Readiness gates belong to others."""
 _HEARTBEAT_SECONDS = 10
 _RETRY_SECONDS = 0.2
 _SETTLED = (404, 409, 422)
-"""Answers that say that the pod is gone, or another one than was meant."""
+"""Status codes for a pod that is gone or was replaced."""
 _addresses = (f"10.250.{host // 250}.{host % 250 + 1}" for host in itertools.count())
 
 
 @dataclass
 class _Pod:
-    """A pod that runs: its container, how often it was restarted, and when it started."""
+    """A running pod: its container, number of restarts, and start time."""
 
     runtime: Runtime
     started: str
@@ -41,17 +41,19 @@ class _Pod:
 
 
 class Kubelet:
-    """Use as an async context manager; `on_start` may warm a container as soon as it runs."""
+    """Use as an async context manager. `on_start` is called with each container when it runs, and may warm it."""
 
     def __init__(self, api: KubeApi) -> None:
-        """Nothing is watched yet. A pod that is not schedulable says so since `seconds_without_node` ago; one that is
-        refused ends before its container starts, as where the device plugin has no card for it.
+        """Start without watching.
+
+        An unschedulable pod reports that it has been unschedulable for `seconds_without_node`. A refused pod ends
+        before its container starts, as when the device plugin has no card for it.
         """
         self._api = api
         self._pods: dict[str, _Pod] = {}
         self._latest: dict[str, Object] = {}
         self._starting: set[str] = set()
-        # All that may have something open: one whose pod was just forgotten, too, and one that is yet to start.
+        # All runtimes that may hold resources, including those of deleted pods and of pods that are starting.
         self._open: list[Runtime] = []
         self._background = Background()
         self.on_start: Callable[[FakeRuntime], None] = lambda _: None
@@ -61,38 +63,38 @@ class Kubelet:
         self.refuses: Callable[[Object], bool] = lambda _: False
 
     async def __aenter__(self) -> Self:
-        """Register the node, then serve pods in the background."""
+        """Register the node, and serve pods in the background."""
         await self._register()
         self._background.spawn(self._heartbeat())
         self._background.spawn(self._serve())
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        """Stop everything; raises what went wrong in the background."""
+        """Stop everything. Raises the first error of background tasks."""
         await self._background.stop()
         await asyncio.gather(*map(self._end, self._open))
         if error is None:
             self._background.check()
 
     def runtime(self, pod: str) -> FakeRuntime:
-        """The container that runs in a pod now. KeyError while none does."""
+        """Return the container that runs in a pod. Raises KeyError if none runs."""
         runtime = self._pods[pod].runtime
         assert isinstance(runtime, FakeRuntime)
         return runtime
 
     @property
     def runtimes(self) -> dict[str, Runtime]:
-        """The running containers by pod name: those that `on_start` knows already."""
+        """The running containers by pod name. `on_start` was called with each of them."""
         return {name: pod.runtime for name, pod in self._pods.items() if pod.runs}
 
     async def restart(self, name: str) -> Runtime:
-        """The container of a pod dies and another one starts in its place, unless the pod is deleted meanwhile."""
+        """Kill the container of a pod and start another one, unless the pod is deleted meanwhile."""
         pod = self._pods[name]
         async with pod.starting:
             await self._end(pod.runtime)
             if name not in self._latest:
                 return pod.runtime
-            pod.runtime = await self._made(pod.runtime.address, self._latest[name])
+            pod.runtime = await self._make_runtime_at(pod.runtime.address, self._latest[name])
             pod.runtime.on_change, pod.probed = partial(self._probed, name), False
             pod.restarts += 1
             await pod.runtime.start()
@@ -100,12 +102,12 @@ class Kubelet:
         return pod.runtime
 
     async def reschedule(self) -> None:
-        """Look once more at pods without a node, after `schedulable` has changed its mind."""
+        """Try to schedule pods without a node again, after `schedulable` was changed."""
         for pod in [each for each in self._latest.values() if "nodeName" not in each["spec"]]:
             await self._handle("MODIFIED", pod)
 
     async def probe(self, name: str) -> None:
-        """Write the pod's status as its container and its conditions are now."""
+        """Write the status of the pod from its container and its conditions."""
         await self._write_status(name)
 
     async def _serve(self) -> None:
@@ -114,16 +116,16 @@ class Kubelet:
                 async for event in self._api.watch("Pod"):
                     if event["type"] == "ERROR":
                         break
-                    self._know(event["object"])
+                    self._keep_newest(event["object"])
                     self._background.spawn(self._handle(event["type"], event["object"]))
             await asyncio.sleep(0.1)
 
     async def _handle(self, event: str, pod: Object) -> None:
-        """One pod event. What did not come through is tried again, as any kubelet does, while the pod is there."""
+        """Handle one pod event. Failed requests are retried while the pod exists, as a kubelet does."""
         name = pod["metadata"]["name"]
         while True:
             try:
-                await self._do(event, name, pod)
+                await self._process(event, name, pod)
                 return
             except httpx.HTTPStatusError as error:
                 if error.response.status_code in _SETTLED:
@@ -135,12 +137,12 @@ class Kubelet:
                 return
             pod = self._latest.get(name, pod)
 
-    async def _do(self, event: str, name: str, pod: Object) -> None:
+    async def _process(self, event: str, name: str, pod: Object) -> None:
         if event == "DELETED":
             await self._stop(name)
         elif "deletionTimestamp" in pod["metadata"]:
             await self._stop(name)
-            ours = {"uid": pod["metadata"]["uid"]}  # not a successor of the same name
+            ours = {"uid": pod["metadata"]["uid"]}  # The pod is not a successor of the same name.
             await self._api.delete("Pod", name, gracePeriodSeconds=0, preconditions=ours)
         elif "nodeName" not in pod["spec"]:
             await self._bind(pod)
@@ -153,8 +155,8 @@ class Kubelet:
         else:
             await self._write_status(name)
 
-    def _know(self, pod: Object) -> None:
-        """Keep the newest version of a pod, whichever way it came."""
+    def _keep_newest(self, pod: Object) -> None:
+        """Keep the newest version of a pod from the watch or from an answer."""
         name, version = pod["metadata"]["name"], int(pod["metadata"]["resourceVersion"])
         known = self._latest.get(name)
         if known is None or int(known["metadata"]["resourceVersion"]) < version:
@@ -182,7 +184,7 @@ class Kubelet:
         if name in self._starting:
             return
         self._starting.add(name)
-        runtime = await self._made(next(_addresses), pod)
+        runtime = await self._make_runtime_at(next(_addresses), pod)
         self._pods[name] = running = _Pod(runtime, _now())
         runtime.on_change = partial(self._probed, name)
         async with running.starting:
@@ -193,7 +195,7 @@ class Kubelet:
         await self._write_status(name)
 
     def _probed(self, name: str) -> None:
-        """The readiness probe, far quicker than a real one: the container says itself that something changed."""
+        """Update the pod when its container reports a change, which is faster than a periodic readiness probe."""
         pod = self._pods.get(name)
         if pod and pod.runtime.serving != pod.probed:
             pod.probed = pod.runtime.serving
@@ -210,19 +212,19 @@ class Kubelet:
             async with pod.starting:
                 await self._end(pod.runtime)
 
-    async def _made(self, address: str, pod: Object) -> Runtime:
+    async def _make_runtime_at(self, address: str, pod: Object) -> Runtime:
         runtime = await self.make_runtime(address, pod)
         self._open.append(runtime)
         return runtime
 
     async def _end(self, runtime: Runtime) -> None:
-        """Stop it; whoever is cancelled meanwhile leaves it to the kubelet's own end."""
+        """Stop a runtime. If the caller is cancelled, the kubelet stops it at its own end."""
         await runtime.stop()
         if runtime in self._open:
             self._open.remove(runtime)
 
     async def _write_status(self, name: str) -> None:
-        """Patch the status where it differs from what is true, as the kubelet does; nothing where the pod is gone."""
+        """Patch the status if it is outdated. Do nothing if the pod is gone."""
         pod = self._pods.get(name)
         if pod is None:
             return
@@ -234,7 +236,7 @@ class Kubelet:
             shown = manifest.get("status") or {}
             if _summary(desired) != _summary(shown):
                 identity = {"metadata": {"uid": manifest["metadata"]["uid"]}, "status": desired}
-                self._know(await self._api.strategic("Pod", name, identity, "status"))
+                self._keep_newest(await self._api.strategic("Pod", name, identity, "status"))
 
     async def _register(self) -> None:
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
@@ -243,7 +245,7 @@ class Kubelet:
         await self._beat()
 
     async def _heartbeat(self) -> None:
-        """Without it the node controller calls all pods of the node not ready after a while."""
+        """Renew the node's lease. Otherwise the node controller marks all pods as not ready."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
             with suppress(httpx.HTTPError):
@@ -260,7 +262,7 @@ async def _fake(address: str, pod: Object) -> Runtime:
 
 
 def _status(manifest: Object, pod: _Pod) -> Object:
-    """What a kubelet writes; a strategic merge patch leaves the conditions of others alone."""
+    """Return the status that a kubelet writes. A strategic merge patch keeps the conditions of others."""
     runtime = pod.runtime
     state = {"running": {"startedAt": pod.started}}
     container = {

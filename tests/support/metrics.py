@@ -1,10 +1,10 @@
-"""Metrics and behavior of an autoscaler: every type and field that spec.autoscaling has."""
+"""Metrics and behavior of an autoscaler, with every type and field of spec.autoscaling."""
 
 from tests.support.builders import Object
 
 
 def running_requests(average: int | str) -> Object:
-    """The metric that the pods have themselves."""
+    """Return the pods' own metric of running requests."""
     target = {"type": "AverageValue", "averageValue": average}
     return {"type": "Pods", "pods": {"metric": {"name": "gaudi_requests_running"}, "target": target}}
 

@@ -1,4 +1,4 @@
-"""The operator as a process of its own, as in its pod: started, asked for its metrics, stopped, killed."""
+"""The operator as a separate process, as in its pod: start it, read its metrics, stop and kill it."""
 
 import asyncio
 import json
@@ -15,10 +15,10 @@ _PORT = "on port "
 
 
 class OperatorProcess:
-    """`python -m gaudi_operator run` with the given settings; use as an async context manager."""
+    """`python -m gaudi_operator run` with the given settings. Use as an async context manager."""
 
     def __init__(self, kubeconfig: Path, log: Path, **settings: Any) -> None:
-        """`settings` are those of gaudi_operator.settings, in its own spelling. `log` takes its output."""
+        """`settings` are those of gaudi_operator.settings in their own spelling. The output is written to `log`."""
         fixed = {
             "runtime_image": "registry.test/runtime:1",
             "hpu_image": "registry.test/runtime-hpu:1",
@@ -34,7 +34,7 @@ class OperatorProcess:
         self._environment = {"PATH": os.environ["PATH"], "KUBECONFIG": str(kubeconfig), **chosen}
         self.log = log
         self.cgroup: Path | None = None
-        """What the next process counts to from its first moment on: a folder with a file `cgroup.procs`."""
+        """The cgroup folder of the next process, with a file `cgroup.procs`. It applies from the first moment."""
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:
@@ -43,12 +43,12 @@ class OperatorProcess:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop it, however the test ended."""
+        """Stop it, regardless of the outcome of the test."""
         if self.running:
             await self.terminate()
 
     async def start(self) -> None:
-        """Start a process; its log goes on in the same file."""
+        """Start a process. Its log is appended to the same file."""
         position = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("a") as output:
             self._process = await asyncio.create_subprocess_exec(
@@ -70,45 +70,45 @@ class OperatorProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """True while the process lives."""
         return self._process is not None and self._process.returncode is None
 
     @property
     def pid(self) -> int:
-        """Process id."""
+        """The process id."""
         assert self._process
         return self._process.pid
 
     async def terminate(self) -> int:
-        """SIGTERM, as a kubelet stops it; returns the exit code."""
+        """Send SIGTERM, as a kubelet does, and return the exit code."""
         return await self._end(signal.SIGTERM)
 
     async def kill(self) -> int:
-        """SIGKILL, as a crash ends it."""
+        """Send SIGKILL."""
         return await self._end(signal.SIGKILL)
 
     async def wait(self, seconds: float) -> int:
-        """The exit code once it ends by itself."""
+        """Wait until the process ends by itself, and return the exit code."""
         assert self._process
         return await asyncio.wait_for(self._process.wait(), seconds)
 
     async def get(self, path: str) -> httpx.Response:
-        """Ask its own HTTP port."""
+        """Send a GET request to its own HTTP port."""
         async with httpx.AsyncClient(trust_env=False) as client:
             return await client.get(f"{self._url}{path}")
 
     async def samples(self, name: str) -> dict[tuple[tuple[str, str], ...], float]:
-        """Values of one metric by its sorted labels."""
+        """Return the values of one metric by its sorted labels."""
         families = text_string_to_metric_families((await self.get("/metrics")).text)
         found = [sample for family in families for sample in family.samples if sample.name == name]
         return {tuple(sorted(sample.labels.items())): sample.value for sample in found}
 
     async def value(self, name: str) -> float:
-        """The sum of a metric over all labels."""
+        """Return the sum of a metric over all labels."""
         return sum((await self.samples(name)).values())
 
     def lines(self) -> list[dict[str, Any]]:
-        """Its log."""
+        """Return the lines of its log."""
         return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
 
     async def _end(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""A collector: takes traces by OTLP over HTTP or gRPC, and keeps every span that it was sent."""
+"""A collector that receives traces by OTLP over HTTP or gRPC, and keeps every span."""
 
 import contextlib
 import threading
@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 
 @dataclass(frozen=True)
 class Received:
-    """A span: ids in hex, the parent's empty for a root, times in nanoseconds, the error's words where it failed."""
+    """A span. Ids are in hex, the parent of a root is empty, times are in nanoseconds."""
 
     name: str
     trace: str
@@ -36,7 +36,7 @@ class Received:
 
 
 class Receiver:
-    """What has come; from any thread."""
+    """The received exports. Threads may call its methods concurrently."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -45,14 +45,14 @@ class Receiver:
         self.answers = threading.Event()
 
     def take(self, body: bytes) -> None:
-        """One export."""
+        """Keep one export."""
         self.bodies.append(body)
         for part in ExportTraceServiceRequest.FromString(body).resource_spans:
             resource = _plain(part.resource.attributes)
             self.spans += [_received(span, resource) for scope in part.scope_spans for span in scope.spans]
 
     def named(self, *names: str) -> list[Received]:
-        """The spans of these names, by when they began."""
+        """Return the spans of these names, ordered by their start."""
         return sorted((each for each in list(self.spans) if each.name in names), key=lambda each: each.begin)
 
 
@@ -77,7 +77,7 @@ def _plain(attributes: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def otlp_receiver(address: str = "127.0.0.1", *, answers: bool = True) -> Iterator[Receiver]:
-    """A collector while the block runs, on a port of its own; without `answers` it answers nobody before the end."""
+    """Run a collector on a free port during the block. Without `answers` it answers only at the end of the block."""
     receiver = Receiver()
     if answers:
         receiver.answers.set()
@@ -89,12 +89,12 @@ def otlp_receiver(address: str = "127.0.0.1", *, answers: bool = True) -> Iterat
             assert self.path == "/v1/traces"
             receiver.take(self.rfile.read(int(self.headers["content-length"])))
             receiver.answers.wait()
-            with contextlib.suppress(ConnectionError):  # of a process that has ended meanwhile
+            with contextlib.suppress(ConnectionError):  # The sender may have ended meanwhile.
                 self.send_response(200)
                 self.send_header("content-length", "0")
                 self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the library
             pass
 
     with ThreadingHTTPServer((address, 0), Handler) as server:
@@ -111,7 +111,7 @@ def otlp_receiver(address: str = "127.0.0.1", *, answers: bool = True) -> Iterat
 
 @contextlib.contextmanager
 def grpc_receiver() -> Iterator[Receiver]:
-    """The same over gRPC."""
+    """Run a collector over gRPC during the block."""
     receiver = Receiver()
 
     class Service(TraceServiceServicer):

@@ -1,4 +1,4 @@
-"""The operator's rights as docs/reference/rbac.md states them, as objects: what tests grant is what people read."""
+"""The operator's permissions in docs/reference/rbac.md as objects, so that tests grant what the page documents."""
 
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "rbac.md"
 
 
 def rules(scope: str) -> list[Object]:
-    """Policy rules of one scope: `cluster` or `namespace`."""
+    """Return the policy rules of one scope: `cluster` or `namespace`."""
     rows = [line.strip("|").split("|") for line in DOCUMENT.read_text().splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in row] for row in rows]
     return [_rule(*row[1:4]) for row in cells if row[0] == scope]
 
 
 def grants(user: str, namespace: str) -> list[Object]:
-    """Roles and bindings that give `user` all rights; the Lease lives in `namespace`."""
+    """Return roles and bindings that grant `user` all permissions. The Lease is in `namespace`."""
     subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
     everywhere = _role("ClusterRole", {"name": user.replace(":", "-")}, rules("cluster"))
     here = _role("Role", {"name": "gaudi-operator", "namespace": namespace}, rules("namespace"))
@@ -27,7 +27,7 @@ def grants(user: str, namespace: str) -> list[Object]:
 
 
 def policy_manifests() -> list[Object]:
-    """The admission policies of an installation, with their bindings."""
+    """Return the admission policies of an installation with their bindings."""
     whole = filter(None, yaml.safe_load_all(MANIFEST.read_text()))
     return [each for each in whole if each["kind"].startswith("ValidatingAdmissionPolicy")]
 

@@ -1,4 +1,4 @@
-"""What the servers of the reference logs were told (docs/internals: bucketing.md, warmup.md), once for all tests."""
+"""The settings of the servers in the reference logs (docs/internals: bucketing.md, warmup.md)."""
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 
@@ -11,7 +11,7 @@ TWO_DIMENSIONAL = BucketPolicy(
         batch_size=RangeSettings(min=1, step=128, max=4), blocks=RangeSettings(min=128, step=128, max=2048)
     ),
 )
-# These releases count decode lengths in tokens: blocks of one token each.
+# These releases count decode lengths in tokens, so a block has one token.
 TWO_DIMENSIONAL_LIMITS = Limits(
     max_model_len=2048,
     max_num_seqs=4,

@@ -1,4 +1,4 @@
-"""A folder behind HTTP on this machine, as an object store shows a prefix, and what is to go wrong with it."""
+"""A folder behind HTTP on this machine, in the layout of an object store, with faults on request."""
 
 import ssl
 import threading
@@ -13,29 +13,29 @@ from urllib.parse import urlsplit
 
 @dataclass
 class StoreState:
-    """What the store shows, and what it does with the next requests."""
+    """The content of the store, and its next faults."""
 
     folder: Path
     url: str = ""
     statuses: list[int] = field(default_factory=list)
-    """Answers to the next requests, whatever they ask."""
+    """The status codes of the next answers, whatever the request."""
     cut: int = 0
-    """How many of the next objects break off in their middle."""
+    """The number of the next objects that break off in the middle."""
     damage: int = 0
-    """How many of the next objects have a wrong byte."""
+    """The number of the next objects that have a wrong byte."""
     endless: bool = False
-    """Objects go on behind their end."""
+    """If True, objects are longer than announced."""
     elsewhere: str | None = None
-    """Where every request is redirected to."""
+    """The URL to which every request is redirected."""
     hold: threading.Event | None = None
-    """Objects wait for it."""
+    """Objects wait for this event."""
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     """Path and headers of each request."""
 
 
 @contextmanager
 def store_server(folder: Path, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> Iterator[StoreState]:
-    """The store on a free port of this machine, for who reaches `host`; with `tls` over HTTPS."""
+    """Run a store on a free port for clients that reach `host`. With `tls` it uses HTTPS."""
     state = StoreState(folder)
     handler = type("Handler", (_Handler,), {"state": state})
     with ThreadingHTTPServer((host, 0), handler) as server:
@@ -57,28 +57,28 @@ class _Handler(BaseHTTPRequestHandler):
     state: ClassVar[StoreState]
 
     def do_GET(self) -> None:
-        """The file, or what the state says."""
+        """Answer with the file, or a fault from the state."""
         path = urlsplit(self.path).path
         self.state.requests.append((path, {name.lower(): value for name, value in self.headers.items()}))
         file = self.state.folder / path.removeprefix("/recipes/")
         if self.state.statuses:
-            self._say(self.state.statuses.pop(0))
+            self._answer(self.state.statuses.pop(0))
         elif self.state.elsewhere:
-            self._say(302, {"Location": self.state.elsewhere})
+            self._answer(302, {"Location": self.state.elsewhere})
         elif not file.is_file():
-            self._say(404)
+            self._answer(404)
         else:
-            self._show(file.read_bytes(), is_object="/objects/" in path)
+            self._send_file(file.read_bytes(), is_object="/objects/" in path)
 
-    def _show(self, content: bytes, *, is_object: bool) -> None:
+    def _send_file(self, content: bytes, *, is_object: bool) -> None:
         sent = content
         if is_object:
             if self.state.hold:
                 self.state.hold.wait()
-            sent = self._spoiled(content)
-        self._say(200, {"Content-Length": str(max(len(content), len(sent)))}, sent)
+            sent = self._with_fault(content)
+        self._answer(200, {"Content-Length": str(max(len(content), len(sent)))}, sent)
 
-    def _spoiled(self, content: bytes) -> bytes:
+    def _with_fault(self, content: bytes) -> bytes:
         if self.state.cut:
             self.state.cut -= 1
             return content[: len(content) // 2]
@@ -87,13 +87,13 @@ class _Handler(BaseHTTPRequestHandler):
             return bytes([content[0] ^ 1]) + content[1:]
         return content * 3 if self.state.endless else content
 
-    def _say(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+    def _answer(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
         self.send_response(status)
         for name, value in (headers or {"Content-Length": "0"}).items():
             self.send_header(name, value)
         self.end_headers()
-        with suppress(ConnectionError):  # who asked has given up
+        with suppress(ConnectionError):  # The client may have given up.
             self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""

@@ -1,4 +1,4 @@
-"""A tool that a model is made to call: strict, so that even random weights answer with a call that can be read."""
+"""A strict tool for function calling. With a strict schema, even a model with random weights makes a valid call."""
 
 from openai.types.chat import ChatCompletionToolParam
 

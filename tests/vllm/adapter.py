@@ -12,9 +12,9 @@ HIDDEN, RANK, LAYERS = 128, 8, 2
 
 
 def make_adapter(folder: Path, name: str, alpha: int = 64) -> AdapterConfig:
-    """Write an adapter that changes the queries of every layer so much that answers differ.
+    """Write an adapter that changes the queries of every layer enough for other answers.
 
-    By `alpha` divided by RANK its weights are multiplied.
+    Its weights are scaled by `alpha` divided by RANK.
     """
     folder.mkdir()
     generator = torch.Generator().manual_seed(0)

@@ -1,4 +1,4 @@
-"""RuntimeConfigs of the vllm engine on a CPU, for a tiny but real Llama."""
+"""RuntimeConfigs of the vllm engine on a CPU, for a tiny real Llama."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tests.unit.runtime.configs import free_port
 MIB = 1024**2
 MODEL = "tiny"
 ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-"""The worker lives in the process of vLLM's core: one start of an interpreter less."""
+"""With this setting the worker runs in the process of vLLM's core, which saves the start of an interpreter."""
 
 
 def vllm_config(
@@ -33,7 +33,7 @@ def vllm_config(
     adapters: tuple[AdapterConfig, ...] = (),
     **limits: Any,
 ) -> RuntimeConfig:
-    """Prompts of 64 and 128 tokens, and decode batches of 1 and 2 unless `batch_sizes` says otherwise."""
+    """Return a configuration for prompts of 64 and 128 tokens, and for decode batches of `batch_sizes`."""
     return RuntimeConfig(
         model=ModelConfig(path=str(checkpoint), served_names=(MODEL,), dtype=Dtype.FLOAT32, adapters=adapters),
         engine=EngineConfig(

@@ -1,4 +1,4 @@
-"""What the tests with a real vLLM share."""
+"""Fixtures of the tests with a real vLLM."""
 
 from pathlib import Path
 
@@ -7,16 +7,16 @@ import pytest
 from examples.make_tiny_checkpoint import make_checkpoint
 
 BUSY = 900
-"""Seconds: a process that imports vLLM and compiles has whatever a machine with other work leaves it."""
+"""The time limit in seconds. A process that imports vLLM and compiles is slow on a busy machine."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A limit that ends what hangs, and nothing else."""
+    """Give each test a limit that only ends hanging tests."""
     if not item.get_closest_marker("timeout"):
         item.add_marker(pytest.mark.timeout(BUSY))
 
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Llama."""
+    """A checkpoint of a tiny Llama."""
     return make_checkpoint(tmp_path_factory.mktemp("checkpoint") / "llama", "llama")

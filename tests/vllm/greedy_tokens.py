@@ -1,4 +1,4 @@
-"""The same greedy tokens, asked of a server and computed by the project's own engine."""
+"""Greedy tokens from a server, and computed by the project's own engine."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.vllm.configs import MODEL
 
 
 def served_tokens(openai: OpenAI, prompts: list[list[int]], count: int) -> list[list[int]]:
-    """What a server answers to each prompt."""
+    """Return a server's greedy answers to the prompts."""
     answers = [
         openai.completions.create(
             model=MODEL,
@@ -26,7 +26,7 @@ def served_tokens(openai: OpenAI, prompts: list[list[int]], count: int) -> list[
 
 
 def torch_tokens(checkpoint: Path, prompts: list[list[int]], count: int) -> list[list[int]]:
-    """What the project's own engine computes."""
+    """Return the greedy answers of the project's own engine."""
     engine = start(torch_config(checkpoint, engine=EAGER))
 
     async def generate() -> list[list[int]]:

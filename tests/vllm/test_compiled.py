@@ -1,4 +1,4 @@
-"""Fixed shapes compiled on a CPU, which cost seconds cold, as on a card: warm-up, recompile truth, orphans."""
+"""Compiled shapes on a CPU, whose compilation takes seconds, as on a card: warm-up, recompile counts, processes."""
 
 import shutil
 import signal
@@ -18,7 +18,7 @@ from tests.vllm.configs import MODEL, vllm_config
 
 @pytest.fixture(scope="module")
 def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where compiled code of all runtimes of this file is kept, and shared."""
+    """The caches of compiled code that all runtimes of this file share."""
     folder = tmp_path_factory.mktemp("compiled")
     (folder / "shared").mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -27,7 +27,7 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def config_of(checkpoint: Path, folder: Path) -> RuntimeConfig:
-    """Graphs of 1, 64 and 128 tokens; a step may have up to 192, for which the file has no bucket."""
+    """Return a configuration with graphs of 1, 64 and 128 tokens. A step may have up to 192, which has no bucket."""
     shared = SharedRecipes(path=str(folder / "shared"), limit_bytes=2**34, max_age_seconds=86_400)
     config = vllm_config(
         checkpoint,
@@ -40,21 +40,21 @@ def config_of(checkpoint: Path, folder: Path) -> RuntimeConfig:
     return config.model_copy(update={"shared_recipes": shared, "bucketing": policy})
 
 
-def warmed(reports: list[WarmupReport]) -> list[int]:
+def warmed_counts(reports: list[WarmupReport]) -> list[int]:
     return [report.prompt.warmed + report.decode.warmed for report in reports]
 
 
-def served(runtime: RuntimeProcess) -> tuple[int, int]:
-    """Batches that met a warm graph, and that did not."""
+def hits_and_misses(runtime: RuntimeProcess) -> tuple[int, int]:
+    """Return the numbers of batches with and without a warm graph."""
     phases = runtime.report().served
     return phases.prompt.hits + phases.decode.hits, phases.prompt.misses + phases.decode.misses
 
 
-def test_progress_a_cold_shape_and_end_that_leaves_no_orphan(checkpoint: Path, caches: Path) -> None:
+def test_warm_up_cold_shape_and_shutdown_without_orphans(checkpoint: Path, caches: Path) -> None:
     with runtime_process(caches, config_of(checkpoint, caches)) as runtime:
         reports = runtime.follow(Phase.SERVING)
-        assert warmed(reports) == sorted(warmed(reports))
-        assert {0, 1, 2} < set(warmed(reports)), "progress is seen bucket by bucket"
+        assert warmed_counts(reports) == sorted(warmed_counts(reports))
+        assert {0, 1, 2} < set(warmed_counts(reports)), "progress is seen bucket by bucket"
         ready = reports[-1]
         assert ready.prompt.captured == ready.prompt.planned == 2
         assert ready.decode.captured == ready.decode.planned > 0
@@ -62,8 +62,8 @@ def test_progress_a_cold_shape_and_end_that_leaves_no_orphan(checkpoint: Path, c
         assert ready.shared_recipes.outcome is RecipeOutcome.SEEDED
         with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as openai:
             openai.completions.create(model=MODEL, prompt=[7] * 50, max_tokens=4, extra_body={"ignore_eos": True})
-            wait_until(lambda: served(runtime)[0] >= 4)
-            assert (served(runtime)[1], runtime.report().recompiles_since_ready) == (0, 0)
+            wait_until(lambda: hits_and_misses(runtime)[0] >= 4)
+            assert (hits_and_misses(runtime)[1], runtime.report().recompiles_since_ready) == (0, 0)
 
             openai.completions.create(model=MODEL, prompt=[7] * 150, max_tokens=4)
             wait_until(lambda: runtime.report().recompiles_since_ready == 1)

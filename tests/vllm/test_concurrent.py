@@ -1,4 +1,4 @@
-"""The example for a CPU with many clients at once: vLLM puts decodes and several prompts into one step."""
+"""The CPU example with many concurrent clients: vLLM puts decodes and several prompts into one step."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import read_inference
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase
-from tests.support.concurrent_load import ask, counted, mixed
+from tests.support.concurrent_load import count_tokens, mixed_requests, send_requests
 from tests.support.examples import FOLDER
 from tests.unit.runtime.configs import free_port
 from tests.unit.runtime.runtime_process import runtime_process, wait_until
@@ -24,21 +24,21 @@ VARIANTS = (
     pytest.param({"model": {"maxModelLen": 1024}}, id="longer-model"),
     pytest.param({"engine": {"maxNumSeqs": 16}}, id="more-sequences"),
 )
-"""Each compiles for a minute or more: `make test` has the first."""
+"""Each case compiles for a minute or more. `make test` runs the first one."""
 RECOMPILING = "Recompiling function"
-"""Words of Dynamo's own log for each compile after the first of a function."""
+"""The text in Dynamo's log for each compilation after the first of a function."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compiled code of all runtimes of this file is kept, and shared."""
+    """The caches of compiled code that all runtimes of this file share."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
         yield
 
 
 def example(checkpoint: Path, folder: Path, **changes: dict[str, Any]) -> RuntimeConfig:
-    """What the operator makes of examples/vllm/cpu.yaml, changed; paths and ports are those of this machine."""
+    """Return the operator's configuration for examples/vllm/cpu.yaml, with paths and ports of this machine."""
     manifest = yaml.safe_load((FOLDER / "vllm" / "cpu.yaml").read_text())
     manifest["metadata"] |= {"namespace": "default", "uid": "0"}
     for part, fields in changes.items():
@@ -55,7 +55,7 @@ def example(checkpoint: Path, folder: Path, **changes: dict[str, Any]) -> Runtim
 
 
 @pytest.mark.parametrize("changes", VARIANTS if os.environ.get("VLLM_VARIANTS") else VARIANTS[:1])
-def test_many_clients_at_once_meet_no_cold_shape(
+def test_concurrent_clients_meet_no_cold_shape(
     checkpoint: Path, tmp_path: Path, changes: dict[str, dict[str, Any]]
 ) -> None:
     config = example(checkpoint, tmp_path, **changes)
@@ -64,9 +64,9 @@ def test_many_clients_at_once_meet_no_cold_shape(
         assert (ready.prompt.captured, ready.decode.captured) == (ready.prompt.planned, ready.decode.planned)
         before = runtime.log.read_text(errors="replace").count(RECOMPILING)
         assert before > 0, "Dynamo's log is read"
-        requests = mixed(config.limits.max_model_len, REQUESTS)
-        ask(runtime.model_url, MODEL, requests)
-        wait_until(lambda: counted(runtime.report()) >= sum(each.tokens for each in requests))
+        requests = mixed_requests(config.limits.max_model_len, REQUESTS)
+        send_requests(runtime.model_url, MODEL, requests)
+        wait_until(lambda: count_tokens(runtime.report()) >= sum(each.tokens for each in requests))
         served = runtime.report().served
         assert 0 < served.prompt.hits < REQUESTS, "prompts share steps"
         assert (served.prompt.misses, served.decode.misses, runtime.report().recompiles_since_ready) == (0, 0, 0)

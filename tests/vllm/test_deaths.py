@@ -1,4 +1,4 @@
-"""A process of vLLM that hangs or dies while it warms up: the bucket is named, and the runtime ends."""
+"""A process of vLLM that hangs or dies during warm-up: the report names the bucket, and the runtime ends."""
 
 import re
 import signal
@@ -15,26 +15,26 @@ from tests.vllm.configs import vllm_config
 STALL_SECONDS = 15
 
 
-def core_of(runtime: RuntimeProcess) -> psutil.Process:
-    """The process of vLLM that has the model."""
+def core_process(runtime: RuntimeProcess) -> psutil.Process:
+    """Return the vLLM process that holds the model."""
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     return next(each for each in below if "EngineCore" in "".join(each.cmdline()))
 
 
 @contextmanager
-def compiling(checkpoint: Path, folder: Path) -> Iterator[RuntimeProcess]:
-    """A runtime at its first bucket."""
+def start_until_first_bucket(checkpoint: Path, folder: Path) -> Iterator[RuntimeProcess]:
+    """Start a runtime and wait for its first bucket."""
     config = vllm_config(checkpoint, folder, ExecutionMode.TORCH_COMPILE)
     serving = config.serving.model_copy(update={"stall_timeout_seconds": STALL_SECONDS})
     with runtime_process(folder, config.model_copy(update={"serving": serving})) as runtime:
-        # Compiling begins with a look at the memory: not before a bucket is current may a process be harmed.
+        # Compilation first reads the free memory, so processes are disturbed only once a bucket is current.
         runtime.until(lambda report: report.prompt.current is not None)
         yield runtime
 
 
-def test_a_bucket_that_hangs_is_named_after_the_stall_timeout(checkpoint: Path, tmp_path: Path) -> None:
-    with compiling(checkpoint, tmp_path) as runtime:
-        core = core_of(runtime)
+def test_hanging_bucket_is_reported_after_the_stall_timeout(checkpoint: Path, tmp_path: Path) -> None:
+    with start_until_first_bucket(checkpoint, tmp_path) as runtime:
+        core = core_process(runtime)
         core.send_signal(signal.SIGSTOP)
         assert runtime.exit_code() == 1
         log = runtime.log.read_text(errors="replace")
@@ -42,9 +42,9 @@ def test_a_bucket_that_hangs_is_named_after_the_stall_timeout(checkpoint: Path, 
         wait_until(lambda: not core.is_running())
 
 
-def test_process_that_dies_in_warm_up_ends_runtime_with_bucket(checkpoint: Path, tmp_path: Path) -> None:
-    with compiling(checkpoint, tmp_path) as runtime:
-        core_of(runtime).send_signal(signal.SIGKILL)
+def test_process_death_in_warm_up_ends_runtime_and_names_bucket(checkpoint: Path, tmp_path: Path) -> None:
+    with start_until_first_bucket(checkpoint, tmp_path) as runtime:
+        core_process(runtime).send_signal(signal.SIGKILL)
         assert runtime.exit_code() == 1
         log = runtime.log.read_text(errors="replace")
         assert re.search(r"asked for warm prompt \(1, \d+, 0\): EngineCore .*SIGKILL", log)

@@ -1,4 +1,4 @@
-"""vLLM's own OpenAI application behind our gate, in eager mode: one real runtime for all tests of this file.
+"""vLLM's own OpenAI application behind our gate, in eager mode. All tests share one runtime.
 
 The last test ends it by killing a process of vLLM.
 """
@@ -32,7 +32,7 @@ ADAPTER = "loud"
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
-    """Where its traces go."""
+    """The collector of the runtime's traces."""
     with otlp_receiver() as receiver:
         yield receiver
 
@@ -52,12 +52,12 @@ def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, receiver
 
 @pytest.fixture
 def openai(runtime: RuntimeProcess) -> Iterator[OpenAI]:
-    """A client that never tries twice."""
+    """A client without retries."""
     with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as client:
         yield client
 
 
-def test_without_graphs_nothing_is_reported_as_captured(runtime: RuntimeProcess) -> None:
+def test_eager_mode_reports_no_captured_graphs(runtime: RuntimeProcess) -> None:
     report = runtime.report()
     assert report.prompt.warmed == report.prompt.planned == 2
     assert report.decode.warmed == report.decode.planned > 2
@@ -66,7 +66,7 @@ def test_without_graphs_nothing_is_reported_as_captured(runtime: RuntimeProcess)
     assert not report.simulated
 
 
-def test_the_report_carries_the_measured_division_of_memory(runtime: RuntimeProcess) -> None:
+def test_report_has_the_measured_memory_split(runtime: RuntimeProcess) -> None:
     memory = runtime.report().memory
     assert memory is not None
     assert memory.usable == memory.graphs + memory.kv_cache <= memory.free
@@ -74,7 +74,7 @@ def test_the_report_carries_the_measured_division_of_memory(runtime: RuntimeProc
     assert memory.kv_cache % memory.kv_blocks == 0
 
 
-def test_chat_answers_with_the_header_of_this_instance(runtime: RuntimeProcess, openai: OpenAI) -> None:
+def test_chat_answer_has_the_header_of_this_instance(runtime: RuntimeProcess, openai: OpenAI) -> None:
     answer = openai.chat.completions.with_raw_response.create(
         model=MODEL, messages=[{"role": "user", "content": "hello"}], max_tokens=8, extra_body={"ignore_eos": True}
     )
@@ -82,7 +82,7 @@ def test_chat_answers_with_the_header_of_this_instance(runtime: RuntimeProcess, 
     assert answer.parse().usage.completion_tokens == 8  # type: ignore[union-attr]
 
 
-def test_spans_of_vllm_stand_below_ours_and_the_callers(openai: OpenAI, receiver: Receiver) -> None:
+def test_vllm_spans_are_children_of_ours_and_the_callers(openai: OpenAI, receiver: Receiver) -> None:
     caller, span = "c" * 32, "d" * 16
     openai.completions.create(
         model=MODEL,
@@ -100,20 +100,20 @@ def test_spans_of_vllm_stand_below_ours_and_the_callers(openai: OpenAI, receiver
     assert not [body for body in receiver.bodies if b"not to be sent on" in body]
 
 
-def test_start_of_vllm_stands_in_the_trace_of_ours(receiver: Receiver) -> None:
+def test_start_of_vllm_is_part_of_our_trace(receiver: Receiver) -> None:
     (start,) = receiver.named("start")
     assert {each.trace for each in receiver.named("Load weights", "Executor init", "compile")} == {start.trace}
     assert {each.resource["service.name"] for each in receiver.named("start", "Load weights")} == {MODEL}
 
 
-def test_a_streamed_chat_has_the_words_of_the_whole_one(openai: OpenAI) -> None:
-    asked = {"model": MODEL, "messages": [{"role": "user", "content": "one two"}], "max_tokens": 12, "temperature": 0}
-    whole = openai.chat.completions.create(**asked)  # type: ignore[call-overload]
-    stream = openai.chat.completions.create(**asked, stream=True)  # type: ignore[call-overload]
+def test_streamed_chat_equals_the_complete_answer(openai: OpenAI) -> None:
+    pending = {"model": MODEL, "messages": [{"role": "user", "content": "one two"}], "max_tokens": 12, "temperature": 0}
+    whole = openai.chat.completions.create(**pending)  # type: ignore[call-overload]
+    stream = openai.chat.completions.create(**pending, stream=True)  # type: ignore[call-overload]
     assert "".join(piece.choices[0].delta.content or "" for piece in stream) == whole.choices[0].message.content
 
 
-def test_a_named_tool_is_called_with_arguments_of_its_schema(openai: OpenAI) -> None:
+def test_named_tool_is_called_with_arguments_of_its_schema(openai: OpenAI) -> None:
     answer = openai.chat.completions.create(
         model=MODEL,
         messages=[{"role": "user", "content": "weather?"}],
@@ -127,24 +127,24 @@ def test_a_named_tool_is_called_with_arguments_of_its_schema(openai: OpenAI) -> 
     assert json.loads(calls[0].function.arguments)["city"] in ("Oslo", "Rome")  # type: ignore[union-attr]
 
 
-def test_vllm_and_the_torch_engine_choose_the_same_tokens(checkpoint: Path, openai: OpenAI) -> None:
+def test_vllm_and_torch_engine_choose_the_same_tokens(checkpoint: Path, openai: OpenAI) -> None:
     prompts = [[5, 6, 7], list(range(3, 70)), [400] * 40]
     assert served_tokens(openai, prompts, 24) == torch_tokens(checkpoint, prompts, 24)
 
 
-def test_an_adapter_answers_by_its_own_name(openai: OpenAI) -> None:
+def test_adapter_is_served_under_its_own_name(openai: OpenAI) -> None:
     assert {MODEL, ADAPTER} <= {each.id for each in openai.models.list()}
-    asked = {"prompt": [5, 6, 7], "max_tokens": 12, "temperature": 0}
-    texts = {name: openai.completions.create(model=name, **asked).choices[0].text for name in (MODEL, ADAPTER)}  # type: ignore[call-overload]
+    pending = {"prompt": [5, 6, 7], "max_tokens": 12, "temperature": 0}
+    texts = {name: openai.completions.create(model=name, **pending).choices[0].text for name in (MODEL, ADAPTER)}  # type: ignore[call-overload]
     assert texts[ADAPTER] != texts[MODEL]
 
 
-def test_a_prompt_above_the_limit_is_refused_with_a_sentence(openai: OpenAI) -> None:
+def test_prompt_above_the_limit_is_refused_with_a_message(openai: OpenAI) -> None:
     with pytest.raises(BadRequestError, match="1024"):
         openai.completions.create(model=MODEL, prompt=[1] * 10_000, max_tokens=5)
 
 
-def test_malformed_json_is_refused_and_harms_nobody(runtime: RuntimeProcess, openai: OpenAI) -> None:
+def test_malformed_json_is_refused_without_side_effects(runtime: RuntimeProcess, openai: OpenAI) -> None:
     answer = httpx.post(
         f"{runtime.model_url}/v1/completions", content="{", headers={"content-type": "application/json"}
     )
@@ -152,8 +152,8 @@ def test_malformed_json_is_refused_and_harms_nobody(runtime: RuntimeProcess, ope
     assert openai.models.list().data[0].id == MODEL
 
 
-def test_a_body_of_empty_lists_takes_no_memory(runtime: RuntimeProcess) -> None:
-    # vLLM's own validation of it took 6 GB and 20 s of the event loop.
+def test_body_of_empty_lists_takes_no_memory(runtime: RuntimeProcess) -> None:
+    # vLLM's own validation of this body took 6 GB and blocked the event loop for 20 s.
     body = '{"model": "m", "messages": [' + "[]," * 400_000 + "[]]}"
     headers = {"content-type": "application/json"}
     before = peak(runtime.process.pid)
@@ -162,7 +162,7 @@ def test_a_body_of_empty_lists_takes_no_memory(runtime: RuntimeProcess) -> None:
     assert peak(runtime.process.pid) - before < 2**28
 
 
-def test_client_that_leaves_in_mid_stream_leaves_no_request(runtime: RuntimeProcess, openai: OpenAI) -> None:
+def test_disconnect_during_a_stream_ends_its_request(runtime: RuntimeProcess, openai: OpenAI) -> None:
     stream = openai.completions.create(
         model=MODEL, prompt="go", max_tokens=900, stream=True, extra_body={"ignore_eos": True}
     )
@@ -171,14 +171,14 @@ def test_client_that_leaves_in_mid_stream_leaves_no_request(runtime: RuntimeProc
     wait_until(lambda: metric(runtime, "gaudi_sequences_running") == 0)
 
 
-def test_a_client_that_sends_no_whole_request_is_dropped(runtime: RuntimeProcess) -> None:
+def test_client_with_an_incomplete_request_is_disconnected(runtime: RuntimeProcess) -> None:
     with socket.create_connection(("127.0.0.1", runtime.model_port)) as slow:
         slow.settimeout(30)
         slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n")
         assert slow.recv(1024) == b""
 
 
-def test_messages_and_tokens_are_asked_as_vllm_answers_them(runtime: RuntimeProcess) -> None:
+def test_messages_and_tokenize_routes_reach_vllm(runtime: RuntimeProcess) -> None:
     message = {"model": MODEL, "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
     assert httpx.post(f"{runtime.model_url}/v1/messages", json=message, timeout=60).json()["role"] == "assistant"
     counted = httpx.post(f"{runtime.model_url}/tokenize", json={"model": MODEL, "prompt": "hello"})
@@ -186,24 +186,24 @@ def test_messages_and_tokens_are_asked_as_vllm_answers_them(runtime: RuntimeProc
 
 
 @pytest.mark.parametrize("path", ["/openapi.json", "/metrics", "/load", "/ping", "/v1/load_lora_adapter"])
-def test_route_of_vllm_that_is_not_listed_is_not_found(runtime: RuntimeProcess, path: str) -> None:
+def test_unlisted_route_of_vllm_is_not_found(runtime: RuntimeProcess, path: str) -> None:
     for method in ("GET", "POST"):
         assert httpx.request(method, f"{runtime.model_url}{path}").status_code == 404
 
 
-def test_one_page_has_the_metrics_of_vllm_and_ours(runtime: RuntimeProcess) -> None:
+def test_metrics_page_has_vllm_and_own_metrics(runtime: RuntimeProcess) -> None:
     page = runtime.get("/metrics").text
     assert "vllm:prompt_tokens_total" in page
     assert "gaudi_buckets" in page
 
 
-def test_the_shapes_of_traffic_are_told(runtime: RuntimeProcess, openai: OpenAI) -> None:
+def test_traffic_endpoint_lists_served_shapes(runtime: RuntimeProcess, openai: OpenAI) -> None:
     openai.completions.create(model=MODEL, prompt=[9] * 77, max_tokens=3, extra_body={"ignore_eos": True})
-    wait_until(lambda: any(shape.query_len == 77 for shape in met(runtime, BucketPhase.PROMPT)))
-    assert met(runtime, BucketPhase.DECODE)
+    wait_until(lambda: any(shape.query_len == 77 for shape in served_shapes(runtime, BucketPhase.PROMPT)))
+    assert served_shapes(runtime, BucketPhase.DECODE)
 
 
-def met(runtime: RuntimeProcess, phase: BucketPhase) -> list[object]:
+def served_shapes(runtime: RuntimeProcess, phase: BucketPhase) -> list[object]:
     return list(read_traffic(runtime.get("/v1/traffic").text).shapes_of(phase))
 
 
@@ -212,21 +212,21 @@ def metric(runtime: RuntimeProcess, name: str) -> float:
     return next(float(value) for found, _, value in lines if found == name)
 
 
-def test_process_of_vllm_that_dies_ends_the_runtime_with_reason(runtime: RuntimeProcess, openai: OpenAI) -> None:
+def test_death_of_a_vllm_process_ends_the_runtime_with_reason(runtime: RuntimeProcess, openai: OpenAI) -> None:
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     core = next(each for each in below if "EngineCore" in "".join(each.cmdline()))
-    with ThreadPoolExecutor() as beside:
-        asked = beside.submit(
+    with ThreadPoolExecutor() as executor:
+        pending = executor.submit(
             openai.completions.create,
             model=MODEL,
             prompt=[9] * 7,
             max_tokens=900,
-            extra_body={"ignore_eos": True},  # sampled tokens may end it before it is seen to run
+            extra_body={"ignore_eos": True},  # A sampled end token could end the request before it is observed.
         )
-        wait_until(lambda: asked.done() or runtime.report().requests.running == 1)
+        wait_until(lambda: pending.done() or runtime.report().requests.running == 1)
         core.send_signal(signal.SIGKILL)
         with pytest.raises(InternalServerError, match="EngineCore"):
-            asked.result()
+            pending.result()
     assert runtime.exit_code() == 1
     log = runtime.log.read_text(errors="replace")
     assert re.search(r"died while it served: EngineCore.* SIGKILL", log)

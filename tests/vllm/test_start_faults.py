@@ -1,4 +1,4 @@
-"""What cannot start says why, in a sentence. All in the process of the tests: vLLM is imported once."""
+"""Starts that fail, each with an error sentence. They run in the test process, so that vLLM is imported once."""
 
 import asyncio
 import gc
@@ -32,8 +32,9 @@ from tests.support.knob_defaults import wrong_defaults
 from tests.vllm.configs import vllm_config
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of libraries that vLLM imports
-    pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),  # vLLM leaves its own to Python's collector
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Libraries that vLLM imports raise it.
+    # vLLM leaves its own contexts to the garbage collector.
+    pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
 ]
 
 Change = Callable[[Path], None]
@@ -41,7 +42,7 @@ Change = Callable[[Path], None]
 
 @pytest.fixture(autouse=True)
 def own_environment() -> Iterator[None]:
-    """vLLM writes to the environment of whoever asks it anything; what a start leaves open is told here, not later."""
+    """Restore the environment, which vLLM changes, and collect garbage, so that leaks are reported here."""
     with mock.patch.dict(os.environ):
         yield
     gc.collect()
@@ -49,18 +50,18 @@ def own_environment() -> Iterator[None]:
 
 @pytest.fixture
 def start(checkpoint: Path, tmp_path: Path) -> Callable[..., None]:
-    """Start an engine on a copy of the checkpoint that `change` has spoilt."""
+    """Start an engine on a copy of the checkpoint that `change` has damaged."""
 
     def _start(change: Change = lambda _: None, **settings: Any) -> None:
         folder = shutil.copytree(checkpoint, tmp_path / "model")
         change(folder)
         config: RuntimeConfig = vllm_config(folder, tmp_path, **settings)
-        asyncio.run(started(config))
+        asyncio.run(start_up(config))
 
     return _start
 
 
-async def started(config: RuntimeConfig) -> None:
+async def start_up(config: RuntimeConfig) -> None:
     """Start up as `gaudi-runtime serve` does."""
     make = partial(select_engine, loop=asyncio.get_running_loop())
     board = ReportBoard("0" * 64)
@@ -79,13 +80,13 @@ def write_config(**changes: Any) -> Change:
     return change
 
 
-def test_an_architecture_that_vllm_does_not_serve(start: Callable[..., None]) -> None:
+def test_architecture_unknown_to_vllm_is_unsupported(start: Callable[..., None]) -> None:
     with pytest.raises(UnsupportedModel, match="FancyForCausalLM"):
         start(write_config(architectures=["FancyForCausalLM"]))
     assert no_process_is_left()
 
 
-def test_a_kind_of_model_whose_memory_nobody_knows(start: Callable[..., None]) -> None:
+def test_model_of_unknown_memory_is_unsupported(start: Callable[..., None]) -> None:
     with pytest.raises(UnsupportedModel, match="model_type 'fancy'"):
         start(write_config(model_type="fancy"))
 
@@ -95,20 +96,20 @@ def test_too_large_model_is_refused_before_it_is_loaded(start: Callable[..., Non
         start(write_config(num_hidden_layers=1000, intermediate_size=100_000))
 
 
-def test_a_model_that_pools(start: Callable[..., None]) -> None:
+def test_pooling_model_is_unsupported(start: Callable[..., None]) -> None:
     with pytest.raises(RankFailed, match="Warm-up of pooling models is not supported") as refused:
         start(write_config(architectures=["LlamaForTextEncoding"]))
     assert refused.value.reason == "UnsupportedModel"
     assert no_process_is_left()
 
 
-def test_a_length_above_that_of_the_model(start: Callable[..., None]) -> None:
+def test_length_above_that_of_the_model_is_refused(start: Callable[..., None]) -> None:
     with pytest.raises(ConfigError, match="max_model_len"):
         start(max_model_len=100_000)
     assert no_process_is_left()
 
 
-def test_a_checkpoint_without_a_tokenizer(start: Callable[..., None]) -> None:
+def test_checkpoint_without_a_tokenizer_is_not_found(start: Callable[..., None]) -> None:
     def without_tokenizer(folder: Path) -> None:
         for file in folder.glob("tokenizer*"):
             file.unlink()
@@ -117,7 +118,7 @@ def test_a_checkpoint_without_a_tokenizer(start: Callable[..., None]) -> None:
         start(without_tokenizer)
 
 
-def test_weights_that_are_cut_off(start: Callable[..., None]) -> None:
+def test_truncated_weights_are_unreadable(start: Callable[..., None]) -> None:
     def cut_off(folder: Path) -> None:
         file = folder / "model.safetensors"
         os.truncate(file, file.stat().st_size // 2)
@@ -127,5 +128,5 @@ def test_weights_that_are_cut_off(start: Callable[..., None]) -> None:
     assert no_process_is_left()
 
 
-def test_defaults_of_knobs_are_those_of_this_release() -> None:
+def test_defaults_of_knobs_equal_those_of_this_release() -> None:
     assert wrong_defaults() == {}

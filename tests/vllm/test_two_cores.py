@@ -1,4 +1,4 @@
-"""Data parallelism on a real vLLM: two engine cores behind one server, and every answer of ours is that of both."""
+"""Data parallelism on a real vLLM: two engine cores behind one server, and every report covers both."""
 
 import re
 import signal
@@ -29,45 +29,45 @@ def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with runtime_process(folder, both, variables=SHARED_CORES) as process:
         process.follow(Phase.SERVING)
         yield process
-        # vLLM's coordinator of the cores has no worker of ours in it that would end it after a SIGKILL.
+        # vLLM's coordinator of the cores has no worker of ours, which would end it after a SIGKILL of the runtime.
         process.signal(signal.SIGTERM)
         process.exit_code()
 
 
-def cores_of(runtime: RuntimeProcess) -> list[psutil.Process]:
-    """The processes that have a copy of the model each."""
+def core_processes(runtime: RuntimeProcess) -> list[psutil.Process]:
+    """Return the processes that hold a copy of the model each."""
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     return [each for each in below if "EngineCore" in "".join(each.cmdline())]
 
 
 def test_every_core_is_warmed_up_bucket_by_bucket(runtime: RuntimeProcess) -> None:
     report = runtime.report()
-    assert len(cores_of(runtime)) == 2
+    assert len(core_processes(runtime)) == 2
     assert report.prompt.warmed == report.prompt.planned == 2
     assert report.decode.warmed == report.decode.planned > 2
 
 
-def test_room_of_both_kv_caches_is_shown(runtime: RuntimeProcess) -> None:
+def test_load_shows_blocks_of_both_kv_caches(runtime: RuntimeProcess) -> None:
     memory = runtime.report().memory
     assert memory is not None
     assert f"\ngaudi_kv_blocks {2.0 * memory.kv_blocks}\n" in runtime.get("/metrics").text
 
 
 def test_prompts_of_both_cores_are_answered_and_counted(runtime: RuntimeProcess, checkpoint: Path) -> None:
-    """One after the other, so that vLLM gives each core two, and each prompt is a batch of its own."""
+    """Send prompts one after the other, so that vLLM gives two to each core, and each prompt is a separate batch."""
     with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as openai:
         assert served_tokens(openai, PROMPTS, 8) == torch_tokens(checkpoint, PROMPTS, 8)
     lengths = sorted(map(len, PROMPTS))
 
-    def met() -> list[int]:
+    def count_served_prompts() -> list[int]:
         traffic = read_traffic(runtime.get("/v1/traffic").text).shapes_of(BucketPhase.PROMPT)
         return sorted(shape.query_len for shape, count in traffic.items() for _ in range(int(count)))
 
-    wait_until(lambda: met() == lengths)
+    wait_until(lambda: count_served_prompts() == lengths)
 
 
 def test_death_of_the_second_core_ends_the_runtime(runtime: RuntimeProcess) -> None:
-    second = next(each for each in cores_of(runtime) if "DP1" in "".join(each.cmdline()))
+    second = next(each for each in core_processes(runtime) if "DP1" in "".join(each.cmdline()))
     second.send_signal(signal.SIGKILL)
     assert runtime.exit_code() == 1
     log = runtime.log.read_text(errors="replace")

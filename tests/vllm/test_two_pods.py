@@ -1,6 +1,6 @@
-"""One replica of two pods: two real runtimes, whose vLLM processes are joined by its own launcher for several nodes.
+"""One replica of two pods: two real runtimes, whose vLLM processes are joined by its own multi-node launcher.
 
-The tests of a file run in their order: one of them ends the group of those before it.
+The tests of this file depend on their order: one of them ends the group of the earlier ones.
 """
 
 import re
@@ -20,7 +20,7 @@ from tests.vllm.two_pods import PROMPTS, config_of, greedy, group_of
 
 
 class Group(NamedTuple):
-    """The runtimes of both pods, and what the leader has reported on its way."""
+    """The runtimes of both pods, and the reports of the leader until it was warm."""
 
     leader: RuntimeProcess
     worker: RuntimeProcess
@@ -36,14 +36,14 @@ def group(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield Group(leader, worker, leader.follow(Phase.SERVING))
 
 
-def workers_of(runtime: RuntimeProcess) -> list[psutil.Process]:
-    """The processes of vLLM below a runtime that have a part of the model."""
+def worker_processes(runtime: RuntimeProcess) -> list[psutil.Process]:
+    """Return the vLLM processes below a runtime that hold a part of the model."""
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     return [each for each in below if "VLLM::Worker" in "".join(each.cmdline())]
 
 
 def test_each_pod_has_one_rank_with_every_bucket_captured(group: Group) -> None:
-    assert [len(workers_of(each)) for each in (group.leader, group.worker)] == [1, 1]
+    assert [len(worker_processes(each)) for each in (group.leader, group.worker)] == [1, 1]
     shown = [report.prompt.captured + report.decode.captured for report in group.reports]
     assert shown == sorted(shown)
     ready = group.reports[-1]
@@ -53,12 +53,12 @@ def test_each_pod_has_one_rank_with_every_bucket_captured(group: Group) -> None:
     assert not group.worker.model_port_open()
 
 
-def test_answers_are_those_of_one_process(checkpoint: Path, group: Group) -> None:
+def test_answers_equal_those_of_one_process(checkpoint: Path, group: Group) -> None:
     assert greedy(group.leader) == torch_tokens(checkpoint, PROMPTS, 24)
 
 
-def test_a_lost_rank_ends_the_whole_group(group: Group) -> None:
-    [rank] = workers_of(group.worker)
+def test_lost_rank_ends_the_whole_group(group: Group) -> None:
+    [rank] = worker_processes(group.worker)
     rank.send_signal(signal.SIGKILL)
     assert (group.worker.exit_code(), group.leader.exit_code()) == (1, 1)
     assert re.search(r"died in this pod: VllmWorker-1 .*SIGKILL", group.worker.log.read_text())

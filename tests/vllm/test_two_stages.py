@@ -1,4 +1,4 @@
-"""One replica whose pods have a stage each. In a file of its own: it runs beside the group of test_two_pods.py."""
+"""One replica with a pipeline stage per pod. A separate file, to run concurrently with test_two_pods.py."""
 
 import signal
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.vllm.greedy_tokens import torch_tokens
 from tests.vllm.two_pods import PROMPTS, config_of, greedy, group_of
 
 
-def test_stages_in_two_pods_answer_alike_and_end_together(checkpoint: Path, tmp_path: Path) -> None:
+def test_stages_in_two_pods_answer_correctly_and_end_together(checkpoint: Path, tmp_path: Path) -> None:
     both = ParallelismConfig(pipeline=2, nodes=2)
     with group_of(tmp_path, config_of(checkpoint, tmp_path, both, ExecutionMode.EAGER)) as (leader, worker):
         leader.follow(Phase.SERVING)

@@ -1,4 +1,4 @@
-"""The worst bodies that the bounds of the model port let through, on vLLM's own request models."""
+"""The most expensive bodies within the bounds of the model port, on vLLM's own request models."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from gaudi_runtime.http.openai_api.body import TOKEN_FIELDS
 from gaudi_runtime.http.openai_api.guard import GENERATING
 
 SECONDS, MIB = 5.0, 512
-"""Of one body: 16 MiB of token ids are parsed twice, in 1.5 s. Unbounded, 16 KB took 8 s and 2.4 GiB."""
+"""Limits of one body. 16 MiB of token ids are parsed twice, in 1.5 s. Without bounds, 16 KB took 8 s and 2.4 GiB."""
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -36,7 +36,7 @@ def test_every_path_that_generates_was_measured(measured: list[dict[str, Any]]) 
     assert [each["path"] for each in measured if "missing" in each] == []
 
 
-def test_no_body_takes_the_event_loop_or_the_memory(measured: list[dict[str, Any]]) -> None:
+def test_no_body_blocks_the_event_loop_or_fills_the_memory(measured: list[dict[str, Any]]) -> None:
     assert [each for each in measured if each["seconds"] > SECONDS or each["mib"] > MIB] == []
 
 

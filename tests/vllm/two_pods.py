@@ -1,4 +1,4 @@
-"""Two real runtimes on this machine that are one replica, and what they answer."""
+"""Two real runtimes on this machine that form one replica, and their answers."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.vllm.configs import vllm_config
 from tests.vllm.greedy_tokens import served_tokens
 
 SHARED_CORES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-"""Each of the two would bind itself to the first core of this machine."""
+"""Without this setting both runtimes would bind to the first core of this machine."""
 PROMPTS = [[5, 6, 7], list(range(3, 70))]
 
 
@@ -24,7 +24,7 @@ def config_of(
     parallelism: ParallelismConfig,
     mode: ExecutionMode = ExecutionMode.TORCH_COMPILE,
 ) -> RuntimeConfig:
-    """Two ranks, a pod each. Graphs of 1 and 64 tokens."""
+    """Return a configuration of two ranks in a pod each, with graphs of 1 and 64 tokens."""
     one, length = RangeSettings(min=1, step=1, max=1), RangeSettings(min=64, step=64, max=64)
     config = vllm_config(checkpoint, folder, mode, batch_sizes=one, max_num_seqs=1, max_num_batched_tokens=64)
     bucketing = config.bucketing.model_copy(update={"prompt": PromptRanges(batch_size=one, query=length)})
@@ -33,7 +33,7 @@ def config_of(
 
 @contextlib.contextmanager
 def group_of(folder: Path, config: RuntimeConfig) -> Iterator[tuple[RuntimeProcess, RuntimeProcess]]:
-    """The leader and the worker. Each has ports and a disk of its own."""
+    """Start the leader and the worker. Each has its own ports and disk."""
     port = free_port()
     with contextlib.ExitStack() as stack:
 
@@ -51,6 +51,6 @@ def group_of(folder: Path, config: RuntimeConfig) -> Iterator[tuple[RuntimeProce
 
 
 def greedy(leader: RuntimeProcess) -> list[list[int]]:
-    """What the group answers."""
+    """Return the greedy answers of the group."""
     with OpenAI(base_url=f"{leader.model_url}/v1", api_key="none", max_retries=0) as client:
         return served_tokens(client, PROMPTS, 24)

@@ -1,6 +1,6 @@
-"""Send the worst bodies that the bounds let through to vLLM's own request models, and report what each took.
+"""Send the most expensive bodies to vLLM's own request models, and report the cost of each.
 
-A process of its own, with limits of processor time and address space: python -m tests.vllm.worst_bodies
+It runs as a separate process with limits of CPU time and address space: python -m tests.vllm.worst_bodies
 """
 
 import asyncio
@@ -30,16 +30,16 @@ from tests.unit.runtime.configs import sim_config
 from tests.vllm.bodies import LISTS, bodies
 
 CPU_SECONDS, MEMORY_BYTES = 240, 4 * 2**30
-"""Of all bodies together beyond what the imports took; without the bounds one body takes more."""
+"""Limits for all bodies together, in addition to the imports. Without the bounds one body takes more."""
 TASKS = ("generate", "transcription", "embed", "classify")
 
 
 def application() -> FastAPI:
-    """vLLM's application with all of its request models; its handlers answer without an engine."""
+    """Return vLLM's application with all of its request models, and handlers that answer without an engine."""
     arguments = parse_arguments(["--model=unused"])
     build_app = import_module(installed_layout().app).build_app
     made: dict[str, Any] = {}
-    for task in ("embed", "classify"):  # each has routes that the other has not
+    for task in ("embed", "classify"):  # Each of them has routes that the other lacks.
         pooling = SimpleNamespace(get_pooling_task=lambda _, task=task: task, **_POOLING)
         app: FastAPI = build_app(arguments, TASKS, pooling)
         for route in app.routes:
@@ -67,7 +67,7 @@ def fields(annotation: Any) -> set[str]:
 
 
 def fields_by_path(app: FastAPI) -> dict[str, set[str]]:
-    """The fields of the bodies of each path that takes JSON."""
+    """Return the fields of the bodies of each path that takes JSON."""
     routes = [route for route in app.routes if isinstance(route, APIRoute) and route.path in GENERATING]
     return {
         route.path: {name for each in route.dependant.body_params for name in fields(each.field_info.annotation)}
@@ -75,16 +75,16 @@ def fields_by_path(app: FastAPI) -> dict[str, set[str]]:
     }
 
 
-async def answer(app: ASGIApp, path: str, kind: bytes, body: bytes) -> int:
-    """The status of one request."""
-    told: list[int] = []
+async def send_body(app: ASGIApp, path: str, kind: bytes, body: bytes) -> int:
+    """Return the status of one request."""
+    statuses: list[int] = []
 
     async def receive() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
-            told.append(message["status"])
+            statuses.append(message["status"])
 
     scope = {
         "type": "http",
@@ -100,11 +100,11 @@ async def answer(app: ASGIApp, path: str, kind: bytes, body: bytes) -> int:
         "headers": [(b"content-type", kind), (b"host", b"pod")],
     }
     await app(scope, receive, send)
-    return told[0]
+    return statuses[0]
 
 
 def peak_bytes() -> int:
-    """The most resident memory since it was last asked for."""
+    """Return the peak of resident memory since the last call."""
     status = Path("/proc/self/status").read_text()
     peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
     Path("/proc/self/clear_refs").write_text("5")
@@ -112,7 +112,7 @@ def peak_bytes() -> int:
 
 
 def write(measured: dict[str, Any]) -> None:
-    """A line of JSON, at once: a limit ends the process."""
+    """Write and flush a line of JSON, because a limit may end the process."""
     sys.stdout.write(json.dumps(measured) + "\n")
     sys.stdout.flush()
 
@@ -123,20 +123,20 @@ async def measure(app: FastAPI) -> None:
     known = fields_by_path(app)
     for path in sorted(GENERATING):
         found = known.get(path, set())
-        # A release whose models are typed in another way would otherwise get bodies of unknown fields only.
+        # If a release declared its models in another way, bodies would have only unknown fields.
         if path not in known or not (path.startswith(FORMS) or found & {*LISTS}):
             write({"path": path, "missing": True})
             continue
         for name, kind, body in bodies(path, found):
             peak_bytes()
             before, begun = resident_bytes(), time.process_time()
-            status = await answer(guard, path, kind, body)
+            status = await send_body(guard, path, kind, body)
             took = {"seconds": time.process_time() - begun, "mib": (peak_bytes() - before) // 2**20}
             write({"path": path, "body": name, "bytes": len(body), "status": status, **took})
 
 
 def resident_bytes() -> int:
-    """The memory of this process that is resident now."""
+    """Return the current resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 

@@ -1,4 +1,4 @@
-"""RuntimeConfigs of the sim engine for tests, on ports that are free now."""
+"""RuntimeConfigs of the sim engine for tests, on free ports."""
 
 import itertools
 import os
@@ -22,15 +22,13 @@ GIB = 1024**3
 
 _BEFORE = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
 PORTS = range(10_000 + 2_500 * _BEFORE, 12_500 + 2_500 * _BEFORE)
-"""Below those that Linux gives to connections, and of this test process alone: one of these is still free when a server
-binds it, minutes later.
-"""
+"""Ports below Linux's ephemeral range, reserved for this test process. They stay free until a server binds them."""
 
-_numbers = itertools.count(os.getpid() * 101)  # whoever tests beside us begins apart
+_numbers = itertools.count(os.getpid() * 101)  # Concurrent test processes start at different ports.
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that this process has not given away lately."""
+    """Return a free port that this process has not returned recently."""
     for number in _numbers:
         port = PORTS[number % len(PORTS)]
         with socket.socket() as probe, suppress(OSError):
@@ -40,7 +38,7 @@ def free_port() -> int:
 
 
 def linear(step: int, largest: int) -> RangeSettings:
-    """A range from `step` to `largest`."""
+    """Return a range from `step` to `largest`."""
     return RangeSettings(min=step, step=step, max=largest)
 
 
@@ -52,7 +50,7 @@ def sim_config(
     serving: dict[str, Any] | None = None,
     **limits: Any,
 ) -> RuntimeConfig:
-    """Four prompt buckets (128 to 512 tokens) and a few decode buckets on a simulated card."""
+    """Return a configuration with four prompt buckets (128 to 512 tokens) and a few decode buckets."""
     ports = {"model_port": free_port(), "status_port": free_port(), "drain_seconds": 20}
     return RuntimeConfig(
         model=ModelConfig(path="/models", served_names=("echo", "echo-alias")),

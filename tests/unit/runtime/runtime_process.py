@@ -1,4 +1,4 @@
-"""A real `gaudi-runtime serve` process, watched through its ports as the operator and the kubelet do."""
+"""A real `gaudi-runtime serve` process, observed through its ports as by the operator and the kubelet."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
 PATIENCE = 240.0
-"""Seconds, below the limit of a test: nobody waits them unless a process never comes."""
+"""A timeout below the limit of a test. It is reached only if a process hangs."""
 
 
 class RuntimeProcess:
@@ -30,21 +30,21 @@ class RuntimeProcess:
         self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.status_port}", timeout=PATIENCE, trust_env=False)
 
     def get(self, path: str, **query: Any) -> httpx.Response:
-        """GET on the status port."""
+        """Send a GET request to the status port."""
         return self._client.get(path, params=query)
 
     def report(self, after: int = 0, wait: float = 0) -> WarmupReport:
-        """The WarmupReport, long-polled when `wait` is given."""
+        """Return the WarmupReport, with a long poll if `wait` is given."""
         answer = self.get("/v1/warmup", after=after, wait=wait)
         answer.raise_for_status()
         return WarmupReport.model_validate_json(answer.content)
 
     def follow(self, phase: Phase) -> list[WarmupReport]:
-        """Long-poll until `phase`; every report on the way."""
+        """Long-poll until the report has this phase, and return all reports."""
         return self.until(lambda report: report.phase is phase)
 
     def until(self, condition: Callable[[WarmupReport], bool]) -> list[WarmupReport]:
-        """Long-poll until a report is as `condition` wants it; every report on the way."""
+        """Long-poll until `condition` holds for a report, and return all reports."""
         reports = [self.report()]
         while not condition(reports[-1]):
             assert reports[-1].failure is None, reports[-1].failure
@@ -52,7 +52,7 @@ class RuntimeProcess:
         return reports
 
     def model_port_open(self) -> bool:
-        """Whether somebody listens on the model port."""
+        """Return True if the model port is open."""
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.model_port)) == 0
 
@@ -61,18 +61,18 @@ class RuntimeProcess:
         self.process.send_signal(number)
 
     def exit_code(self) -> int:
-        """Wait for the end."""
+        """Wait until the process ends, and return its exit code."""
         return self.process.wait(PATIENCE)
 
     def close(self) -> None:
-        """End the process however it is."""
+        """Kill the process in any state."""
         self._client.close()
         self.process.kill()
         self.process.wait()
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Look every 20 ms until `condition` holds; a bounded wait that fails with the condition's name."""
+    """Poll every 20 ms until `condition` holds. Fails with the condition's name after a timeout."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"{condition} did not come true"
@@ -87,7 +87,7 @@ def runtime_process(
     variables: Mapping[str, str] | None = None,
     module: str = "gaudi_runtime",
 ) -> Iterator[RuntimeProcess]:
-    """Start a runtime on `config` (or on `text` as its file) and wait for its status port; `module` is what runs."""
+    """Start a runtime on `config`, or with `text` as its file, and wait for its status port. `module` is what runs."""
     file, log = folder / "config.json", folder / "log"
     file.write_text(text or config.model_dump_json(by_alias=True))
     with log.open("wb") as output:

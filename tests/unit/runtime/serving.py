@@ -1,4 +1,4 @@
-"""The sim engine and its OpenAI API in this process: a real uvicorn server on real sockets, without a subprocess."""
+"""The sim engine and its OpenAI API in this process: a real uvicorn server on real sockets."""
 
 import threading
 from collections.abc import AsyncIterator
@@ -31,13 +31,13 @@ class Served:
     closing: list[bool] = field(default_factory=list)
 
     def metric(self, name: str, **labels: str) -> float:
-        """The value of one sample; 0 when there is none yet."""
+        """Return the value of one sample, or 0 if it does not exist yet."""
         return self.registry.get_sample_value(name, labels) or 0.0
 
 
 @asynccontextmanager
 async def served(config: RuntimeConfig) -> AsyncIterator[Served]:
-    """Warm the engine up and serve its API while the block runs."""
+    """Warm the engine up and serve its API during the block."""
     engine = start_engine(config, ReportBoard("0" * 64), threading.Event()).engine
     engine.start_serving()
     registry = CollectorRegistry()

@@ -54,7 +54,7 @@ def test_pool_of_less_memory_than_the_margin_is_empty() -> None:
 
 
 @given(BYTES, SHARE, SHARE)
-def test_split_adds_up_to_what_is_free(free: int, utilization: float, share: float) -> None:
+def test_split_adds_up_to_the_free_memory(free: int, utilization: float, share: float) -> None:
     split = split_memory(free, utilization, share)
     assert split.graphs + split.kv_cache + split.margin == free
     assert min(split.graphs, split.kv_cache, split.margin) >= 0

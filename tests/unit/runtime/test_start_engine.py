@@ -1,4 +1,4 @@
-"""What a start leaves behind for comparisons: what its warm-up took, as if it had found no recipes."""
+"""The figures of a start for later comparisons: the duration of its warm-up as if no recipes had been cached."""
 
 import threading
 from functools import partial
@@ -17,38 +17,38 @@ from tests.unit.runtime.warmup.virtual import VirtualClock
 TIMES = {"compileSeconds": 6.0, "captureSeconds": 1.0}
 
 
-def asked(config: RuntimeConfig) -> Question | None:
-    """The question after a start on a clock that only simulated work moves."""
+def question_after_start(config: RuntimeConfig) -> Question | None:
+    """Return the question after a start on a fake clock that only simulated work moves."""
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
     make = partial(SimEngine, sleep=clock.sleep)
     return start_engine(config, board, threading.Event(), make, clock).question
 
 
-def found(config: RuntimeConfig) -> Question:
-    question = asked(config)
+def board_after_start(config: RuntimeConfig) -> Question:
+    question = question_after_start(config)
     assert question is not None
     return question
 
 
 async def test_warm_up_is_timed_by_its_steps() -> None:
-    question = found(sim_config({**TIMES, "loadSeconds": 30}))
+    question = board_after_start(sim_config({**TIMES, "loadSeconds": 30}))
     assert question.pace.seconds == pytest.approx(10 * 6 + 10)
     assert question.pace.other_seconds == pytest.approx(0, abs=1e-6)
     assert question.pace.decode.fixed == pytest.approx(7)
 
 
-async def test_recipes_at_hand_do_not_shorten_what_is_compared(tmp_path: Path) -> None:
+async def test_cached_recipes_do_not_shorten_the_compared_duration(tmp_path: Path) -> None:
     config = sim_config(TIMES).model_copy(update={"recipe_cache_dir": str(tmp_path)})
-    first, second = found(config), found(config)
+    first, second = board_after_start(config), board_after_start(config)
     assert second.pace.seconds == pytest.approx(first.pace.seconds)
     assert second.pace.prompt.fixed == pytest.approx(first.pace.prompt.fixed)
 
 
-async def test_graph_that_was_left_out_took_no_time() -> None:
-    question = found(sim_config({**TIMES, "oomAtBucket": "prompt:4"}))
+async def test_skipped_graph_took_no_time() -> None:
+    question = board_after_start(sim_config({**TIMES, "oomAtBucket": "prompt:4"}))
     assert question.pace.seconds == pytest.approx(10 * 6 + 9)
 
 
-async def test_start_without_warm_up_leaves_no_question() -> None:
-    assert asked(sim_config(TIMES, warmup=WarmupConfig(enabled=False))) is None
+async def test_start_without_warm_up_has_no_question() -> None:
+    assert question_after_start(sim_config(TIMES, warmup=WarmupConfig(enabled=False))) is None

@@ -19,7 +19,7 @@ def test_sizes_are_written_as_in_the_logs_of_public_servers(count: int, text: st
     assert size(count) == text
 
 
-def test_gib_keeps_two_decimals_whatever_the_amount() -> None:
+def test_gib_always_has_two_decimals() -> None:
     assert [gib(count) for count in (int(14.032 * GIB), 5 * MIB, -GIB)] == ["14.03 GiB", "0.00 GiB", "-1.00 GiB"]
 
 
@@ -27,5 +27,5 @@ def test_gib_keeps_two_decimals_whatever_the_amount() -> None:
     ("text", "words"),
     [(plural(1, "replica"), "1 replica"), (plural(0, "pod"), "0 pods"), (plural(2, "copy", "copies"), "2 copies")],
 )
-def test_a_noun_follows_its_count(text: str, words: str) -> None:
+def test_noun_agrees_with_its_count(text: str, words: str) -> None:
     assert text == words

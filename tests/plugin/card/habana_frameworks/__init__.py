@@ -1,1 +1,1 @@
-"""A Gaudi card played by the CPU: the names of Intel's software that vLLM's plugin uses (tests/plugin/README.md)."""
+"""A Gaudi card simulated on the CPU, with the names of Intel's software that vLLM's plugin uses."""

@@ -1,4 +1,4 @@
-"""Which prompt buckets have an attention bias that the fused kernel cannot index."""
+"""Prompt buckets whose attention bias the fused kernel cannot index."""
 
 import pytest
 

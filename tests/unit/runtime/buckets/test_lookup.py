@@ -1,4 +1,4 @@
-"""Lookups against a plain scan, which is the definition (docs/internals/bucketing.md, Finding a bucket)."""
+"""Lookups compared with a plain scan, which is the definition (docs/internals/bucketing.md, Finding a bucket)."""
 
 import hashlib
 
@@ -24,7 +24,7 @@ def scan(plan: BucketPlan, wanted: Bucket) -> Bucket | None:
 
 
 @given(SHAPES, st.builds(Bucket, SIZE, SIZE, SIZE))
-def test_find_answers_first_bucket_that_is_at_least_as_large(shapes: list[Bucket], wanted: Bucket) -> None:
+def test_find_returns_first_bucket_that_is_large_enough(shapes: list[Bucket], wanted: Bucket) -> None:
     plan = plan_of(*shapes)
     assert plan.find(BucketPhase.PROMPT, *wanted) == scan(plan, wanted)
 
@@ -57,7 +57,7 @@ def test_plans_with_the_same_buckets_have_the_same_digest() -> None:
 
 
 def test_digest_is_of_both_lists_as_compact_json() -> None:
-    """The form of the vectors: pods and operator of all releases compare it."""
+    """The digest has the form of the test vectors. Pods and operators of all releases compare it."""
     text = "[[[1,128,0],[2,128,3]],[[1,1,1]]]"
     assert plan_of(Bucket(2, 128, 3), Bucket(1, 128, 0)).digest == hashlib.sha256(text.encode()).hexdigest()
 

@@ -51,6 +51,6 @@ def test_unknown_card_is_refused_with_the_known_ones() -> None:
         card_named("h100")
 
 
-def test_sum_is_as_sure_as_its_least_sure_part() -> None:
+def test_sum_has_the_lowest_confidence_of_its_parts() -> None:
     exact, assumed = Figure(1, "", Confidence.EXACT), Figure(1, "", Confidence.ASSUMED)
     assert weakest(exact, assumed) is Confidence.ASSUMED

@@ -1,4 +1,4 @@
-"""One table of pairs: what names images, releases or words elsewhere says what the table says."""
+"""The table of pairs agrees with all images, releases and texts elsewhere."""
 
 import re
 import tomllib
@@ -18,16 +18,16 @@ def named_images(page: str) -> list[str]:
     return re.findall(r"vault\.habana\.ai/[\w./:-]+", (ROOT / page).read_text())
 
 
-def test_the_first_pair_is_the_tested_one() -> None:
+def test_first_pair_is_the_tested_one() -> None:
     assert [pair.proof for pair in PAIRS] == [Proof.EMULATED, Proof.UNTESTED]
 
 
-def test_a_cpu_drives_a_release_that_a_card_has() -> None:
+def test_cpu_release_is_that_of_a_card_pair() -> None:
     assert CPU_RELEASE == "0.30.0"
     assert CPU_RELEASE in {pair.vllm for pair in PAIRS}
 
 
-def test_the_text_of_the_releases_names_every_pair() -> None:
+def test_release_text_names_every_pair() -> None:
     assert RELEASES == (
         "vLLM 0.26.0 with vllm-gaudi 0.26.0 (tested on an emulated card) or "
         "vLLM 0.30.0 with vllm-gaudi 0.30.0 (untested on hardware)"
@@ -35,13 +35,13 @@ def test_the_text_of_the_releases_names_every_pair() -> None:
 
 
 @EVERY_PAIR
-def test_a_pair_is_found_by_builds_of_both_releases(pair: Pair) -> None:
+def test_pair_is_found_by_builds_of_both_releases(pair: Pair) -> None:
     assert pair_of(f"{pair.vllm}+empty", f"{pair.plugin}.post1") == pair
 
 
 @EVERY_PAIR
-def test_an_image_is_named_by_all_that_belongs_together(pair: Pair) -> None:
-    """The pattern of Intel's names; the first one was seen in use, with its tag."""
+def test_image_name_contains_all_versions_of_the_pair(pair: Pair) -> None:
+    """Intel's naming pattern. The first tag was seen in use."""
     assert (
         pair.image
         == {
@@ -52,12 +52,12 @@ def test_an_image_is_named_by_all_that_belongs_together(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_images_that_are_named_are_those_of_the_pairs(page: str) -> None:
+def test_pages_name_only_images_of_pairs(page: str) -> None:
     assert set(named_images(page)) == {pair.image for pair in PAIRS}
 
 
 @EVERY_PAIR
-def test_tables_of_the_pages_have_pair_and_word(pair: Pair) -> None:
+def test_tables_of_the_pages_list_each_pair_with_its_status(pair: Pair) -> None:
     row = f"| {pair.vllm} | {pair.plugin} | {pair.gaudi_software} | {pair.torch} | **{pair.proof}**: "
     assert row in (ROOT / "docs" / "internals" / "vllm.md").read_text()
     image = f"| {pair.vllm} | {pair.proof} | {pair.gaudi_software} | `{pair.image}` |"
@@ -67,17 +67,17 @@ def test_tables_of_the_pages_have_pair_and_word(pair: Pair) -> None:
 
 
 PINS = {"0.26.0": "plugin.txt", "0.30.0": "runtime.txt"}
-"""What is installed in the stand-ins of Intel's images on which runtime-hpu is built (tests/plugin, Dockerfile)."""
+"""The packages in the stand-ins of Intel's images on which runtime-hpu is built (tests/plugin, Dockerfile)."""
 
 
 def pinned(pair: Pair) -> dict[str, str]:
-    """Versions by name, of the packages around this pair."""
+    """Return the pinned versions of a pair's packages by name."""
     text = (ROOT / "requirements" / PINS[pair.vllm]).read_text()
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
 
 
 def needs_on_cards() -> list[Requirement]:
-    """All that the target runtime-hpu asks its base for."""
+    """Return the packages that the target runtime-hpu requires from its base."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     asked = [Requirement(each) for each in (*project["dependencies"], *extras["hpu"])]
@@ -93,17 +93,17 @@ def test_stand_in_of_an_image_has_its_vllm(pair: Pair) -> None:
 
 
 @EVERY_PAIR
-def test_nothing_is_installed_over_what_an_image_brings(pair: Pair) -> None:
+def test_packages_of_an_image_are_not_replaced(pair: Pair) -> None:
     here = pinned(pair)
     assert [str(each) for each in needs_on_cards() if not each.specifier.contains(here.get(each.name, "0"))] == []
 
 
-def test_both_sides_of_the_hub_are_among_the_bases() -> None:
-    """The plugin of 0.26.0 keeps it below 2."""
+def test_both_versions_of_the_hub_client_are_in_the_bases() -> None:
+    """The plugin of 0.26.0 requires a version below 2."""
     assert [pinned(pair)["huggingface-hub"][0] for pair in PAIRS] == ["1", "2"]
 
 
-def test_the_stand_in_of_the_dockerfile_is_the_newest_pair() -> None:
+def test_stand_in_of_the_dockerfile_is_the_newest_pair() -> None:
     named = f'BY_NAME_ONLY="vllm_gaudi-{PAIRS[-1].plugin} habana_torch_plugin-{PAIRS[-1].gaudi_software}.0"'
     assert named in (ROOT / "Dockerfile").read_text()
     assert f"ARG TORCH_VERSION={PAIRS[-1].torch}\n" in (ROOT / "Dockerfile").read_text()

@@ -1,4 +1,4 @@
-"""planHash: known to both sides before a pod starts, so two releases must give the same inputs the same hash."""
+"""planHash is computed by both sides before a pod starts, so two releases must agree for the same inputs."""
 
 from typing import Any
 
@@ -11,30 +11,30 @@ POLICY = BucketPolicy.model_validate({"strategy": "linear", "prompt": {"query": 
 LIMITS = Limits(max_model_len=256, max_num_seqs=4, max_num_batched_tokens=256)
 
 
-class PolicyOfTomorrow(BucketPolicy):
-    """The same with a field that nobody has used yet, and whose name comes first."""
+class NextPolicy(BucketPolicy):
+    """A policy with a new, unused field whose name sorts first."""
 
     a_new_field: str | None = None
 
 
-class LimitsOfTomorrow(Limits):
-    """The same."""
+class NextLimits(Limits):
+    """Limits with a new, unused field whose name sorts first."""
 
     a_new_field: int | None = None
 
 
 def test_hash_of_known_inputs_never_changes() -> None:
-    """With this hash changed, a runtime image of an earlier release would never pass the gate."""
+    """If this hash changed, a runtime image of an earlier release would never pass the gate."""
     assert plan_hash(POLICY, LIMITS) == "d83f22000e8c11c7595dc0be1573fb81b9689e1b582ca1c113f4196b4f516bb6"
 
 
-def test_new_field_that_is_left_out_leaves_the_hash() -> None:
-    tomorrow = PolicyOfTomorrow(**vars(POLICY)), LimitsOfTomorrow(**vars(LIMITS))
+def test_new_field_without_a_value_keeps_the_hash() -> None:
+    tomorrow = NextPolicy(**vars(POLICY)), NextLimits(**vars(LIMITS))
     assert plan_hash(*tomorrow) == plan_hash(POLICY, LIMITS)
 
 
-def test_new_field_that_is_used_changes_the_hash() -> None:
-    assert plan_hash(PolicyOfTomorrow(**vars(POLICY), a_new_field="x"), LIMITS) != plan_hash(POLICY, LIMITS)
+def test_new_field_with_a_value_changes_the_hash() -> None:
+    assert plan_hash(NextPolicy(**vars(POLICY), a_new_field="x"), LIMITS) != plan_hash(POLICY, LIMITS)
 
 
 @pytest.mark.parametrize("changes", [{"max_num_seqs": 5}, {"prefix_caching": True}, {"block_size": 64}], ids=str)

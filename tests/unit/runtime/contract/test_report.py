@@ -1,4 +1,4 @@
-"""The report's bounds: no card exceeds them, and what exceeds them is no report."""
+"""The bounds of the report: no card exceeds them, and values above them are rejected."""
 
 import pytest
 from pydantic import ValidationError
@@ -17,7 +17,7 @@ GIB = 2**30
 
 
 def test_small_model_in_blocks_of_one_token_has_millions() -> None:
-    """Qwen2.5 0.5B takes 12 KiB a token: 24 layers, 2 heads of 64, keys and values in 16 bits."""
+    """Qwen2.5 0.5B takes 12 KiB per token: 24 layers, 2 heads of 64, keys and values in 16 bits."""
     blocks = 100 * GIB // (12 * 1024)
     split = MemorySplit(free=120 * GIB, usable=110 * GIB, graphs=10 * GIB, kv_cache=100 * GIB, kv_blocks=blocks)
     assert split.kv_blocks == blocks > 8_000_000
@@ -27,11 +27,11 @@ def test_small_model_in_blocks_of_one_token_has_millions() -> None:
 OLD = {"instance": "a", "sequence": 1, "planHash": "0" * 64, "phase": "Serving"}
 
 
-def test_report_of_before_has_no_vision() -> None:
+def test_report_of_an_older_release_has_no_vision() -> None:
     assert WarmupReport.model_validate(OLD).vision is None
 
 
-def test_vision_travels_as_its_modality_and_sizes() -> None:
+def test_vision_bucket_is_serialized_as_modality_and_sizes() -> None:
     bucket = VisionBucket("image", 896, 448, 2)
     said = VisionProgress(planned=2, warmed=1, skipped=(SkippedVision(bucket=bucket, reason="no memory"),))
     report = WarmupReport.model_validate({**OLD, "vision": said.model_dump(by_alias=True)})

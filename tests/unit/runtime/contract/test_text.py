@@ -1,4 +1,4 @@
-"""Words of somebody else in a terminal."""
+"""Text of others in a terminal."""
 
 import pytest
 from hypothesis import given
@@ -17,10 +17,10 @@ from gaudi_runtime.contract.text import on_one_line
         ("\N{RIGHT-TO-LEFT OVERRIDE}cba", "\\u202ecba"),
     ],
 )
-def test_orders_to_a_terminal_are_shown(text: str, shown: str) -> None:
+def test_control_sequences_are_escaped(text: str, shown: str) -> None:
     assert on_one_line(text) == shown
 
 
 @given(st.text())
-def test_whatever_comes_can_be_printed(text: str) -> None:
+def test_any_text_can_be_printed(text: str) -> None:
     assert on_one_line(text).isprintable()

@@ -1,4 +1,4 @@
-"""What Intel's tool and the kernel say of the cards."""
+"""Facts about cards from Intel's tool and the kernel."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from gaudi_runtime.doctor.gaudi import Card, read_gaudi_facts, run_command
 
 LINKS = "port  7:        UP\nport  9:        DOWN\nport 10:        UP\n"
-TOLD = {
+OUTPUTS = {
     ("hl-smi", "-Q", "bus_id", "-f", "csv,noheader"): "0000:9a:00.0\n0000:9b:00.0\n",
     ("hl-smi", "-Q", "driver_version", "-f", "csv,noheader"): "1.24.1-f8bd3a2\n1.24.1-f8bd3a2\n",
     ("hl-smi", "-n", "link", "-i", "0000:9a:00.0"): LINKS,
@@ -17,7 +17,7 @@ TOLD = {
 
 
 def tool(command: Sequence[str]) -> str:
-    return TOLD[tuple(command)]
+    return OUTPUTS[tuple(command)]
 
 
 def nothing(_: Sequence[str]) -> str:
@@ -26,7 +26,7 @@ def nothing(_: Sequence[str]) -> str:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A file system of a machine with two cards."""
+    """The file system of a machine with two cards."""
     for card, text in enumerate(("hl-gaudi3-fw-62.0.0\n", "hl-gaudi3-fw-62.0.0\n")):
         device = tmp_path / f"sys/class/accel/accel{card}/device"
         device.mkdir(parents=True)
@@ -34,34 +34,34 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_ports_that_are_down_are_told_by_number(tmp_path: Path) -> None:
+def test_ports_that_are_down_are_listed_by_number(tmp_path: Path) -> None:
     cards = read_gaudi_facts(tool, tmp_path).cards
     assert cards == (Card("0000:9a:00.0", (7, 9, 10), (9,)), Card("0000:9b:00.0"))
 
 
-def test_driver_is_told_by_the_tool(tmp_path: Path) -> None:
+def test_driver_version_is_read_from_the_tool(tmp_path: Path) -> None:
     assert read_gaudi_facts(tool, tmp_path).driver == "1.24.1-f8bd3a2"
 
 
-def test_driver_is_told_by_the_kernel_without_the_tool(root: Path) -> None:
+def test_driver_version_is_read_from_the_kernel_without_the_tool(root: Path) -> None:
     module = root / "sys/module/habanalabs"
     module.mkdir(parents=True)
     (module / "version").write_text("1.24.1-f8bd3a2\n")
     assert read_gaudi_facts(nothing, root).driver == "1.24.1-f8bd3a2"
 
 
-def test_firmware_that_all_cards_have_is_told_once(root: Path) -> None:
+def test_firmware_shared_by_all_cards_is_listed_once(root: Path) -> None:
     assert read_gaudi_facts(nothing, root).firmware == ("hl-gaudi3-fw-62.0.0",)
 
 
-def test_machine_without_cards_tells_nothing(tmp_path: Path) -> None:
+def test_machine_without_cards_has_no_facts(tmp_path: Path) -> None:
     facts = read_gaudi_facts(nothing, tmp_path)
     assert (facts.driver, facts.firmware, facts.cards) == ("", (), ())
 
 
-def test_tool_that_is_missing_prints_nothing() -> None:
+def test_missing_tool_returns_no_output() -> None:
     assert run_command(("no-such-tool-anywhere",)) == ""
 
 
-def test_tool_that_fails_prints_nothing() -> None:
+def test_failing_tool_returns_no_output() -> None:
     assert run_command(("sh", "-c", "echo half; exit 1")) == ""

@@ -1,4 +1,4 @@
-"""The doctor's judgement: each lack is a fail or a warning, with what to do, for the engines that it concerns."""
+"""Each missing requirement is a failure or a warning for the engines that it concerns, with a remedy."""
 
 from dataclasses import replace
 from typing import Any
@@ -56,7 +56,7 @@ EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
 
 
 @pytest.mark.parametrize("facts", [ON_CPU, ON_CARDS], ids=["cpu", "cards"])
-def test_nothing_is_found_where_nothing_is_missing(facts: Facts) -> None:
+def test_complete_machine_has_no_findings(facts: Facts) -> None:
     assert {(row.state, row.advice) for row in judge(facts, EVERY_ENGINE)} == {(State.OK, "")}
 
 
@@ -64,7 +64,7 @@ def test_nothing_is_found_where_nothing_is_missing(facts: Facts) -> None:
     ("facts", "topic", "lack", "engines"),
     [*((ON_CPU, *each) for each in FAILS_ON_CPU), *((ON_CARDS, *each) for each in FAILS_ON_CARDS)],
 )
-def test_lack_fails_engines_that_need_it_with_an_advice(
+def test_missing_requirement_fails_its_engines_with_a_remedy(
     facts: Facts, topic: str, lack: dict[str, Any], engines: set[EngineName]
 ) -> None:
     row = row_of(topic, facts, **lack)
@@ -73,7 +73,7 @@ def test_lack_fails_engines_that_need_it_with_an_advice(
 
 
 @pytest.mark.parametrize(("topic", "facts", "lack"), WARNINGS)
-def test_what_only_costs_something_is_warning_with_what_to_do(topic: str, facts: Facts, lack: dict[str, Any]) -> None:
+def test_performance_problem_is_a_warning_with_a_remedy(topic: str, facts: Facts, lack: dict[str, Any]) -> None:
     row = row_of(topic, facts, **lack)
     assert row.state is State.WARNING
     assert row.advice.endswith(".")
@@ -86,19 +86,19 @@ def test_other_release_of_vllm_is_named_with_the_driven_range() -> None:
 
 
 @EVERY_PAIR
-def test_every_released_pair_is_supported_with_its_word(pair: Pair) -> None:
+def test_every_released_pair_is_supported_with_its_status(pair: Pair) -> None:
     row = row_of("vllm", ON_CARDS, vllm=Package(pair.vllm), plugin=pair.plugin)
     assert (row.state, row.found) == (State.OK, pair.description)
 
 
 @EVERY_PAIR
 @pytest.mark.parametrize("built", ["", "+hpu.1.gitabc"])
-def test_software_that_a_pair_is_made_for_is_right(pair: Pair, built: str) -> None:
+def test_matching_software_of_a_pair_passes(pair: Pair, built: str) -> None:
     software = {"bridge": f"{pair.gaudi_software}.17", "torch": Package(pair.torch + built)}
     assert row_of("gaudi software", ON_CARDS, vllm=Package(pair.vllm), plugin=pair.plugin, **software).advice == ""
 
 
-def test_other_software_below_a_pair_hears_which_image_has_it() -> None:
+def test_other_software_of_a_pair_names_the_right_image() -> None:
     row = row_of("gaudi software", ON_CARDS, torch=Package("2.13.0"))
     assert row.found == "habana-torch-plugin 1.24.1.17, vllm-gaudi 0.26.0, torch 2.13.0"
     assert row.advice == (
@@ -108,7 +108,7 @@ def test_other_software_below_a_pair_hears_which_image_has_it() -> None:
 
 
 @pytest.mark.parametrize("lack", [{"vllm": Package("0.32.0")}, {"plugin": "0.30.0"}, {"plugin": ""}])
-def test_image_for_cards_without_a_released_pair_hears_the_pairs(lack: dict[str, Any]) -> None:
+def test_image_without_a_released_pair_lists_the_pairs(lack: dict[str, Any]) -> None:
     assert RELEASES in row_of("vllm", ON_CARDS, **lack).advice
 
 
@@ -120,7 +120,7 @@ def test_cards_are_counted_and_named_once() -> None:
     assert row_of("device", ON_CARDS).found == "8 x HPU (GAUDI3)"
 
 
-def test_a_folder_that_cannot_be_written_is_named() -> None:
+def test_read_only_folder_is_named() -> None:
     row = row_of("writable folders", read_only=("HF_HOME=/cache/huggingface",))
     assert row.found == "read-only: HF_HOME=/cache/huggingface"
 
@@ -130,7 +130,9 @@ def test_processors_without_known_instructions_are_not_judged() -> None:
 
 
 @pytest.mark.parametrize(("topic", "lack", "needed_by"), FAILS_ON_CPU)
-def test_what_no_wanted_engine_needs_is_a_warning(topic: str, lack: dict[str, Any], needed_by: set[EngineName]) -> None:
+def test_requirement_of_an_unused_engine_is_a_warning(
+    topic: str, lack: dict[str, Any], needed_by: set[EngineName]
+) -> None:
     others = EVERY_ENGINE - needed_by
     image = replace(IMAGE, **{name: value for name, value in lack.items() if hasattr(IMAGE, name)})
     machine = replace(MACHINE, **{name: value for name, value in lack.items() if hasattr(MACHINE, name)})
@@ -139,11 +141,11 @@ def test_what_no_wanted_engine_needs_is_a_warning(topic: str, lack: dict[str, An
     assert State.WARNING in {row.state for row in rows if row.topic == topic}
 
 
-def test_one_fail_is_not_healthy() -> None:
+def test_one_failure_is_unhealthy() -> None:
     assert not is_healthy(judge(Facts(replace(IMAGE, vllm=Package()), MACHINE), frozenset({VLLM})))
 
 
-def test_without_a_machine_only_the_image_is_judged() -> None:
+def test_only_the_image_is_checked_without_a_machine() -> None:
     topics = [row.topic for row in judge(Facts(CARD_IMAGE, None), EVERY_ENGINE)]
     assert topics == ["torch", "compiler", "vllm", "gaudi software", "neural compressor", "git", "writable folders"]
 
@@ -156,12 +158,12 @@ def test_engines_count_as_installed_by_their_package(torch: str, vllm: str, expe
     assert installed_engines(replace(IMAGE, torch=Package(torch), vllm=Package(vllm))) == expected
 
 
-def test_driver_says_which_pair_it_allows() -> None:
+def test_driver_row_names_the_pair_that_it_supports() -> None:
     row = row_of("driver", ON_CARDS, gaudi=replace(GAUDI, driver="1.24.2-17"))
     assert PAIRS[1].image in row.advice
 
 
-def test_driver_of_the_image_s_own_release_names_its_pair() -> None:
+def test_driver_of_the_images_release_names_its_pair() -> None:
     assert row_of("driver", ON_CARDS).found == "1.24.1-f8bd3a2, as vLLM 0.26.0 with vllm-gaudi 0.26.0 needs it"
 
 

@@ -1,4 +1,4 @@
-"""Failures of ranks, as the leader meets them."""
+"""Failures of ranks as errors on the leader."""
 
 import pytest
 
@@ -7,16 +7,16 @@ from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ModelNotFound,
 
 
 def done(answer: object = None, error: Exception | None = None) -> Update:
-    """What a rank sends after a verb."""
+    """Return a rank's message after a verb."""
     return Update(done=Verb.CAPTURE, answer=answer, failure=failure_of(error) if error else None)
 
 
-def test_nothing_is_raised_when_every_rank_is_done() -> None:
+def test_nothing_is_raised_if_every_rank_succeeds() -> None:
     raise_first_failure({1: done(5), 2: done(6)})
 
 
 @pytest.mark.parametrize("kind", [DeviceOutOfMemory, GraphRefused])
-def test_bucket_without_a_graph_on_one_rank_counts_for_none(kind: type[Exception]) -> None:
+def test_bucket_without_a_graph_on_one_rank_fails_on_all(kind: type[Exception]) -> None:
     with pytest.raises(kind, match=r"^rank 2: no room$"):
         raise_first_failure({1: done(5), 2: done(error=kind("no room"))})
 
@@ -27,10 +27,10 @@ def test_failure_of_a_rank_keeps_its_reason() -> None:
     assert failed.value.reason == "ModelNotFound"
 
 
-def test_error_that_is_none_of_ours_goes_by_its_name() -> None:
+def test_foreign_error_is_reported_by_its_class_name() -> None:
     found = failure_of(ZeroDivisionError("division by zero"))
     assert (found.reason, found.message) == ("Crashed", "ZeroDivisionError: division by zero")
 
 
-def test_long_message_of_an_error_is_cut_for_the_wire() -> None:
+def test_long_error_message_is_cut() -> None:
     assert failure_of(ModelNotFound("x" * 5000)).message == "x" * 1024

@@ -1,4 +1,4 @@
-"""What goes over the wire between leader and ranks."""
+"""Messages between leader and ranks."""
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import ParallelismConfig
@@ -7,11 +7,11 @@ from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update, Verb, 
 from tests.unit.runtime.configs import sim_config
 
 
-def test_sign_of_life_is_a_line_of_three_bytes() -> None:
+def test_heartbeat_is_a_line_of_three_bytes() -> None:
     assert (encode_message(LeaderMessage()), encode_message(Update())) == (b"{}\n", b"{}\n")
 
 
-def test_order_arrives_as_plain_data() -> None:
+def test_command_arrives_as_plain_data() -> None:
     sent = LeaderMessage(verb=Verb.WARM, arguments=(BucketPhase.PROMPT, Bucket(1, 128, 0)))
     assert LeaderMessage.model_validate_json(encode_message(sent)).arguments == ("prompt", [1, 128, 0])
 
@@ -20,7 +20,7 @@ def test_answer_of_zero_arrives() -> None:
     assert Update.model_validate_json(encode_message(Update(done=Verb.CAPTURE, answer=0))).answer == 0
 
 
-def test_ranks_agree_whatever_ports_they_have() -> None:
+def test_digest_does_not_depend_on_ports() -> None:
     one, other = sim_config(), sim_config()
     assert one.serving != other.serving
     assert config_digest(one) == config_digest(other)

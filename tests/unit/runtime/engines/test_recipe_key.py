@@ -1,4 +1,4 @@
-"""What recipes depend on: a row for each part of the configuration, and never the plan."""
+"""The recipe key: each relevant part of the configuration changes it, and the plan does not."""
 
 import json
 from pathlib import Path
@@ -71,7 +71,7 @@ def key(folder: Path, software: str = "vllm 0.32", **changes: dict[str, Any]) ->
     ],
     ids=str,
 )
-def test_what_recipes_depend_on_changes_their_key(checkpoint: Path, change: dict[str, dict[str, Any]]) -> None:
+def test_inputs_of_recipes_change_their_key(checkpoint: Path, change: dict[str, dict[str, Any]]) -> None:
     assert key(checkpoint, **change) != key(checkpoint)
 
 
@@ -89,7 +89,7 @@ def test_what_recipes_depend_on_changes_their_key(checkpoint: Path, change: dict
     ],
     ids=str,
 )
-def test_the_plan_is_no_part_of_the_key(checkpoint: Path, change: dict[str, dict[str, Any]]) -> None:
+def test_plan_does_not_change_the_key(checkpoint: Path, change: dict[str, dict[str, Any]]) -> None:
     assert key(checkpoint, **change) == key(checkpoint)
 
 
@@ -141,23 +141,23 @@ def test_another_commit_of_a_repository_has_another_key(tmp_path: Path, monkeypa
     assert keys[0] != keys[1]
 
 
-def test_a_bridge_that_keeps_nothing_has_no_key(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bridge_without_recipe_cache_has_no_key(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(HPU_CACHE)
     assert key(checkpoint) is None
 
 
-def test_a_checkpoint_without_config_has_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoint_without_config_has_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HPU_CACHE, "/cache/recipes")
     assert key(tmp_path) is None
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_on_a_cpu_the_engine_says_whether_files_are_kept(checkpoint: Path, keeps: bool) -> None:
+def test_engine_decides_on_a_cpu_whether_files_are_kept(checkpoint: Path, keeps: bool) -> None:
     found = kept_recipe_key(config(checkpoint, engine={"device": "cpu"}), "torch", keeps_files=keeps)
     assert (found is not None) is keeps
 
 
-def test_a_digest_stands_for_the_whole_key(checkpoint: Path) -> None:
+def test_digest_covers_the_whole_key(checkpoint: Path) -> None:
     one, other = key(checkpoint), key(checkpoint, engine={"card": "gaudi2"})
     assert one
     assert other
@@ -174,9 +174,9 @@ def test_another_processor_has_another_name(other: str) -> None:
     assert cpu_of(X86, "x86_64") != cpu_of(other, "x86_64")
 
 
-def test_the_order_of_instructions_means_nothing() -> None:
+def test_order_of_instructions_does_not_matter() -> None:
     assert cpu_of(X86, "x86_64") == cpu_of(X86.replace("sse avx2", "avx2 sse"), "x86_64")
 
 
-def test_processor_that_kernel_does_not_describe_has_name_all_same() -> None:
+def test_processor_unknown_to_the_kernel_has_a_name() -> None:
     assert cpu_of("", "riscv64").startswith("riscv64 of unknown model ")

@@ -1,4 +1,4 @@
-"""Cutting a stream at stop strings."""
+"""Ending a stream at stop strings."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,20 +19,20 @@ def cut(text: str, stops: list[str]) -> str:
     return text[: min([text.find(stop) for stop in stops if stop in text], default=len(text))]
 
 
-def test_without_stop_strings_nothing_is_held_back() -> None:
+def test_nothing_is_held_back_without_stop_strings() -> None:
     assert StopStrings(()).push("abc") == "abc"
 
 
-def test_the_beginning_of_a_stop_string_is_held_back() -> None:
+def test_beginning_of_a_stop_string_is_held_back() -> None:
     watch = StopStrings(("stop",))
     assert [watch.push("a st"), watch.push("ar")] == ["a ", "star"]
 
 
-def test_a_stop_string_across_pieces_is_found() -> None:
+def test_stop_string_across_pieces_is_found() -> None:
     assert stream(["hello st", "op world"], ["stop"]) == "hello "
 
 
-# One piece at a time, as tokens come: two stops that end in the same piece are told apart by their beginning.
+# Pieces are processed one at a time, as tokens arrive. Of two stops that end in the same piece, the earlier start wins.
 @given(st.text("ab"), st.lists(st.text("ab", min_size=1, max_size=3), max_size=2))
 def test_stream_of_characters_ends_where_a_stop_string_first_ends(text: str, stops: list[str]) -> None:
     ends = [text.find(stop) + len(stop) for stop in stops if stop in text]

@@ -14,7 +14,7 @@ GIB = 2**30
 
 
 def shape_of(repository: str) -> ModelShape:
-    """A public model's shape."""
+    """Return the shape of a public model."""
     shape = known_shape(repository)
     assert shape is not None
     return shape
@@ -28,11 +28,11 @@ LOGGED = ForecastInputs(
     warmup=WarmupConfig(graph_memory_share=0.4, prompt_ratio=0.3),
     utilization=0.5,
 )
-"""Log 000."""
+"""The deployment of log 000."""
 
 
-def logged_with(**changes: Any) -> ForecastInputs:
-    """The reference deployment with other values; `graph_memory_share` and the like go to its warm-up."""
+def reference_with(**changes: Any) -> ForecastInputs:
+    """Return the reference deployment with changed values, some of which belong to its warm-up."""
     warmup = {key: changes.pop(key) for key in list(changes) if key in WarmupConfig.model_fields}
     limits = {key: changes.pop(key) for key in list(changes) if key in Limits.model_fields}
     return replace(

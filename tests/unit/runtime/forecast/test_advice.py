@@ -12,7 +12,7 @@ from gaudi_runtime.forecast.advice import SERVE_ANYWAY, Setting, advise, turnabl
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import Thresholds, fits, gate_sentence, shortfalls, unjudged
-from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, logged_with, shape_of
+from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, reference_with, shape_of
 
 ROOM = Thresholds(0, 0)
 
@@ -22,7 +22,7 @@ def advice(inputs: ForecastInputs, shape: ModelShape = LLAMA, thresholds: Thresh
 
 
 def setting_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Setting, int]:
-    """The setting that a change turned, and at which of its values it ended."""
+    """Return the setting that a change increased or decreased, and its new value."""
     return next(
         (setting, step)
         for setting in turnable_settings(inputs, shape)
@@ -31,35 +31,35 @@ def setting_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Se
     )
 
 
-def test_what_fits_needs_no_advice() -> None:
+def test_deployment_that_fits_needs_no_advice() -> None:
     assert advice(LOGGED, thresholds=Thresholds(62, 100)) == ""
 
 
-def test_seed_000_may_ask_62_percent_or_smaller_prompt_batches() -> None:
-    """Buckets of at most 1535 tokens have 9984 tokens in all, 13.94 GiB; those of 1536 would make it 16.1 of 15.85."""
+def test_seed_000_needs_62_percent_or_smaller_prompt_batches() -> None:
+    """Buckets of at most 1535 tokens take 13.94 GiB (9984 tokens). With 1536 it would be 16.1 of 15.85 GiB."""
     assert advice(LOGGED) == (
         "lower readiness.minCapturedPromptPercent to 62, or lower engine.maxNumBatchedTokens to 1535, "
         f"or lower model.maxModelLen to 639, or {SERVE_ANYWAY.text}"
     )
 
 
-def test_seed_000_at_bytes_of_next_release_needs_no_advice() -> None:
+def test_seed_000_with_graph_sizes_of_next_release_fits() -> None:
     assert advice(LOGGED, thresholds=Thresholds(at_best=True)) == ""
 
 
-def test_missing_room_for_graphs_asks_for_a_larger_share() -> None:
-    """All graphs take 45.2 GiB; 0.64 of 71.26 GiB is 45.6."""
-    assert "raise warmup.graphMemoryPercent to 64" in advice(logged_with(utilization=0.9, graph_memory_share=0.6))
+def test_missing_memory_for_graphs_advises_a_larger_share() -> None:
+    """All graphs take 45.2 GiB, and 0.64 of 71.26 GiB is 45.6."""
+    assert "raise warmup.graphMemoryPercent to 64" in advice(reference_with(utilization=0.9, graph_memory_share=0.6))
 
 
 def test_cache_too_small_for_a_sequence_has_two_advices() -> None:
-    assert advice(logged_with(utilization=0.005), thresholds=ROOM) == (
+    assert advice(reference_with(utilization=0.005), thresholds=ROOM) == (
         "raise engine.deviceMemoryUtilizationPercent to 1, or lower warmup.graphMemoryPercent to 36, "
         "or lower model.maxModelLen to 1945"
     )
 
 
-def test_model_larger_than_a_card_asks_for_more_cards() -> None:
+def test_model_larger_than_a_card_advises_more_cards() -> None:
     assert advice(LOGGED, shape_of("meta-llama/Llama-3.1-70B"), ROOM) == "raise parallelism.tensor to 2"
 
 
@@ -73,23 +73,23 @@ def test_number_of_cards_divides_the_heads() -> None:
     assert tensor.values == [2, 4]
 
 
-def test_memory_that_was_given_can_be_raised() -> None:
-    """17 GiB leave 0.47 GiB for the KV cache, 2048 tokens take 0.25; 16 GiB leave 0.17."""
+def test_configured_memory_can_be_raised() -> None:
+    """With 17 GiB, 0.47 GiB are left for the KV cache, and 2048 tokens take 0.25. With 16 GiB, 0.17 are left."""
     changes = advise(replace(LOGGED, device_memory=15 * GIB), LLAMA, NONE, ROOM)
     assert changes[0].text.startswith("raise accelerator.deviceMemory to 17Gi")
 
 
-def test_model_length_takes_left_out_batched_tokens_with_it() -> None:
-    inputs = replace(logged_with(max_num_batched_tokens=2048, max_num_prefill_seqs=1), tokens_follow_length=True)
+def test_default_batched_tokens_follow_the_model_length() -> None:
+    inputs = replace(reference_with(max_num_batched_tokens=2048, max_num_prefill_seqs=1), tokens_follow_length=True)
     length = next(setting for setting in turnable_settings(inputs, LLAMA) if setting.field == "model.maxModelLen")
     assert length.set(inputs, 1024).limits.max_num_batched_tokens == 1024
 
 
 def test_any_lower_percentage_is_advice() -> None:
-    assert "lower readiness.minCapturedPromptPercent to 16" in advice(logged_with(graph_memory_share=0.05))
+    assert "lower readiness.minCapturedPromptPercent to 16" in advice(reference_with(graph_memory_share=0.05))
 
 
-def test_serving_anyway_helps_no_model_without_room() -> None:
+def test_serve_anyway_is_not_advised_without_memory_for_weights() -> None:
     assert SERVE_ANYWAY.text not in advice(LOGGED, shape_of("meta-llama/Llama-3.1-70B"), ROOM)
 
 
@@ -113,7 +113,7 @@ COMPILED = replace(LOGGED, execution_mode=ExecutionMode.TORCH_COMPILE)
 
 
 def test_graphs_of_torch_compile_are_no_shortfall() -> None:
-    """15 of 24 prompt graphs by the figures of HPU graphs."""
+    """With the sizes of HPU graphs, 15 of 24 prompt graphs would fit."""
     found = forecast(COMPILED, LLAMA, GAUDI2)
     assert fits(found, Thresholds())
     assert unjudged(found, Thresholds(80, 0)) == {BucketPhase.PROMPT: 80}
@@ -147,7 +147,7 @@ def test_gate_sentence_names_what_opens_the_gate_and_the_remedies() -> None:
 def test_advised_change_fits_and_one_step_less_does_not(
     repository: str, card: str, tensor: int, utilization: float, share: float, seqs: int, blocks: int, percent: int
 ) -> None:
-    inputs = logged_with(
+    inputs = reference_with(
         block_size=128,
         utilization=utilization,
         graph_memory_share=share,

@@ -18,7 +18,7 @@ from gaudi_runtime.contract.config import (
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Reason
-from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, logged_with, shape_of
+from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, reference_with, shape_of
 
 SEVENTY = shape_of("meta-llama/Llama-3.1-70B")
 
@@ -37,18 +37,18 @@ def test_every_figure_names_its_source() -> None:
     assert all(figure.source for figure in figures(forecast(LOGGED, LLAMA, GAUDI2)))
 
 
-def test_forecast_says_that_it_is_an_estimate() -> None:
+def test_forecast_is_marked_as_an_estimate() -> None:
     assert forecast(LOGGED, LLAMA, GAUDI2).notes[0].startswith("All figures are estimates")
 
 
-def test_measured_rates_stay_measured_for_model_they_were_measured_with() -> None:
+def test_rates_stay_measured_for_the_measured_model() -> None:
     answer = forecast(LOGGED, LLAMA, GAUDI2)
     assert answer.prompt is not None
     assert answer.prompt.all_graph_bytes is not None
     assert answer.prompt.all_graph_bytes.confidence is Confidence.MEASURED
 
 
-def test_rates_for_another_model_are_scaled_and_say_so() -> None:
+def test_rates_for_another_model_are_scaled_with_a_note() -> None:
     answer = forecast(LOGGED, shape_of("Qwen/Qwen2.5-14B"), GAUDI2)
     assert answer.warmup_seconds is not None
     assert answer.warmup_seconds.confidence is Confidence.SCALED
@@ -89,11 +89,11 @@ def test_fp8_puts_seventy_billion_parameters_on_one_gaudi_2() -> None:
 
 
 def test_memory_without_room_for_a_block_is_a_problem() -> None:
-    assert reasons(forecast(logged_with(utilization=0.0), LLAMA, GAUDI2)) == [Reason.NO_KV_BLOCK]
+    assert reasons(forecast(reference_with(utilization=0.0), LLAMA, GAUDI2)) == [Reason.NO_KV_BLOCK]
 
 
 def test_cache_smaller_than_one_sequence_is_a_problem() -> None:
-    answer = forecast(logged_with(utilization=0.005), LLAMA, GAUDI2)
+    answer = forecast(reference_with(utilization=0.005), LLAMA, GAUDI2)
     assert reasons(answer) == [Reason.SEQUENCE_TOO_LONG]
     assert "maxModelLen = 2048 tokens needs 2048 KV blocks and about 1945 fit" in answer.problems[0].message
 
@@ -108,7 +108,7 @@ def test_plan_that_is_impossible_is_a_problem() -> None:
     assert reasons(forecast(inputs, LLAMA, GAUDI2)) == [Reason.PLAN_IMPOSSIBLE]
 
 
-def test_format_that_only_the_checkpoint_knows_is_named_as_assumed() -> None:
+def test_format_known_only_to_the_checkpoint_is_assumed() -> None:
     notes = forecast(replace(LOGGED, quantization=QuantizationMethod.AWQ), LLAMA, GAUDI2).notes
     assert notes[1] == "The checkpoint's own awq format is not known; its weights are taken as 4 bits in groups of 128."
 
@@ -139,14 +139,14 @@ def test_measured_blocks_replace_the_forecast() -> None:
     assert (answer.kv_blocks.value, answer.kv_blocks.confidence) == (1519, Confidence.EXACT)
 
 
-def test_without_a_model_the_plan_stands_on_assumed_blocks() -> None:
+def test_plan_without_a_model_uses_assumed_blocks() -> None:
     answer = forecast(LOGGED, None, GAUDI2)
     assert answer.kv_blocks == Figure(8192, "enough for maxNumSeqs sequences of maxModelLen", Confidence.ASSUMED)
     assert answer.memory is None
     assert any("shape is unknown" in note for note in answer.notes)
 
 
-def test_without_a_model_graphs_are_sized_but_not_counted() -> None:
+def test_graphs_without_a_model_are_sized_but_not_counted() -> None:
     prompt = forecast(LOGGED, None, GAUDI2).prompt
     assert prompt is not None
     assert (prompt.planned, prompt.captured, prompt.percent) == (24, None, None)
@@ -154,7 +154,7 @@ def test_without_a_model_graphs_are_sized_but_not_counted() -> None:
     assert prompt.all_graph_bytes.confidence is Confidence.ASSUMED
 
 
-def test_on_a_cpu_only_memory_and_plan_are_known() -> None:
+def test_only_memory_and_plan_are_known_on_a_cpu() -> None:
     answer = forecast(replace(LOGGED, device_memory=64 * GIB), LLAMA, NONE)
     assert answer.prompt == PhaseForecast(BucketPhase.PROMPT, 24)
     assert answer.warmup_seconds is None
@@ -179,15 +179,15 @@ def test_graphs_of_torch_compile_have_no_bytes() -> None:
     assert any("Graph bytes are unknown until the first pod has measured them" in note for note in answer.notes)
 
 
-def test_seconds_of_torch_compile_are_a_range_of_other_graphs() -> None:
+def test_torch_compile_seconds_are_a_range_from_other_graphs() -> None:
     found = forecast(replace(LOGGED, execution_mode=ExecutionMode.TORCH_COMPILE), LLAMA, GAUDI2).warmup_seconds
     assert found is not None
     assert found.least < found.most
     assert found.confidence is Confidence.ASSUMED
 
 
-def test_switched_off_warm_up_takes_no_time_and_says_why() -> None:
-    answer = forecast(logged_with(enabled=False), LLAMA, GAUDI2)
+def test_disabled_warm_up_takes_no_time_with_a_reason() -> None:
+    answer = forecast(reference_with(enabled=False), LLAMA, GAUDI2)
     assert answer.warmup_seconds is not None
     assert answer.warmup_seconds.value == 0
     assert "warm-up is off" in answer.warmup_seconds.source
@@ -197,31 +197,32 @@ def test_window_layers_are_counted_in_full_and_named() -> None:
     assert any("look back a window" in note for note in forecast(LOGGED, shape_of("google/gemma-2-9b"), GAUDI2).notes)
 
 
-def test_pass_over_images_is_named_as_left_out() -> None:
+def test_vision_warm_up_is_named_as_not_included() -> None:
     left_out = "The workspace leaves out the pass over images"
     assert any(left_out in note for note in forecast(LOGGED, shape_of("Qwen/Qwen2.5-VL-7B-Instruct"), GAUDI3).notes)
     assert not any(left_out in note for note in forecast(LOGGED, LLAMA, GAUDI3).notes)
 
 
 def test_qwen_vl_fits_on_one_gaudi_3() -> None:
-    """Parameters of two bytes, KV blocks of 4 heads of 128 in 28 layers."""
-    memory = forecast(logged_with(block_size=128), shape_of("Qwen/Qwen2.5-VL-7B-Instruct"), GAUDI3).memory
+    """Parameters have two bytes, and KV blocks have 4 heads of 128 in 28 layers."""
+    memory = forecast(reference_with(block_size=128), shape_of("Qwen/Qwen2.5-VL-7B-Instruct"), GAUDI3).memory
     assert memory is not None
     assert memory.weights.value == 2 * 8_292_166_656
     assert memory.block.value == 2 * 128 * 4 * 128 * 2 * 28
 
 
-def test_time_budget_is_named_as_left_out() -> None:
+def test_time_budget_is_named_as_not_included() -> None:
     assert any(
-        "timeBudgetSeconds = 60" in note for note in forecast(logged_with(time_budget_seconds=60), LLAMA, GAUDI2).notes
+        "timeBudgetSeconds = 60" in note
+        for note in forecast(reference_with(time_budget_seconds=60), LLAMA, GAUDI2).notes
     )
 
 
 def test_covering_set_is_named_next_to_a_time_budget() -> None:
     orders = {"prompt_order": CaptureOrder.MIN_TOKENS, "decode_order": CaptureOrder.MAX_BS}
     covered = "warm-up compiles 1 prompt bucket and 1 decode bucket first"
-    assert any(covered in note for note in forecast(logged_with(time_budget_seconds=60), LLAMA, GAUDI2).notes)
-    logged = forecast(logged_with(time_budget_seconds=60, **orders), LLAMA, GAUDI2).notes
+    assert any(covered in note for note in forecast(reference_with(time_budget_seconds=60), LLAMA, GAUDI2).notes)
+    logged = forecast(reference_with(time_budget_seconds=60, **orders), LLAMA, GAUDI2).notes
     assert not any("first, which hold every shape" in note for note in logged)
 
 
@@ -238,7 +239,7 @@ def test_covering_set_is_named_next_to_a_time_budget() -> None:
 def test_any_forecast_keeps_its_sums(
     repository: str, card: str, utilization: float, share: float, ratio: float, tensor: int, memory: int
 ) -> None:
-    inputs = logged_with(
+    inputs = reference_with(
         utilization=utilization,
         graph_memory_share=share,
         prompt_ratio=ratio,
@@ -267,7 +268,7 @@ def test_any_forecast_keeps_its_sums(
     st.sampled_from([1, 16, 128]),
     st.booleans(),
 )
-def test_any_deployment_is_forecast_or_told_its_problem(
+def test_any_deployment_is_forecast_or_has_a_problem(
     strategy: Strategy,
     card: str,
     repository: str | None,
@@ -278,7 +279,7 @@ def test_any_deployment_is_forecast_or_told_its_problem(
     block: int,
     prefix: bool,
 ) -> None:
-    inputs = logged_with(
+    inputs = reference_with(
         policy=BucketPolicy(strategy=strategy),
         max_model_len=length,
         max_num_seqs=seqs,

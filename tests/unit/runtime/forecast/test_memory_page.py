@@ -1,4 +1,4 @@
-"""docs/internals/memory.md says what the code says."""
+"""docs/internals/memory.md agrees with the code."""
 
 from pathlib import Path
 
@@ -9,20 +9,20 @@ from gaudi_runtime.catalog.figure import Confidence
 from gaudi_runtime.catalog.models.families import FAMILIES
 from gaudi_runtime.forecast.advice import turnable_settings
 from gaudi_runtime.forecast.forecast import forecast
-from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, logged_with
+from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, reference_with
 
 MIB = 2**20
 PAGE = (Path(__file__).parents[4] / "docs" / "internals" / "memory.md").read_text()
 
 
 def row(first: str) -> list[str]:
-    """The cells of the row that begins with `first`."""
+    """Return the cells of the row that begins with `first`."""
     line = next(line for line in PAGE.splitlines() if line.startswith(f"| {first}"))
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_stands_on_the_page(family: str) -> None:
+def test_page_lists_every_family(family: str) -> None:
     listed = {
         name.strip() for line in PAGE.splitlines() if line.startswith("| ") for name in line.split("|")[1].split(",")
     }
@@ -30,18 +30,18 @@ def test_every_family_stands_on_the_page(family: str) -> None:
 
 
 @pytest.mark.parametrize("confidence", Confidence)
-def test_every_word_for_how_sure_a_figure_is_is_explained(confidence: Confidence) -> None:
+def test_page_explains_every_confidence_level(confidence: Confidence) -> None:
     assert row(confidence)[1]
 
 
 @pytest.mark.parametrize(
-    "setting", sorted({setting.field for setting in turnable_settings(logged_with(device_memory=GIB), LLAMA)})
+    "setting", sorted({setting.field for setting in turnable_settings(reference_with(device_memory=GIB), LLAMA)})
 )
-def test_every_setting_that_is_advised_stands_on_the_page(setting: str) -> None:
+def test_page_lists_every_advised_setting(setting: str) -> None:
     assert f"`{setting}`" in PAGE.partition("## Advice")[2]
 
 
-def test_forecast_of_seed_000_on_the_page_is_the_forecast() -> None:
+def test_forecast_of_seed_000_on_the_page_is_correct() -> None:
     memory = forecast(LOGGED, LLAMA, GAUDI2).memory
     assert memory is not None
     gib = {name: f"{figure.value / GIB:.2f}" for name, figure in vars(memory).items()}
@@ -50,19 +50,19 @@ def test_forecast_of_seed_000_on_the_page_is_the_forecast() -> None:
     assert row("graph share, KV cache")[1] == f"{gib['graphs']}, {gib['kv_cache']} GiB"
 
 
-def test_blocks_of_seed_000_on_the_page_are_the_forecast() -> None:
-    blocks = forecast(logged_with(block_size=128), LLAMA, GAUDI2).kv_blocks.value
+def test_blocks_of_seed_000_on_the_page_are_correct() -> None:
+    blocks = forecast(reference_with(block_size=128), LLAMA, GAUDI2).kv_blocks.value
     assert row("KV blocks of 128 tokens")[1] == f"{int(blocks)}"
 
 
-def test_memory_of_the_cards_on_page_is_that_of_catalog() -> None:
+def test_memory_of_cards_on_the_page_equals_the_catalog() -> None:
     cells = row("memory |")
     for card, cell in zip((GAUDI2, GAUDI3), cells[1:], strict=True):
         assert card.memory is not None
         assert cell.startswith(f"{card.memory.value / GIB:g} GiB")
 
 
-def test_rates_on_the_page_are_those_of_the_catalog() -> None:
+def test_rates_on_the_page_equal_the_catalog() -> None:
     seconds = (GAUDI2_RATES.prompt_compile_seconds, GAUDI2_RATES.decode_compile_seconds)
     assert row("compile a prompt")[1].startswith(", ".join(f"{figure.value:.2f} s" for figure in seconds))
     assert row("compile a prompt")[2] == ", ".join(f"{figure.most:.2f} s" for figure in seconds)

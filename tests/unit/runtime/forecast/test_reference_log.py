@@ -1,4 +1,4 @@
-"""What logs 000 and 002 logged (Llama 3.1 8B, one Gaudi 2), forecast from model, card and settings alone."""
+"""Logs 000 and 002 (Llama 3.1 8B, one Gaudi 2), forecast from model, card and settings alone."""
 
 import json
 from pathlib import Path
@@ -9,14 +9,14 @@ from gaudi_runtime.catalog.cards import GAUDI2
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast
-from tests.unit.runtime.forecast.deployments import GIB, LLAMA, logged_with
+from tests.unit.runtime.forecast.deployments import GIB, LLAMA, reference_with
 
 LOGS = json.loads((Path(__file__).parents[3] / "data" / "reference_plans.json").read_text())
 
 
 @pytest.fixture(scope="module", params=[0.3, 0.5], ids=["ratio-0.3", "ratio-0.5"])
 def logged(request: pytest.FixtureRequest) -> Forecast:
-    return forecast(logged_with(prompt_ratio=request.param), LLAMA, GAUDI2)
+    return forecast(reference_with(prompt_ratio=request.param), LLAMA, GAUDI2)
 
 
 def memory(forecast: Forecast) -> MemoryForecast:
@@ -44,7 +44,7 @@ def test_seed_000_splits_usable_memory_as_logged(logged: Forecast) -> None:
 
 
 def test_seed_000_has_1519_blocks_of_128_tokens() -> None:
-    blocks = memory(forecast(logged_with(block_size=128), LLAMA, GAUDI2)).kv_blocks.value
+    blocks = memory(forecast(reference_with(block_size=128), LLAMA, GAUDI2)).kv_blocks.value
     assert blocks == pytest.approx(1519, abs=1)
 
 
@@ -95,13 +95,15 @@ def test_seed_000_has_no_problem(logged: Forecast) -> None:
 
 @pytest.fixture(scope="module")
 def second_log() -> Forecast:
-    """24 prompt and one decode bucket, utilization 0.9, share 0.1: a log that no rate for time or room was taken from.
+    """A log with 24 prompt buckets and one decode bucket, utilization 0.9, share 0.1. No rate was derived from it.
 
     Source: vllm-gaudi's guide to quantization and inference, Logs Interpretation.
     """
     text = "([1, 2, 4], [128, 256, 384, 512, 640, 768, 896, 1024], 0)\n(4, 1, 4)"
     policy = BucketPolicy(strategy=Strategy.FILE, file=text)
-    return forecast(logged_with(policy=policy, block_size=128, utilization=0.9, graph_memory_share=0.1), LLAMA, GAUDI2)
+    return forecast(
+        reference_with(policy=policy, block_size=128, utilization=0.9, graph_memory_share=0.1), LLAMA, GAUDI2
+    )
 
 
 def test_second_log_of_4107_blocks_is_met_within_a_thousandth(second_log: Forecast) -> None:

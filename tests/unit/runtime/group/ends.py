@@ -1,4 +1,4 @@
-"""Either end of a group's connection by hand: what a test says to a real leader, or to a real rank."""
+"""One end of a group's connection, driven by a test that talks to a real leader or a real rank."""
 
 import asyncio
 import socket
@@ -14,12 +14,12 @@ from gaudi_runtime.group.peers import Pace
 
 HOST = "127.0.0.1"
 LEADER = "127.0.0.2"
-"""Of this machine, too, and where nobody gets by chance."""
-PATIENT = Pace(beat=3600, silence=3600, look=0.001, parting=0, closing=3600)
-"""Whoever waits, waits for what the test does; a leader that parts waits for nobody."""
+"""A second loopback address of this machine, which no connection gets by default."""
+NO_TIMEOUTS = Pace(beat=3600, silence=3600, look=0.001, parting=0, closing=3600)
+"""Timings so long that only the test causes events. A leader does not wait when it closes."""
 
 QUICK = pytest.mark.timeout(10)
-"""Of tests within one process: what they wait for, they do themselves, so what never comes is known soon."""
+"""A short limit for tests within one process, which wait only for events that they cause."""
 
 
 class End:
@@ -28,16 +28,16 @@ class End:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self._writer = reader, writer
 
-    def say(self, message: Wire) -> None:
+    def send(self, message: Wire) -> None:
         """Send one message."""
         self._writer.write(encode_message(message))
 
-    def say_bytes(self, text: bytes) -> None:
-        """Send what may be no message."""
+    def send_bytes(self, text: bytes) -> None:
+        """Send bytes that may be no valid message."""
         self._writer.write(text)
 
     async def hello(self) -> Hello:
-        """What a rank says first."""
+        """Return the first message of a rank."""
         return Hello.model_validate_json(await self.reader.readline())
 
     async def order(self) -> LeaderMessage:
@@ -47,40 +47,40 @@ class End:
         return order
 
     async def update(self) -> Update:
-        """What a rank tells next, signs of life included."""
+        """Return the next message of a rank, including heartbeats."""
         return Update.model_validate_json(await self.reader.readline())
 
-    async def hung_up(self) -> bool:
+    async def is_closed(self) -> bool:
         """Whether the other end closes, having said nothing more than that it lives."""
         return not (await self.reader.read()).replace(encode_message(LeaderMessage()), b"")
 
-    def hang_up(self) -> None:
-        """Close in good order."""
+    def close(self) -> None:
+        """Close the connection."""
         self._writer.close()
 
     def reset(self) -> None:
-        """Close as the kernel does for a process that ends with something unread."""
+        """Reset the connection, as the kernel does for a process that ends with unread data."""
         raw: socket.socket = self._writer.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
 
 
 @asynccontextmanager
-async def rank_by_hand(port: int, hello: Hello | None = None, source: str = HOST) -> AsyncIterator[End]:
+async def connect_rank(port: int, hello: Hello | None = None, source: str = HOST) -> AsyncIterator[End]:
     """Connect to a leader from the address `source`, and send it `hello`."""
     reader, writer = await asyncio.open_connection(HOST, port, limit=MOST_LINE_BYTES, local_addr=(source, 0))
     end = End(reader, writer)
     if hello:
-        end.say(hello)
+        end.send(hello)
     try:
         yield end
     finally:
-        end.hang_up()
+        end.close()
 
 
 @asynccontextmanager
-async def leader_by_hand(port: int) -> AsyncIterator["asyncio.Queue[End]"]:
-    """The connections that ranks make, as they come."""
+async def serve_leader(port: int) -> AsyncIterator["asyncio.Queue[End]"]:
+    """Yield a queue of the connections of ranks."""
     joined: asyncio.Queue[End] = asyncio.Queue()
     ends: list[End] = []
 
@@ -93,4 +93,4 @@ async def leader_by_hand(port: int) -> AsyncIterator["asyncio.Queue[End]"]:
             yield joined
         finally:
             for end in ends:
-                end.hang_up()
+                end.close()

@@ -1,4 +1,4 @@
-"""A real rank in this process, which follows a leader by hand."""
+"""A real rank in this process that follows a fake leader."""
 
 import asyncio
 import time
@@ -17,11 +17,11 @@ from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.signals import Signals
 from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import free_port, sim_config
-from tests.unit.runtime.group.ends import LEADER, PATIENT, End, leader_by_hand
+from tests.unit.runtime.group.ends import LEADER, NO_TIMEOUTS, End, serve_leader
 
 
 class Scripted:
-    """One rank whose verbs are done by a function."""
+    """One rank whose verbs are implemented by a function."""
 
     def __init__(self, do: Callable[[Verb, Sequence[Any], Progress], Any]) -> None:
         self.do = do
@@ -37,8 +37,8 @@ IDLE = Scripted(lambda verb, arguments, progress: None)
 
 
 @dataclass
-class Followed:
-    """A rank that follows, and its leader's end."""
+class FollowingRank:
+    """A rank that follows, and the leader's end of its connection."""
 
     config: RuntimeConfig
     board: ReportBoard
@@ -48,17 +48,17 @@ class Followed:
 
 
 @asynccontextmanager
-async def followed(
+async def following_rank(
     engine: Rank | PodPart = IDLE,
-    pace: Pace = PATIENT,
+    pace: Pace = NO_TIMEOUTS,
     make: Callable[[], Rank | PodPart] | None = None,
     works: Callable[[], object] = lambda: 0,
     clock: Callable[[], float] = time.monotonic,
-) -> AsyncIterator[Followed]:
-    """A rank that has said its hello; `make` makes its engine where it is not `engine`."""
+) -> AsyncIterator[FollowingRank]:
+    """Run a rank that has sent its hello. `make` creates its engine unless `engine` is given."""
     config = sim_config(serving={"group_port": free_port(), "drain_seconds": 0})
     board, signals = ReportBoard("0" * 64, clock), Signals()
-    async with leader_by_hand(config.serving.group_port) as joined:
+    async with serve_leader(config.serving.group_port) as joined:
         topology = Topology(1, 2, LEADER)
         rank = follow(config, topology, board, signals, make or (lambda: engine), pace, works)
         following = asyncio.create_task(rank)
@@ -67,7 +67,7 @@ async def followed(
             await asyncio.wait({following, joining}, return_when=asyncio.FIRST_COMPLETED)
             if following.done():
                 following.result()
-            yield Followed(config, board, signals, following, await joining)
+            yield FollowingRank(config, board, signals, following, await joining)
         finally:
             for task in (following, joining):
                 task.cancel()

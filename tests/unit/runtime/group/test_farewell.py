@@ -1,4 +1,4 @@
-"""How leader and ranks part."""
+"""Closing the connection between leader and ranks."""
 
 import asyncio
 import dataclasses
@@ -6,46 +6,46 @@ from contextlib import AsyncExitStack
 
 from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update
 from gaudi_runtime.group.peers import Pace
-from tests.unit.runtime.group.ends import PATIENT, QUICK, End
+from tests.unit.runtime.group.ends import NO_TIMEOUTS, QUICK, End
 from tests.unit.runtime.group.lead import Lead
 
 pytestmark = QUICK
 
-POLITE = dataclasses.replace(PATIENT, parting=3600)
+POLITE = dataclasses.replace(NO_TIMEOUTS, parting=3600)
 
 
-async def parting(ranks: AsyncExitStack, pace: Pace = POLITE) -> "tuple[End, asyncio.Task[None]]":
-    """A rank of a complete group, and its leader, which is about to part."""
+async def closing_group(ranks: AsyncExitStack, pace: Pace = POLITE) -> "tuple[End, asyncio.Task[None]]":
+    """Run a rank of a complete group, whose leader is about to close."""
     lead, listening = Lead(pace=pace), AsyncExitStack()
     await listening.enter_async_context(lead.peers.listening())
     rank = await ranks.enter_async_context(lead.rank(1))
-    await lead.complete()
+    await lead.wait_until_complete()
     return rank, asyncio.create_task(listening.aclose())
 
 
-async def test_rank_hears_a_farewell_when_the_leader_ends() -> None:
+async def test_leader_sends_a_farewell_when_it_ends() -> None:
     async with AsyncExitStack() as ranks:
-        rank, leader = await parting(ranks)
+        rank, leader = await closing_group(ranks)
         assert await rank.order() == LeaderMessage(farewell=True)
-        rank.hang_up()
+        rank.close()
         await leader
 
 
-async def test_farewell_arrives_though_the_rank_is_still_speaking() -> None:
-    """A leader that closes with something unread resets the connection, and what it said last would be lost."""
+async def test_farewell_arrives_while_the_rank_still_sends() -> None:
+    """A leader that closes with unread data resets the connection, and its last message would be lost."""
     async with AsyncExitStack() as ranks:
-        rank, leader = await parting(ranks)
+        rank, leader = await closing_group(ranks)
         for _ in range(100):
-            rank.say(Update(moved=True))
+            rank.send(Update(moved=True))
             await asyncio.sleep(0)
         assert await rank.order() == LeaderMessage(farewell=True)
-        rank.hang_up()
+        rank.close()
         await leader
 
 
-async def test_rank_that_does_not_hang_up_holds_nobody() -> None:
+async def test_rank_that_stays_connected_does_not_block_the_leader() -> None:
     async with AsyncExitStack() as ranks:
-        rank, leader = await parting(ranks, PATIENT)
+        rank, leader = await closing_group(ranks, NO_TIMEOUTS)
         await leader
         assert (await rank.order()).farewell
-        assert await rank.hung_up()
+        assert await rank.is_closed()

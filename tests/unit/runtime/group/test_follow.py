@@ -1,4 +1,4 @@
-"""The life of a rank beside its leader."""
+"""The life cycle of a rank that follows its leader."""
 
 import asyncio
 import dataclasses
@@ -14,49 +14,49 @@ from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import free_port, sim_config
-from tests.unit.runtime.group.ends import LEADER, PATIENT, QUICK, End, leader_by_hand
-from tests.unit.runtime.group.followed import IDLE, followed
+from tests.unit.runtime.group.ends import LEADER, NO_TIMEOUTS, QUICK, End, serve_leader
+from tests.unit.runtime.group.followed import IDLE, following_rank
 
 pytestmark = QUICK
 
 TOPOLOGY = Topology(1, 2, LEADER)
 
 
-async def test_rank_says_its_number_and_the_digest_of_its_configuration() -> None:
-    async with followed() as rank:
+async def test_hello_has_the_rank_and_the_configuration_digest() -> None:
+    async with following_rank() as rank:
         assert await rank.leader.hello() == Hello(rank=1, config=config_digest(rank.config))
 
 
-async def test_rank_tries_again_until_the_leader_is_there(caplog: pytest.LogCaptureFixture) -> None:
+async def test_rank_retries_until_the_leader_is_available(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     config = sim_config(serving={"group_port": free_port()})
-    rank = follow(config, TOPOLOGY, ReportBoard("0" * 64), Signals(), lambda: IDLE, PATIENT)
+    rank = follow(config, TOPOLOGY, ReportBoard("0" * 64), Signals(), lambda: IDLE, NO_TIMEOUTS)
     following = asyncio.create_task(rank)
     while not any(said.startswith(f"The leader {LEADER} cannot be reached yet: [Errno ") for said in caplog.messages):  # noqa: ASYNC110
         await asyncio.sleep(0)
-    async with leader_by_hand(config.serving.group_port) as joined:
+    async with serve_leader(config.serving.group_port) as joined:
         leader = await joined.get()
         assert (await leader.hello()).rank == 1
-        leader.say(LeaderMessage(farewell=True))
+        leader.send(LeaderMessage(farewell=True))
         await following
 
 
-async def test_rank_that_waits_for_its_leader_does_not_stand_still() -> None:
+async def test_rank_waiting_for_its_leader_is_not_stalled() -> None:
     now, signals = [0.0], Signals()
     board = ReportBoard("0" * 64, lambda: now[0])
-    rank = follow(sim_config(), TOPOLOGY, board, signals, lambda: IDLE, PATIENT)
+    rank = follow(sim_config(), TOPOLOGY, board, signals, lambda: IDLE, NO_TIMEOUTS)
     following = asyncio.create_task(rank)
     now[0] = 100.0
-    while board.report().since_progress_seconds:  # noqa: ASYNC110 - it tells nobody but those who ask
+    while board.report().since_progress_seconds:  # noqa: ASYNC110 - the board has no event for it
         await asyncio.sleep(0)
     signals.ask_to_stop()
     with pytest.raises(Stopped):
         await following
 
 
-async def test_rank_that_may_not_join_ends_with_the_sentence() -> None:
-    async with followed() as rank:
-        rank.leader.say(LeaderMessage(refused="Rank 1 may not join."))
+async def test_refused_rank_ends_with_the_reason() -> None:
+    async with following_rank() as rank:
+        rank.leader.send(LeaderMessage(refused="Rank 1 may not join."))
         with pytest.raises(EngineLost, match=r"^Rank 1 may not join\.$"):
             await rank.following
 
@@ -64,14 +64,14 @@ async def test_rank_that_may_not_join_ends_with_the_sentence() -> None:
 @pytest.mark.parametrize(
     ("end", "why"),
     [
-        (End.hang_up, "The leader of this group is gone: its process has ended."),
+        (End.close, "The leader of this group is gone: its process has ended."),
         (End.reset, "The connection to the leader of this group broke: "),
-        (lambda leader: leader.say_bytes(b"no json\n"), "The connection to the leader of this group broke: "),
-        (lambda leader: leader.say(Update(moved=True)), "The connection to the leader of this group broke: "),
+        (lambda leader: leader.send_bytes(b"no json\n"), "The connection to the leader of this group broke: "),
+        (lambda leader: leader.send(Update(moved=True)), "The connection to the leader of this group broke: "),
     ],
 )
 async def test_lost_leader_ends_the_rank_with_the_reason(end: Callable[[End], None], why: str) -> None:
-    async with followed() as rank:
+    async with following_rank() as rank:
         await rank.leader.hello()
         end(rank.leader)
         with pytest.raises(EngineLost) as lost:
@@ -79,62 +79,62 @@ async def test_lost_leader_ends_the_rank_with_the_reason(end: Callable[[End], No
     assert str(lost.value).startswith(why)
 
 
-async def test_leader_that_says_nothing_for_long_is_lost() -> None:
-    async with followed(pace=dataclasses.replace(PATIENT, silence=0.01)) as rank:
+async def test_silent_leader_is_lost_after_the_timeout() -> None:
+    async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, silence=0.01)) as rank:
         with pytest.raises(EngineLost, match=r"^The leader of this group has sent nothing for 0 s\.$"):
             await rank.following
 
 
-async def test_sign_of_life_orders_nothing() -> None:
-    async with followed() as rank:
+async def test_heartbeat_runs_no_verb() -> None:
+    async with following_rank() as rank:
         await rank.leader.hello()
-        rank.leader.say(LeaderMessage())
-        rank.leader.say(LeaderMessage(farewell=True))
+        rank.leader.send(LeaderMessage())
+        rank.leader.send(LeaderMessage(farewell=True))
         await rank.following
-        assert await rank.leader.hung_up()
+        assert await rank.leader.is_closed()
 
 
 async def test_farewell_ends_the_rank_without_an_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    async with followed() as rank:
+    async with following_rank() as rank:
         await rank.leader.hello()
-        rank.leader.say(LeaderMessage(farewell=True))
+        rank.leader.send(LeaderMessage(farewell=True))
         await rank.following
     assert "The leader has sent its farewell." in caplog.messages
 
 
-async def test_rank_that_is_to_end_works_until_the_farewell() -> None:
-    async with followed() as rank:
+async def test_terminating_rank_works_until_the_farewell() -> None:
+    async with following_rank() as rank:
         await rank.leader.hello()
         rank.signals.ask_to_stop()
         assert await rank.leader.update() == Update(closing=True, stopping=True)
-        rank.leader.say(LeaderMessage(verb=Verb.MEMORY))
+        rank.leader.send(LeaderMessage(verb=Verb.MEMORY))
         assert (await rank.leader.update()).done is Verb.MEMORY
-        rank.leader.say(LeaderMessage(farewell=True))
+        rank.leader.send(LeaderMessage(farewell=True))
         await rank.following
 
 
-async def test_rank_that_is_to_end_does_not_wait_for_ever() -> None:
-    async with followed(pace=dataclasses.replace(PATIENT, closing=0.01)) as rank:
+async def test_terminating_rank_ends_after_its_timeout() -> None:
+    async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, closing=0.01)) as rank:
         await rank.leader.hello()
         rank.signals.ask_to_stop()
         await rank.following
         assert (await rank.leader.update()).stopping
-        assert await rank.leader.hung_up()
+        assert await rank.leader.is_closed()
 
 
-async def test_leader_that_is_lost_after_sigterm_is_an_error() -> None:
-    async with followed() as rank:
+async def test_leader_lost_after_sigterm_is_an_error() -> None:
+    async with following_rank() as rank:
         await rank.leader.hello()
         rank.signals.ask_to_stop()
         await rank.leader.update()
-        rank.leader.hang_up()
+        rank.leader.close()
         with pytest.raises(EngineLost):
             await rank.following
 
 
-async def test_rank_that_is_closing_tells_it_with_the_next_beat() -> None:
-    async with followed(pace=dataclasses.replace(PATIENT, beat=0.001)) as rank:
+async def test_closing_rank_reports_it_in_the_next_heartbeat() -> None:
+    async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, beat=0.001)) as rank:
         await rank.leader.hello()
         assert await rank.leader.update() == Update()
         rank.signals.ask_to_close()

@@ -1,4 +1,4 @@
-"""Two real runtime processes that are one replica."""
+"""Two real runtime processes that form one replica."""
 
 import contextlib
 import re
@@ -20,7 +20,7 @@ SLOW_SECOND = {"onlyRank": 1, "slowAtBucket": "decode:1", "slowSeconds": 86400}
 
 
 class Group:
-    """The processes of a group, started one by one."""
+    """The processes of a group, which are started separately."""
 
     def __init__(self, folder: Path, stack: contextlib.ExitStack, script: dict[str, Any]) -> None:
         self._folder, self._stack, self._script = folder, stack, script
@@ -44,12 +44,12 @@ class Group:
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[Callable[..., Group]]:
-    """Makes groups whose processes end with the test."""
+    """A factory of groups whose processes end with the test."""
     with contextlib.ExitStack() as stack:
         yield lambda **script: Group(tmp_path, stack, script)
 
 
-def test_leader_serves_once_all_joined_and_ends_with_a_farewell(group: Callable[..., Group]) -> None:
+def test_leader_serves_after_all_joined_and_ends_with_farewell(group: Callable[..., Group]) -> None:
     pods = group()
     leader = pods.start(0)
     wait_until(lambda: leader.report().warnings == ("The group waits for the pod of rank 1.",))
@@ -66,7 +66,7 @@ def test_leader_serves_once_all_joined_and_ends_with_a_farewell(group: Callable[
     assert (leader.exit_code(), second.exit_code()) == (0, 0)
 
 
-def test_bucket_counts_when_every_rank_has_it(group: Callable[..., Group]) -> None:
+def test_bucket_is_captured_if_every_rank_has_it(group: Callable[..., Group]) -> None:
     pods = group(**SLOW_SECOND)
     leader, second = pods.start(0), pods.start(1)
     wait_until(lambda: leader.report().decode.current is not None)
@@ -85,7 +85,7 @@ def test_bucket_without_memory_on_one_rank_is_captured_by_none(group: Callable[.
     assert ": rank 1: the script sets oomAtBucket=prompt:2" in leader.log.read_text()
 
 
-def test_rank_that_cannot_load_fails_group_with_its_own_reason(group: Callable[..., Group]) -> None:
+def test_rank_that_cannot_load_fails_the_group_with_reason(group: Callable[..., Group]) -> None:
     pods = group(failLoad="ModelNotFound", onlyRank=1)
     leader, _ = pods.start(0), pods.start(1)
     wait_until(lambda: leader.report().phase is Phase.FAILED)
@@ -94,7 +94,7 @@ def test_rank_that_cannot_load_fails_group_with_its_own_reason(group: Callable[.
     assert (failure.reason, failure.message.split(": ")[0]) == ("ModelNotFound", "Rank 1")
 
 
-def test_serving_leader_ends_with_a_lost_rank(group: Callable[..., Group]) -> None:
+def test_serving_leader_ends_if_a_rank_is_lost(group: Callable[..., Group]) -> None:
     pods = group()
     leader, second = pods.start(0), pods.start(1)
     leader.follow(Phase.SERVING)
@@ -102,17 +102,17 @@ def test_serving_leader_ends_with_a_lost_rank(group: Callable[..., Group]) -> No
     assert leader.exit_code() == 1
 
 
-def test_rank_ends_with_its_leader(group: Callable[..., Group]) -> None:
+def test_rank_ends_if_its_leader_ends(group: Callable[..., Group]) -> None:
     pods = group()
     leader, second = pods.start(0), pods.start(1)
     second.follow(Phase.SERVING)
     leader.process.kill()
     assert second.exit_code() == 1
-    # An end, or a reset where the leader had not read all: which of them the kernel sends is a race.
+    # The kernel may send FIN or RST, depending on whether the leader had read everything.
     assert re.search(r"\(EngineLost\): The .*leader of this group", second.log.read_text())
 
 
-def test_rank_that_starts_anew_in_a_whole_group_ends_leader(group: Callable[..., Group]) -> None:
+def test_restarted_rank_of_a_complete_group_ends_the_leader(group: Callable[..., Group]) -> None:
     pods = group()
     leader, _ = pods.start(0), pods.start(1)
     leader.follow(Phase.SERVING)
@@ -121,7 +121,7 @@ def test_rank_that_starts_anew_in_a_whole_group_ends_leader(group: Callable[...,
     assert "Rank 1 of this group is lost: it has restarted." in leader.log.read_text()
 
 
-def test_rank_that_is_to_end_lets_the_leader_drain_first(group: Callable[..., Group]) -> None:
+def test_terminating_rank_waits_until_the_leader_drained(group: Callable[..., Group]) -> None:
     pods = group()
     leader, second = pods.start(0), pods.start(1)
     second.follow(Phase.SERVING)
@@ -133,7 +133,7 @@ def test_rank_that_is_to_end_lets_the_leader_drain_first(group: Callable[..., Gr
     assert "The leader has sent its farewell." in second.log.read_text()
 
 
-def test_every_rank_of_later_group_takes_recipes_of_earlier_one(group: Callable[..., Group]) -> None:
+def test_every_rank_of_a_later_group_uses_earlier_recipes(group: Callable[..., Group]) -> None:
     pods = group()
     leader, _ = pods.start(0), pods.start(1)
     leader.follow(Phase.SERVING)

@@ -1,4 +1,4 @@
-"""Which ranks a leader takes in."""
+"""The ranks that a leader accepts."""
 
 import asyncio
 import dataclasses
@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_runtime.engine_protocol.messages import Hello, Update, encode_message
 from gaudi_runtime.errors import PortUnavailable
-from tests.unit.runtime.group.ends import PATIENT, QUICK, rank_by_hand
+from tests.unit.runtime.group.ends import NO_TIMEOUTS, QUICK, connect_rank
 from tests.unit.runtime.group.lead import DIGEST, Lead, group
 
 pytestmark = QUICK
@@ -20,14 +20,14 @@ async def test_group_of_three_waits_for_both_other_ranks() -> None:
     async with lead.peers.listening(), AsyncExitStack() as ranks:
         for number, missing in ((1, [2]), (2, [])):
             await ranks.enter_async_context(lead.rank(number))
-            await lead.misses(*missing)
+            await lead.wait_until_missing(*missing)
 
 
-async def test_log_counts_who_has_joined(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_counts_joined_ranks(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     lead = Lead(size=3)
     async with lead.peers.listening(), lead.rank(2):
-        await lead.misses(1)
+        await lead.wait_until_missing(1)
     assert "Rank 2 has joined, 2 of 3 are here" in caplog.messages
 
 
@@ -35,15 +35,15 @@ async def test_log_counts_who_has_joined(caplog: pytest.LogCaptureFixture) -> No
     ("number", "config", "why"),
     [(2, DIGEST, "there is no such rank"), (1, "another", "its configuration is another one")],
 )
-async def test_rank_that_does_not_belong_here_hears_why(number: int, config: str, why: str) -> None:
+async def test_refused_rank_gets_the_reason(number: int, config: str, why: str) -> None:
     lead = Lead(size=2)
     async with lead.peers.listening(), lead.rank(number, config) as rank:
         assert (await rank.order()).refused == f"Rank {number} may not join this group: {why}."
-        assert await rank.hung_up()
+        assert await rank.is_closed()
 
 
 @pytest.mark.parametrize(
-    "said",
+    "content",
     [
         b"no json\n",
         b'{"rank":0,"config":"digest"}\n',
@@ -52,34 +52,34 @@ async def test_rank_that_does_not_belong_here_hears_why(number: int, config: str
         b"",
     ],
 )
-async def test_connection_without_a_hello_is_closed(said: bytes) -> None:
-    lead = Lead(pace=dataclasses.replace(PATIENT, silence=0.01))
-    async with lead.peers.listening(), rank_by_hand(lead.port) as rank:
-        rank.say_bytes(said)
-        assert await rank.hung_up()
+async def test_connection_without_a_hello_is_closed(content: bytes) -> None:
+    lead = Lead(pace=dataclasses.replace(NO_TIMEOUTS, silence=0.01))
+    async with lead.peers.listening(), connect_rank(lead.port) as rank:
+        rank.send_bytes(content)
+        assert await rank.is_closed()
         assert lead.peers.missing(0) == [1]
 
 
-async def test_rank_that_left_before_all_are_there_may_return(caplog: pytest.LogCaptureFixture) -> None:
+async def test_rank_that_left_an_incomplete_group_may_return(caplog: pytest.LogCaptureFixture) -> None:
     lead = Lead(size=3)
     async with lead.peers.listening():
         async with lead.rank(1):
-            await lead.misses(2)
-        await lead.misses(1, 2)
+            await lead.wait_until_missing(2)
+        await lead.wait_until_missing(1, 2)
         async with lead.rank(1), lead.rank(2):
-            await lead.complete()
+            await lead.wait_until_complete()
     assert "Rank 1 has left: its process has ended" in caplog.messages
 
 
-async def test_rank_that_is_sooner_back_than_missed_counts_once() -> None:
+async def test_rank_that_reconnects_before_its_loss_counts_once() -> None:
     lead = Lead(size=3)
     async with lead.peers.listening(), lead.rank(1) as before:
-        await lead.misses(2)
+        await lead.wait_until_missing(2)
         async with lead.rank(1) as now:
-            assert await before.hung_up()
+            assert await before.is_closed()
             assert lead.peers.missing(0) == [2]
             async with lead.rank(2):
-                await lead.complete()
+                await lead.wait_until_complete()
                 lead.peers.serve()
                 assert (await now.order()).verb == "serve"
 
@@ -87,15 +87,15 @@ async def test_rank_that_is_sooner_back_than_missed_counts_once() -> None:
 async def test_rank_that_restarts_in_a_complete_group_is_lost() -> None:
     async with group() as (lead, _), lead.rank(1) as again:
         assert str(await lead.peers.until_lost()) == "Rank 1 of this group is lost: it has restarted."
-        assert await again.hung_up()
+        assert await again.is_closed()
 
 
-async def test_pod_at_another_address_takes_no_rank_of_others() -> None:
+async def test_pod_at_another_address_cannot_take_a_rank() -> None:
     async with group() as (lead, (rank,)):
-        async with rank_by_hand(lead.port, Hello(rank=1, config=DIGEST), source="127.0.0.3") as stranger:
+        async with connect_rank(lead.port, Hello(rank=1, config=DIGEST), source="127.0.0.3") as stranger:
             why = "Rank 1 may not join this group: a pod at another address has this rank."
             assert (await stranger.order()).refused == why
-            assert await stranger.hung_up()
+            assert await stranger.is_closed()
         lead.peers.serve()
         assert (await rank.order()).verb == "serve"
 

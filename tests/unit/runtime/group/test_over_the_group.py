@@ -16,24 +16,24 @@ from gaudi_runtime.process.signals import Signals
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import free_port, sim_config
-from tests.unit.runtime.group.ends import HOST, QUICK, rank_by_hand
+from tests.unit.runtime.group.ends import HOST, QUICK, connect_rank
 
 pytestmark = QUICK
 
 
-def config_of_two() -> RuntimeConfig:
-    """The sim engine over two pods."""
+def two_pod_config() -> RuntimeConfig:
+    """Return a configuration of the sim engine over two pods."""
     config = sim_config(serving={"group_port": free_port()})
     return config.model_copy(update={"parallelism": ParallelismConfig(tensor=2, nodes=2)})
 
 
-async def test_pod_that_is_alone_makes_its_engine_as_ever() -> None:
+async def test_single_pod_creates_its_engine_directly() -> None:
     async with over_the_group(sim_config(), ALONE, ReportBoard("0" * 64), Signals(), select_engine) as make:
         assert make is select_engine
 
 
-async def test_engine_over_two_pods_does_each_verb_in_both() -> None:
-    config, signals = config_of_two(), Signals()
+async def test_engine_over_two_pods_runs_each_verb_in_both() -> None:
+    config, signals = two_pod_config(), Signals()
     boards = [ReportBoard("0" * 64) for _ in range(2)]
     topology, bucket = Topology(1, 2, HOST), Bucket(1, 128, 0)
     async with over_the_group(config, Topology(0, 2, HOST), boards[0], signals, select_engine) as make:
@@ -57,15 +57,15 @@ async def test_engine_over_two_pods_does_each_verb_in_both() -> None:
     await following
 
 
-async def test_rank_of_the_same_configuration_joins_and_moves_the_leader() -> None:
-    config, board, signals = config_of_two(), ReportBoard("0" * 64), Signals()
+async def test_rank_with_the_same_configuration_joins_and_reports_progress() -> None:
+    config, board, signals = two_pod_config(), ReportBoard("0" * 64), Signals()
     hello = Hello(rank=1, config=config_digest(config))
     async with (
         over_the_group(config, Topology(0, 2, HOST), board, signals, select_engine),
-        rank_by_hand(config.serving.group_port, hello) as rank,
+        connect_rank(config.serving.group_port, hello) as rank,
     ):
         for update in (Update(moved=True), Update(closing=True)):
-            rank.say(update)
-        while not signals.closing:  # noqa: ASYNC110 - it tells nobody but those who ask
+            rank.send(update)
+        while not signals.closing:  # noqa: ASYNC110 - the signals have no event for it
             await asyncio.sleep(0)
         assert await rank.reader.readline() == b"{}\n"

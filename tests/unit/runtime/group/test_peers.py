@@ -1,4 +1,4 @@
-"""The other pods as an engine that spans pods sees them."""
+"""The interface to the other pods for an engine that spans pods."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -16,7 +16,7 @@ pytestmark = QUICK
 
 async def test_leader_reports_for_which_pods_it_waits() -> None:
     lead, loop = Lead(size=4), asyncio.get_running_loop()
-    told: list[tuple[str, ...]] = []
+    reported: list[tuple[str, ...]] = []
 
     async with lead.peers.listening(), AsyncExitStack() as ranks:
 
@@ -24,22 +24,22 @@ async def test_leader_reports_for_which_pods_it_waits() -> None:
             await ranks.enter_async_context(lead.rank(number))
 
         def progress() -> None:
-            """Called between two looks: let one more rank join whenever the warning is a new one."""
+            """Let one more rank join whenever the warnings have changed."""
             warnings = lead.board.report().warnings
-            if warnings not in told:
-                told.append(warnings)
-                asyncio.run_coroutine_threadsafe(join(len(told)), loop).result()
+            if warnings not in reported:
+                reported.append(warnings)
+                asyncio.run_coroutine_threadsafe(join(len(reported)), loop).result()
 
         await in_worker_thread(lambda: lead.peers.gather(progress))
         assert lead.board.report().warnings == ()
-    assert told == [
+    assert reported == [
         ("The group waits for the pods of rank 1, 2, 3.",),
         ("The group waits for the pods of rank 2, 3.",),
         ("The group waits for the pod of rank 3.",),
     ]
 
 
-async def test_complete_group_is_no_news_in_the_report() -> None:
+async def test_complete_group_does_not_change_the_report() -> None:
     async with group() as (lead, _):
         before = lead.board.report().sequence
         await in_worker_thread(lambda: lead.peers.gather(lambda: None))
@@ -74,7 +74,7 @@ async def test_start_waits_for_every_pod() -> None:
         assert (await joined[0].order()).verb is Verb.LOAD
 
 
-async def test_every_pod_is_notified_where_to_meet() -> None:
+async def test_every_pod_gets_the_meeting_address() -> None:
     async with group() as (lead, [rank]):
         meeting = await in_worker_thread(lambda: lead.peers.start(lambda: None))
         assert await rank.order() == LeaderMessage(verb=Verb.LOAD, arguments=tuple(meeting))
@@ -84,7 +84,7 @@ async def test_every_pod_is_notified_where_to_meet() -> None:
             pass
 
 
-async def test_pod_that_was_not_asked_to_start_has_not_failed() -> None:
+async def test_pod_without_a_start_order_has_not_failed() -> None:
     Lead().peers.raise_if_failed()
 
 
@@ -92,9 +92,9 @@ async def test_pod_that_cannot_start_is_named_with_its_reason() -> None:
     async with group(size=3) as (lead, ranks):
         await in_worker_thread(lambda: lead.peers.start(lambda: None))
         lead.peers.raise_if_failed()
-        ranks[1].say(Update(done=Verb.LOAD, failure=failure_of(ModelNotFound("/models is empty."))))
-        ranks[1].say(Update(moved=True))
-        while not lead.peers.moves():  # noqa: ASYNC110 - it tells nobody but those who ask
+        ranks[1].send(Update(done=Verb.LOAD, failure=failure_of(ModelNotFound("/models is empty."))))
+        ranks[1].send(Update(moved=True))
+        while not lead.peers.moves():  # noqa: ASYNC110 - the peers have no event for it
             await asyncio.sleep(0)
         with pytest.raises(RankFailed, match=r"^Rank 2: /models is empty\.$") as failed:
             lead.peers.raise_if_failed()
@@ -105,7 +105,7 @@ async def test_pod_that_is_lost_while_it_starts_ends_the_start() -> None:
     async with group() as (lead, [rank]):
         await in_worker_thread(lambda: lead.peers.start(lambda: None))
         await rank.order()
-        rank.hang_up()
+        rank.close()
         await lead.peers.until_lost()
         with pytest.raises(EngineLost):
             lead.peers.raise_if_failed()

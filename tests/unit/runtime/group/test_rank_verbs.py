@@ -1,4 +1,4 @@
-"""What a rank does of what its leader orders, and what it tells of it."""
+"""A rank's execution of its leader's orders, and its answers."""
 
 import asyncio
 import dataclasses
@@ -16,8 +16,8 @@ from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update, Verb
 from gaudi_runtime.errors import EngineLost, ModelNotFound
 from gaudi_runtime.group.follow import run_engine_command
 from gaudi_runtime.process.worker import in_worker_thread
-from tests.unit.runtime.group.ends import PATIENT, QUICK
-from tests.unit.runtime.group.followed import IDLE, Followed, Scripted, followed
+from tests.unit.runtime.group.ends import NO_TIMEOUTS, QUICK
+from tests.unit.runtime.group.followed import IDLE, FollowingRank, Scripted, following_rank
 
 pytestmark = QUICK
 
@@ -25,7 +25,7 @@ HERE = "10.0.0.7"
 
 
 class Part:
-    """Keeps what was asked of it; it is never lost."""
+    """Records its calls, and is never lost."""
 
     def __init__(self) -> None:
         self.joined: list[Meeting] = []
@@ -44,29 +44,29 @@ class Part:
     async def until_lost(self) -> EngineLost:
         self.watched.set()
         await asyncio.Event().wait()
-        raise AssertionError("an event that nobody sets")
+        raise AssertionError("an event that is never set")
 
     async def close(self) -> None:
         self.closed.set()
 
 
-async def ordered(rank: Followed, verb: Verb, *arguments: object) -> Update:
-    """What a rank answers to its first order."""
+async def answer_to(rank: FollowingRank, verb: Verb, *arguments: object) -> Update:
+    """Return a rank's answer to its first order."""
     await rank.leader.hello()
-    rank.leader.say(LeaderMessage(verb=verb, arguments=arguments))
+    rank.leader.send(LeaderMessage(verb=verb, arguments=arguments))
     return await rank.leader.update()
 
 
 async def test_answer_names_its_verb() -> None:
     engine = Scripted(lambda verb, arguments, progress: [verb, *arguments])
-    async with followed(engine) as rank:
-        answer = await ordered(rank, Verb.ALLOCATE, 7)
+    async with following_rank(engine) as rank:
+        answer = await answer_to(rank, Verb.ALLOCATE, 7)
     assert answer == Update(done=Verb.ALLOCATE, answer=["allocate", 7])
 
 
 async def test_order_may_be_longer_than_usual_lines() -> None:
-    async with followed(Scripted(lambda verb, arguments, progress: len(arguments[0]))) as rank:
-        assert (await ordered(rank, Verb.PLAN, "x" * 2**20)).answer == 2**20
+    async with following_rank(Scripted(lambda verb, arguments, progress: len(arguments[0]))) as rank:
+        assert (await answer_to(rank, Verb.PLAN, "x" * 2**20)).answer == 2**20
 
 
 @pytest.mark.parametrize(
@@ -83,26 +83,26 @@ async def test_order_may_be_longer_than_usual_lines() -> None:
         (Verb.SERVE, Phase.STARTING),
     ],
 )
-async def test_report_of_a_rank_says_what_it_is_at(verb: Verb, phase: Phase) -> None:
-    async with followed(Scripted(lambda *_: rank.board.report().phase)) as rank:
-        assert (await ordered(rank, verb)).answer == phase
+async def test_report_of_a_rank_has_the_current_phase(verb: Verb, phase: Phase) -> None:
+    async with following_rank(Scripted(lambda *_: rank.board.report().phase)) as rank:
+        assert (await answer_to(rank, verb)).answer == phase
 
 
 @pytest.mark.parametrize(("verb", "phase"), [(Verb.SERVE, Phase.SERVING), (Verb.MEMORY, Phase.STARTING)])
-async def test_rank_serves_once_its_engine_does(verb: Verb, phase: Phase) -> None:
-    async with followed() as rank:
-        await ordered(rank, verb)
+async def test_rank_serves_when_its_engine_does(verb: Verb, phase: Phase) -> None:
+    async with following_rank() as rank:
+        await answer_to(rank, verb)
         assert rank.board.report().phase is phase
 
 
-async def test_verb_that_fails_is_answered_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_verb_is_answered_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     error = ModelNotFound("/models is empty.")
 
     def fail(*_: object) -> None:
         raise error
 
-    async with followed(Scripted(fail)) as rank:
-        answer = await ordered(rank, Verb.LOAD)
+    async with following_rank(Scripted(fail)) as rank:
+        answer = await answer_to(rank, Verb.LOAD)
     assert answer.done is Verb.LOAD
     assert answer.failure is not None
     assert answer.failure.reason == "ModelNotFound"
@@ -111,7 +111,7 @@ async def test_verb_that_fails_is_answered_with_the_reason(caplog: pytest.LogCap
     assert logged.exc_info[1] is error
 
 
-async def test_rank_that_failed_a_verb_does_the_next() -> None:
+async def test_rank_runs_the_next_verb_after_a_failure() -> None:
     outcomes = iter([ZeroDivisionError("no room"), 5])
 
     def step(*_: object) -> object:
@@ -119,29 +119,29 @@ async def test_rank_that_failed_a_verb_does_the_next() -> None:
             raise outcome
         return outcome
 
-    async with followed(Scripted(step)) as rank:
-        assert (await ordered(rank, Verb.CAPTURE)).failure is not None
-        rank.leader.say(LeaderMessage(verb=Verb.CAPTURE))
+    async with following_rank(Scripted(step)) as rank:
+        assert (await answer_to(rank, Verb.CAPTURE)).failure is not None
+        rank.leader.send(LeaderMessage(verb=Verb.CAPTURE))
         assert await rank.leader.update() == Update(done=Verb.CAPTURE, answer=5)
 
 
-async def test_engine_is_made_once_and_only_when_it_is_needed() -> None:
+async def test_engine_is_created_once_when_first_needed() -> None:
     made: list[Rank] = []
 
     def make() -> Rank:
         made.append(IDLE)
         return IDLE
 
-    async with followed(make=make) as rank:
+    async with following_rank(make=make) as rank:
         assert await rank.leader.hello()
         assert made == []
         for verb in (Verb.LOAD, Verb.PROFILE):
-            rank.leader.say(LeaderMessage(verb=verb))
+            rank.leader.send(LeaderMessage(verb=verb))
             await rank.leader.update()
     assert made == [IDLE]
 
 
-async def test_progress_of_a_verb_is_told_and_is_no_standstill() -> None:
+async def test_progress_of_a_verb_resets_the_stall_clock() -> None:
     now, began, go_on = [0.0], asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -151,72 +151,72 @@ async def test_progress_of_a_verb_is_told_and_is_no_standstill() -> None:
         loop.call_soon_threadsafe(began.set)
         go_on.wait()
 
-    async with followed(Scripted(work), clock=lambda: now[0]) as rank:
-        assert await ordered(rank, Verb.WARM) == Update(moved=True)
+    async with following_rank(Scripted(work), clock=lambda: now[0]) as rank:
+        assert await answer_to(rank, Verb.WARM) == Update(moved=True)
         await began.wait()
         assert rank.board.report().since_progress_seconds == 0
         go_on.set()
 
 
-async def test_verb_that_is_done_is_no_standstill() -> None:
+async def test_completed_verb_resets_the_stall_clock() -> None:
     now = [0.0]
 
     def work(*_: object) -> None:
         now[0] = 100.0
 
-    async with followed(Scripted(work), clock=lambda: now[0]) as rank:
-        await ordered(rank, Verb.MEMORY)
+    async with following_rank(Scripted(work), clock=lambda: now[0]) as rank:
+        await answer_to(rank, Verb.MEMORY)
         assert rank.board.report().since_progress_seconds == 0
 
 
-async def test_farewell_is_heard_in_the_middle_of_a_verb() -> None:
+async def test_farewell_is_received_during_a_verb() -> None:
     began, go_on = threading.Event(), threading.Event()
 
     def work(*_: object) -> None:
         began.set()
         go_on.wait()
 
-    async with followed(Scripted(work)) as rank:
-        rank.leader.say(LeaderMessage(verb=Verb.WARM))
+    async with following_rank(Scripted(work)) as rank:
+        rank.leader.send(LeaderMessage(verb=Verb.WARM))
         await in_worker_thread(began.wait)
-        rank.leader.say(LeaderMessage(farewell=True))
+        rank.leader.send(LeaderMessage(farewell=True))
         await rank.following
         go_on.set()
 
 
 @pytest.mark.parametrize(("works", "moves"), [(itertools.repeat(0), 0), (itertools.chain([0], itertools.repeat(1)), 1)])
-async def test_rank_moves_each_time_its_processes_have_worked(works: "itertools.repeat[int]", moves: int) -> None:
-    async with followed(pace=dataclasses.replace(PATIENT, beat=0.001), works=lambda: next(works)) as rank:
+async def test_rank_reports_progress_when_its_processes_worked(works: "itertools.repeat[int]", moves: int) -> None:
+    async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, beat=0.001), works=lambda: next(works)) as rank:
         await rank.leader.hello()
         updates = [await rank.leader.update() for _ in range(10)]
     assert sum(update.moved for update in updates) == moves
 
 
 def test_pod_of_engine_that_spans_pods_only_starts_its_part() -> None:
-    """What the leader's engine does afterwards reaches its processes without us."""
+    """vLLM's own processes receive the later verbs from the leader's engine."""
     part, moved = Part(), list[int]()
     orders: list[tuple[Verb, list[Any]]] = [(Verb.LOAD, [HERE, 4567]), (Verb.SERVE, [])]
     answers = [run_engine_command(part, verb, arguments, lambda: moved.append(1)) for verb, arguments in orders]
     assert (part.joined, answers, moved) == ([Meeting(HERE, 4567)], [None, None], [1])
 
 
-async def test_part_of_an_engine_is_watched_once_it_has_joined() -> None:
+async def test_part_of_an_engine_is_watched_after_it_joined() -> None:
     part = Part()
-    async with followed(part) as rank:
-        await ordered(rank, Verb.LOAD, HERE, 4567)
+    async with following_rank(part) as rank:
+        await answer_to(rank, Verb.LOAD, HERE, 4567)
         await part.watched.wait()
     assert part.joined == [Meeting(HERE, 4567)]
 
 
 async def test_part_of_an_engine_ends_with_the_farewell() -> None:
     part = Part()
-    async with followed(part) as rank:
-        await ordered(rank, Verb.LOAD, HERE, 4567)
-        rank.leader.say(LeaderMessage(farewell=True))
+    async with following_rank(part) as rank:
+        await answer_to(rank, Verb.LOAD, HERE, 4567)
+        rank.leader.send(LeaderMessage(farewell=True))
         await rank.following
         assert part.closed.is_set()
 
 
 async def test_engine_that_has_no_other_processes_is_not_watched() -> None:
-    async with followed() as rank:
-        assert (await ordered(rank, Verb.LOAD)).done is Verb.LOAD
+    async with following_rank() as rank:
+        assert (await answer_to(rank, Verb.LOAD)).done is Verb.LOAD

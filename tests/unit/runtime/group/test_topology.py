@@ -1,4 +1,4 @@
-"""Where a pod stands in its group."""
+"""The position of a pod in its group."""
 
 import pytest
 
@@ -8,20 +8,20 @@ from gaudi_runtime.group.topology import ALONE, Topology, read_topology
 SECOND = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "chat-0.chat.models"}
 
 
-def test_pod_of_one_node_is_alone_whatever_the_environment_says() -> None:
+def test_pod_of_one_node_ignores_the_environment() -> None:
     assert read_topology(1, SECOND) == ALONE
 
 
-def test_pod_of_a_group_stands_where_the_controller_says() -> None:
+def test_pod_of_a_group_reads_its_rank_from_the_environment() -> None:
     assert read_topology(2, SECOND) == Topology(rank=1, size=2, leader="chat-0.chat.models")
 
 
-def test_rank_0_leads() -> None:
+def test_rank_0_is_the_leader() -> None:
     assert [read_topology(2, SECOND | {"LWS_WORKER_INDEX": rank}).leads for rank in "01"] == [True, False]
 
 
 @pytest.mark.parametrize("missing", SECOND)
-def test_pod_outside_of_a_group_hears_which_variable_it_lacks(missing: str) -> None:
+def test_missing_variable_of_the_group_is_named(missing: str) -> None:
     with pytest.raises(ConfigError, match=missing):
         read_topology(2, {name: value for name, value in SECOND.items() if name != missing})
 

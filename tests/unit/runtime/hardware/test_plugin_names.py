@@ -1,4 +1,4 @@
-"""Names of the plugin that we use, found in its text."""
+"""Names of the plugin that we use, found in its source text."""
 
 from pathlib import Path
 
@@ -33,37 +33,37 @@ def found(tmp_path: Path) -> dict[str, NameFound]:
     return {each.name: each for each in names_found(tmp_path) if each.owner == "HPUModelRunner"}
 
 
-def test_an_attribute_that_a_method_sets_is_there(found: dict[str, NameFound]) -> None:
+def test_attribute_set_by_a_method_is_found(found: dict[str, NameFound]) -> None:
     assert found["block_size"].fits
 
 
-def test_an_attribute_that_is_declared_is_there(found: dict[str, NameFound]) -> None:
+def test_declared_attribute_is_found(found: dict[str, NameFound]) -> None:
     assert found["use_hpu_graph"].fits
 
 
-def test_what_a_base_of_the_class_has_is_there(found: dict[str, NameFound]) -> None:
+def test_name_of_a_base_class_is_found(found: dict[str, NameFound]) -> None:
     assert found["warmup_model"].fits
     assert found["graphed_buckets"].fits
 
 
-def test_other_names_of_parameters_fit(found: dict[str, NameFound]) -> None:
+def test_other_parameter_names_match(found: dict[str, NameFound]) -> None:
     assert found["_use_graphs"].fits
     assert found["_use_graphs"].found == ("attn", "size")
 
 
-def test_fewer_parameters_do_not_fit(found: dict[str, NameFound]) -> None:
+def test_fewer_parameters_do_not_match(found: dict[str, NameFound]) -> None:
     assert (found["_check_config"].there, found["_check_config"].fits) == (True, False)
 
 
-def test_a_parameter_that_must_be_named_does_not_fit(found: dict[str, NameFound]) -> None:
+def test_keyword_only_parameter_does_not_match(found: dict[str, NameFound]) -> None:
     assert not found["warmup_sampler"].fits
 
 
-def test_what_is_nowhere_is_missing(found: dict[str, NameFound]) -> None:
+def test_undefined_name_is_missing(found: dict[str, NameFound]) -> None:
     assert not found["bucketing_manager"].there
 
 
-def test_every_name_that_the_engine_asks_for_is_looked_up() -> None:
+def test_every_name_that_the_engine_uses_is_checked() -> None:
     groups = [each for each in vars(capabilities).values() if isinstance(each, tuple)]
     asked = {name for group in groups for name in group if isinstance(name, Name)}
     assert asked == {name for names in USED.values() for name in names}

@@ -1,4 +1,4 @@
-"""What a trial's facts prove, rule by rule."""
+"""The rules that derive proofs from the facts of a trial."""
 
 from typing import Any
 
@@ -33,11 +33,11 @@ COLD = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 512, 0), count=1)
 
 
 def report(**fields: Any) -> WarmupReport:
-    """Of an instance with all its graphs, which has served."""
+    """Return the report of an instance that has captured all graphs and has served."""
     whole = PhaseProgress(planned=4, warmed=4, captured=4, cached=4)
-    told = {"instance": "a", "sequence": 1, "plan_hash": "0" * 64, "phase": Phase.SERVING}
+    values = {"instance": "a", "sequence": 1, "plan_hash": "0" * 64, "phase": Phase.SERVING}
     served = Served(prompt=ServedPhase(hits=3), decode=ServedPhase(hits=40), compile_times=(WARM,))
-    return WarmupReport(**{**told, "prompt": whole, "decode": whole, "served": served} | fields)
+    return WarmupReport(**{**values, "prompt": whole, "decode": whole, "served": served} | fields)
 
 
 def start(name: str = "first", **fields: Any) -> Start:
@@ -52,7 +52,7 @@ def traffic(**fields: Any) -> Traffic:
 
 def facts(**fields: Any) -> HardwareReport:
     config = sim_config().model_copy(update={"recipe_cache_dir": "/recipes"})
-    told = {
+    values = {
         "begun": "2026-11-23T10:00:00+00:00",
         "runtime": "0.1.0",
         "software": {},
@@ -64,12 +64,12 @@ def facts(**fields: Any) -> HardwareReport:
         "traffic": traffic(),
         "upgrade": Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(), answers_alike=True),
     }
-    return HardwareReport(**told | fields)
+    return HardwareReport(**values | fields)
 
 
 def name(**fields: Any) -> NameFound:
-    told = {"owner": "HPUModelRunner", "name": "warmup_model", "there": True, "fits": True, "needed": True}
-    return NameFound(**told | fields)
+    values = {"owner": "HPUModelRunner", "name": "warmup_model", "there": True, "fits": True, "needed": True}
+    return NameFound(**values | fields)
 
 
 def outcome(proof: str, **fields: Any) -> Outcome:
@@ -80,61 +80,61 @@ def evidence(proof: str, **fields: Any) -> str:
     return next(each.evidence for each in judge_trial(facts(**fields)) if each.name == proof)
 
 
-def test_a_whole_trial_proves_everything() -> None:
+def test_complete_trial_proves_everything() -> None:
     assert {each.outcome for each in judge_trial(facts())} == {Outcome.PROVEN}
 
 
-def test_trial_that_starts_nothing_proves_nothing_of_graphs() -> None:
+def test_trial_without_starts_proves_nothing_about_graphs() -> None:
     tried = judge_trial(facts(starts=(), traffic=None, upgrade=None))
     assert {each.outcome for each in tried if each.name not in ("machine", "names of the plugin")} == {
         Outcome.NOT_TRIED
     }
 
 
-def test_a_failing_row_of_the_doctor_disproves_the_machine() -> None:
+def test_failing_row_of_the_doctor_disproves_the_machine() -> None:
     found = (Finding(topic="device", state="fail", found="no Gaudi card"),)
     assert outcome("machine", doctor=found) is Outcome.DISPROVEN
 
 
-def test_a_needed_name_that_does_not_fit_disproves() -> None:
+def test_mismatched_required_name_disproves() -> None:
     assert outcome("names of the plugin", names=(name(fits=False),)) is Outcome.DISPROVEN
 
 
-def test_a_name_that_can_be_missed_is_told_only() -> None:
+def test_missing_optional_name_is_only_reported() -> None:
     missing = (name(), name(name="graphed_buckets", there=False, fits=False, needed=False))
     assert outcome("names of the plugin", names=missing) is Outcome.PROVEN
     assert "HPUModelRunner.graphed_buckets" in evidence("names of the plugin", names=missing)
 
 
-def test_a_port_that_opens_before_serving_disproves_the_gate() -> None:
+def test_port_open_before_serving_disproves_the_gate() -> None:
     early = Poll(seconds=2.0, ready=False, open=True, phase=Phase.CAPTURING)
-    told = evidence("gate", starts=(start(early=(early,)),))
-    assert told == "first was open 2.0 s after its start, in phase Capturing."
+    values = evidence("gate", starts=(start(early=(early,)),))
+    assert values == "first was open 2.0 s after its start, in phase Capturing."
 
 
-def test_a_graph_that_is_missing_without_a_word_disproves() -> None:
+def test_graph_missing_without_a_reason_disproves() -> None:
     short = report(prompt=PhaseProgress(planned=4, warmed=4, captured=3))
     assert outcome("graphs", starts=(start(report=short),)) is Outcome.DISPROVEN
 
 
-def test_graph_said_to_be_left_out_is_no_lack() -> None:
+def test_graph_skipped_with_a_reason_is_accepted() -> None:
     left_out = Skipped(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory")
     short = report(prompt=PhaseProgress(planned=4, warmed=4, captured=3), skipped=(left_out,), skipped_total=1)
     assert outcome("graphs", starts=(start(report=short),)) is Outcome.PROVEN
 
 
-def test_a_cold_shape_of_planned_traffic_disproves() -> None:
+def test_cold_shape_of_planned_traffic_disproves() -> None:
     cold = traffic(report=report(cold_shapes=(COLD,)))
     assert outcome("no cold shape, no recompile", traffic=cold) is Outcome.DISPROVEN
 
 
-def test_a_bucket_that_was_left_out_may_be_cold() -> None:
+def test_skipped_bucket_may_be_cold() -> None:
     left_out = Skipped(phase=COLD.phase, bucket=COLD.shape, reason="no memory")
     cold = traffic(report=report(cold_shapes=(COLD,), skipped=(left_out,), skipped_total=1))
     assert outcome("no cold shape, no recompile", traffic=cold) is Outcome.PROVEN
 
 
-def test_a_recompile_while_serving_disproves() -> None:
+def test_recompile_during_serving_disproves() -> None:
     assert (
         outcome("no cold shape, no recompile", traffic=traffic(report=report(recompiles_since_ready=1)))
         is Outcome.DISPROVEN
@@ -145,7 +145,7 @@ def compiled(*times: CompileTimes) -> Traffic:
     return traffic(report=report(served=Served(compile_times=times)))
 
 
-def test_the_evidence_of_compile_times_is_their_distribution() -> None:
+def test_evidence_of_compile_times_is_their_distribution() -> None:
     helpers = CompileTimes(stage="serving", recipes=5, seconds=0.2, counts=(4, 0, 0, 0, 1, 0, 0, 0, 0, 0))
     assert outcome("compile times", traffic=compiled(WARM, helpers)) is Outcome.PROVEN
     assert evidence("compile times", traffic=compiled(WARM, helpers)) == (
@@ -158,41 +158,41 @@ def test_the_evidence_of_compile_times_is_their_distribution() -> None:
     ("stage", "counts"),
     [("warm", (0, 0, 0, 0, 1, 0, 0, 0, 0, 0)), ("serving", (0, 0, 0, 0, 0, 1, 0, 0, 0, 0))],
 )
-def test_compile_times_on_the_other_side_of_the_threshold_disprove(stage: str, counts: tuple[int, ...]) -> None:
+def test_compile_times_beyond_the_threshold_disprove(stage: str, counts: tuple[int, ...]) -> None:
     wrong = CompileTimes(stage=stage, recipes=1, seconds=0.1, counts=counts)
     times = (wrong,) if stage == "warm" else (WARM, wrong)
     assert outcome("compile times", traffic=compiled(*times)) is Outcome.DISPROVEN
 
 
-def test_compile_times_are_not_tried_where_nothing_measures_them() -> None:
+def test_compile_times_are_not_tested_without_measurements() -> None:
     assert outcome("compile times", traffic=compiled()) is Outcome.NOT_TRIED
 
 
-def test_serving_without_a_hit_disproves() -> None:
+def test_serving_without_a_hit_disproves_it() -> None:
     nothing = traffic(report=report(served=Served()))
     assert outcome("no cold shape, no recompile", traffic=nothing) is Outcome.DISPROVEN
 
 
-def test_a_second_start_without_recipes_disproves() -> None:
+def test_second_start_without_recipes_disproves() -> None:
     none = PhaseProgress(planned=4, warmed=4, captured=4)
     again = start("second", report=report(prompt=none, decode=none))
     assert outcome("recipes", starts=(start(), again)) is Outcome.DISPROVEN
 
 
-def test_the_evidence_of_recipes_is_what_both_warm_ups_took() -> None:
+def test_evidence_of_recipes_is_the_duration_of_both_warm_ups() -> None:
     quick = start("second", phases={Phase.COMPILING: 1.5})
     assert "6.0 s without recipes and 1.5 s with them" in evidence("recipes", starts=(start(), quick))
 
 
-def test_one_failed_request_disproves_the_upgrade() -> None:
+def test_failed_request_disproves_the_upgrade() -> None:
     failed = Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(failures=("HTTP 503",)))
     assert outcome("upgrade", upgrade=failed) is Outcome.DISPROVEN
 
 
-def test_different_answers_of_two_instances_disprove() -> None:
+def test_different_answers_of_two_instances_disprove_it() -> None:
     other = Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(), answers_alike=False)
     assert outcome("answers", upgrade=other) is Outcome.DISPROVEN
 
 
-def test_a_report_that_ended_early_proves_not_all() -> None:
+def test_report_that_ended_early_does_not_prove_everything() -> None:
     assert not facts(ended="Its process ended with 1.").proven

@@ -1,4 +1,4 @@
-"""What is asked of an instance."""
+"""The requests that a trial sends to an instance."""
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.hardware.requests import (
@@ -20,15 +20,15 @@ def lengths(*queries: int, blocks: int = 100, **limits: int) -> list[int]:
     return [len(prompt) for prompt in planned_prompts(plan(*queries), sim_config(**limits), blocks)]
 
 
-def test_each_planned_query_length_is_asked() -> None:
+def test_each_planned_query_length_is_requested() -> None:
     assert lengths(128, 256) == [128, 256]
 
 
-def test_the_longest_prompt_leaves_room_for_its_answer() -> None:
+def test_longest_prompt_leaves_room_for_its_answer() -> None:
     assert lengths(256, 512, max_model_len=512) == [256, 512 - ANSWER_TOKENS]
 
 
-def test_no_prompt_is_so_long_that_it_would_be_split() -> None:
+def test_no_prompt_is_long_enough_to_be_split() -> None:
     assert lengths(128, 512, max_num_batched_tokens=256) == [128, 256]
 
 
@@ -36,13 +36,13 @@ def test_no_prompt_is_longer_than_the_kv_cache() -> None:
     assert max(lengths(128, 512, blocks=2)) == 2 * 128 - ANSWER_TOKENS
 
 
-def test_of_many_lengths_some_are_asked_the_longest_among_them() -> None:
+def test_sample_of_many_lengths_includes_the_longest() -> None:
     asked = lengths(*range(1, 200))
     assert len(asked) <= MOST_LENGTHS + 1
     assert asked[-1] == 199
 
 
-def test_contexts_are_not_asked() -> None:
+def test_contexts_are_not_requested() -> None:
     assert planned_prompts(plan(128, context=3), sim_config(), 100) == []
 
 
@@ -50,7 +50,7 @@ def test_widths_double_up_to_the_most_sequences() -> None:
     assert concurrency_levels(sim_config(max_num_seqs=4), [(1,) * 10], 100) == [1, 2, 4]
 
 
-def test_kv_cache_bounds_how_many_are_asked_at_once() -> None:
+def test_kv_cache_limits_concurrent_requests() -> None:
     assert concurrency_levels(sim_config(max_num_seqs=4), [(1,) * 200], 4) == [1, 2]
 
 
@@ -67,15 +67,15 @@ def together(width: int) -> list[int]:
     return [len(each) for each in select_unsplit_prompts(config, [(1,) * 100, (1,) * 255, (1,) * 256], width)]
 
 
-def test_prompts_that_would_be_split_are_not_asked_together() -> None:
+def test_prompts_that_would_be_split_are_not_sent_together() -> None:
     assert together(2) == [100, 255]
 
 
-def test_prompt_alone_is_never_split() -> None:
+def test_single_prompt_is_never_split() -> None:
     assert together(1) == [100, 255, 256]
 
 
-def test_the_shortest_prompt_is_asked_however_many() -> None:
+def test_shortest_prompt_is_sent_at_every_width() -> None:
     assert together(8) == [100]
 
 

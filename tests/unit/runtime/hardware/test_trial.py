@@ -1,4 +1,4 @@
-"""A trial from its beginning to its end, with real processes of the simulation."""
+"""A complete trial with real processes of the simulation."""
 
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from tests.unit.runtime.configs import GIB, sim_config
 
 
 def ignore(step: str, report: WarmupReport | None) -> None:
-    """Nobody looks."""
+    """Ignore progress."""
 
 
-def nothing_special(engine: EngineName) -> Facts:
-    """An image for CPUs on a machine that is large enough."""
+def cpu_facts(engine: EngineName) -> Facts:
+    """Return facts of a CPU image on a sufficiently large machine."""
     package = Package("1.0")
     image = ImageFacts(
         package, package, any_vllm=True, bridge="", plugin="", compiler="g++", python_headers=True, read_only=()
@@ -32,27 +32,27 @@ def with_engine(config: RuntimeConfig, **fields: Any) -> RuntimeConfig:
     return config.model_copy(update={"engine": config.engine.model_copy(update=fields)})
 
 
-async def tried(config: RuntimeConfig, folder: Path) -> HardwareReport:
-    return await try_machine(config, folder, ignore, nothing_special, settled=1.5)
+async def run_trial(config: RuntimeConfig, folder: Path) -> HardwareReport:
+    return await try_machine(config, folder, ignore, cpu_facts, settled=1.5)
 
 
-async def test_trial_of_a_working_machine_proves_all_but_the_plugin(tmp_path: Path) -> None:
-    report = await tried(sim_config(), tmp_path)
+async def test_trial_of_a_working_machine_proves_all_except_the_plugin(tmp_path: Path) -> None:
+    report = await run_trial(sim_config(), tmp_path)
     assert report.ended is None
     left = {each.name: each.evidence for each in report.proofs if each.outcome is not Outcome.PROVEN}
     assert set(left) == {"names of the plugin", "compile times"}
 
 
-async def test_cards_for_one_instance_are_handed_over_in_place(tmp_path: Path) -> None:
-    report = await tried(with_engine(sim_config(), device="hpu"), tmp_path)
+async def test_single_card_is_handed_over_between_instances(tmp_path: Path) -> None:
+    report = await run_trial(with_engine(sim_config(), device="hpu"), tmp_path)
     assert report.upgrade is not None
     assert report.upgrade.in_place
     assert report.upgrade.traffic.failures == ()
 
 
-async def test_instance_that_cannot_start_ends_the_trial_with_its_words(tmp_path: Path) -> None:
+async def test_instance_that_cannot_start_ends_trial_with_its_message(tmp_path: Path) -> None:
     config = sim_config({"unknown": 1})
-    report = await tried(config, tmp_path)
+    report = await run_trial(config, tmp_path)
     assert report.ended is not None
     assert report.log
 
@@ -61,4 +61,4 @@ async def test_group_of_pods_is_refused(tmp_path: Path) -> None:
     config = sim_config()
     group = config.model_copy(update={"parallelism": config.parallelism.model_copy(update={"nodes": 2})})
     with pytest.raises(ConfigError, match="group of pods"):
-        await tried(group, tmp_path)
+        await run_trial(group, tmp_path)

@@ -1,7 +1,7 @@
-"""Very many contents for what we read of others, each made from one that is read, in a process of 512 MiB.
+"""Random contents for the readers of foreign data, mutated from valid examples, in a process of 512 MiB.
 
-The kernel ends the process when one takes MOST_SECONDS of processor time: nothing is asserted of time, and the content
-that was in work is told by its number.
+The kernel ends the process if one content takes MOST_SECONDS of CPU time. No wall-clock time is asserted. The content
+that was being read is reported by its number.
 """
 
 import json
@@ -16,7 +16,7 @@ from tests.unit.operator.hostile.limited import run
 from tests.unit.runtime.hostile.readers import READERS, Reader
 
 MOST_SECONDS = 5.0
-"""Several times what any may take, for machines that are slow."""
+"""Several times the expected maximum, for slow machines."""
 
 MOST_SENTENCE = 3_000
 
@@ -39,7 +39,7 @@ _BYTES = (b"\0", b"\xff", b"\xf0\x9f\x98\x80", b"\n", b"\r", b"\x85", b"\xe2\x80
 
 @dataclass
 class Found:
-    """What became of `contents`: how many were read and how many refused, and what is wrong with a reader."""
+    """The outcome of `contents`: how many were read, how many were refused, and the faults of a reader."""
 
     contents: int = 0
     read: int = 0
@@ -48,7 +48,7 @@ class Found:
 
 
 def fuzz(name: str, seed: int, contents: int) -> Found:
-    """So many contents for the reader of that name, the same ones for the same seed."""
+    """Try this many contents with the reader of that name. The same seed gives the same contents."""
     ended = run(_fuzz, name, seed, contents)
     lines = ended.stdout.splitlines()
     if ended.returncode or not lines:
@@ -58,7 +58,7 @@ def fuzz(name: str, seed: int, contents: int) -> Found:
 
 
 def content_of(reader: Reader, chance: random.Random) -> bytes:
-    """The next one: an example in which some places were changed."""
+    """Return the next content: an example with some changed places."""
     content = chance.choice(reader.examples)
     for _ in range(chance.choice((1, 1, 2, 4, 9))):
         content = _changed(content, reader, chance)[: reader.most]
@@ -69,7 +69,7 @@ def _changed(content: bytes, reader: Reader, chance: random.Random) -> bytes:
     start = chance.randrange(len(content) + 1)
     end = min(len(content), start + chance.choice((0, 1, 1, 4, 30)))
     words = (*reader.words, *_BYTES, *_JSON)
-    # A whole value of JSON, or a whole number, is replaced more often than a byte of it.
+    # Complete JSON values and numbers are replaced more often than single bytes.
     if chance.random() < 0.5:
         start, end = _token(content, start)
     repeated = min(chance.choice((1, 2, 1000)), reader.most // (end - start + 1))
@@ -86,7 +86,7 @@ def _changed(content: bytes, reader: Reader, chance: random.Random) -> bytes:
 
 
 def _token(content: bytes, at: int) -> tuple[int, int]:
-    """Where the word, number or text begins and ends that `at` lies in."""
+    """Return the start and end of the word, number or string at `at`."""
     ends = b' ,:[]{}()\n\t"'
     start = max((content.rfind(bytes([each]), 0, at) for each in ends), default=-1) + 1
     after = [found for each in ends if (found := content.find(bytes([each]), at)) >= 0]
@@ -102,7 +102,7 @@ def _fuzz(name: str, seed: int, contents: int) -> None:
         reader.read(example)
     for number in range(contents):
         content = content_of(reader, chance)
-        # At once: the kernel may end the process in the midst of it.
+        # Write immediately, because the kernel may end the process at any time.
         os.write(1, f"content {number} of seed {seed}\n".encode())
         signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
         try:
@@ -120,7 +120,7 @@ def _fuzz(name: str, seed: int, contents: int) -> None:
 
 
 def _wrong(sentence: str) -> str | None:
-    """What is wrong with a sentence that people read in a terminal and a report carries as JSON."""
+    """Return the faults of a message that is shown in a terminal and serialized in a report as JSON."""
     if not sentence.strip():
         return "it says nothing"
     if len(sentence) > MOST_SENTENCE:

@@ -1,5 +1,6 @@
-"""What others write and we read, with how each refuses: bucket files, traffic, recipe manifests, headers of safetensors
-files, and reports of pods.
+"""The readers of foreign data with the errors that they raise.
+
+They read bucket files, traffic, recipe manifests, headers of safetensors files, and reports of pods.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", para
 
 @dataclass(frozen=True)
 class Reader:
-    """`read` takes a content or raises one of `refusals` with a sentence; `examples` are contents that are read."""
+    """`read` accepts a content or raises one of `refusals` with a message. `examples` are valid contents."""
 
     examples: tuple[bytes, ...]
     read: Callable[[bytes], object]
@@ -44,7 +45,7 @@ class Reader:
 
 
 def _manifest(content: bytes) -> object:
-    # Whoever writes it writes its checksum too.
+    # The author of a manifest also writes its checksum.
     text = content.decode("utf-8", "replace")
     return parse_manifest(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}", KEY)
 

@@ -1,4 +1,4 @@
-"""Whatever others have written is read, or refused in a sentence: the same in every run, more in `make soak`."""
+"""Foreign content is read or refused with a message. The contents are the same in every run. `make soak` tries more."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.unit.runtime.hostile.readers import READERS
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_any_content_is_read_or_refused_in_a_sentence(name: str) -> None:
+def test_any_content_is_read_or_refused_with_a_message(name: str) -> None:
     found = fuzz(name, 1, 600)
     assert found.wrong == []
     assert found.read > 0

@@ -1,4 +1,4 @@
-"""TLS of the model port over real sockets: which pair connections get, while files change as in a mounted Secret."""
+"""TLS of the model port over real sockets, while the files of the certificate change as in a mounted Secret."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ WORKERS = 8
 
 
 class Mounted:
-    """A Secret as the kubelet mounts it: links through one folder, which is exchanged by a rename."""
+    """A Secret as the kubelet mounts it, with links through one folder that a rename replaces."""
 
     def __init__(self, folder: Path) -> None:
         self._authority = Authority.create(folder / "authority")
@@ -44,7 +44,7 @@ class Mounted:
         self.renew()
 
     def renew(self, drop: str = "", **given: bytes) -> bytes:
-        """Exchange both files for a new pair, `given` in place of parts of it; the certificate in DER."""
+        """Replace both files with a new pair, or with parts of `given`. Returns the certificate in DER."""
         version = self.folder / f"..{next(self._versions)}"
         version.mkdir()
         self._authority.issue("server", "localhost", hosts=["localhost"])
@@ -61,11 +61,11 @@ class Mounted:
         return ssl.PEM_cert_to_DER_cert(pem) if "BEGIN CERT" in pem else b""
 
     def client(self) -> ssl.SSLContext:
-        """What trusts the authority alone."""
+        """A TLS context that trusts only the authority."""
         return ssl.create_default_context(cafile=str(self._authority.folder / "ca.crt"))
 
     def key_with_password(self) -> bytes:
-        """The key of now, locked."""
+        """The current key, encrypted with a password."""
         key = load_pem_private_key((self.folder / "tls.key").read_bytes(), None)
         return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
 
@@ -87,8 +87,8 @@ async def serving(certificate: Certificate, limits: ServerLimits = LIMITS) -> As
         yield port
 
 
-async def shown(mounted: Mounted, port: int) -> bytes:
-    """The certificate that a new connection is shown, in DER."""
+async def served_certificate(mounted: Mounted, port: int) -> bytes:
+    """Return the certificate of a new connection in DER."""
     _, writer = await asyncio.open_connection("localhost", port, ssl=mounted.client())
     found = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
@@ -96,7 +96,7 @@ async def shown(mounted: Mounted, port: int) -> bytes:
     return bytes(found)
 
 
-async def test_port_with_a_certificate_speaks_https_alone(mounted: Mounted) -> None:
+async def test_port_with_a_certificate_accepts_only_https(mounted: Mounted) -> None:
     async with serving(Certificate(mounted.folder)) as port:
         async with httpx.AsyncClient(verify=mounted.client(), trust_env=False) as client:
             assert (await client.get(f"https://localhost:{port}/")).text == "https"
@@ -105,8 +105,8 @@ async def test_port_with_a_certificate_speaks_https_alone(mounted: Mounted) -> N
                 await client.get(f"http://localhost:{port}/")
 
 
-async def test_renewed_certificate_is_taken_over_under_load(mounted: Mounted) -> None:
-    """Every request of both kinds of clients, with kept connections and with new ones, is answered."""
+async def test_renewed_certificate_is_used_under_load(mounted: Mounted) -> None:
+    """Every request is answered, over kept connections and over new ones."""
     answered = [0] * WORKERS
     done = asyncio.Event()
 
@@ -122,19 +122,19 @@ async def test_renewed_certificate_is_taken_over_under_load(mounted: Mounted) ->
             workers.create_task(ask(worker, port))
         for _ in range(3):
             renewed = mounted.renew()
-            while await shown(mounted, port) != renewed:
+            while await served_certificate(mounted, port) != renewed:
                 pass
         done.set()
     assert min(answered) > 3
 
 
 @pytest.mark.parametrize("wrong", [{"crt": b"nonsense"}, {"key": b""}, {"drop": "tls.key"}, {"drop": "tls.crt"}])
-async def test_wrong_pair_changes_nothing_and_is_said_once(
+async def test_invalid_pair_is_ignored_and_logged_once(
     mounted: Mounted, caplog: pytest.LogCaptureFixture, wrong: dict[str, bytes]
 ) -> None:
     certificate = Certificate(mounted.folder)
     async with serving(certificate) as port:
-        before = await shown(mounted, port)
+        before = await served_certificate(mounted, port)
         if "drop" in wrong:
             (mounted.folder / str(wrong["drop"])).unlink()
         else:
@@ -142,11 +142,11 @@ async def test_wrong_pair_changes_nothing_and_is_said_once(
         with caplog.at_level(logging.ERROR):
             for _ in range(3):
                 certificate.look()
-        assert await shown(mounted, port) == before
+        assert await served_certificate(mounted, port) == before
         assert [each.message[:36] for each in caplog.records] == ["The certificate was not replaced: Th"]
 
 
-async def test_halves_of_two_pairs_are_looked_at_again(mounted: Mounted) -> None:
+async def test_mismatched_pair_is_read_again(mounted: Mounted) -> None:
     certificate = Certificate(mounted.folder)
     old = (mounted.folder / "tls.key").read_bytes()
     mounted.renew(key=old)
@@ -154,7 +154,7 @@ async def test_halves_of_two_pairs_are_looked_at_again(mounted: Mounted) -> None
     renewed = mounted.renew()
     certificate.look()
     async with serving(certificate) as port:
-        assert await shown(mounted, port) == renewed
+        assert await served_certificate(mounted, port) == renewed
 
 
 @pytest.mark.parametrize(
@@ -175,23 +175,23 @@ def test_start_without_a_pair_is_refused(mounted: Mounted, make: object, why: st
     assert str(refused.value).endswith("as Secrets of type kubernetes.io/tls have them.")
 
 
-async def test_handshake_has_the_time_of_a_head(mounted: Mounted) -> None:
+async def test_handshake_has_the_timeout_of_a_head(mounted: Mounted) -> None:
     async with serving(Certificate(mounted.folder), ServerLimits(4096, 620, 5, head_seconds=0.2)) as port:
         reader, writer = await asyncio.open_connection("localhost", port)
         assert await reader.read() == b""
         writer.close()
 
 
-async def test_connections_that_say_nothing_leave_room_for_others(mounted: Mounted) -> None:
+async def test_silent_connections_do_not_block_others(mounted: Mounted) -> None:
     async with serving(Certificate(mounted.folder), replace(LIMITS, connections=4)) as port:
         silent = [await asyncio.open_connection("localhost", port) for _ in range(9)]
         assert [await reader.read() for reader, _ in silent[:5]] == [b""] * 5
-        assert await shown(mounted, port)
+        assert await served_certificate(mounted, port)
         for _, writer in silent:
             writer.close()
 
 
-async def test_request_sent_with_the_end_of_the_handshake_is_answered(mounted: Mounted) -> None:
+async def test_request_sent_with_the_last_handshake_message_is_answered(mounted: Mounted) -> None:
     async with serving(Certificate(mounted.folder)) as port:
         for _ in range(20):
             reader, writer = await asyncio.open_connection("localhost", port, ssl=mounted.client())
@@ -200,7 +200,7 @@ async def test_request_sent_with_the_end_of_the_handshake_is_answered(mounted: M
             writer.close()
 
 
-async def test_server_ends_beside_handshakes_that_are_not_finished(mounted: Mounted) -> None:
+async def test_server_ends_despite_unfinished_handshakes(mounted: Mounted) -> None:
     async with serving(Certificate(mounted.folder)) as port:
         reader, writer = await asyncio.open_connection("localhost", port)
     assert await reader.read() == b""

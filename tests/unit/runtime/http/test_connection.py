@@ -1,4 +1,4 @@
-"""Clients that are slow, that send what others read otherwise, or that come in crowds. Real sockets."""
+"""Slow clients, ambiguous requests, and too many clients, over real sockets."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from tests.unit.runtime.configs import free_port
 
 LIMITS = ServerLimits(4096, 620, drain_seconds=1)
 SOON = 0.2
-"""Seconds of a limit that a test waits for."""
+"""The seconds of a timeout that a test waits for."""
 ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 5\r\n\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -23,7 +23,7 @@ KUBELET, CROWD = "127.0.0.2", "127.0.0.3"
 
 @dataclass
 class Application:
-    """Answers POST with the body that it has read, GET /hold when it may, GET /much with megabytes, GET with ok."""
+    """Answers POST with its body, GET /hold when released, GET /much with megabytes, and other GET with ok."""
 
     port: int
     may: asyncio.Event = field(default_factory=asyncio.Event)
@@ -53,7 +53,7 @@ class Application:
 
 
 async def read(receive: Receive) -> bytes:
-    """The whole body; what had come where the client has left."""
+    """Return the body, or the part that arrived before the client disconnected."""
     body, more = b"", True
     while more:
         message = await receive()
@@ -68,14 +68,14 @@ class Client:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    async def ask(self, request: bytes = ASK) -> bytes:
-        """Send, and read one whole answer."""
+    async def exchange(self, request: bytes = ASK) -> bytes:
+        """Send a request, and read one complete answer."""
         self.writer.write(request)
         head = await self.reader.readuntil(b"\r\n\r\n")
         return head + await self.reader.readuntil(b"0\r\n\r\n")
 
-    async def rest(self) -> bytes:
-        """All until the server ends the connection; nothing where it does so without a word."""
+    async def read_to_end(self) -> bytes:
+        """Return all data until the server ends the connection, which may be none."""
         try:
             return await self.reader.read()
         except ConnectionResetError:
@@ -100,91 +100,91 @@ async def connect(app: Application, address: str = CROWD) -> Client:
 @pytest.mark.parametrize(
     "piece", [b"", b"GET / HTTP/1.1\r\nHos", b"\r\n"], ids=["nothing", "half a head", "a line end"]
 )
-async def test_first_head_has_its_time(piece: bytes) -> None:
+async def test_first_head_has_a_timeout(piece: bytes) -> None:
     async with serving(replace(LIMITS, head_seconds=SOON)) as app:
         client = await connect(app)
         client.writer.write(piece)
-        assert await client.rest() == b""
+        assert await client.read_to_end() == b""
 
 
 @pytest.mark.parametrize("piece", [b"GET / HTTP/1.1\r\nHos", b"\r\n"], ids=["half a head", "a line end"])
-async def test_head_on_a_kept_connection_has_its_time(piece: bytes) -> None:
+async def test_head_on_a_kept_connection_has_a_timeout(piece: bytes) -> None:
     async with serving(replace(LIMITS, head_seconds=SOON)) as app:
         client = await connect(app)
-        await client.ask()
+        await client.exchange()
         client.writer.write(piece)
-        assert await client.rest() == b""
+        assert await client.read_to_end() == b""
 
 
-async def test_head_that_came_with_the_request_before_has_its_time() -> None:
+async def test_pipelined_head_has_a_timeout() -> None:
     async with serving(replace(LIMITS, head_seconds=SOON)) as app:
         client = await connect(app)
-        await client.ask(ASK + ASK[:20])
-        assert await client.rest() == b""
+        await client.exchange(ASK + ASK[:20])
+        assert await client.read_to_end() == b""
 
 
-async def test_connection_at_rest_outlives_the_time_of_a_head() -> None:
+async def test_idle_connection_outlives_the_head_timeout() -> None:
     async with serving(replace(LIMITS, head_seconds=SOON)) as app:
         client, clock = await connect(app), await connect(app)
-        await client.ask()
-        await clock.rest()
-        assert b"200 OK" in await client.ask()
+        await client.exchange()
+        await clock.read_to_end()
+        assert b"200 OK" in await client.exchange()
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "kept"])
-async def test_body_has_its_time(before: int) -> None:
+async def test_body_has_a_timeout(before: int) -> None:
     async with serving(replace(LIMITS, body_seconds=SOON)) as app:
         client = await connect(app)
         for _ in range(before):
-            await client.ask()
+            await client.exchange()
         client.writer.write(POST + b"abc")
-        assert b"HTTP/1.1 408 " in await client.rest()
+        assert b"HTTP/1.1 408 " in await client.read_to_end()
         await app.ended.wait()
 
 
-async def test_body_that_goes_on_gets_more_time() -> None:
+async def test_received_data_extends_the_body_timeout() -> None:
     async with serving(replace(LIMITS, head_seconds=2 * SOON, body_seconds=SOON, body_rate=1)) as app:
         clock, client = await connect(app), await connect(app)
         client.writer.write(CHUNKED + b"64\r\n" + b"x" * 100 + b"\r\n")
-        await clock.rest()
-        assert (await client.ask(b"0\r\n\r\n")).count(b"x") == 100
+        await clock.read_to_end()
+        assert (await client.exchange(b"0\r\n\r\n")).count(b"x") == 100
 
 
-async def test_body_that_nobody_wants_is_thrown_away() -> None:
+async def test_unread_body_is_discarded() -> None:
     async with serving() as app:
         client = await connect(app)
-        assert b"ok" in await client.ask(POST.replace(b"/ ", b"/unread "))
-        assert b"200 OK" in await client.ask(b"12345" + ASK)
+        assert b"ok" in await client.exchange(POST.replace(b"/ ", b"/unread "))
+        assert b"200 OK" in await client.exchange(b"12345" + ASK)
 
 
-async def test_connection_rests_after_the_body_that_nobody_wanted() -> None:
+async def test_connection_is_idle_after_a_discarded_body() -> None:
     async with serving(replace(LIMITS, head_seconds=SOON)) as app:
         client, clock = await connect(app), await connect(app)
-        await client.ask(POST.replace(b"/ ", b"/unread "))
+        await client.exchange(POST.replace(b"/ ", b"/unread "))
         client.writer.write(b"12345")
-        await clock.rest()
-        assert b"200 OK" in await client.ask()
+        await clock.read_to_end()
+        assert b"200 OK" in await client.exchange()
 
 
-async def test_endless_body_that_nobody_wants_ends_its_connection() -> None:
+async def test_endless_unread_body_ends_its_connection() -> None:
     async with serving(replace(LIMITS, discard_seconds=SOON)) as app:
         client = await connect(app)
-        await client.ask(CHUNKED.replace(b"/ ", b"/unread "))
+        await client.exchange(CHUNKED.replace(b"/ ", b"/unread "))
         client.writer.write(b"5\r\nabcde\r\n")
-        assert await client.rest() == b""
+        assert await client.read_to_end() == b""
 
 
 async def test_refused_expectation_ends_its_connection() -> None:
     expecting = POST.replace(b"/ ", b"/unread ").replace(b"Host", b"Expect: 100-continue\r\nHost")
     async with serving() as app:
         client = await connect(app)
-        await client.ask(expecting)
+        await client.exchange(expecting)
         client.writer.write(ASK)
-        assert await client.rest() == b""
+        assert await client.read_to_end() == b""
         assert len(app.scopes) == 1
 
 
-async def test_client_that_reads_nothing_is_given_up() -> None:
+async def test_client_that_reads_nothing_is_disconnected() -> None:
     async with serving(replace(LIMITS, reader_seconds=SOON)) as app:
         client = await connect(app)
         client.writer.write(ASK.replace(b"/ ", b"/much "))
@@ -210,52 +210,52 @@ async def test_client_that_reads_nothing_is_given_up() -> None:
         ASK.replace(b"here\r\n", b"here\r\n folded\r\n"),
     ],
 )
-async def test_request_that_others_may_read_otherwise_is_refused(head: bytes) -> None:
+async def test_ambiguous_request_is_refused(head: bytes) -> None:
     async with serving() as app:
         client = await connect(app)
         client.writer.write(head)
-        assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
+        assert (await client.read_to_end()).startswith(b"HTTP/1.1 400 ")
         assert app.scopes == []
 
 
-async def test_refusal_says_why() -> None:
+async def test_refusal_has_a_reason() -> None:
     async with serving() as app:
         client = await connect(app)
         client.writer.write(ASK.replace(b"Host: here\r\n", b""))
-        assert (await client.rest()).endswith(b"\r\n\r\nRefused: a request must have exactly one Host header.")
+        assert (await client.read_to_end()).endswith(b"\r\n\r\nRefused: a request must have exactly one Host header.")
 
 
-async def test_trailer_is_no_header() -> None:
+async def test_trailer_is_not_a_header() -> None:
     async with serving() as app:
         client = await connect(app)
-        assert b"abc" in await client.ask(CHUNKED + b"3\r\nabc\r\n0\r\nX-User: root\r\n\r\n")
+        assert b"abc" in await client.exchange(CHUNKED + b"3\r\nabc\r\n0\r\nX-User: root\r\n\r\n")
         assert [name for name, _ in app.scopes[0]["headers"]] == [b"host", b"transfer-encoding"]
 
 
-async def test_refusal_is_no_answer_to_the_request_before() -> None:
+async def test_refusal_does_not_answer_the_previous_request() -> None:
     async with serving() as app:
         client = await connect(app)
         client.writer.write(ASK.replace(b"/ ", b"/hold ") + b"nonsense\r\n\r\n")
-        assert await client.rest() == b""
+        assert await client.read_to_end() == b""
 
 
-async def test_crowd_makes_room_for_the_kubelet_at_its_own_cost() -> None:
+async def test_oldest_idle_connections_are_closed_for_the_kubelet() -> None:
     async with serving(replace(LIMITS, connections=4)) as app:
         probe = await connect(app, KUBELET)
-        await probe.ask()
+        await probe.exchange()
         crowd = [await connect(app) for _ in range(9)]
-        assert b"200 OK" in await probe.ask()
-        assert [await each.rest() for each in crowd[:6]] == [b""] * 6
-        assert b"200 OK" in await (await connect(app, KUBELET)).ask()
-        assert b"200 OK" in await crowd[-1].ask()
+        assert b"200 OK" in await probe.exchange()
+        assert [await each.read_to_end() for each in crowd[:6]] == [b""] * 6
+        assert b"200 OK" in await (await connect(app, KUBELET)).exchange()
+        assert b"200 OK" in await crowd[-1].exchange()
 
 
-async def test_who_is_answered_keeps_his_connection() -> None:
+async def test_connection_with_a_running_request_is_kept() -> None:
     async with serving(replace(LIMITS, connections=1)) as app:
         client = await connect(app)
         client.writer.write(ASK.replace(b"/ ", b"/hold "))
         await app.held.wait()
         refused = await connect(app)
-        assert (await refused.rest()).startswith(b"HTTP/1.1 503 ")
+        assert (await refused.read_to_end()).startswith(b"HTTP/1.1 503 ")
         app.may.set()
         assert b"ok" in await client.reader.readuntil(b"0\r\n\r\n")

@@ -1,7 +1,8 @@
-"""A differential fuzzer of HTTP requests: whatever comes, our connections and h11 never read it as different requests.
+"""A differential fuzzer of HTTP requests: our connections and h11 never parse different requests from the same bytes.
 
-Fixed seeds make the same requests in every run, from pieces that parsers are known to read apart. Where both accept,
-they must have read the same; where h11 refuses, we may have read less than it says, never more requests than it could.
+Fixed seeds make the same requests in every run, from pieces that parsers are known to read differently. Where both
+accept a stream, they must have read the same requests. Where h11 refuses, we may have read less, but never more
+requests than h11 could.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from gaudi_runtime.http.connection import Connection, ServerLimits, connection_t
 
 LIMITS = ServerLimits(4096, 620, drain_seconds=1)
 SEEDS, STREAMS = range(4), 200
-"""Of each seed so many streams of up to three requests."""
+"""For each seed, this many streams of up to three requests."""
 
 LINE_ENDS = [b"\r\n"] * 150 + [b"\n", b"\r", b"\r\r\n", b"\n\r", b"", b"\0\r\n"]
 METHODS = [b"GET"] * 30 + [b"POST"] * 90 + [b"HEAD", b"OPTIONS", b"CONNECT", b"PRI", b"get", b"G@T", b"", b"GET GET"]
@@ -91,8 +92,8 @@ BODIES = [
 
 
 @dataclass(frozen=True)
-class Read:
-    """One whole request, as a parser understood it."""
+class ParsedRequest:
+    """One complete request, as a parser understood it."""
 
     method: bytes
     target: bytes
@@ -101,7 +102,7 @@ class Read:
 
 
 def stream(chance: random.Random) -> bytes:
-    """Up to three requests, most of them nearly right, on one connection."""
+    """Return up to three mostly valid requests on one connection."""
     return b"".join(_request(chance) for _ in range(chance.randint(1, 3)))
 
 
@@ -127,7 +128,7 @@ def _request(chance: random.Random) -> bytes:
 
 
 def pieces(data: bytes, chance: random.Random) -> Iterator[bytes]:
-    """The same bytes, as a network may cut them."""
+    """Split the bytes, as a network may do."""
     while data:
         size = chance.choice((1, 2, 7, len(data), len(data)))
         yield data[:size]
@@ -135,28 +136,28 @@ def pieces(data: bytes, chance: random.Random) -> Iterator[bytes]:
 
 
 class Wire(asyncio.Transport):
-    """What a connection writes to."""
+    """A transport that keeps its output."""
 
     def __init__(self) -> None:
         super().__init__()
         self.written, self.closed = b"", False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keep it."""
+        """Keep the data."""
         self.written += bytes(data)
 
     def close(self) -> None:
-        """No more is read then."""
+        """Close the transport. No more data is read then."""
         self.closed = True
 
     abort = close
 
     def is_closing(self) -> bool:
-        """Whether the connection has ended."""
+        """Return True after `close`."""
         return self.closed
 
     def pause_reading(self) -> None:
-        """Nothing: what comes is handed over anyway."""
+        """Do nothing: data is delivered anyway."""
 
     resume_reading = pause_reading
 
@@ -165,10 +166,10 @@ class Wire(asyncio.Transport):
 class Ours:
     """Our connection in front of an application that reads every body."""
 
-    read: list[Read] = field(default_factory=list)
+    read: list[ParsedRequest] = field(default_factory=list)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Read one request."""
         body, more = b"", True
         while more:
             message: Message = await receive()
@@ -177,12 +178,12 @@ class Ours:
             body, more = body + message["body"], message["more_body"]
         hosts = tuple(value for name, value in scope["headers"] if name == b"host")
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-        self.read.append(Read(scope["method"].encode(), target, hosts, body))
+        self.read.append(ParsedRequest(scope["method"].encode(), target, hosts, body))
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 
     async def feed(self, data: bytes, chance: random.Random) -> Wire:
-        """The wire after all of `data` has come."""
+        """Return the transport after all of `data` was received."""
         config = uvicorn.Config(self, ws="none", lifespan="off", log_config=None, access_log=False)
         wire, state = Wire(), ServerState()
         connection: Connection = connection_type(LIMITS)(config, state, {})
@@ -191,23 +192,23 @@ class Ours:
             if wire.closed:
                 break
             connection.data_received(piece)
-            await settled(state)
-        await settled(state)
+            await run_tasks(state)
+        await run_tasks(state)
         connection.connection_lost(None)
-        await settled(state)
+        await run_tasks(state)
         assert not state.tasks, "no request hangs once its connection is lost"
         return wire
 
 
-async def settled(state: ServerState) -> None:
-    """Every task has gone as far as it can."""
+async def run_tasks(state: ServerState) -> None:
+    """Let every task run as far as possible."""
     for _ in range(6):
         await asyncio.sleep(0)
 
 
-def theirs(data: bytes) -> tuple[list[Read], bool]:
-    """The requests that h11 reads, and whether it refuses what comes then."""
-    parser, read = h11.Connection(h11.SERVER), list[Read]()
+def read_with_h11(data: bytes) -> tuple[list[ParsedRequest], bool]:
+    """Return the requests that h11 reads, and whether it refuses the rest."""
+    parser, read = h11.Connection(h11.SERVER), list[ParsedRequest]()
     parser.receive_data(data)
     try:
         while True:
@@ -221,20 +222,20 @@ def theirs(data: bytes) -> tuple[list[Read], bool]:
                     return read, False
                 body += bytes(event.data)
             hosts = tuple(value for name, value in request.headers if name == b"host")
-            read.append(Read(request.method, _path(request.target), hosts, body))
+            read.append(ParsedRequest(request.method, _path(request.target), hosts, body))
             parser.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
             parser.send(h11.EndOfMessage())
             if parser.our_state is not h11.DONE or parser.their_state is not h11.DONE:
                 return read, False
             parser.start_next_cycle()
-    except h11.LocalProtocolError:  # a CONNECT, which nobody answers
+    except h11.LocalProtocolError:  # A CONNECT is never answered.
         return read, False
     except h11.RemoteProtocolError:
         return read, True
 
 
 def _path(target: bytes) -> bytes:
-    """As an application is told it: without scheme and host."""
+    """Return the path for an application, without scheme and host."""
     for scheme in (b"http://", b"https://"):
         if target.lower().startswith(scheme):
             return b"/" + target[len(scheme) :].partition(b"/")[2]
@@ -242,13 +243,13 @@ def _path(target: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_no_stream_is_read_as_other_requests(seed: int) -> None:
+async def test_no_stream_is_read_as_different_requests(seed: int) -> None:
     chance, agreed = random.Random(seed), 0  # noqa: S311  # seeded
     for _ in range(STREAMS):
         data = stream(chance)
         ours = Ours()
         wire = await ours.feed(data, chance)
-        other, refused = theirs(data)
+        other, refused = read_with_h11(data)
         common = min(len(ours.read), len(other))
         assert ours.read[:common] == other[:common], data
         assert len(ours.read) <= len(other) or refused, data
@@ -258,7 +259,7 @@ async def test_no_stream_is_read_as_other_requests(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_cuts_of_the_network_change_nothing(seed: int) -> None:
+async def test_splits_of_the_network_have_no_effect(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311
     for _ in range(STREAMS // 2):
         data = stream(chance)

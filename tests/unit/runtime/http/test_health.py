@@ -1,4 +1,4 @@
-"""The judgements behind /livez and /readyz."""
+"""The decisions behind /livez and /readyz."""
 
 import pytest
 
@@ -21,25 +21,25 @@ def test_progress_within_the_stall_timeout_is_alive() -> None:
     assert why_not_alive(report(Phase.COMPILING, 30), stall_timeout=30, heartbeat=0) is None
 
 
-def test_standstill_beyond_the_stall_timeout_is_not_alive() -> None:
+def test_stall_beyond_the_timeout_is_not_alive() -> None:
     assert why_not_alive(report(Phase.COMPILING, 31), stall_timeout=30, heartbeat=0) == (
         "Start-up has made no progress in phase Compiling for 31 s; the stall timeout is 30 s."
     )
 
 
-def test_bucket_that_stands_still_is_named() -> None:
+def test_stalled_bucket_is_named() -> None:
     stuck = report(Phase.CAPTURING, 31).model_copy(update={"decode": PhaseProgress(planned=1, current=(8, 1, 64))})
     said = why_not_alive(stuck, stall_timeout=30, heartbeat=0)
     assert said
     assert "in phase Capturing at decode bucket (8, 1, 64) for 31 s" in said
 
 
-def test_failed_start_is_alive_because_a_restart_would_not_help() -> None:
+def test_failed_start_is_alive() -> None:
     assert why_not_alive(report(Phase.FAILED, 9999), stall_timeout=1, heartbeat=0) is None
 
 
 @pytest.mark.parametrize("phase", [Phase.SERVING, Phase.DRAINING])
-def test_engine_that_stands_still_is_not_alive(phase: Phase) -> None:
+def test_stalled_engine_is_not_alive(phase: Phase) -> None:
     assert why_not_alive(report(phase), stall_timeout=1, heartbeat=61) == (
         "The engine's loop has not run for 61 s; the limit is 60 s."
     )
@@ -62,7 +62,7 @@ def test_any_other_phase_is_not_ready(phase: Phase) -> None:
     assert why_not_ready(report(phase), closing=False) is not None
 
 
-def test_failure_is_told_in_its_own_words() -> None:
+def test_failure_is_reported_with_its_message() -> None:
     failure = RuntimeFailure(reason="ModelNotFound", message="no such folder")
     assert why_not_ready(report(Phase.FAILED, failure=failure), closing=False) == (
         "Start-up failed (ModelNotFound): no such folder"

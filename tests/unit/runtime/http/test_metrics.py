@@ -1,4 +1,4 @@
-"""The series of /metrics, by phase, bucket and stage."""
+"""The series of /metrics by phase, bucket and stage."""
 
 from gaudi_runtime.contract.report import (
     PhaseProgress,
@@ -34,7 +34,7 @@ async def test_plan_of_many_buckets_has_no_series_by_bucket() -> None:
     assert families["gaudi_bucket_batches"] == []
 
 
-async def test_the_tower_has_series_of_its_own() -> None:
+async def test_vision_tower_has_its_own_series() -> None:
     board = ReportBoard("0" * 64)
     board.update(vision=VisionProgress(planned=4, warmed=3))
     async with served(sim_config()) as api:

@@ -1,4 +1,4 @@
-"""docs/reference/metrics.md lists what a runtime exposes, and nothing else."""
+"""docs/reference/metrics.md lists exactly the metrics of a runtime."""
 
 import re
 import threading
@@ -13,7 +13,7 @@ from tests.unit.runtime.configs import sim_config
 PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "metrics.md").read_text().partition("## Of a runtime")[2]
 
 
-async def test_the_page_names_every_metric() -> None:
+async def test_page_lists_exactly_the_metrics() -> None:
     board = ReportBoard("0" * 64)
     observed = Observed(board.report, start_engine(sim_config(), board, threading.Event()).engine)
     board.update(shared_recipes=SharedRecipesReport(outcome=RecipeOutcome.HIT))

@@ -1,4 +1,4 @@
-"""What a connection to either port is given before anybody speaks, and when the server stops."""
+"""Limits of new connections to either port, and the shutdown of the server."""
 
 import asyncio
 import resource
@@ -19,7 +19,7 @@ ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\n"
 
 
-def test_process_may_open_as_many_files_as_it_is_let() -> None:
+def test_file_limit_is_raised_to_the_hard_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
@@ -31,18 +31,18 @@ def test_process_may_open_as_many_files_as_it_is_let() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_connection_sends_every_piece_of_an_answer_at_once() -> None:
+def test_connection_sends_every_piece_immediately() -> None:
     with bind(0) as listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-async def test_answer_that_ends_after_the_stop_sends_its_client_away() -> None:
+async def test_answer_that_ends_after_the_stop_closes_its_connection() -> None:
     asked, stopped, port = asyncio.Event(), asyncio.Event(), free_port()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        closing = [(b"connection", b"close")] if stopped.is_set() else []  # as it was when the answer began
+        closing = [(b"connection", b"close")] if stopped.is_set() else []  # The header as it was when the answer began.
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2"), *closing]})
         asked.set()
         await stopped.wait()
@@ -54,7 +54,7 @@ async def test_answer_that_ends_after_the_stop_sends_its_client_away() -> None:
         writer.write(ASK)
         await asked.wait()
         stopping = asyncio.create_task(server.aclose())
-        await refused(port)
+        await wait_until_refused(port)
         stopped.set()
         assert b"connection: close" not in await answer(reader)
         writer.write(ASK)
@@ -65,7 +65,7 @@ async def test_answer_that_ends_after_the_stop_sends_its_client_away() -> None:
 
 
 @pytest.mark.parametrize("before", [1, 0], ids=["answered before", "new"])
-async def test_request_on_its_way_when_the_server_stops_is_answered(before: int) -> None:
+async def test_request_in_transit_at_the_stop_is_answered(before: int) -> None:
     port, stopped = free_port(), asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,7 +81,7 @@ async def test_request_on_its_way_when_the_server_stops_is_answered(before: int)
             await answer(reader)
         stopped.set()
         stopping = asyncio.create_task(server.aclose())
-        await refused(port)
+        await wait_until_refused(port)
         writer.write(ASK)
         assert b"connection: close" in await answer(reader)
         await stopping
@@ -108,7 +108,7 @@ async def test_idle_connection_is_closed_soon_after_the_stop() -> None:
     ],
     ids=["endless header", "endless path", "endless headers", "too many headers", "too many headers after the body"],
 )
-async def test_a_head_beyond_the_limit_is_refused(head: bytes) -> None:
+async def test_head_beyond_the_limit_is_refused(head: bytes) -> None:
     async with echo() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(head)
@@ -117,16 +117,16 @@ async def test_a_head_beyond_the_limit_is_refused(head: bytes) -> None:
         writer.close()
 
 
-async def test_a_body_may_be_longer_than_a_head() -> None:
+async def test_body_may_be_longer_than_a_head() -> None:
     body = b"z" * 100_000
     async with echo() as port, httpx.AsyncClient(trust_env=False) as client:
-        for _ in range(2):  # on the same connection
+        for _ in range(2):  # The second request uses the same connection.
             assert (await client.post(f"http://127.0.0.1:{port}", content=body)).content == body
 
 
 @asynccontextmanager
 async def echo() -> AsyncIterator[int]:
-    """The port of a server that answers with the body, for heads of up to 1024 bytes."""
+    """Run a server that answers with the body, for heads of up to 1024 bytes, and return its port."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         body, more = b"", True
@@ -142,15 +142,15 @@ async def echo() -> AsyncIterator[int]:
 
 
 async def answer(reader: asyncio.StreamReader) -> bytes:
-    """The head of one answer; asyncio.IncompleteReadError when the connection ends before it."""
+    """Return the head of one answer. Raises asyncio.IncompleteReadError if the connection ends before it."""
     head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith(ANSWER)
     assert await reader.readexactly(2) == b"ok"
     return head.lower()
 
 
-async def refused(port: int) -> None:
-    """Return when nobody listens on `port` any more."""
+async def wait_until_refused(port: int) -> None:
+    """Wait until the port is closed."""
     while True:
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""The status port over real sockets: paths, methods, bounds."""
+"""The status port over real sockets: paths, methods, limits."""
 
 import asyncio
 import re
@@ -63,7 +63,7 @@ async def status() -> AsyncIterator[StatusPort]:
         yield running
 
 
-async def test_the_report_is_the_contract_in_camel_case(status: StatusPort) -> None:
+async def test_report_is_serialized_in_camel_case(status: StatusPort) -> None:
     answer = await status.http.get("/v1/warmup")
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()["planHash"] == "a" * 64
@@ -71,7 +71,7 @@ async def test_the_report_is_the_contract_in_camel_case(status: StatusPort) -> N
     assert len(answer.content) < MAX_REPORT_BYTES
 
 
-async def test_a_long_poll_is_answered_when_the_phase_changes(status: StatusPort) -> None:
+async def test_long_poll_is_answered_when_the_phase_changes(status: StatusPort) -> None:
     sequence = status.board.report().sequence
     poll = asyncio.create_task(status.http.get("/v1/warmup", params={"after": sequence, "wait": 30}))
     await asyncio.sleep(0)
@@ -81,13 +81,13 @@ async def test_a_long_poll_is_answered_when_the_phase_changes(status: StatusPort
 
 
 @pytest.mark.parametrize("query", [{"wait": 61}, {"wait": -1}, {"after": -1}, {"wait": "nan"}, {"after": "x"}])
-async def test_a_query_out_of_bounds_is_refused(status: StatusPort, query: dict[str, str]) -> None:
+async def test_query_out_of_bounds_is_refused(status: StatusPort, query: dict[str, str]) -> None:
     assert (await status.http.get("/v1/warmup", params=query)).status_code == 422
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/warmup", "/v1/buckets", "/v1/traffic", "/livez", "/readyz", "/metrics"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
-async def test_anything_but_get_is_refused(status: StatusPort, method: str, path: str) -> None:
+async def test_other_methods_than_get_are_refused(status: StatusPort, method: str, path: str) -> None:
     assert (await status.http.request(method, path)).status_code == 405
 
 
@@ -95,7 +95,7 @@ async def test_traffic_is_empty_before_the_engine_serves(status: StatusPort) -> 
     assert read_traffic((await status.http.get("/v1/traffic")).text) == Traffic({}, {})
 
 
-async def test_traffic_is_what_the_engine_has_met(status: StatusPort) -> None:
+async def test_traffic_lists_the_served_shapes(status: StatusPort) -> None:
     engine = start_engine(sim_config(), status.board, threading.Event()).engine
     engine.start_serving()
     status.observed.engine = engine
@@ -105,7 +105,7 @@ async def test_traffic_is_what_the_engine_has_met(status: StatusPort) -> None:
     assert read_traffic(answer.text) == Traffic({Bucket(1, 412, 0): 17.0}, {Bucket(3, 1, 40): 250.0})
 
 
-async def test_buckets_are_told_with_the_traffic_that_met_them(status: StatusPort) -> None:
+async def test_buckets_are_listed_with_their_traffic(status: StatusPort) -> None:
     engine = start_engine(sim_config(), status.board, threading.Event()).engine
     engine.start_serving()
     status.observed.engine = engine
@@ -116,24 +116,24 @@ async def test_buckets_are_told_with_the_traffic_that_met_them(status: StatusPor
     assert {tuple(row.bucket): row.hits for row in table.rows if row.hits} == {(1, 512, 0): 17}
 
 
-async def test_page_asks_for_nothing_but_its_own_port(status: StatusPort) -> None:
+async def test_page_loads_only_from_its_own_port(status: StatusPort) -> None:
     answer = await status.http.get("/")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert not re.search(r"https?://|innerHTML|\bsrc=|\bhref=", answer.text)
     assert len(answer.text.splitlines()) <= 250
 
 
-async def test_policy_of_the_page_names_its_only_script_and_style(status: StatusPort) -> None:
+async def test_policy_of_the_page_allows_its_only_script_and_style(status: StatusPort) -> None:
     answer = await status.http.get("/")
     policy = answer.headers["content-security-policy"]
     for tag in ("script", "style"):
         [inside] = re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
         digest = b64encode(sha256(inside.encode()).digest()).decode()
         assert f"{tag}-src 'sha256-{digest}';" in policy
-    assert not re.search(r"\s(style|on\w+)=", answer.text)  # the policy would refuse them
+    assert not re.search(r"\s(style|on\w+)=", answer.text)  # The policy would block them.
 
 
-async def test_a_pollers_place_is_free_again_when_it_goes_away(status: StatusPort) -> None:
+async def test_disconnected_poller_frees_its_place(status: StatusPort) -> None:
     sequence = status.board.report().sequence
     query = {"after": sequence, "wait": 60}
     for _ in range(MAX_WAITERS + 1):
@@ -142,7 +142,7 @@ async def test_a_pollers_place_is_free_again_when_it_goes_away(status: StatusPor
     assert (await status.http.get("/v1/warmup", params={"after": sequence, "wait": 0.01})).status_code == 200
 
 
-async def test_one_poller_too_many_is_told_to_come_back(status: StatusPort) -> None:
+async def test_poller_beyond_the_limit_gets_retry_after(status: StatusPort) -> None:
     query = {"after": status.board.report().sequence, "wait": 30}
     polls = [asyncio.create_task(status.http.get("/v1/warmup", params=query)) for _ in range(MAX_WAITERS + 1)]
     done, _ = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
@@ -152,7 +152,7 @@ async def test_one_poller_too_many_is_told_to_come_back(status: StatusPort) -> N
     await asyncio.gather(*polls)
 
 
-async def test_not_ready_is_503_with_a_sentence(status: StatusPort) -> None:
+async def test_not_ready_is_503_with_a_message(status: StatusPort) -> None:
     answer = await status.http.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["message"] == "Phase Starting: the model port is open only while serving."
@@ -173,7 +173,7 @@ async def test_metrics_show_buckets_and_phase(status: StatusPort) -> None:
     assert samples["gaudi_phase", "Capturing"] == 1
 
 
-async def test_metrics_show_what_recipes_have_spared(status: StatusPort) -> None:
+async def test_metrics_show_seconds_saved_by_recipes(status: StatusPort) -> None:
     shared = SharedRecipesReport(outcome=RecipeOutcome.HIT)
     counts = PhaseProgress(planned=4, warmed=4, cached=3)
     status.board.update(prompt=counts, shared_recipes=shared, recipe_seconds_saved=41.5)
@@ -183,7 +183,7 @@ async def test_metrics_show_what_recipes_have_spared(status: StatusPort) -> None
     assert (samples["gaudi_shared_recipes", "Hit"], samples["gaudi_shared_recipes", "Miss"]) == (1, 0)
 
 
-async def test_a_header_beyond_the_limit_is_refused(status: StatusPort) -> None:
+async def test_header_beyond_the_limit_is_refused(status: StatusPort) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", status.port)
     writer.write(b"GET /livez HTTP/1.1\r\nx: " + b"y" * 10_000)
     async with asyncio.timeout(5):
@@ -192,7 +192,7 @@ async def test_a_header_beyond_the_limit_is_refused(status: StatusPort) -> None:
     await writer.wait_closed()
 
 
-async def test_a_silent_connection_is_dropped() -> None:
+async def test_silent_connection_is_closed() -> None:
     async with listening(replace(STATUS_LIMITS, head_seconds=0.3)) as status:
         reader, writer = await asyncio.open_connection("127.0.0.1", status.port)
         async with asyncio.timeout(5):

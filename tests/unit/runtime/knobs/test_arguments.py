@@ -1,4 +1,4 @@
-"""engine.extraArgs is a hatch, not a way round the checks."""
+"""engine.extraArgs does not bypass the checks."""
 
 import pytest
 from hypothesis import given
@@ -34,16 +34,16 @@ INSTEAD = {
     "--compilation-config.level=3": ("--compilation-config", "spec.engine.executionMode"),
     "--config=/etc/more.yaml": ("--config", "spec.engine.extraArgs"),
 }
-"""The argument that is named, and what is to be used instead."""
+"""An argument, and its replacement in the message."""
 
 
 @pytest.mark.parametrize("argument", REFUSED)
-def test_refused_argument_gets_its_sentence(argument: str) -> None:
+def test_refused_argument_has_its_message(argument: str) -> None:
     assert list(wrong_arguments([argument])) == [REFUSED[argument]]
 
 
 @pytest.mark.parametrize("argument", INSTEAD)
-def test_refused_argument_is_told_what_to_use_instead(argument: str) -> None:
+def test_refused_argument_names_its_replacement(argument: str) -> None:
     name, instead = INSTEAD[argument]
     (said,) = wrong_arguments([argument])
     assert said.startswith(f"{name} ")
@@ -62,11 +62,11 @@ def test_refused_argument_is_told_what_to_use_instead(argument: str) -> None:
     ],
     ids=" ".join,
 )
-def test_argument_that_no_table_knows_is_passed(arguments: list[str]) -> None:
+def test_unknown_argument_is_passed(arguments: list[str]) -> None:
     assert list(wrong_arguments(arguments)) == []
 
 
-def test_word_behind_a_complete_argument_is_refused() -> None:
+def test_extra_value_after_an_argument_is_refused() -> None:
     assert list(wrong_arguments(["--cpu-offload-gb=4", "5"])) == [f"5 {NO_ARGUMENT}"]
 
 
@@ -78,10 +78,10 @@ KNOWN = [knob.name for knob in knobs().values() if knob.kind is Kind.ARGUMENT]
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_no_argument_of_the_table_comes_through_the_hatch(name: str) -> None:
+def test_no_argument_of_the_table_is_accepted(name: str) -> None:
     assert len(list(wrong_arguments([f"{name}=1"]))) == 1
 
 
 @given(st.lists(st.text(max_size=20), max_size=4))
-def test_any_words_are_judged_without_an_exception(words: list[str]) -> None:
+def test_any_words_are_checked_without_an_exception(words: list[str]) -> None:
     assert all(sentence for sentence in wrong_arguments(words))

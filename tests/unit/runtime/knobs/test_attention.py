@@ -1,4 +1,4 @@
-"""How settings decide the attention of prompts with a cached context, and what is said of a bucket that it breaks."""
+"""How settings determine the attention of prompts with a cached context, and the message about a broken bucket."""
 
 from typing import Any
 
@@ -63,21 +63,21 @@ def test_no_bias_is_too_large_for_other_attention(sections: dict[str, Any]) -> N
     assert fused_attention(vllm_config(**sections), {}) is None
 
 
-def test_variable_of_the_pod_counts() -> None:
+def test_variable_of_the_pod_has_effect() -> None:
     assert fused_attention(vllm_config(), {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "True"}) is None
 
 
-def test_release_that_divides_no_queries_is_not_asked_to() -> None:
+def test_slicing_is_not_advised_to_a_release_without_it() -> None:
     tiled = vllm_config(**settings(VLLM_HPU_FSDPA_Q_TILE_ENABLE="true"))
     assert fused_attention(tiled, {}, can_tile=False) == FusedAttention()
 
 
-def why(config: RuntimeConfig) -> str | None:
+def message_for(config: RuntimeConfig) -> str | None:
     return why_impossible([Bucket(1, 128, 1), NAN], config, fused_attention(config, {}), "spec.")
 
 
-def test_sentence_names_the_bucket_and_what_to_change() -> None:
-    assert why(vllm_config(limits=LONG)) == (
+def test_message_names_the_bucket_and_the_remedy() -> None:
+    assert message_for(vllm_config(limits=LONG)) == (
         "prompt bucket (1, 8192, 960) has an attention bias of 2147483648 bytes for each prompt, and from 2147483648 "
         "bytes on the fused attention kernel returns NaN without an error (measured on Gaudi 3). Lower "
         "spec.engine.maxNumBatchedTokens to 7680, or use spec.bucketing.strategy PaddingAware, with which attention is "
@@ -86,22 +86,22 @@ def test_sentence_names_the_bucket_and_what_to_change() -> None:
     )
 
 
-def test_bucket_of_a_file_is_removed_from_it() -> None:
+def test_remedy_for_a_file_is_to_remove_the_bucket() -> None:
     file = {"strategy": "file", "file": "(1, 8192, 960)"}
     assert "to 7680 and remove the bucket from spec.bucketing.file, or" in str(
-        why(vllm_config(limits=LONG, bucketing=file))
+        message_for(vllm_config(limits=LONG, bucketing=file))
     )
 
 
 def test_unsplit_prompts_must_be_split_first() -> None:
-    whole = why(vllm_config(limits=LONG, engine={"chunkedPrefill": False}))
+    whole = message_for(vllm_config(limits=LONG, engine={"chunkedPrefill": False}))
     assert "Set spec.engine.chunkedPrefill to true and lower spec.engine.maxNumBatchedTokens" in str(whole)
 
 
-def test_slices_are_not_advised_to_neural_compressor() -> None:
+def test_slicing_is_not_advised_to_neural_compressor() -> None:
     quantized = {"quantization": {"method": "inc", "configFile": "/q.json"}}
-    assert "PaddingAware" not in str(why(vllm_config(limits=LONG, model=quantized)))
+    assert "PaddingAware" not in str(message_for(vllm_config(limits=LONG, model=quantized)))
 
 
 def test_bucket_that_is_sliced_is_not_reported() -> None:
-    assert why(vllm_config(limits=LONG, bucketing=PADDED)) is None
+    assert message_for(vllm_config(limits=LONG, bucketing=PADDED)) is None

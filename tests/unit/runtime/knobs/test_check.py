@@ -1,4 +1,4 @@
-"""What people read when a setting is wrong: the sentences are part of the product."""
+"""The messages about wrong settings, which users read."""
 
 import re
 
@@ -74,7 +74,7 @@ SENTENCES = {
 
 
 @pytest.mark.parametrize(("name", "value"), SENTENCES, ids=str)
-def test_wrong_setting_gets_its_sentence(name: str, value: str) -> None:
+def test_wrong_setting_has_its_message(name: str, value: str) -> None:
     assert wrong_setting(name, value) == SENTENCES[name, value]
 
 
@@ -94,7 +94,7 @@ def test_wrong_setting_gets_its_sentence(name: str, value: str) -> None:
         ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
     ],
 )
-def test_right_setting_is_passed(name: str, value: str) -> None:
+def test_valid_setting_is_passed(name: str, value: str) -> None:
     assert wrong_setting(name, value) is None
 
 
@@ -166,13 +166,13 @@ SETTINGS = st.sampled_from([each for each in knobs().values() if each.home is Ho
 
 
 @given(st.one_of(st.text(max_size=128), st.sampled_from(list(knobs()))), st.text(max_size=64))
-def test_any_name_and_value_is_judged_without_an_exception(name: str, value: str) -> None:
+def test_any_name_and_value_is_checked_without_an_exception(name: str, value: str) -> None:
     sentence = wrong_setting(name, value)
     assert sentence is None or len(sentence) < 700
 
 
 @given(SETTINGS, st.one_of(st.integers().map(str), st.booleans().map(str), st.text(max_size=20)))
-def test_what_is_passed_is_passed_as_it_is_second_time(knob: Knob, value: str) -> None:
+def test_accepted_value_is_unchanged_by_a_second_pass(knob: Knob, value: str) -> None:
     try:
         word = wire_value(knob, value)
     except ValueError:
@@ -180,5 +180,5 @@ def test_what_is_passed_is_passed_as_it_is_second_time(knob: Knob, value: str) -
     assert wire_value(knob, word) == word
 
 
-def test_words_of_a_list_reach_the_engine_without_spaces() -> None:
+def test_list_items_reach_the_engine_without_spaces() -> None:
     assert wire_value(knobs()["VLLM_DEBUG"], "defrag, fwd") == "defrag,fwd"

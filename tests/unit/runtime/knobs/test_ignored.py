@@ -1,4 +1,4 @@
-"""A right setting without effect is named, with who ignores it."""
+"""A valid setting without effect is named, with the part that ignores it."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_setting_that_the_mode_ignores_is_named() -> None:
     ]
 
 
-def test_setting_of_the_launcher_names_what_to_use() -> None:
+def test_setting_of_the_launcher_names_its_replacement() -> None:
     assert ignored("ASYNC_SCHEDULING", "1") == [
         "engine.settings ASYNC_SCHEDULING is ignored: only the launcher of the ready-made image reads it, and this "
         "project starts the engine itself; use --async-scheduling instead"
@@ -77,7 +77,7 @@ def test_field_that_only_a_card_reads_is_named() -> None:
     assert list(ignored_knobs(config)) == ["warmup.failOnColdShapes is ignored by device cpu: it needs hpu"]
 
 
-def test_share_of_graphs_is_ignored_where_nothing_is_captured() -> None:
+def test_graph_share_is_ignored_without_capture() -> None:
     config = vllm_config(
         engine={"name": "sim", "executionMode": "eager"}, warmup={"promptRatio": 0.5, "promptOrder": "maxBs"}
     )
@@ -86,11 +86,11 @@ def test_share_of_graphs_is_ignored_where_nothing_is_captured() -> None:
     ]
 
 
-def test_wrong_setting_is_no_warning() -> None:
+def test_wrong_setting_causes_no_warning() -> None:
     assert ignored("VLLM_USE_V1", "1") == []
 
 
-# VLLM_PROMPT_BS_BUCKET_MAX is also the most prompts of a step, which every strategy reads.
+# VLLM_PROMPT_BS_BUCKET_MAX is also the maximum of prompts in a step, which every strategy reads.
 FIELDS = [knob for knob in knobs().values() if knob.home is Home.FIELD and len(knob.use) == 1]
 RANGES = [knob for knob in FIELDS if knob.use[0].startswith(("bucketing.prompt.", "bucketing.decode."))]
 

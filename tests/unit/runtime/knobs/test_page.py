@@ -1,4 +1,4 @@
-"""The page has every knob once, and tells what the table tells."""
+"""The page lists every knob once and agrees with the table."""
 
 from gaudi_runtime.knobs.page import page
 from gaudi_runtime.knobs.table import knobs
@@ -15,17 +15,17 @@ def test_row_of_a_field_names_it() -> None:
     assert "| `--block-size` | `engine.blockSize` | 128 | buckets | Tokens of a KV block. |" in PAGE
 
 
-def test_row_of_a_setting_says_what_it_takes() -> None:
+def test_row_of_a_setting_lists_its_values() -> None:
     assert "| `LOG_LEVEL_ALL` | a whole number from 0 to 6 | 5 |  | Log level" in PAGE
 
 
-def test_row_of_a_refused_knob_says_what_to_use() -> None:
+def test_row_of_a_refused_knob_names_its_replacement() -> None:
     assert "| `VLLM_DELAYED_SAMPLING` | old engine only | `--async-scheduling` |" in PAGE
 
 
-def test_row_says_what_the_knob_needs() -> None:
+def test_row_states_the_needs_of_the_knob() -> None:
     assert "Splits fused attention of long prompts into chunks. Only with strategy PaddingAware. |" in PAGE
 
 
-def test_setting_without_a_reader_here_says_so() -> None:
+def test_row_of_a_setting_without_a_reader_states_it() -> None:
     assert "Number of benchmark prompts. No effect here: for the benchmark. |" in PAGE

@@ -1,4 +1,4 @@
-"""Variables and arguments that an engine is started with."""
+"""The variables and arguments that an engine is started with."""
 
 from typing import Any
 
@@ -72,37 +72,37 @@ def test_execution_mode_is_a_bridge_and_a_flag(mode: str, lazy: str, eager: bool
 
 
 @pytest.mark.parametrize(
-    ("device", "mode", "said"),
+    ("device", "mode", "rendered"),
     [("cpu", "eager", "1"), ("cpu", "torchCompile", None), ("hpu", "eager", None)],
 )
-def test_eager_mode_without_a_card_compiles_nothing(device: str, mode: str, said: str | None) -> None:
-    assert env(engine={"device": device, "executionMode": mode}).get("TORCHDYNAMO_DISABLE") == said
+def test_eager_mode_without_a_card_compiles_nothing(device: str, mode: str, rendered: str | None) -> None:
+    assert env(engine={"device": device, "executionMode": mode}).get("TORCHDYNAMO_DISABLE") == rendered
 
 
-def test_collectives_are_part_of_graphs_when_cards_share_a_model() -> None:
+def test_collectives_are_captured_if_cards_share_a_model() -> None:
     assert env(parallelism={"tensor": 8})["PT_HPU_ENABLE_LAZY_COLLECTIVES"] == "true"
     assert "PT_HPU_ENABLE_LAZY_COLLECTIVES" not in env()
 
 
-def test_ranges_are_said_to_the_strategy_that_reads_them() -> None:
+def test_ranges_are_rendered_for_strategies_that_read_them() -> None:
     ranges = {"strategy": "paddingAware", "decode": {"blocks": {"max": 64, "padPercent": 10}}}
     found = env(bucketing=ranges)
     assert (found["VLLM_DECODE_BLOCK_BUCKET_MAX"], found["VLLM_DECODE_BLOCK_BUCKET_PAD_PERCENT"]) == ("64", "10")
 
 
-def test_ranges_that_a_strategy_ignores_are_not_said() -> None:
-    """The plugin's exponential strategy gives a query minimum of 1 a meaning of its own, which our plan has not."""
+def test_ranges_that_a_strategy_ignores_are_not_rendered() -> None:
+    """A query minimum of 1 has a special meaning in the plugin's exponential strategy, which our plan lacks."""
     found = env(bucketing={"strategy": "exponential", "prompt": {"query": {"min": 1}}})
     assert "VLLM_PROMPT_QUERY_BUCKET_MIN" not in found
 
 
 @pytest.mark.parametrize("strategy", ["file", "optimal"])
-def test_plan_that_only_we_make_is_not_left_to_plugin(strategy: str) -> None:
-    """Its buckets are handed over when they are planned, so there is neither a strategy nor a file to name."""
+def test_own_strategy_is_not_passed_to_the_plugin(strategy: str) -> None:
+    """The buckets are passed to the plugin when they are planned, so it needs neither a strategy nor a file."""
     assert not {"VLLM_BUCKETING_STRATEGY", "VLLM_BUCKETING_FROM_FILE"} & set(env(bucketing={"strategy": strategy}))
 
 
-def test_most_prompts_of_a_step_are_those_of_the_limits() -> None:
+def test_maximum_of_prompts_in_a_step_follows_the_limits() -> None:
     limits = {"maxModelLen": 4096, "maxNumSeqs": 32, "maxNumBatchedTokens": 2048, "maxNumPrefillSeqs": 4}
     assert env(limits=limits)["VLLM_PROMPT_BS_BUCKET_MAX"] == "4"
 
@@ -114,7 +114,7 @@ def test_quantized_model_names_its_method_and_configuration() -> None:
     assert (found.env["QUANT_CONFIG"], found.env["VLLM_DYNAMIC_KV_QUANT"]) == ("/models/inc.json", "1")
 
 
-def test_truth_value_of_a_field_is_in_its_knobs_words() -> None:
+def test_boolean_field_uses_the_values_of_its_knob() -> None:
     found = env(warmup={"enabled": False, "failOnColdShapes": True}, engine={"executionMode": "torchCompile"})
     assert (found["VLLM_SKIP_WARMUP"], found["VLLM_FULL_WARMUP"]) == ("true", "1")
 
@@ -122,14 +122,14 @@ def test_truth_value_of_a_field_is_in_its_knobs_words() -> None:
 CPU = {"name": "vllm", "device": "cpu", "executionMode": "torchCompile"}
 
 
-def test_cpu_is_told_nothing_that_only_a_card_reads() -> None:
+def test_cpu_gets_no_settings_of_cards() -> None:
     found = render_engine_options(vllm_config(engine=CPU, warmup={"maxGraphTokens": 512}))
     assert found.env == {"VLLM_ENGINE_READY_TIMEOUT_S": "604800"}
     assert not [each for each in found.args if "cudagraph" in each]
 
 
 @pytest.mark.parametrize(("method", "card", "cpu"), [("awq", "awq_hpu", "awq"), ("fp8", "fp8", "fp8")])
-def test_quantization_goes_by_the_name_that_the_device_knows(method: str, card: str, cpu: str) -> None:
+def test_quantization_has_the_name_of_the_device(method: str, card: str, cpu: str) -> None:
     model = {"quantization": {"method": method}}
     assert f"--quantization={card}" in args(model=model)
     assert f"--quantization={cpu}" in args(model=model, engine=CPU)
@@ -138,39 +138,39 @@ def test_quantization_goes_by_the_name_that_the_device_knows(method: str, card: 
 ADAPTERS = {"adapters": [{"name": "sql", "path": "/adapters/0"}, {"name": "team/code", "path": "/adapters/1"}]}
 
 
-def test_adapters_are_told_by_name_and_path() -> None:
+def test_adapters_are_passed_by_name_and_path() -> None:
     found = args(model=ADAPTERS)
     at = found.index("--lora-modules")
     assert found[at : at + 3] == ("--lora-modules", "sql=/adapters/0", "team/code=/adapters/1")
     assert {"--enable-lora", "--max-loras=2", "--max-lora-rank=16"} <= set(found)
 
 
-def test_memory_is_kept_for_all_adapters_of_a_step() -> None:
+def test_memory_is_reserved_for_all_adapters_of_a_step() -> None:
     assert "--max-loras=1" in args(model={**ADAPTERS, "maxAdaptersPerBatch": 1})
 
 
-def test_model_without_adapters_keeps_no_memory_for_them() -> None:
+def test_model_without_adapters_reserves_no_memory_for_them() -> None:
     assert not [each for each in args() if "lora" in each]
 
 
 @pytest.mark.parametrize(
-    ("said", "limits"),
+    ("rendered", "limits"),
     [
         ({}, '{"audio": 1, "image": 4, "video": 0}'),
         ({"image": 2}, '{"audio": 1, "image": 2, "video": 0}'),
         ({"image": 0, "video": 3, "audio": 9}, '{"audio": 9, "image": 0, "video": 3}'),
     ],
 )
-def test_prompt_holds_few_items_unless_the_resource_allows_more(said: dict[str, int], limits: str) -> None:
-    assert f"--limit-mm-per-prompt={limits}" in args(model={"itemsPerPrompt": said})
+def test_media_per_prompt_are_limited_unless_configured(rendered: dict[str, int], limits: str) -> None:
+    assert f"--limit-mm-per-prompt={limits}" in args(model={"itemsPerPrompt": rendered})
 
 
-def test_served_names_with_a_blank_stay_whole() -> None:
+def test_served_names_with_a_blank_are_not_split() -> None:
     found = args(model={"servedNames": ["my model", "chat"]})
     assert found[found.index("--served-model-name") + 1 :][:2] == ("my model", "chat")
 
 
-def test_settings_are_translated_into_words_and_flags() -> None:
+def test_settings_are_rendered_as_values_and_flags() -> None:
     settings = {
         "PT_HPU_METRICS_GC_DETAILS": "yes",
         "ENABLE_CONSOLE": "off",
@@ -191,7 +191,7 @@ def test_setting_of_another_container_is_not_passed_on() -> None:
     assert "DRY_RUN" not in env(engine={"settings": {"DRY_RUN": "1"}})
 
 
-def test_torch_engine_on_card_is_told_what_its_software_reads() -> None:
+def test_torch_engine_on_a_card_gets_gaudi_variables() -> None:
     found = render_engine_options(
         vllm_config(engine={"name": "torch", "settings": {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2"}})
     )
@@ -199,19 +199,19 @@ def test_torch_engine_on_card_is_told_what_its_software_reads() -> None:
     assert found.args == ()
 
 
-def test_torch_engine_on_cpu_is_told_what_any_process_reads() -> None:
+def test_torch_engine_on_a_cpu_gets_general_variables() -> None:
     engine = {"name": "torch", "device": "cpu", "settings": {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2"}}
     assert env(engine=engine) == {"OMP_NUM_THREADS": "2"}
 
 
-def test_simulation_is_told_nothing() -> None:
+def test_simulation_gets_no_variables() -> None:
     found = render_engine_options(
         vllm_config(engine={"name": "sim", "settings": {"OMP_NUM_THREADS": "2"}, "extraArgs": ["--cpu-offload-gb=4"]})
     )
     assert (found.env, found.args) == ({}, ())
 
 
-def test_wrong_settings_are_refused_all_at_once() -> None:
+def test_all_wrong_settings_are_refused_together() -> None:
     engine = {"settings": {"VLLM_USE_V1": "1", "LOG_LEVEL_ALL": "9"}, "extraArgs": ["--model=/other"]}
     with pytest.raises(ConfigError) as refused:
         render_engine_options(vllm_config(engine=engine))
@@ -243,14 +243,14 @@ def test_order_of_settings_does_not_matter(settings: dict[str, str]) -> None:
     )
 
 
-def test_rendering_reads_a_config_of_the_wire() -> None:
+def test_rendering_accepts_a_deserialized_config() -> None:
     config = vllm_config(engine={"settings": {"LOG_LEVEL_ALL": "3"}})
     assert render_engine_options(
         RuntimeConfig.model_validate_json(config.model_dump_json(by_alias=True))
     ) == render_engine_options(config)
 
 
-def test_every_range_setting_reaches_the_variable_of_its_own_name() -> None:
+def test_every_range_setting_sets_its_own_variable() -> None:
     sections = {
         "PROMPT_BS": ("prompt", "batchSize"),
         "PROMPT_QUERY": ("prompt", "query"),

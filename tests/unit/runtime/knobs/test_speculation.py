@@ -1,4 +1,4 @@
-"""What --speculative-config says, as the plan reads it."""
+"""Reading --speculative-config for the plan."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from gaudi_runtime.knobs.speculation import OF_A_MODEL, Speculation, speculation
 
 
 @pytest.mark.parametrize(
-    ("setting", "asked"),
+    ("setting", "expected"),
     [
         ('{"method": "ngram", "num_speculative_tokens": 3}', Speculation("ngram", 3)),
         ('{"model": "[ngram]", "num_speculative_tokens": 3}', Speculation("ngram", 3)),
@@ -17,18 +17,18 @@ from gaudi_runtime.knobs.speculation import OF_A_MODEL, Speculation, speculation
         ("{", None),
     ],
 )
-def test_method_and_number_of_drafts_are_read(setting: str, asked: Speculation | None) -> None:
-    assert speculation({"--speculative-config": setting}) == asked
+def test_method_and_number_of_drafts_are_read(setting: str, expected: Speculation | None) -> None:
+    assert speculation({"--speculative-config": setting}) == expected
 
 
-def test_without_the_setting_nothing_is_drafted() -> None:
+def test_nothing_is_drafted_without_the_setting() -> None:
     assert speculation({}) is None
 
 
 @pytest.mark.parametrize("method", ["eagle", "eagle3", "mtp", "deepseek_mtp", OF_A_MODEL])
-def test_method_that_the_plugin_runs_is_refused_for_its_shapes(method: str) -> None:
+def test_method_with_cold_shapes_is_refused(method: str) -> None:
     assert why_refused(method).endswith("so it could be neither captured nor counted")
 
 
-def test_method_that_no_plugin_runs_is_refused_for_that() -> None:
+def test_method_unsupported_by_the_plugin_is_refused() -> None:
     assert why_refused("suffix") == "vllm-gaudi 0.26 does not draft by it"

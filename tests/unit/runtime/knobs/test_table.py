@@ -1,4 +1,4 @@
-"""The table of knobs is complete and consistent in itself; tests/unit/operator holds it to the API."""
+"""The table of knobs is complete and consistent. tests/unit/operator compares it with the API."""
 
 import re
 
@@ -12,7 +12,7 @@ from gaudi_runtime.knobs.values import FLAG
 ROWS = list(knobs().values())
 
 
-def of(home: Home) -> list[Knob]:
+def knobs_of(home: Home) -> list[Knob]:
     return [knob for knob in ROWS if knob.home is home]
 
 
@@ -25,15 +25,15 @@ def test_table_has_every_knob_of_the_public_releases() -> None:
 
 
 def test_every_current_knob_is_reachable() -> None:
-    assert names([knob for knob in of(Home.REFUSED) if knob.status is Status.CURRENT]) == []
+    assert names([knob for knob in knobs_of(Home.REFUSED) if knob.status is Status.CURRENT]) == []
 
 
 def test_only_current_knobs_are_settings() -> None:
-    assert names([knob for knob in of(Home.SETTINGS) if knob.status is not Status.CURRENT]) == []
+    assert names([knob for knob in knobs_of(Home.SETTINGS) if knob.status is not Status.CURRENT]) == []
 
 
 def test_knob_of_a_field_names_it() -> None:
-    assert names([knob for knob in of(Home.FIELD) if not knob.use or knob.reader is None]) == []
+    assert names([knob for knob in knobs_of(Home.FIELD) if not knob.use or knob.reader is None]) == []
 
 
 def test_every_row_names_its_sources() -> None:
@@ -41,15 +41,15 @@ def test_every_row_names_its_sources() -> None:
 
 
 def test_setting_has_a_reader() -> None:
-    assert names([knob for knob in of(Home.SETTINGS) if knob.reader is None]) == []
+    assert names([knob for knob in knobs_of(Home.SETTINGS) if knob.reader is None]) == []
 
 
 def test_refused_knob_has_no_reader() -> None:
-    assert names([knob for knob in of(Home.REFUSED) if knob.reader is not None]) == []
+    assert names([knob for knob in knobs_of(Home.REFUSED) if knob.reader is not None]) == []
 
 
 def test_successor_of_a_knob_is_no_worse_than_itself() -> None:
-    """The one exception is a renamed developer's switch."""
+    """The one exception is a renamed switch for developers."""
     worse = [knob for knob in ROWS for each in knob.use if each in knobs() and knobs()[each].home is Home.REFUSED]
     assert names(worse) == ["VLLM_ENABLE_EXPERIMENTAL_FLAGS"]
 
@@ -60,13 +60,13 @@ def test_name_is_spelled_as_its_kind(knob: Knob) -> None:
     assert re.fullmatch(pattern, knob.name)
 
 
-def test_truth_value_has_two_words_or_is_a_flag() -> None:
+def test_boolean_has_two_values_or_is_a_flag() -> None:
     truths = [knob for knob in ROWS if knob.type is Type.BOOL]
     assert names([knob for knob in truths if len(knob.words) != 2 and knob.range != FLAG]) == []
     assert names([knob for knob in truths if (knob.range == FLAG) != (knob.kind is Kind.ARGUMENT)]) == []
 
 
-def test_choice_has_words() -> None:
+def test_choice_has_values() -> None:
     assert names([knob for knob in ROWS if knob.type is Type.ENUM and not all(knob.words)]) == []
 
 
@@ -77,7 +77,7 @@ def test_bounds_of_numbers_are_in_order() -> None:
     assert names([knob for knob in numbers if knob.bounds == (None, None)]) == ["VLLM_MINIMAX_M3_MOE_TOKEN_TILE"]
 
 
-def test_needs_are_strategies_modes_and_devices_that_exist() -> None:
+def test_needs_are_existing_strategies_modes_and_devices() -> None:
     known = {"strategy": set(Strategy), "mode": set(ExecutionMode), "device": {"cpu", "hpu"}}
     wrong = [k.name for k in ROWS for key, values in k.needs.items() if not set(values) <= known.get(key, set())]
     assert wrong == []

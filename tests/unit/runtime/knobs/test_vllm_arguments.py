@@ -1,4 +1,4 @@
-"""What we say to vLLM is what its own parser takes: names and choices of the driven releases (tests/data)."""
+"""vLLM's own parser accepts our arguments: names and choices of the supported releases (tests/data)."""
 
 import json
 from pathlib import Path
@@ -14,49 +14,49 @@ RELEASES: dict[str, dict[str, list[str] | None]] = json.loads(
 )
 RECORD = RELEASES[PAIRS[-1].vllm]
 ARGUMENTS = [knob for knob in knobs().values() if knob.kind is Kind.ARGUMENT]
-TOLD = [knob for knob in ARGUMENTS if knob.reader is Reader.VLLM]
+PASSED = [knob for knob in ARGUMENTS if knob.reader is Reader.VLLM]
 ONLY_GIVEN = {"--enforce-eager", "--enable-lora", "--enable-expert-parallel"}
-"""Flags of fields, said when they are asked for and never denied."""
+"""Flags of fields, which are set and never negated."""
 
 
 LACKS = {("0.26.0", "--max-num-queued-tokens")}
-"""Arguments that an older release does not have; their meaning in the table says so."""
+"""Arguments that an older release lacks, as their meaning in the table states."""
 
 
-def test_the_releases_that_are_driven_are_recorded() -> None:
+def test_every_supported_release_is_recorded() -> None:
     assert {pair.vllm for pair in PAIRS} == RELEASES.keys()
 
 
-def test_what_an_older_release_lacks_is_said_in_the_table() -> None:
-    assert {(release, knob.name) for release, taken in RELEASES.items() for knob in TOLD if knob.name not in taken} == (
-        LACKS
-    )
+def test_table_states_arguments_that_an_older_release_lacks() -> None:
+    assert {
+        (release, knob.name) for release, taken in RELEASES.items() for knob in PASSED if knob.name not in taken
+    } == (LACKS)
     for release, name in LACKS:
         assert f"vLLM {release} does not know it." in knobs()[name].meaning
 
 
-@pytest.mark.parametrize("knob", TOLD, ids=lambda knob: knob.name)
-def test_argument_that_vllm_is_told_exists(knob: Knob) -> None:
+@pytest.mark.parametrize("knob", PASSED, ids=lambda knob: knob.name)
+def test_passed_argument_exists(knob: Knob) -> None:
     assert knob.name in RECORD
 
 
-@pytest.mark.parametrize("knob", [each for each in TOLD if each.range == FLAG], ids=lambda knob: knob.name)
-def test_flag_can_be_denied(knob: Knob) -> None:
+@pytest.mark.parametrize("knob", [each for each in PASSED if each.range == FLAG], ids=lambda knob: knob.name)
+def test_flag_can_be_negated(knob: Knob) -> None:
     assert knob.name in ONLY_GIVEN or knob.name.replace("--", "--no-", 1) in RECORD
 
 
-@pytest.mark.parametrize("knob", [each for each in TOLD if each.type is Type.ENUM], ids=lambda knob: knob.name)
-def test_every_word_of_a_choice_is_known(knob: Knob) -> None:
+@pytest.mark.parametrize("knob", [each for each in PASSED if each.type is Type.ENUM], ids=lambda knob: knob.name)
+def test_every_choice_is_known(knob: Knob) -> None:
     assert set(knob.words) <= set(RECORD[knob.name] or knob.words)
 
 
-def test_argument_that_nobody_may_give_exists() -> None:
+def test_refused_argument_exists() -> None:
     owned = {knob.name for knob in ARGUMENTS if knob.home is Home.REFUSED and knob.status is Status.OWNED}
     assert owned - RECORD.keys() == set()
 
 
-def test_no_argument_of_vllm_looks_like_a_shortened_table_row() -> None:
-    """The hatch refuses short forms, because vLLM takes them."""
+def test_no_argument_of_vllm_abbreviates_a_table_row() -> None:
+    """extraArgs refuses abbreviations, because vLLM accepts them."""
     spelled = {knob.name.replace("_", "-") for knob in ARGUMENTS}
     free = RECORD.keys() - spelled - {f"--no-{name[2:]}" for name in spelled}
     assert [(name, whole) for name in free for whole in spelled if whole.startswith(name)] == []

@@ -1,4 +1,4 @@
-"""A small server with strategy Exponential and the traffic that it met, as plans are compared for it."""
+"""A small server with strategy Exponential and its traffic, for comparisons of plans."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ BUCKET = StepPace(fixed=BUCKET_SECONDS, per_weight=0)
 
 
 def question(seconds: float = 1000.0, other_seconds: float = 0.0, **fields: Any) -> Question:
-    """A warm-up that took `seconds`, `other_seconds` of which no bucket took; each bucket takes 2 s."""
+    """Return a question with a warm-up of `seconds`, `other_seconds` of which no bucket took. Each bucket takes 2 s."""
     pace = Pace(seconds=seconds, other_seconds=other_seconds, prompt=BUCKET, decode=BUCKET)
     given = {"policy": BucketPolicy(), "limits": LIMITS, "blocks": BLOCKS, "traffic": TRAFFIC, **fields}
     return Question(pace=pace, **given)

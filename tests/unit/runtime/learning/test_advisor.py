@@ -1,4 +1,4 @@
-"""While serving: when plans are compared, and what of it becomes part of the report."""
+"""When plans are compared during serving, and how the advice is added to the report."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ def advice(graphs: int) -> PlanAdvice:
 
 
 class Comparisons:
-    """Answers in turn, and then none: `over` is set when another one is asked for."""
+    """Returns answers in turn and then None. `over` is set by the call after the last answer."""
 
     def __init__(self, *answers: PlanAdvice | Exception | None) -> None:
         self.asked: list[Question] = []
@@ -56,61 +56,63 @@ def board_with(prompts: int, steps: int) -> ReportBoard:
 
 
 @asynccontextmanager
-async def advising(board: ReportBoard, ask: Comparisons) -> AsyncIterator[None]:
-    ask.board = board
-    task = asyncio.create_task(advise_now_and_then(question(traffic=""), lambda: MET, board, Schedule(0, 0, 10, ask)))
+async def advising(board: ReportBoard, comparisons: Comparisons) -> AsyncIterator[None]:
+    comparisons.board = board
+    task = asyncio.create_task(
+        advise_now_and_then(question(traffic=""), lambda: MET, board, Schedule(0, 0, 10, comparisons))
+    )
     try:
         yield
     finally:
         task.cancel()
 
 
-async def after(board: ReportBoard, ask: Comparisons) -> PlanAdvice | None:
-    async with advising(board, ask):
-        await asyncio.wait_for(ask.over.wait(), 30)
+async def advice_after(board: ReportBoard, comparisons: Comparisons) -> PlanAdvice | None:
+    async with advising(board, comparisons):
+        await asyncio.wait_for(comparisons.over.wait(), 30)
         return board.report().advice
 
 
-async def test_advice_is_news_of_the_report() -> None:
-    board, ask = board_with(10, 10), Comparisons(advice(24))
-    assert await after(board, ask) == advice(24)
-    assert ask.sequences[1] == ask.sequences[0] + 1
+async def test_advice_changes_the_report() -> None:
+    board, comparisons = board_with(10, 10), Comparisons(advice(24))
+    assert await advice_after(board, comparisons) == advice(24)
+    assert comparisons.sequences[1] == comparisons.sequences[0] + 1
 
 
-async def test_question_has_the_traffic_that_was_met() -> None:
-    board, ask = board_with(10, 10), Comparisons()
-    await after(board, ask)
-    assert ask.asked == [question(traffic="prompt 1 412 0 17\ndecode 3 1 40 250\n")]
+async def test_question_has_the_served_traffic() -> None:
+    board, comparisons = board_with(10, 10), Comparisons()
+    await advice_after(board, comparisons)
+    assert comparisons.asked == [question(traffic="prompt 1 412 0 17\ndecode 3 1 40 250\n")]
 
 
-async def test_same_advice_is_no_news() -> None:
-    ask = Comparisons(advice(24), advice(24), advice(24))
-    await after(board_with(10, 10), ask)
-    assert len(set(ask.sequences[1:])) == 1
+async def test_unchanged_advice_does_not_change_the_report() -> None:
+    comparisons = Comparisons(advice(24), advice(24), advice(24))
+    await advice_after(board_with(10, 10), comparisons)
+    assert len(set(comparisons.sequences[1:])) == 1
 
 
-async def test_advice_that_does_not_hold_any_more_goes() -> None:
-    assert await after(board_with(10, 10), Comparisons(advice(24), None)) is None
+async def test_outdated_advice_is_removed() -> None:
+    assert await advice_after(board_with(10, 10), Comparisons(advice(24), None)) is None
 
 
 async def test_failed_comparison_is_logged_and_advice_stays(caplog: pytest.LogCaptureFixture) -> None:
-    ask = Comparisons(advice(24), ComparisonFailed("it took more than 900 s"))
-    assert await after(board_with(10, 10), ask) == advice(24)
+    comparisons = Comparisons(advice(24), ComparisonFailed("it took more than 900 s"))
+    assert await advice_after(board_with(10, 10), comparisons) == advice(24)
     assert "it took more than 900 s" in caplog.text
 
 
 @pytest.mark.parametrize(("prompts", "steps"), [(9, 5000), (5000, 9), (5000, 0)])
 async def test_nothing_is_compared_before_enough_batches(prompts: int, steps: int) -> None:
-    board, ask = board_with(prompts, steps), Comparisons()
-    async with advising(board, ask):
+    board, comparisons = board_with(prompts, steps), Comparisons()
+    async with advising(board, comparisons):
         for _ in range(50):
             await asyncio.sleep(0)
-        assert ask.asked == []
+        assert comparisons.asked == []
         board.refresh(served=Served(prompt=ServedPhase(hits=10), decode=ServedPhase(hits=10)))
-        await asyncio.wait_for(ask.over.wait(), 30)
+        await asyncio.wait_for(comparisons.over.wait(), 30)
 
 
-def test_plans_are_usually_compared_by_another_process_once_an_hour() -> None:
+def test_another_process_compares_plans_once_an_hour() -> None:
     assert (USUAL_SCHEDULE.ask, USUAL_SCHEDULE.every) == (compare, 3600)
 
 

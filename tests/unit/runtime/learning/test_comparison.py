@@ -1,4 +1,4 @@
-"""What a learned plan would save: the plan that serves and the learned one, judged on the same traffic."""
+"""The savings of a learned plan: the current plan and the learned one, compared on the same traffic."""
 
 import pytest
 
@@ -17,17 +17,17 @@ MISSES_LONG_PROMPTS = "(1, 1024, 0)\n(64, 1, 2048)\n"
 EXACT = "".join(f"(1, {700 + 9 * at}, 0)\n" for at in range(1, 40)) + "".join(
     f"({sequences}, 1, {9 * sequences})\n" for sequences in range(1, 8)
 )
-"""A bucket for each shape that was met, and none for any other."""
+"""Buckets that equal the served shapes, and no others."""
 
 
-def found(asked: Question) -> PlanAdvice:
+def advice_for(asked: Question) -> PlanAdvice:
     advice = advise(asked)
     assert advice is not None
     return advice
 
 
 def test_advice_has_graphs_seconds_and_padding_of_both_plans() -> None:
-    advice = found(question())
+    advice = advice_for(question())
     assert advice.now.graphs == len(SERVING.prompt) + len(SERVING.decode)
     assert advice.learned.graphs == len(LEARNED.prompt) + len(LEARNED.decode) < advice.now.graphs / 3
     assert (advice.now.warmup_seconds, advice.learned.warmup_seconds) == (1000.0, LEARNED_SECONDS)
@@ -41,22 +41,22 @@ def test_advice_has_graphs_seconds_and_padding_of_both_plans() -> None:
 
 
 @pytest.mark.parametrize(("more", "advised"), [(0.0, True), (-0.1, False)])
-def test_a_third_of_the_warm_up_is_enough(more: float, advised: bool) -> None:
+def test_saving_a_third_of_the_warm_up_suffices(more: float, advised: bool) -> None:
     assert (advise(question(LEARNED_SECONDS * 1.5 + more)) is not None) == advised
 
 
-def test_what_no_bucket_takes_is_not_saved() -> None:
+def test_time_outside_of_buckets_is_not_saved() -> None:
     seconds = LEARNED_SECONDS * 3
     assert advise(question(seconds)) is not None
     assert advise(question(seconds + 1000, other_seconds=1000)) is None
 
 
-def test_plan_that_pads_less_than_a_learned_one_stays() -> None:
+def test_plan_with_less_padding_than_the_learned_one_is_kept() -> None:
     assert advise(question(policy=BucketPolicy(strategy=Strategy.FILE, file=EXACT))) is None
 
 
 @pytest.mark.parametrize("phase", ["prompt", "decode"])
-def test_more_padding_in_one_phase_is_enough_to_stay(phase: str) -> None:
+def test_more_padding_in_one_phase_keeps_the_plan(phase: str) -> None:
     mine, other = (
         [line for line in EXACT.splitlines() if (", 1, " in line) == (decode == "decode")]
         for decode in (phase, "decode" if phase == "prompt" else "prompt")
@@ -73,7 +73,7 @@ def test_paddings_of_different_traffic_are_not_compared() -> None:
     assert advise(question(policy=policy)) is None
 
 
-def test_learned_plan_of_the_same_traffic_leaves_nothing_to_advise() -> None:
+def test_plan_learned_from_the_same_traffic_gets_no_advice() -> None:
     asked = question(LEARNED_SECONDS, policy=learned_policy(BucketPolicy(), MET))
     assert advise(asked) is None
 

@@ -1,4 +1,4 @@
-"""The comparison in a process of its own: the same advice, with the lowest priority and within bounds."""
+"""The comparison in a separate process: the same advice, with the lowest priority and with resource limits."""
 
 import os
 import subprocess
@@ -14,12 +14,12 @@ from tests.unit.runtime.learning.questions import question
 from tests.unit.runtime.runtime_process import wait_until
 
 
-async def test_process_answers_as_the_comparison_does() -> None:
+async def test_process_returns_the_same_advice() -> None:
     assert await compare(question(), niceness=0) == advise(question())
     assert await compare(question(1.0), niceness=0) is None
 
 
-def test_process_bounds_itself_before_it_reads_anything() -> None:
+def test_process_sets_its_limits_before_it_reads_input() -> None:
     started = process.start_comparison()
     try:
         limits = Path(f"/proc/{started.pid}/limits")
@@ -43,7 +43,7 @@ def test_process_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
         started.communicate()
 
 
-async def test_process_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_process_that_takes_too_long_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     start = process.start_comparison
     begun: list[subprocess.Popen[bytes]] = []
 
@@ -57,7 +57,7 @@ async def test_process_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPa
     assert begun[0].wait(30) == -9
 
 
-async def test_plan_that_is_impossible_fails_with_its_sentence() -> None:
+async def test_impossible_plan_fails_with_its_message() -> None:
     policy = BucketPolicy(strategy=Strategy.FILE, file="(1, 1, 8)")
     with pytest.raises(ComparisonFailed, match="no line asks for a prompt bucket"):
         await compare(question(policy=policy), niceness=0)

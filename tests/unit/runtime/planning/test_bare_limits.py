@@ -35,7 +35,7 @@ def test_bare_limits_are_the_limits_of_the_planner() -> None:
     )
 
 
-def test_limits_that_are_not_given_are_those_of_public_servers() -> None:
+def test_missing_limits_have_the_defaults_of_public_servers() -> None:
     assert read().limits == Limits(
         max_model_len=1024,
         max_num_seqs=8,
@@ -101,7 +101,7 @@ def test_release_1_22_has_exponential_and_unified_plans(strategy: str) -> None:
     assert read(strategy=strategy, release="1.22").release == "1.22"
 
 
-def test_answers_of_a_vector_are_not_read() -> None:
+def test_expected_answers_of_a_vector_are_ignored() -> None:
     recorded = {"count": 1, "sha256": "0"}
     assert read(prompt=recorded, decode=recorded, lookups=[]) == read()
 
@@ -110,6 +110,6 @@ def test_variable_as_text_is_read_as_its_number() -> None:
     assert read(strategy="lin", env={"VLLM_DECODE_BLOCK_BUCKET_STEP": "7"}).policy.decode.blocks.step == 7
 
 
-def test_variable_at_fault_is_named() -> None:
+def test_wrong_variable_is_named() -> None:
     with pytest.raises(ConfigError, match=r"^VLLM_PROMPT_BS_BUCKET_MAX: 'many' is not a whole number$"):
         _ = read(strategy="lin", env={"VLLM_PROMPT_BS_BUCKET_MAX": "many"}).policy

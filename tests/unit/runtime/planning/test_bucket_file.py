@@ -13,7 +13,7 @@ def test_integers_make_one_bucket() -> None:
     assert buckets("(1, 2048, 0)") == [Bucket(1, 2048, 0)]
 
 
-def test_lists_and_ranges_make_their_product() -> None:
+def test_lists_and_ranges_result_in_their_product() -> None:
     assert buckets("([1, 2], 1, range(256, 512, 128))") == [
         Bucket(1, 1, 256),
         Bucket(1, 1, 384),
@@ -37,7 +37,7 @@ def test_file_of_250000_buckets_is_read() -> None:
     assert next(read_bucket_file(MOST)).bucket == Bucket(1, 1, 0)
 
 
-def test_file_of_more_in_all_its_lines_is_refused() -> None:
+def test_file_of_more_buckets_over_all_lines_is_refused() -> None:
     with pytest.raises(PlanImpossible) as refused:
         buckets(f"(1, 1, 1)\n{MOST}")
     assert str(refused.value) == f"bucket file, line 2: the file asks for more than 250000 buckets: {MOST!r}"
@@ -85,7 +85,7 @@ def test_bad_line_is_quoted() -> None:
 
 
 @pytest.mark.parametrize("line", ["(1, 128)", "(1, 128", "1"])
-def test_line_that_is_no_tuple_of_three_is_quoted_whole(line: str) -> None:
+def test_line_that_is_no_tuple_of_three_is_quoted_completely(line: str) -> None:
     with pytest.raises(PlanImpossible) as refused:
         buckets(line)
     assert str(refused.value) == f"bucket file, line 1: {NO_TUPLE}: {line!r}"
@@ -95,7 +95,7 @@ DEEP = {"a sum": "(1, 1" + "+1" * 1800 + ", 0)", "negations": "(" + "not " * 900
 
 
 @pytest.mark.parametrize("line", DEEP.values(), ids=DEEP)
-def test_line_deeper_than_the_stack_is_refused(line: str) -> None:
+def test_too_deeply_nested_line_is_refused(line: str) -> None:
     with pytest.raises(PlanImpossible, match=NO_COUNT):
         buckets(line)
 

@@ -1,4 +1,4 @@
-"""What a plan leaves without a bucket: against a scan of every admissible shape, and the known gaps by name."""
+"""Gaps of a plan, compared with a scan of every admissible shape, and the known gaps by name."""
 
 from itertools import product
 from math import ceil
@@ -41,7 +41,7 @@ def small_limits(draw: st.DrawFn) -> Limits:
 
 
 def buckets(*dimensions: tuple[int, int]) -> st.SearchStrategy[tuple[Bucket, ...]]:
-    """Sorted distinct buckets; the dimensions give (least, most)."""
+    """Return sorted distinct buckets. The dimensions give (minimum, maximum)."""
     shape = st.tuples(*(st.integers(low, high) for low, high in dimensions)).map(lambda values: Bucket(*values))
     return st.sets(shape, min_size=1, max_size=8).map(lambda found: tuple(sorted(found)))
 
@@ -54,16 +54,16 @@ POLICIES = st.builds(
 
 
 def admissible(phase: BucketPhase, limits: Limits, kv_blocks: int) -> set[Bucket]:
-    """Every batch that the limits admit, one by one."""
+    """Yield every batch that the limits admit."""
     scan = _prompts(limits) if phase is PROMPT else _decodes(limits, kv_blocks)
     return {Bucket(*shape) for shape in scan}
 
 
 def _prompts(limits: Limits) -> list[tuple[int, int, int]]:
-    """One by one: a batch of several is only made where a bucket holds it."""
+    """Yield every prompt batch. Batches of several prompts are only formed if a bucket holds them."""
     if limits.steps_by_tokens:
         return [(1, query, 0) for query in range(1, limits.max_num_batched_tokens + 1)]
-    # A piece of a split prompt begins anywhere; what is cached of others is whole blocks.
+    # A piece of a split prompt starts anywhere. Cached prefixes are whole blocks.
     least = 1 if limits.splits_prompts else limits.block_size
     has_context = limits.prefix_caching or limits.splits_prompts
     contexts = range(limits.max_model_len + 1) if has_context else range(1)
@@ -76,11 +76,11 @@ def _prompts(limits: Limits) -> list[tuple[int, int, int]]:
 
 
 def _decodes(limits: Limits, kv_blocks: int) -> list[tuple[int, int, int]]:
-    """Every sequence has a block of its own, so that no more sequences run than blocks exist."""
+    """Yield every decode batch. Each sequence has its own block, so sequences never outnumber the blocks."""
     longest = ceil(limits.max_model_len / limits.block_size)
     found = []
     for size in range(1, min(limits.max_num_seqs, kv_blocks) + 1):
-        # Sequences that share blocks reference them once each, up to three times all of them.
+        # Sequences that share blocks reference them once each, up to three times all blocks.
         most = min(size * longest, 3 * kv_blocks if limits.prefix_caching else kv_blocks)
         blocks = kv_blocks if limits.contiguous_paged_attention else most
         found += [(size, 1, count) for count in range(size, blocks + 1)]
@@ -94,7 +94,10 @@ def misses(plan: BucketPlan, phase: BucketPhase, shapes: set[Bucket], contiguous
 
 
 def _runs_cold(plan: BucketPlan, size: int, highest: int) -> bool:
-    """vllm-gaudi looks up the batch size by the blocks of the sequences, then the blocks by the highest in use."""
+    """Return True if both lookups of vllm-gaudi find no common bucket.
+
+    It looks up the batch size by the blocks of the sequences, then the blocks by the highest one in use.
+    """
     for blocks in range(size, highest + 1):
         padded = plan.find(DECODE, size, 1, blocks)
         read = padded and plan.find(DECODE, padded.batch_size, 1, highest)
@@ -146,7 +149,7 @@ def test_gaps_and_totals_of_public_strategies_are_those_of_scan(
 
 
 @given(PLANS, small_limits(), st.integers(1, 20))
-def test_no_gap_lies_inside_another(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
+def test_no_gap_is_inside_another(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
     found = plan_coverage(plan, limits, kv_blocks)
     for coverage in (found.prompt, found.decode):
         firsts = [gap.first for gap in coverage.gaps]
@@ -170,9 +173,7 @@ RANGES = st.builds(RangeSettings, min=st.integers(1, 6), step=st.integers(1, 6),
     st.integers(1, 20),
 )
 @settings(max_examples=300)
-def test_every_step_by_tokens_has_a_bucket_whatever_the_ranges(
-    policy: BucketPolicy, limits: Limits, kv_blocks: int
-) -> None:
+def test_every_step_by_tokens_has_a_bucket_for_any_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
     by_tokens = limits.model_copy(update={"steps_by_tokens": True, "gapless": True})
     plan = make_plan(policy, by_tokens, kv_blocks)
     assert plan_coverage(plan, by_tokens, kv_blocks).sentence() is None
@@ -205,13 +206,13 @@ def recorded(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> Uncove
 WITHOUT = "of the prompt shapes that the limits admit have no bucket:"
 
 
-def test_the_plugins_own_plan_has_gaps_before_its_largest_contexts() -> None:
-    """A query of 513 tokens leaves room for 59 blocks, and its bucket of 640 has 58 at most."""
+def test_plan_of_the_plugin_has_gaps_before_its_largest_contexts() -> None:
+    """A query of 513 tokens leaves room for 59 blocks, and its bucket of 640 has at most 58."""
     found = recorded(max_model_len=8192, max_num_batched_tokens=8192).prompt
     assert found.gaps[0] == Gap(Bucket(1, 513, 59), Bucket(1, 640, 59))
 
 
-def test_sentence_names_share_and_number_of_gaps_and_the_first() -> None:
+def test_message_names_share_number_and_first_gap() -> None:
     said = recorded(max_model_len=8192, max_num_batched_tokens=8192).sentence() or ""
     assert said.startswith(f"15.1 % {WITHOUT} 8 gaps, the first from (1, 513, 59) to")
 
@@ -248,28 +249,28 @@ def test_every_piece_of_a_split_prompt_has_a_bucket(strategy: Strategy, length: 
     assert pieces(strategy, max_model_len=length, max_num_batched_tokens=min(length, 8192)).prompt.missing == 0
 
 
-def test_plan_without_gaps_has_no_sentence() -> None:
+def test_plan_without_gaps_has_no_message() -> None:
     found = recorded(max_num_prefill_seqs=1)
     assert found.sentence() is None
     assert found.sentence() is None
 
 
-def test_share_that_rounds_to_nothing_is_not_called_nothing() -> None:
+def test_share_that_rounds_to_zero_is_not_zero() -> None:
     coverage = PhaseCoverage(PROMPT, 100_000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
     assert coverage.sentence() == (f"under 0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
 
 
-def test_share_just_below_a_thousandth_is_under_it() -> None:
+def test_share_below_a_thousandth_is_described_as_less() -> None:
     coverage = PhaseCoverage(PROMPT, 1_000_500, 1000, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
     assert (coverage.sentence() or "").startswith("under 0.1 % ")
 
 
-def test_share_of_a_thousandth_is_said_in_figures() -> None:
+def test_share_of_a_thousandth_is_a_percentage() -> None:
     coverage = PhaseCoverage(PROMPT, 1000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
     assert coverage.sentence() == (f"0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
 
 
-def test_gaps_of_both_phases_are_one_sentence() -> None:
+def test_gaps_of_both_phases_are_one_message() -> None:
     gap = (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),)
     found = Uncovered(PhaseCoverage(PROMPT, 10, 1, 1, gap), PhaseCoverage(DECODE, 10, 2, 1, gap))
     first, second = found.sentences()
@@ -289,7 +290,7 @@ def test_corner_that_is_longer_than_the_model_is_no_gap() -> None:
     assert plan_coverage(BucketPlan(stairs, (Bucket(1, 1, 4),)), limits, 4).prompt.gaps == ()
 
 
-def test_gap_of_larger_batch_that_begins_earlier_is_told() -> None:
+def test_gap_of_larger_batch_that_begins_earlier_is_named() -> None:
     limits = Limits(max_model_len=10, max_num_seqs=2, block_size=1, max_num_batched_tokens=10)
     found = plan_coverage(BucketPlan((Bucket(1, 10, 0),), (Bucket(1, 1, 5), Bucket(2, 1, 4))), limits, 10).decode
     assert [gap.first for gap in found.gaps] == [Bucket(1, 1, 6), Bucket(2, 1, 5)]
@@ -311,13 +312,13 @@ def test_batch_sizes_above_the_largest_multiple_of_step_are_gap() -> None:
 
 
 def test_later_pieces_of_prompts_have_context() -> None:
-    """The plugin's own plan has no context without prefix caching, so that no later piece has a bucket."""
+    """The plugin's own plan has no context without prefix caching, so later pieces have no bucket."""
     given = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512, splits_prompts=True)
     plan = make_plan(BucketPolicy(), given.model_copy(update={"splits_prompts": None}), 32)
     assert [gap.first for gap in plan_coverage(plan, given, 32).prompt.gaps] == [Bucket(1, 1, 1)]
 
 
-def test_no_gap_is_lost_when_a_list_is_cut() -> None:
+def test_number_of_gaps_is_complete_if_the_list_is_cut() -> None:
     """A staircase of 200 steps has 201 inner corners."""
     steps = 200
     stairs = tuple(Bucket(1, steps - step, step) for step in range(steps))

@@ -1,4 +1,4 @@
-"""Plans of strategy File: the buckets of a file pass the same rules as those of ranges."""
+"""Plans of strategy File: buckets of a file follow the same rules as those of ranges."""
 
 import pytest
 
@@ -30,15 +30,15 @@ def test_file_bucket_that_breaks_rule_is_reported_with_its_line() -> None:
     assert plan.warnings == (f"bucket file, line 3: (1, 4096, 0) was dropped: {Rule.QUERY_TOO_LONG}",)
 
 
-def test_file_of_nothing_is_refused() -> None:
+def test_empty_file_is_refused() -> None:
     with pytest.raises(
         PlanImpossible, match=r"^bucket file: no line asks for a prompt bucket; add one such as \(1, 128, 0\)$"
     ):
         make_plan(BucketPolicy(strategy=Strategy.FILE), LIMITS, kv_blocks=64)
 
 
-def test_file_decode_buckets_are_sifted_like_those_of_ranges() -> None:
-    """Fewer blocks than sequences are dropped, and more than the sequences can have are cut to those."""
+def test_file_decode_buckets_are_filtered_like_those_of_ranges() -> None:
+    """Buckets with fewer blocks than sequences are dropped, and others are limited to the sequences' most blocks."""
     limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
     plan = make_plan(file("(1, 128, 0)\n(4, 1, 3)\n(2, 1, 99)\n(4, 1, 4)"), limits, kv_blocks=64)
     assert plan.decode == ((2, 1, 32), (4, 1, 4))
@@ -61,7 +61,7 @@ def test_file_without_decode_buckets_is_refused() -> None:
 
 
 def staircases(sizes: int, steps: int) -> BucketPolicy:
-    """A file whose largest batch size alone has `steps` buckets, so that every batch size has as many steps."""
+    """Return a file whose largest batch size has `steps` buckets, so that every batch size has as many steps."""
     lines = [f"({sizes}, {steps - at + 1}, {at})" for at in range(steps)]
     return file("\n".join([*lines, f"(range(1, {sizes}), 2, 0)", "(1, 1, 8)"]))
 
@@ -81,7 +81,7 @@ def test_file_with_too_many_steps_is_refused_by_its_field() -> None:
         make_plan(staircases(501, 500), WIDE, kv_blocks=64)
 
 
-def test_file_with_just_as_many_steps_as_allowed_is_planned() -> None:
+def test_file_with_as_many_steps_as_allowed_is_planned() -> None:
     assert len(make_plan(staircases(500, 500), WIDE, kv_blocks=64).prompt) == 500 + 499
 
 

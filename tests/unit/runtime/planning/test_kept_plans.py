@@ -1,4 +1,4 @@
-"""Kept plans: each is made once, and the one that was used least recently is removed first."""
+"""The cache of plans: each plan is computed once, and the least recently used one is removed first."""
 
 from collections import Counter
 
@@ -14,11 +14,11 @@ LIMITS = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024)
 POLICY = BucketPolicy()
 PLAN = make_plan(POLICY, LIMITS, 300)
 BYTES = SMALL + BYTES_PER_BUCKET * (len(PLAN.prompt) + len(PLAN.decode)) + 100
-"""More than one plan for these limits takes, and less than two."""
+"""More bytes than one plan for these limits, and fewer than two."""
 
 
 class Planner:
-    """Makes plans and counts them by their KV blocks."""
+    """Computes plans and counts them by their KV blocks."""
 
     def __init__(self) -> None:
         self.made: Counter[int] = Counter()
@@ -39,7 +39,7 @@ def test_plan_is_made_once() -> None:
     assert made == {300: 1}
 
 
-def test_each_setting_counts() -> None:
+def test_each_setting_has_its_own_plan() -> None:
     plans, made = kept(2**20)
     plans.get(POLICY, LIMITS, 300)
     plans.get(BucketPolicy(strategy=Strategy.LINEAR), LIMITS, 300)
@@ -47,28 +47,28 @@ def test_each_setting_counts() -> None:
     assert made == {300: 3}
 
 
-def test_plan_used_least_recently_goes() -> None:
+def test_least_recently_used_plan_is_removed() -> None:
     plans, made = kept(2 * BYTES)
     for blocks in (300, 301, 300, 302, 300, 301):
         plans.get(POLICY, LIMITS, blocks)
     assert made == {300: 1, 301: 2, 302: 1}
 
 
-def test_plan_that_went_leaves_its_room() -> None:
+def test_removed_plan_frees_its_bytes() -> None:
     plans, made = kept(2 * BYTES)
     for blocks in (*range(300, 310), 308, 309):
         plans.get(POLICY, LIMITS, blocks)
     assert set(made.values()) == {1}
 
 
-def test_plan_larger_than_the_room_is_kept_alone() -> None:
+def test_plan_larger_than_the_cache_is_kept_alone() -> None:
     plans, made = kept(1)
     for blocks in (300, 300, 301, 301, 300):
         plans.get(POLICY, LIMITS, blocks)
     assert made == {300: 2, 301: 1}
 
 
-def test_refusal_is_kept_with_its_field() -> None:
+def test_error_is_cached_with_its_field() -> None:
     plans, made = kept(BYTES)
     refusals = []
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_refusal_is_kept_with_its_field() -> None:
     assert made == {300: 1}
 
 
-def test_text_of_a_policy_takes_room() -> None:
+def test_text_of_a_policy_counts() -> None:
     text = f"# {'x' * BYTES}\n(1, 1024, 0)\n(4, 1, 300)\n"
     policy = BucketPolicy(strategy=Strategy.FILE, file=text)
     plans, made = kept(2 * BYTES)

@@ -1,4 +1,4 @@
-"""Plans of old releases beside their rules; what real servers of them printed is in test_reference_logs.py."""
+"""Plans of old releases compared with their rules. test_reference_logs.py has the output of real servers."""
 
 from itertools import product
 
@@ -12,7 +12,7 @@ from gaudi_runtime.planning.old_releases import exponential_fill, plan_1_22, pla
 
 
 @pytest.mark.parametrize(
-    ("asked", "exact", "values"),
+    ("requested", "exact", "values"),
     [
         ((128, 128, 4096, 13), False, [128, 256, 384, 512, 640, 768, 896, 1024, 1408, 1792, 2304, 3072, 4096]),
         ((1, 1, 4, 9), False, [1, 2, 3, 4]),
@@ -28,12 +28,12 @@ from gaudi_runtime.planning.old_releases import exponential_fill, plan_1_22, pla
     ],
 )
 def test_exponential_fill_puts_taken_points_on_nearest_free_multiple(
-    asked: tuple[int, int, int, int], exact: bool, values: list[int]
+    requested: tuple[int, int, int, int], exact: bool, values: list[int]
 ) -> None:
-    assert exponential_fill(*asked, ends_exact=exact) == values
+    assert exponential_fill(*requested, ends_exact=exact) == values
 
 
-def test_unified_alpha_has_quarters_halves_and_wholes() -> None:
+def test_unified_alpha_is_a_quarter_a_half_or_one() -> None:
     assert unified_alpha(0, 32, 256) == [0, 8, 16, 32, 64, 128, 256]
     assert unified_alpha(8, 32, 256) == [8, 16, 32, 64, 128, 256]
 
@@ -53,7 +53,7 @@ def test_release_1_22_plans_contexts_that_fit_the_token_budget() -> None:
 
 
 def test_release_1_22_counts_contexts_beyond_the_token_budget() -> None:
-    """Two sequences have 256 tokens each: of 4 + 3 + 2 + 1 contexts 2 + 1 fit."""
+    """Two sequences have 256 tokens each: of 4 + 3 + 2 + 1 contexts, 2 + 1 fit."""
     assert plan_1_22(CACHING, kv_blocks=16).dropped == (Dropped(BucketPhase.PROMPT, Rule.OVER_BUDGET_WITH_CONTEXT, 7),)
 
 
@@ -63,9 +63,10 @@ def test_release_1_22_without_a_bucket_names_its_phase() -> None:
 
 
 def possible(query: int, shared: int, unique: int, causal: int, seqs: int) -> bool:
-    """No sequence of a batch has more than 256 tokens in shared blocks.
+    """Return True if the batch can occur: no sequence has more than 256 tokens in shared blocks.
 
-    As many sequences as query tokens share, `seqs` at most; half as many where every one decodes, each by a token.
+    At most `seqs` sequences share, one per query token. If all decode, each sequence has one token, and half as many
+    share.
     """
     if causal:
         return query > 0 and shared * 128 // min(seqs, query) <= 256
@@ -82,7 +83,7 @@ def possible(query: int, shared: int, unique: int, causal: int, seqs: int) -> bo
         (2, [0, 1, 2, 5, 10, 20], [0, 1, 2, 4], [0, 1, 2, 6, 12, 25]),
     ],
 )
-def test_unified_plan_has_every_batch_that_can_arise(
+def test_unified_plan_has_every_possible_batch(
     seqs: int, queries: list[int], shared: list[int], unique: list[int]
 ) -> None:
     limits = Limits(max_model_len=256, max_num_seqs=seqs, max_num_batched_tokens=20)

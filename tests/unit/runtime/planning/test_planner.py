@@ -30,7 +30,7 @@ def linear(**dimensions: RangeSettings) -> BucketPolicy:
 
 
 def test_padding_aware_begins_at_one_where_blocks_are_few() -> None:
-    """Fewer KV blocks than a block has tokens, which is where the range would begin (spec/pairs.md, last rule)."""
+    """There are fewer KV blocks than a block has tokens, which is the start of the range (spec/pairs.md, last rule)."""
     few = Limits(max_model_len=1536, max_num_seqs=3, max_num_batched_tokens=1536, contiguous_paged_attention=False)
     plan = make_plan(BucketPolicy(strategy=Strategy.PADDING_AWARE), few, kv_blocks=100)
     by_size = [[each.num_blocks for each in plan.decode if each.batch_size == size] for size in (1, 2, 3)]
@@ -85,7 +85,7 @@ def test_without_prefix_caching_prompts_have_no_context() -> None:
     assert {bucket.num_blocks for bucket in plan.prompt} == {0}
 
 
-def test_long_model_without_prefix_caching_has_no_context_either() -> None:
+def test_long_model_without_prefix_caching_has_no_context() -> None:
     without = LIMITS.model_copy(update={"prefix_caching": False, "max_model_len": 16_384})
     plan = make_plan(BucketPolicy(), without, kv_blocks=1519)
     assert {bucket.num_blocks for bucket in plan.prompt} == {0}
@@ -108,23 +108,23 @@ TRAFFIC = OptimalSettings(traffic="prompt 1 100 0 5\nprompt 1 900 0 2\ndecode 2 
 
 
 def of_device(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: Any) -> BucketPlan:
-    """For 10 blocks, so that three times as many are fewer than 16 sequences of 8 may refer to."""
+    """With 10 blocks, three times as many are fewer than 16 sequences of 8 blocks may reference."""
     found = DeviceBlocks(10, **{"size": 128, "decode_size": 128, **blocks})
     optimal = TRAFFIC if strategy is Strategy.OPTIMAL else None
     return plan_of_device(BucketPolicy(strategy=strategy, optimal=optimal), REFERENCES, found)
 
 
-def test_decode_blocks_are_bounded_unless_the_engine_bounds_none() -> None:
+def test_decode_blocks_are_limited_unless_the_engine_has_no_limit() -> None:
     assert of_device().decode[-1].num_blocks == 30
     assert of_device(bounded=False).decode[-1].num_blocks == 8 * 16
 
 
-def test_blocks_of_the_engine_are_planned() -> None:
+def test_plan_has_the_blocks_of_the_engine() -> None:
     assert {query for _, query, _ in of_device(size=256, decode_size=256).prompt} == {256, 512, 768, 1024}
     assert of_device(size=256, decode_size=256, bounded=False).decode[-1].num_blocks == 4 * 16
 
 
-def test_decode_batches_count_blocks_of_their_own_size() -> None:
+def test_decode_batches_count_blocks_in_their_own_size() -> None:
     plan = of_device(size=512, bounded=False)
     assert {query for _, query, _ in plan.prompt} == {512, 1024}
     assert plan.decode == of_device(bounded=False).decode
@@ -132,7 +132,7 @@ def test_decode_batches_count_blocks_of_their_own_size() -> None:
 
 
 @pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE, Strategy.OPTIMAL])
-def test_queries_are_multiples_of_the_engines_step(strategy: Strategy) -> None:
+def test_queries_are_multiples_of_the_engines_query_step(strategy: Strategy) -> None:
     queries = {query for _, query, _ in of_device(strategy, query_step=256).prompt}
     assert queries <= {256, 512, 768, 1024}
     assert 1024 in queries
@@ -205,8 +205,8 @@ def test_dimension_of_an_ignored_setting_is_named(dimension: str) -> None:
     )
 
 
-def test_long_context_of_no_multiple_stays_where_query_leaves_max() -> None:
-    """Of 8192 tokens a query of 54 blocks leaves 10, as many as max: as in the public planner, nothing changes."""
+def test_odd_context_is_unchanged_if_the_query_leaves_max() -> None:
+    """A query of 54 blocks leaves 10 blocks of 8192 tokens, the maximum, so the context stays unchanged."""
     long = LIMITS.model_copy(update={"max_model_len": 8192, "max_num_batched_tokens": 8192})
     policy = linear(context=RangeSettings(step=4, max=10), query=RangeSettings(min=53 * 128, max=55 * 128))
     plan = make_plan(policy, long, kv_blocks=64)
@@ -243,7 +243,7 @@ def test_strategy_without_ranges_is_refused_by_name() -> None:
         ("decode", ranges("decode.blocks", min=1, step=1, max=50_001), 50_001 * 100),
     ],
 )
-def test_ranges_that_explode_are_refused(phase: str, policy: BucketPolicy, combined: int) -> None:
+def test_ranges_with_too_many_buckets_are_refused(phase: str, policy: BucketPolicy, combined: int) -> None:
     wide = Limits(max_model_len=50_001, max_num_seqs=100, max_num_prefill_seqs=100, max_num_batched_tokens=50_001)
     every = {"decode": policy.decode.model_copy(update={"batch_size": RangeSettings(step=1)})}
     with pytest.raises(PlanImpossible) as refused:
@@ -279,7 +279,7 @@ SMALL_LINEAR = linear(query=RangeSettings(max=512), context=RangeSettings(max=2)
         (BucketPolicy(strategy=Strategy.OPTIMAL), 20_000),
     ],
 )
-def test_candidates_are_about_what_a_plan_looks_at(policy: BucketPolicy, count: int) -> None:
+def test_candidates_approximate_the_work_of_a_plan(policy: BucketPolicy, count: int) -> None:
     assert count_candidates(policy, LIMITS, kv_blocks=32 if policy is SMALL_LINEAR else 64) == count
 
 
@@ -330,20 +330,20 @@ def test_context_without_prefix_caching_is_named_as_ignored() -> None:
 PIECES = LIMITS.model_copy(update={"prefix_caching": False, "splits_prompts": True, "gapless": True})
 
 
-def test_pieces_have_as_much_context_as_is_left() -> None:
-    """A query of 257 to 384 tokens may stand behind 1791: 14 blocks."""
+def test_pieces_have_all_context_that_fits() -> None:
+    """A query of 257 to 384 tokens may follow 1791 tokens, which are 14 blocks."""
     contexts = [each.num_blocks for each in make_plan(BucketPolicy(), PIECES, 64).prompt if each.query_len == 384]
     assert contexts == [0, 1, 2, 4, 8, 14]
 
 
 @pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
-def test_given_contexts_end_with_the_most_of_each_query(strategy: Strategy) -> None:
+def test_given_contexts_end_with_the_maximum_of_each_query(strategy: Strategy) -> None:
     policy = BucketPolicy(strategy=strategy, prompt=PromptRanges(context=RangeSettings(max=2)))
     plan = make_plan(policy, PIECES, kv_blocks=64)
     assert plan.warnings == ()
     assert [each.num_blocks for each in plan.prompt if each.query_len == 384] == [0, 1, 2, 14]
 
 
-def test_one_block_of_context_is_planned_beside_none() -> None:
+def test_one_block_of_context_is_planned_in_addition_to_none() -> None:
     short = PIECES.model_copy(update={"max_model_len": 130, "max_num_batched_tokens": 130})
     assert [each.num_blocks for each in make_plan(linear(), short, 64).prompt] == [0, 2, 0, 1]

@@ -54,7 +54,7 @@ def test_linear_with_a_hundred_million_values_is_refused() -> None:
         linear_values(1, 1, 100_000_000)
 
 
-def test_linear_with_as_many_values_as_allowed_is_made() -> None:
+def test_linear_with_as_many_values_as_allowed_is_accepted() -> None:
     assert linear_values(2, 2, 200_003)[-1] == 200_002
 
 
@@ -146,7 +146,7 @@ def test_exponential_default_ranges_are_those_of_the_rule() -> None:
         (CONTIGUOUS, 90, True, Range(1, 10, 80, 8)),
     ],
 )
-def test_exponential_decode_blocks_are_what_sequences_refer_to(
+def test_exponential_decode_blocks_are_those_of_all_sequences(
     limits: Limits, kv_blocks: int, bounded: bool, blocks: Range
 ) -> None:
     assert exponential_ranges(limits, kv_blocks, bounded=bounded).decode_blocks == blocks
@@ -156,7 +156,7 @@ def test_exponential_decode_blocks_are_what_sequences_refer_to(
     ("length", "tokens", "context"),
     [(8191, 600, Range(0, 1, 62, 7)), (8192, 600, Range(0, 1, 59, 7)), (300, 600, Range(0, 1, 1, 2))],
 )
-def test_exponential_context_of_long_model_is_what_tokens_leave(length: int, tokens: int, context: Range) -> None:
+def test_exponential_context_of_long_model_is_limited_by_tokens(length: int, tokens: int, context: Range) -> None:
     limits = LIMITS.model_copy(update={"max_model_len": length, "max_num_batched_tokens": tokens})
     assert exponential_ranges(limits, 20).prompt_context == context
 

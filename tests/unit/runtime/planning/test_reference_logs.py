@@ -26,7 +26,7 @@ def test_three_seeds_linear_plan_24_prompt_and_48_decode_buckets() -> None:
     assert [[bs, length] for bs, _, length in plan.decode] == LOGS["linear_decode"]
 
 
-def test_seed_000_sequences_of_412_tokens_are_padded_as_told() -> None:
+def test_seed_000_sequences_of_412_tokens_are_padded_as_logged() -> None:
     plan = make_plan(TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS, kv_blocks=1519 * 128)
     assert plan.find(BucketPhase.PROMPT, 3, 412, 0) == Bucket(4, 512, 0)
     assert plan.find(BucketPhase.DECODE, 3, 1, 412) == Bucket(4, 1, 512)

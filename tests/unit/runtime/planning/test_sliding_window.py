@@ -1,4 +1,4 @@
-"""Slices of a sliding-window model's attention: long prompts without context are whole slices, the rest stays."""
+"""Attention slices of a sliding-window model: long prompts without context must be whole slices."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ def test_long_prompts_without_context_are_whole_slices() -> None:
     assert long == [2048, 3072, 4096]
 
 
-def test_what_was_dropped_is_counted_by_its_rule() -> None:
+def test_dropped_buckets_are_counted_by_their_rule() -> None:
     plan = make_plan(LINEAR, sliced(), KV_BLOCKS)
     counted = [each.count for each in plan.dropped if each.rule is Rule.NOT_WHOLE_SLICES]
     assert counted == [(4096 - 2048) // 128 + 1 - 3]
@@ -38,5 +38,5 @@ def test_only_long_prompts_without_context_are_dropped(tokens: int, from_tokens:
         assert bucket.query_len % tokens
 
 
-def test_decode_is_as_it_was() -> None:
+def test_decode_buckets_are_unchanged() -> None:
     assert make_plan(LINEAR, sliced(), KV_BLOCKS).decode == make_plan(LINEAR, LONG, KV_BLOCKS).decode

@@ -24,19 +24,19 @@ def test_few_rows_also_have_a_bucket_of_few_blocks() -> None:
     assert verify_buckets(Bucket(2, 1, 8), 3, LIMITS) == [Bucket(8, 1, 8), Bucket(8, 1, 32)]
 
 
-def test_rows_read_at_most_what_full_sequences_have() -> None:
+def test_rows_read_at_most_the_blocks_of_full_sequences() -> None:
     assert verify_buckets(Bucket(1, 1, 16), 1, LIMITS) == [Bucket(2, 1, 16), Bucket(2, 1, 16)]
 
 
-def test_plan_with_drafts_adds_to_the_one_without() -> None:
+def test_plan_with_drafts_contains_the_plan_without() -> None:
     plain, drafting = (make_plan(BucketPolicy(), each, 300) for each in (LIMITS, DRAFTING))
     assert drafting.seeds == plain.decode
     assert set(plain.decode) < set(drafting.decode)
     assert drafting.prompt == plain.prompt
 
 
-def test_hash_of_a_plan_without_drafts_stays() -> None:
-    """Operator and runtime of two releases agree until somebody drafts."""
+def test_hash_of_a_plan_without_drafts_is_unchanged() -> None:
+    """Operator and runtime of two releases must agree as long as nothing is drafted."""
     said = {"maxModelLen": 1024, "maxNumSeqs": 4, "maxNumBatchedTokens": 1024, "contiguousPagedAttention": False}
     assert plan_hash(BucketPolicy(), LIMITS) == plan_hash(BucketPolicy(), Limits.model_validate(said))
     assert plan_hash(BucketPolicy(), LIMITS) != plan_hash(BucketPolicy(), DRAFTING)
@@ -45,7 +45,7 @@ def test_hash_of_a_plan_without_drafts_stays() -> None:
 @pytest.mark.parametrize(
     "settings", [OptimalSettings(traffic="prompt 1 90 0 5\ndecode 1 1 2 5"), OptimalSettings(decode_graphs=8)]
 )
-def test_optimal_with_drafts_takes_no_traffic_or_budget(settings: OptimalSettings) -> None:
+def test_optimal_with_drafts_accepts_no_traffic_or_budget(settings: OptimalSettings) -> None:
     policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
     with pytest.raises(PlanImpossible, match=r"bucketing\.optimal: with speculative decoding"):
         make_plan(policy, DRAFTING, 300)

@@ -18,13 +18,13 @@ def test_old_name_of_query_is_read() -> None:
     assert policy.prompt.query == RangeSettings(step=256)
 
 
-def test_new_name_of_query_wins_over_the_old() -> None:
+def test_new_name_of_query_has_precedence_over_the_old() -> None:
     names = {"VLLM_PROMPT_QUERY_BUCKET_STEP": 128, "VLLM_PROMPT_SEQ_BUCKET_STEP": 256}
     assert policy_from_env(Strategy.LINEAR, names).prompt.query == RangeSettings(step=128)
 
 
 @pytest.mark.parametrize("name", ["VLLM_SKIP_WARMUP", "--max-model-len", "VLLM_DEFRAG_THRESHOLD"])
-def test_knob_that_shapes_no_range_is_refused(name: str) -> None:
+def test_knob_that_sets_no_range_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is not a bucket variable: leave it out of env"):
         policy_from_env(Strategy.LINEAR, {name: 1})
 

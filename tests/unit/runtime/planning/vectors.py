@@ -1,6 +1,6 @@
 """Plans of the public planners: inputs and answers in tests/data/bucketing.json.
 
-See docs/internals/bucketing.md, Vectors.
+docs/internals/bucketing.md, Vectors, describes them.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What a container may use is its limit, and never more than the node has."""
+"""The limits of a container, which are never above those of the node."""
 
 import os
 from pathlib import Path
@@ -15,22 +15,22 @@ MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     ("quota", "cores"),
     [("max 100000", CORES), ("100000 100000", 1), ("50000 100000", 1), ("9900000 100000", CORES)],
 )
-def test_quota_of_the_container_bounds_the_cores(tmp_path: Path, quota: str, cores: int) -> None:
+def test_cores_are_limited_by_the_quota_of_the_container(tmp_path: Path, quota: str, cores: int) -> None:
     file = tmp_path / "cpu.max"
     file.write_text(quota + "\n")
     assert usable_cores(file) == cores
 
 
-def test_without_a_quota_every_core_counts(tmp_path: Path) -> None:
+def test_every_core_counts_without_a_quota(tmp_path: Path) -> None:
     assert usable_cores(tmp_path / "cpu.max") == CORES
 
 
 @pytest.mark.parametrize(("limit", "memory"), [("max", MEMORY), ("1048576", 1024**2), (str(MEMORY + 1), MEMORY)])
-def test_the_limit_of_the_container_bounds_the_memory(tmp_path: Path, limit: str, memory: int) -> None:
+def test_memory_is_limited_by_the_container(tmp_path: Path, limit: str, memory: int) -> None:
     file = tmp_path / "memory.max"
     file.write_text(limit + "\n")
     assert usable_memory(file) == memory
 
 
-def test_without_a_limit_all_memory_counts(tmp_path: Path) -> None:
+def test_all_memory_counts_without_a_limit(tmp_path: Path) -> None:
     assert usable_memory(tmp_path / "memory.max") == MEMORY

@@ -1,4 +1,4 @@
-"""What a stage takes of the host."""
+"""The host memory that a stage takes."""
 
 import logging
 import mmap
@@ -18,11 +18,11 @@ def test_stage_is_logged_with_seconds_and_bytes(caplog: pytest.LogCaptureFixture
     assert caplog.messages == ["Loading the model took 12.3 secs and 2 GiB of host memory"]
 
 
-def test_what_a_stage_has_freed_is_negative() -> None:
+def test_freed_memory_is_negative() -> None:
     assert stage_cost_line("Warm-up", 1.0, -252 * 1024) == "Warm-up took 1.0 secs and -252 KiB of host memory"
 
 
-def test_stage_that_fails_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_stage_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), pytest.raises(OSError, match="gone"), log_stage_cost("Loading the model"):
         raise OSError("gone")
     assert caplog.messages == []
@@ -30,7 +30,7 @@ def test_stage_that_fails_tells_nothing(caplog: pytest.LogCaptureFixture) -> Non
 
 def test_memory_of_this_process_counts() -> None:
     before = host_memory()
-    # Not from the heap: that may have as much left from an earlier test, which is resident already.
+    # The heap may still have resident memory of an earlier test, so this memory is mapped separately.
     with mmap.mmap(-1, 64 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as held:
         held.write(b"x" * len(held))
         assert host_memory() - before > 32 * 2**20

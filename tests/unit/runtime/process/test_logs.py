@@ -16,12 +16,12 @@ def formatted(message: str, *args: object, error: bool = False) -> dict[str, str
     return parsed
 
 
-def test_a_record_is_one_line_of_json() -> None:
+def test_record_is_one_line_of_json() -> None:
     line = formatted("%d buckets\nand more", 3)
     assert (line["level"], line["logger"], line["message"]) == ("warning", "a.b", "3 buckets\nand more")
 
 
-def test_a_traceback_stays_on_its_line() -> None:
+def test_traceback_is_on_the_same_line() -> None:
     try:
         raise ValueError("boom")
     except ValueError:

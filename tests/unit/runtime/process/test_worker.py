@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop."""
+"""Blocking work in a thread next to the event loop."""
 
 import asyncio
 import concurrent.futures
@@ -9,13 +9,13 @@ import pytest
 from gaudi_runtime.process.worker import in_daemon_thread, in_worker_thread
 
 
-async def test_result_reaches_who_waits_from_a_daemon_thread() -> None:
+async def test_result_is_returned_from_a_daemon_thread() -> None:
     assert await in_worker_thread(lambda: threading.current_thread().daemon)
     assert await in_worker_thread(lambda: None) is None
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), concurrent.futures.CancelledError(), SystemExit(3)])
-async def test_exception_reaches_who_waits_as_it_was_raised(error: BaseException) -> None:
+async def test_exception_is_raised_unchanged(error: BaseException) -> None:
     def work() -> None:
         raise error
 
@@ -24,7 +24,7 @@ async def test_exception_reaches_who_waits_as_it_was_raised(error: BaseException
     assert raised.value is error
 
 
-async def test_work_whose_waiter_has_gone_ends_all_the_same() -> None:
+async def test_work_of_a_cancelled_waiter_ends() -> None:
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
@@ -41,7 +41,7 @@ async def test_work_whose_waiter_has_gone_ends_all_the_same() -> None:
     assert await asyncio.to_thread(done.wait, 60)
 
 
-def test_work_that_has_begun_cannot_be_cancelled() -> None:
+def test_started_work_cannot_be_cancelled() -> None:
     go_on = threading.Event()
     outcome = in_daemon_thread(lambda: go_on.wait(60), "test")
     assert not outcome.cancel()

@@ -1,4 +1,4 @@
-"""The state of each bucket, as a real warm-up on the simulated card leaves it and as the status port tells it."""
+"""The state of each bucket after a real warm-up on the simulated card, as the status port reports it."""
 
 import threading
 from collections import Counter
@@ -18,7 +18,7 @@ from tests.unit.runtime.configs import sim_config
 PROMPT, DECODE = BucketPhase
 
 
-def started(config: RuntimeConfig) -> tuple[ReportBoard, BucketTable]:
+def board_after_start(config: RuntimeConfig) -> tuple[ReportBoard, BucketTable]:
     board = ReportBoard("a" * 64)
     start_engine(config, board, threading.Event())
     return board, board.buckets.table("i", {})
@@ -29,7 +29,7 @@ def states(table: BucketTable) -> Counter[tuple[BucketPhase, BucketState]]:
 
 
 async def test_counts_of_a_whole_warmup_are_those_of_the_report() -> None:
-    board, table = started(sim_config())
+    board, table = board_after_start(sim_config())
     report = board.report()
     assert states(table) == {
         (PROMPT, BucketState.CAPTURED): report.prompt.captured,
@@ -40,24 +40,24 @@ async def test_counts_of_a_whole_warmup_are_those_of_the_report() -> None:
 
 @pytest.mark.parametrize("mode", [ExecutionMode.EAGER, ExecutionMode.LAZY])
 async def test_modes_without_graphs_end_with_warm_buckets(mode: ExecutionMode) -> None:
-    _, table = started(sim_config(mode=mode))
+    _, table = board_after_start(sim_config(mode=mode))
     assert {row.state for row in table.rows} == {BucketState.WARM}
 
 
-async def test_switched_off_warmup_leaves_all_planned() -> None:
-    _, table = started(sim_config(warmup=WarmupConfig(enabled=False)))
+async def test_disabled_warmup_leaves_all_buckets_planned() -> None:
+    _, table = board_after_start(sim_config(warmup=WarmupConfig(enabled=False)))
     assert {row.state for row in table.rows} == {BucketState.PLANNED}
 
 
 async def test_bucket_that_does_not_compile_is_cold_with_its_reason() -> None:
-    _, table = started(sim_config({"oomAtCompile": "prompt:2"}))
+    _, table = board_after_start(sim_config({"oomAtCompile": "prompt:2"}))
     [cold] = [row for row in table.rows if row.state is BucketState.COLD]
     assert cold.reason is not None
     assert "ran out of memory" in cold.reason
 
 
 async def test_buckets_after_a_failed_capture_are_compiled_without_graphs() -> None:
-    board, table = started(sim_config({"oomAtBucket": "prompt:2"}))
+    board, table = board_after_start(sim_config({"oomAtBucket": "prompt:2"}))
     left = [row for row in table.rows if row.state is BucketState.WITHOUT_GRAPH]
     assert [tuple(each.bucket) for each in left] == [tuple(each.bucket) for each in _skipped(board)]
 
@@ -66,21 +66,21 @@ def _skipped(board: ReportBoard) -> list[Skipped]:
     return sorted(board.report().skipped, key=lambda each: each.bucket)
 
 
-async def test_traffic_stands_at_its_bucket() -> None:
-    board, table = started(sim_config())
+async def test_traffic_is_listed_with_its_bucket() -> None:
+    board, table = board_after_start(sim_config())
     first = table.rows[0]
     met: dict[Key, Tally] = {(first.phase, Bucket(*first.bucket)): Tally(hits=5, misses=1, compiles=1)}
     row = board.buckets.table("i", met).rows[0]
     assert (row.hits, row.misses, row.compiles) == (5, 1, 1)
 
 
-def test_shape_that_no_bucket_has_is_told_as_unplanned() -> None:
+def test_shape_without_a_bucket_is_listed_as_unplanned() -> None:
     met: dict[Key, Tally] = {(DECODE, Bucket(7, 1, 9)): Tally(misses=2)}
     [row] = BucketBoard().table("i", met).rows
     assert (row.state, tuple(row.bucket), row.misses) == (BucketState.UNPLANNED, (7, 1, 9), 2)
 
 
-def test_rows_beyond_the_bound_are_counted() -> None:
+def test_rows_beyond_the_limit_are_counted() -> None:
     met: dict[Key, Tally] = {(DECODE, Bucket(1, 1, blocks)): Tally(hits=1) for blocks in range(MOST_ROWS + 3)}
     table = BucketBoard().table("i", met)
     assert (len(table.rows), table.left_off) == (MOST_ROWS, 3)

@@ -1,4 +1,4 @@
-"""Sequences, durations and waiting on the report board."""
+"""Sequences, durations and long polls of the report board."""
 
 import asyncio
 import threading
@@ -10,11 +10,11 @@ from gaudi_runtime.report.report_board import MAX_WAITERS, ReportBoard, TooManyW
 
 HASH = "a" * 64
 NEVER = 3600.0
-"""Seconds that a test would not wait."""
+"""A timeout in seconds that no test reaches."""
 
 
 class Clock:
-    """Monotonic seconds that move when told."""
+    """A monotonic clock that tests move."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -24,12 +24,12 @@ class Clock:
 
 
 async def turns() -> None:
-    """Let everything run that is due, timers of 0 s included."""
+    """Run everything that is due, including timers of 0 s."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-async def test_every_change_makes_the_sequence_grow_by_one() -> None:
+async def test_every_change_increases_the_sequence_by_one() -> None:
     board = ReportBoard(HASH)
     before = board.report().sequence
     board.update(phase=Phase.LOADING)
@@ -37,13 +37,13 @@ async def test_every_change_makes_the_sequence_grow_by_one() -> None:
     assert board.report().sequence == before + 2
 
 
-async def test_refreshed_figures_are_there_for_who_asks() -> None:
+async def test_refreshed_figures_are_in_the_next_report() -> None:
     board = ReportBoard(HASH)
     board.refresh(compiles=7)
     assert board.report().compiles == 7
 
 
-async def test_refreshed_figures_wake_nobody_who_waits() -> None:
+async def test_refreshed_figures_do_not_wake_waiters() -> None:
     board = ReportBoard(HASH, coalesce_seconds=0)
     waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 30))
     await turns()
@@ -57,7 +57,7 @@ async def test_two_instances_have_different_names() -> None:
     assert ReportBoard(HASH).report().instance != ReportBoard(HASH).report().instance
 
 
-async def test_durations_count_from_start_and_from_the_last_move() -> None:
+async def test_durations_count_from_start_and_from_last_progress() -> None:
     clock = Clock()
     board = ReportBoard(HASH, clock)
     clock.now += 10
@@ -76,7 +76,7 @@ async def test_touch_restarts_the_stall_clock_without_a_new_sequence() -> None:
     assert (board.report().since_progress_seconds, board.report().sequence) == (0, sequence)
 
 
-async def test_estimate_melts_as_time_goes_by_and_never_below_zero() -> None:
+async def test_estimate_decreases_with_time_and_never_below_zero() -> None:
     clock = Clock()
     board = ReportBoard(HASH, clock)
     board.update(phase=Phase.COMPILING, eta_seconds=30.0)
@@ -86,7 +86,7 @@ async def test_estimate_melts_as_time_goes_by_and_never_below_zero() -> None:
     assert board.report().eta_seconds == 0
 
 
-async def test_once_serving_the_durations_stand_still() -> None:
+async def test_durations_are_constant_while_serving() -> None:
     clock = Clock()
     board = ReportBoard(HASH, clock)
     board.update(phase=Phase.COMPILING, eta_seconds=30.0)
@@ -97,7 +97,7 @@ async def test_once_serving_the_durations_stand_still() -> None:
     assert (report.elapsed_seconds, report.since_progress_seconds, report.eta_seconds) == (20, 0, None)
 
 
-async def test_a_change_of_phase_wakes_the_waiter_at_once() -> None:
+async def test_change_of_phase_wakes_the_waiter_immediately() -> None:
     board = ReportBoard(HASH, coalesce_seconds=NEVER)
     waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 60))
     await turns()
@@ -107,7 +107,7 @@ async def test_a_change_of_phase_wakes_the_waiter_at_once() -> None:
     assert waiting.result().phase is Phase.SERVING
 
 
-async def test_a_failure_wakes_the_waiter_at_once() -> None:
+async def test_failure_wakes_the_waiter_immediately() -> None:
     board = ReportBoard(HASH, coalesce_seconds=NEVER)
     waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 60))
     await turns()
@@ -138,19 +138,19 @@ async def test_changes_from_another_thread_wake_the_waiter() -> None:
 
 
 @pytest.mark.parametrize("sequence", [0, 999], ids=["older", "of another instance"])
-async def test_another_sequence_is_answered_at_once(sequence: int) -> None:
+async def test_other_sequence_is_answered_immediately(sequence: int) -> None:
     waiting = asyncio.create_task(ReportBoard(HASH).wait_beyond(sequence, 60))
     await turns()
     assert waiting.done()
 
 
-async def test_a_wait_without_news_ends_after_its_time() -> None:
+async def test_wait_without_changes_ends_after_its_timeout() -> None:
     board = ReportBoard(HASH)
     sequence = board.report().sequence
     assert (await board.wait_beyond(sequence, 0.01)).sequence == sequence
 
 
-async def test_one_waiter_too_many_is_turned_away() -> None:
+async def test_waiter_beyond_the_limit_is_refused() -> None:
     board = ReportBoard(HASH)
     waiting = [asyncio.create_task(board.wait_beyond(1, 30)) for _ in range(MAX_WAITERS)]
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A serving histogram as a report shows it."""
+"""The summary of a serving histogram in a report."""
 
 import pytest
 
@@ -20,29 +20,29 @@ from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 
 
-def met(phase: BucketPhase, real: Bucket, bucket: Bucket, *, warm: bool, batches: int = 1) -> ServingHistogram:
+def histogram_of(phase: BucketPhase, real: Bucket, bucket: Bucket, *, warm: bool, batches: int = 1) -> ServingHistogram:
     histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
     histogram.observe(phase, real, Padded(bucket, warm), batches)
     return histogram
 
 
-def test_nothing_served_is_all_zeros() -> None:
+def test_empty_histogram_is_all_zeros() -> None:
     assert summarize_served(ServingHistogram(lambda _, shape: Padded(shape, warm=True))) == Served()
 
 
 def test_prompt_pads_every_query_and_every_context() -> None:
-    found = summarize_served(met(PROMPT, Bucket(2, 100, 1), Bucket(4, 128, 2), warm=True, batches=10))
+    found = summarize_served(histogram_of(PROMPT, Bucket(2, 100, 1), Bucket(4, 128, 2), warm=True, batches=10))
     assert found.prompt == ServedPhase(hits=10, real_tokens=2000, padded_tokens=5120, real_blocks=20, padded_blocks=80)
     assert found.decode == ServedPhase()
 
 
 def test_decode_pads_sequences_and_the_blocks_of_the_whole_batch() -> None:
-    found = summarize_served(met(DECODE, Bucket(3, 1, 40), Bucket(4, 1, 64), warm=False, batches=10))
+    found = summarize_served(histogram_of(DECODE, Bucket(3, 1, 40), Bucket(4, 1, 64), warm=False, batches=10))
     assert found.decode == ServedPhase(misses=10, real_tokens=30, padded_tokens=40, real_blocks=400, padded_blocks=640)
 
 
-def test_buckets_come_most_frequent_first_and_bounded() -> None:
-    histogram = met(PROMPT, Bucket(1, 9, 0), Bucket(1, 10, 0), warm=True, batches=7)
+def test_buckets_are_sorted_by_frequency_and_limited() -> None:
+    histogram = histogram_of(PROMPT, Bucket(1, 9, 0), Bucket(1, 10, 0), warm=True, batches=7)
     for query in range(100, 100 + MAX_SERVED_BUCKETS):
         histogram.count_batch(PROMPT, Bucket(1, query, 0))
     buckets = summarize_served(histogram).buckets
@@ -50,12 +50,12 @@ def test_buckets_come_most_frequent_first_and_bounded() -> None:
     assert len(buckets) == MAX_SERVED_BUCKETS
 
 
-def test_shapes_that_were_always_warm_are_not_among_the_coldest() -> None:
-    assert coldest(met(PROMPT, Bucket(1, 9, 0), Bucket(1, 10, 0), warm=True)) == ()
+def test_shapes_that_were_always_warm_are_not_listed_as_cold() -> None:
+    assert coldest(histogram_of(PROMPT, Bucket(1, 9, 0), Bucket(1, 10, 0), warm=True)) == ()
 
 
-def test_coldest_come_with_their_compiles_and_bounded() -> None:
-    histogram = met(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=9)
+def test_coldest_shapes_have_their_compiles_and_are_limited() -> None:
+    histogram = histogram_of(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=9)
     histogram.compiled(DECODE, Bucket(1, 1, 4))
     for blocks in range(10, 10 + MAX_COLD_SHAPES):
         histogram.observe(DECODE, Bucket(1, 1, blocks), Padded(Bucket(1, 1, blocks), warm=False))
@@ -64,12 +64,12 @@ def test_coldest_come_with_their_compiles_and_bounded() -> None:
     assert len(found) == MAX_COLD_SHAPES
 
 
-def test_count_beyond_the_reports_bound_stays_at_it() -> None:
-    (shape,) = coldest(met(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=10**9))
+def test_count_is_limited_to_the_bound_of_the_report() -> None:
+    (shape,) = coldest(histogram_of(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=10**9))
     assert shape.count == 1_000_000
 
 
-def test_runs_of_the_tower_are_told_with_cold_ones() -> None:
+def test_runs_of_the_tower_are_listed_with_cold_ones() -> None:
     histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
     histogram.absorb([], [["a", True, 3, 0], ["b", False, 2, 1]])
     histogram.absorb([], [["b", False, 1, 0]])
@@ -77,7 +77,7 @@ def test_runs_of_the_tower_are_told_with_cold_ones() -> None:
     assert histogram.recompiles == 1
 
 
-def test_cold_images_are_named_up_to_a_bound() -> None:
+def test_cold_images_are_named_up_to_a_limit() -> None:
     histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
     histogram.absorb([], [[str(each), False, 1, 1] for each in range(100)])
     found = summarize_served(histogram).vision
@@ -86,6 +86,6 @@ def test_cold_images_are_named_up_to_a_bound() -> None:
 
 
 @pytest.mark.parametrize("row", [["a", True, 3], 7, ["a", True, -1, 0]])
-def test_what_is_no_row_of_the_tower_is_refused(row: object) -> None:
+def test_invalid_row_of_the_tower_is_refused(row: object) -> None:
     with pytest.raises(ValueError, match=r"not a row|not a count"):
         ServingHistogram(lambda _, shape: Padded(shape, warm=True)).absorb([], [row])  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""Cold shapes met while serving, from the engine into the report and the log."""
+"""Cold shapes during serving, from the engine to the report and the log."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ async def test_warm_shapes_are_hits(caplog: pytest.LogCaptureFixture) -> None:
         assert (api.engine.counters.hits, api.engine.counters.cold) == (11, {})
 
 
-async def test_hits_are_reported_without_waking_whoever_waits_for_news() -> None:
+async def test_hits_are_reported_without_waking_waiters() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
     news, sequence = ServingNews(board), board.report().sequence
     histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0))
@@ -57,7 +57,7 @@ async def test_hits_are_reported_without_waking_whoever_waits_for_news() -> None
     assert board.report().sequence == sequence
 
 
-async def test_recompile_is_news_when_it_comes_and_when_it_ages() -> None:
+async def test_recompile_changes_the_report_when_it_starts_and_expires() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=False))
     news, seen = ServingNews(board), []
     histogram.compiled(BucketPhase.PROMPT, histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0)))
@@ -67,7 +67,7 @@ async def test_recompile_is_news_when_it_comes_and_when_it_ages() -> None:
     assert seen == [(2, 1), (2, 1), (3, 0)]
 
 
-async def test_requests_are_no_news_but_twice_as_many_failures_are() -> None:
+async def test_doubled_failures_wake_waiters_and_requests_do_not() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
     news, seen = ServingNews(board), []
     for running, failed in ((1, 0), (7, 1), (7, 2), (7, 3), (0, 4)):
@@ -85,7 +85,7 @@ def test_recompiles_are_recent_for_five_minutes() -> None:
     assert recent.count(5, now=200.0 + RECENT_SECONDS) == 0
 
 
-async def test_cold_images_are_news_once_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_cold_images_wake_waiters_once_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
     news = ServingNews(board)
     for _ in range(2):

@@ -1,6 +1,6 @@
-"""`gaudi-runtime serve --config FILE` that compares plans after a few batches, again and again.
+"""A variant of `gaudi-runtime serve --config FILE` that compares plans after a few batches, repeatedly.
 
-At the usual priority, comparisons would take minutes next to other tests.
+At the usual priority, so that comparisons do not take minutes next to other tests.
 """
 
 import asyncio

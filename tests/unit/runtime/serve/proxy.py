@@ -1,4 +1,4 @@
-"""A Service in small: connections go to a chosen pod, and open ones stay where they are, as with kube-proxy."""
+"""A small Service: new connections go to the chosen pod, and open ones stay with their pod, as with kube-proxy."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ class Proxy:
         self.port = 0
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Join a client's connection with a new one to the backend."""
+        """Connect a client's connection with a new one to the backend."""
         try:
             upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self.backend)
         except OSError:
@@ -35,7 +35,7 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def proxy(backend: int) -> AsyncIterator[Proxy]:
-    """A proxy on a free port while the block runs."""
+    """Run a proxy on a free port during the block."""
     routes = Proxy(backend)
     server = await asyncio.start_server(routes.accept, "127.0.0.1", 0)
     routes.port = server.sockets[0].getsockname()[1]

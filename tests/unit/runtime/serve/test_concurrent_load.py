@@ -1,4 +1,4 @@
-"""Examples of the torch engine and of the simulation with many clients at once: no batch is cold."""
+"""Examples of the torch engine and of the simulation with many concurrent clients: no batch is cold."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from examples.make_tiny_checkpoint import make_checkpoint
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import read_inference
 from gaudi_runtime.contract.report import Phase
-from tests.support.concurrent_load import ask, counted, mixed
+from tests.support.concurrent_load import count_tokens, mixed_requests, send_requests
 from tests.support.examples import FOLDER
 from tests.unit.runtime.configs import free_port
 from tests.unit.runtime.runtime_process import runtime_process, wait_until
@@ -20,7 +20,7 @@ LENGTH = 250
 
 
 @pytest.mark.parametrize("engine", ["torch", "sim"])
-def test_many_clients_at_once_meet_no_cold_batch(tmp_path: Path, engine: str) -> None:
+def test_concurrent_clients_meet_no_cold_batch(tmp_path: Path, engine: str) -> None:
     manifest: Any = yaml.safe_load((FOLDER / "tiny-torch-cpu.yaml").read_text())
     manifest["metadata"] |= {"namespace": "default", "uid": "0"}
     manifest["spec"]["engine"]["name"] = engine
@@ -36,9 +36,9 @@ def test_many_clients_at_once_meet_no_cold_batch(tmp_path: Path, engine: str) ->
     with runtime_process(tmp_path, config) as runtime:
         ready = runtime.follow(Phase.SERVING)[-1]
         assert (ready.prompt.captured, ready.decode.captured) == (ready.prompt.planned, ready.decode.planned)
-        requests = mixed(LENGTH, REQUESTS)
-        ask(runtime.model_url, config.model.served_names[0], requests)
-        wait_until(lambda: counted(runtime.report()) >= sum(each.tokens for each in requests))
+        requests = mixed_requests(LENGTH, REQUESTS)
+        send_requests(runtime.model_url, config.model.served_names[0], requests)
+        wait_until(lambda: count_tokens(runtime.report()) >= sum(each.tokens for each in requests))
         report = runtime.report()
         assert min(report.served.prompt.hits, report.served.decode.hits) > 0
         assert (report.cold_shapes, report.recompiles_since_ready) == ((), 0)

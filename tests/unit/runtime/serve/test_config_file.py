@@ -16,12 +16,12 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def test_what_the_operator_writes_is_read_back(tmp_path: Path) -> None:
+def test_config_of_the_operator_is_read_back(tmp_path: Path) -> None:
     config = sim_config()
     assert read_config(written(tmp_path, config.model_dump_json(by_alias=True))) == config
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.json cannot be read: No such file or directory\."):
         read_config(tmp_path / "none.json")
 
@@ -41,7 +41,7 @@ def test_every_wrong_setting_is_named(tmp_path: Path) -> None:
         read_config(written(tmp_path, wrong.model_dump_json(by_alias=True)))
 
 
-def test_no_json_is_a_sentence(tmp_path: Path) -> None:
+def test_invalid_json_is_reported_with_a_message(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="document: Invalid JSON"):
         read_config(written(tmp_path, "{"))
 
@@ -51,6 +51,6 @@ def test_ports_of_an_unreadable_config_are_the_defaults(tmp_path: Path, text: st
     assert ports_of_a_wrong_config(written(tmp_path, text)) == ServingConfig()
 
 
-def test_ports_of_config_that_is_wrong_elsewhere_are_its_own(tmp_path: Path) -> None:
+def test_ports_are_read_from_a_config_with_other_faults(tmp_path: Path) -> None:
     file = written(tmp_path, '{"serving": {"statusPort": 9}, "engine": 3}')
     assert ports_of_a_wrong_config(file).status_port == 9

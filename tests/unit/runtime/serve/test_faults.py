@@ -1,4 +1,4 @@
-"""Start-ups that fail: the process stays, its report says why, and nothing restarts it in a loop."""
+"""Failed starts: the process keeps running, its report has the reason, and no restart loop begins."""
 
 import signal
 from pathlib import Path
@@ -13,7 +13,7 @@ def failed(runtime: RuntimeProcess) -> WarmupReport:
     return runtime.report()
 
 
-def test_checkpoint_that_cannot_be_loaded_is_reported_and_process_stays(tmp_path: Path) -> None:
+def test_unreadable_checkpoint_is_reported_and_the_process_stays(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config({"failLoad": "ModelNotFound"})) as runtime:
         failure = failed(runtime).failure
         assert failure is not None
@@ -25,7 +25,7 @@ def test_checkpoint_that_cannot_be_loaded_is_reported_and_process_stays(tmp_path
         assert runtime.exit_code() == 0
 
 
-def test_unexpected_exception_is_a_crash_with_its_traceback_in_log(tmp_path: Path) -> None:
+def test_unexpected_exception_is_logged_with_its_traceback(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config({"raiseAtBucket": "decode:1"})) as runtime:
         failure = failed(runtime).failure
         assert failure is not None
@@ -34,7 +34,7 @@ def test_unexpected_exception_is_a_crash_with_its_traceback_in_log(tmp_path: Pat
         assert "Traceback (most recent call last)" in runtime.log.read_text()
 
 
-def test_wrong_config_is_reported_on_the_port_that_it_names(tmp_path: Path) -> None:
+def test_wrong_config_is_reported_on_its_own_port(tmp_path: Path) -> None:
     config = sim_config()
     text = f'{{"serving": {config.serving.model_dump_json(by_alias=True)}, "engine": {{"name": "tpu"}}}}'
     with runtime_process(tmp_path, config, text) as runtime:
@@ -55,7 +55,7 @@ def test_blank_api_key_is_failure_and_model_is_not_published(tmp_path: Path) -> 
         assert not runtime.model_port_open()
 
 
-def test_wrong_certificate_is_failure_before_anything_is_warmed(tmp_path: Path) -> None:
+def test_wrong_certificate_is_a_failure_before_warm_up(tmp_path: Path) -> None:
     config = sim_config(serving={"tls_folder": str(tmp_path / "none")})
     with runtime_process(tmp_path, config) as runtime:
         report = failed(runtime)
@@ -66,7 +66,7 @@ def test_wrong_certificate_is_failure_before_anything_is_warmed(tmp_path: Path) 
         assert not runtime.model_port_open()
 
 
-def test_a_stall_fails_the_liveness_probe_with_a_sentence(tmp_path: Path) -> None:
+def test_stall_fails_the_liveness_probe_with_a_message(tmp_path: Path) -> None:
     config = sim_config({"stallAtBucket": "prompt:3"}, serving={"stall_timeout_seconds": 1})
     with runtime_process(tmp_path, config) as runtime:
         wait_until(lambda: runtime.get("/livez").status_code == 503)
@@ -74,12 +74,12 @@ def test_a_stall_fails_the_liveness_probe_with_a_sentence(tmp_path: Path) -> Non
         assert runtime.report().prompt.current is not None
 
 
-def test_a_crash_of_the_process_is_not_hidden(tmp_path: Path) -> None:
+def test_crash_of_the_process_ends_it(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config({"crashAtBucket": "prompt:1"})) as runtime:
         assert runtime.exit_code() == 139
 
 
-def test_taken_model_port_is_failure_with_port_in_its_sentence(tmp_path: Path) -> None:
+def test_occupied_model_port_is_a_failure_that_names_it(tmp_path: Path) -> None:
     config = sim_config()
     taken = config.serving.model_copy(update={"model_port": config.serving.status_port})
     with runtime_process(tmp_path, config.model_copy(update={"serving": taken})) as runtime:
@@ -89,7 +89,7 @@ def test_taken_model_port_is_failure_with_port_in_its_sentence(tmp_path: Path) -
         assert str(config.serving.status_port) in failure.message
 
 
-def test_out_of_memory_in_capture_is_served_with_partial_percentage(tmp_path: Path) -> None:
+def test_out_of_memory_in_capture_still_serves(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config({"oomAtBucket": "prompt:3"})) as runtime:
         report = runtime.follow(Phase.SERVING)[-1]
         assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 4, 2)

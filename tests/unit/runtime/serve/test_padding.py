@@ -1,4 +1,4 @@
-"""A runtime with a learned plan reports the padding that was forecast, and that of the batches that it runs."""
+"""A runtime with a learned plan reports the forecast padding and that of the batches that it ran."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ POLICY = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic
 
 
 @pytest.mark.parametrize(("lengths", "unlike"), [(LENGTHS, False), ((130, 140, 150), True)])
-def test_only_traffic_unlike_the_learned_pads_more_than_forecast(
+def test_only_other_traffic_is_padded_more_than_forecast(
     tmp_path: Path, lengths: tuple[int, ...], unlike: bool
 ) -> None:
     config = sim_config(warmup=WarmupConfig(enabled=False)).model_copy(update={"bucketing": POLICY})
@@ -34,7 +34,7 @@ def test_only_traffic_unlike_the_learned_pads_more_than_forecast(
 
 
 def prompts(runtime: RuntimeProcess) -> int:
-    """Prompt batches that the report counts."""
+    """Return the number of prompt batches in the report."""
     served = runtime.report().served.prompt
     return served.hits + served.misses
 

@@ -1,4 +1,4 @@
-"""A whole life: start, warm up under watch, serve, drain. Real process, real sockets, the sim engine."""
+"""A complete life cycle: start, warm up, serve, drain. Real process, real sockets, the sim engine."""
 
 import signal
 import subprocess
@@ -21,7 +21,7 @@ def client(runtime: RuntimeProcess) -> OpenAI:
     return OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0)
 
 
-def test_from_start_over_chat_to_a_drained_stream(tmp_path: Path) -> None:
+def test_start_chat_and_drain_of_a_stream(tmp_path: Path) -> None:
     config = sim_config({"compileSeconds": 0.05, "captureSeconds": 0.05, "tokensPerSecond": 20})
     with runtime_process(tmp_path, config) as runtime:
         reports = runtime.follow(Phase.SERVING)
@@ -55,18 +55,18 @@ def is_warm(report: WarmupReport) -> bool:
     return all(each.planned and each.captured == each.planned for each in (report.prompt, report.decode))
 
 
-def test_the_model_port_is_closed_until_this_instance_is_warm(tmp_path: Path) -> None:
+def test_model_port_is_closed_until_the_instance_is_warm(tmp_path: Path) -> None:
     config = sim_config({"compileSeconds": 0.05, "captureSeconds": 0.05})
     early: list[bool] = []
     with runtime_process(tmp_path, config) as runtime:
-        # The port first: a report that comes after it tells whether an open one was too early.
+        # The port is checked before the report, which then tells whether the port was open too early.
         while not (is_open := runtime.model_port_open()) or not is_warm(runtime.report()):
             early.append(is_open)
     assert len(early) > 3
     assert not any(early)
 
 
-def test_switched_off_warmup_counts_as_warm_once_loaded(tmp_path: Path) -> None:
+def test_disabled_warmup_counts_as_warm_after_loading(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config(warmup=WarmupConfig(enabled=False))) as runtime:
         report = runtime.follow(Phase.SERVING)[-1]
         assert (report.warmup_skipped, report.prompt.planned, report.prompt.warmed) == (True, 4, 0)
@@ -79,7 +79,7 @@ def test_every_answer_names_the_instance(tmp_path: Path) -> None:
         assert httpx.get(f"{runtime.model_url}/v1/models").headers[INSTANCE_HEADER] == instance
 
 
-def test_drain_ends_after_its_time_even_when_stream_does_not(tmp_path: Path) -> None:
+def test_drain_ends_at_its_timeout_despite_an_open_stream(tmp_path: Path) -> None:
     config = sim_config({"tokensPerSecond": 2}, serving={"drain_seconds": 1})
     with runtime_process(tmp_path, config) as runtime:
         runtime.follow(Phase.SERVING)
@@ -112,7 +112,7 @@ def test_sigterm_during_an_endless_compile_ends_within_the_drain_time(tmp_path: 
         assert runtime.exit_code() == 0
 
 
-def test_prestop_closes_connections_while_the_server_still_answers(tmp_path: Path) -> None:
+def test_prestop_closes_connections_while_the_server_answers(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config()) as runtime:
         runtime.follow(Phase.SERVING)
         with httpx.Client(trust_env=False) as http:
@@ -131,7 +131,7 @@ def test_prestop_closes_connections_while_the_server_still_answers(tmp_path: Pat
                 hook.wait()
 
 
-def test_every_waiting_poll_is_answered_when_the_process_ends(tmp_path: Path) -> None:
+def test_every_long_poll_is_answered_at_the_end(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config()) as runtime:
         sequence = runtime.follow(Phase.SERVING)[-1].sequence
         answers: list[Phase] = []

@@ -1,4 +1,4 @@
-"""What a collector gets of a real runtime process: its start, its requests, and nothing of what they say."""
+"""The traces of a real runtime process: its start and its requests, without their content."""
 
 import signal
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ def variables(receiver: Receiver, **more: str) -> dict[str, str]:
     return {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "50", **more}
 
 
-def ask(runtime: RuntimeProcess, key: str = KEY, **headers: str) -> int:
-    """A completion of two tokens; the status of its answer."""
+def complete(runtime: RuntimeProcess, key: str = KEY, **headers: str) -> int:
+    """Send a completion of two tokens, and return the status of the answer."""
     body = {"model": "echo", "prompt": PROMPT, "max_tokens": 2}
     answer = httpx.post(
         f"{runtime.model_url}/v1/completions", json=body, headers={"authorization": f"Bearer {key}", **headers}
@@ -36,17 +36,19 @@ def ask(runtime: RuntimeProcess, key: str = KEY, **headers: str) -> int:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Receiver, WarmupReport]]:
-    """All that came of a start whose third decode graph does not fit, and of four requests until the drain."""
+    """The spans of a start whose third decode graph does not fit, and of four requests until the drain."""
     config = sim_config({"oomAtBucket": "decode:3", "recompileEvery": 2})
-    told = {"VLLM_API_KEY": KEY, "OTEL_SERVICE_NAME": "chat"}
+    trace_variables = {"VLLM_API_KEY": KEY, "OTEL_SERVICE_NAME": "chat"}
     with (
         otlp_receiver() as receiver,
-        runtime_process(tmp_path_factory.mktemp("traces"), config, variables=variables(receiver, **told)) as runtime,
+        runtime_process(
+            tmp_path_factory.mktemp("traces"), config, variables=variables(receiver, **trace_variables)
+        ) as runtime,
     ):
         report = runtime.follow(Phase.SERVING)[-1]
-        assert ask(runtime, **TRACEPARENT) == 200
-        assert ask(runtime) == 200
-        assert ask(runtime, key="guessed") == 401
+        assert complete(runtime, **TRACEPARENT) == 200
+        assert complete(runtime) == 200
+        assert complete(runtime, key="guessed") == 401
         assert httpx.get(f"{runtime.model_url}/health").status_code == 200
         big = {"model": "echo", "prompt": PROMPT, "max_tokens": 10**6, "stream": True}
         headers = {"authorization": f"Bearer {KEY}"}
@@ -95,14 +97,14 @@ def test_graph_that_did_not_fit_is_an_error_with_reason(story: tuple[Receiver, W
     assert failed.attributes["error.type"] == "DeviceOutOfMemory"
 
 
-def test_buckets_that_were_not_tried_are_named_with_reason(story: tuple[Receiver, WarmupReport]) -> None:
+def test_untried_buckets_are_named_with_reason(story: tuple[Receiver, WarmupReport]) -> None:
     receiver, report = story
     left = receiver.named("skip")
-    assert len(left) == report.skipped_total - 1  # one was tried
+    assert len(left) == report.skipped_total - 1  # One bucket was tried.
     assert all("ran out of memory" in span.attributes["gaudi.reason"] for span in left)
 
 
-def test_start_tells_its_figures(story: tuple[Receiver, WarmupReport]) -> None:
+def test_start_span_has_its_figures(story: tuple[Receiver, WarmupReport]) -> None:
     receiver, report = story
     (start,) = receiver.named("start")
     assert report.memory is not None
@@ -120,7 +122,7 @@ def test_request_continues_the_trace_of_its_caller(story: tuple[Receiver, Warmup
     assert first.attributes["gen_ai.usage.input_tokens"] == len(PROMPT)
 
 
-def test_request_says_whether_it_met_a_cold_shape(story: tuple[Receiver, WarmupReport]) -> None:
+def test_request_span_tells_whether_a_shape_was_cold(story: tuple[Receiver, WarmupReport]) -> None:
     first, second, _ = requests(story[0])
     assert [span.attributes["gaudi.cold_batches"] for span in (first, second)] == [0, 1]
     assert second.parent == ""
@@ -140,15 +142,15 @@ def test_no_span_holds_prompt_or_key(story: tuple[Receiver, WarmupReport]) -> No
     assert KEY.encode() not in sent
 
 
-def test_callers_decide_and_starts_are_sent_whatever_is_sampled(tmp_path: Path) -> None:
-    """By the variables that the operator writes, over gRPC."""
+def test_callers_decide_about_sampling_and_starts_are_always_sent(tmp_path: Path) -> None:
+    """The variables are those of the operator, with gRPC."""
     pod = environment(tracing={"endpoint": "http://to-be-replaced:4317", "samplingPercent": 0})
     written = {name: value for name, value in pod.items() if name.startswith("OTEL_")}
     with grpc_receiver() as receiver:
-        told = {**written, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": receiver.url, "VLLM_API_KEY": KEY}
-        with runtime_process(tmp_path, sim_config(), variables=told) as runtime:
+        trace_variables = {**written, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": receiver.url, "VLLM_API_KEY": KEY}
+        with runtime_process(tmp_path, sim_config(), variables=trace_variables) as runtime:
             runtime.follow(Phase.SERVING)
-            assert [ask(runtime), ask(runtime, **TRACEPARENT)] == [200, 200]
+            assert [complete(runtime), complete(runtime, **TRACEPARENT)] == [200, 200]
             runtime.signal(signal.SIGTERM)
             assert runtime.exit_code() == 0
     assert [span.trace for span in requests(receiver)] == [CALLER_TRACE]
@@ -167,8 +169,8 @@ def test_failed_start_is_an_error_with_its_reason(tmp_path: Path) -> None:
     assert start.attributes["error.type"] == "ModelNotFound"
 
 
-def test_collector_that_answers_nobody_holds_up_nothing(tmp_path: Path) -> None:
-    """It would be waited for an hour."""
+def test_unresponsive_collector_does_not_delay_the_runtime(tmp_path: Path) -> None:
+    """With the default timeout the runtime would wait for an hour."""
     slow = {"OTEL_EXPORTER_OTLP_TIMEOUT": "3600", "OTEL_BSP_MAX_QUEUE_SIZE": "8", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"}
     with (
         otlp_receiver(answers=False) as receiver,
@@ -180,19 +182,22 @@ def test_collector_that_answers_nobody_holds_up_nothing(tmp_path: Path) -> None:
     ):
         wait_until(lambda: bool(receiver.bodies))
         runtime.follow(Phase.SERVING)
-        assert [ask(runtime) for _ in range(3)] == [200, 200, 200]
+        assert [complete(runtime) for _ in range(3)] == [200, 200, 200]
         runtime.signal(signal.SIGTERM)
         assert runtime.exit_code() == 0
-        assert len(receiver.bodies) == 1  # the one that is not answered
+        assert len(receiver.bodies) == 1  # This span is never acknowledged.
         log = runtime.log.read_text()
     assert log.count("Queue full, dropping") == 1
     assert log.count("Drained.") == 1
 
 
 @pytest.mark.parametrize("traced", [False, True], ids=["without", "with"])
-def test_library_is_imported_only_where_a_collector_is_named(tmp_path: Path, traced: bool) -> None:
-    # By a list of imports, which the interpreter writes into the log. Nobody listens at the address.
-    told = {"PYTHONPROFILEIMPORTTIME": "1", **({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"} if traced else {})}
-    with runtime_process(tmp_path, sim_config(), variables=told) as runtime:
+def test_library_is_imported_only_with_a_collector(tmp_path: Path, traced: bool) -> None:
+    # The interpreter logs all imports. Nothing listens at the address.
+    trace_variables = {
+        "PYTHONPROFILEIMPORTTIME": "1",
+        **({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"} if traced else {}),
+    }
+    with runtime_process(tmp_path, sim_config(), variables=trace_variables) as runtime:
         runtime.follow(Phase.SERVING)
         assert ("opentelemetry.sdk" in runtime.log.read_text()) is traced

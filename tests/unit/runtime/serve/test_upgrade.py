@@ -1,4 +1,4 @@
-"""No failed request when one pod replaces another under load, streams and kept-alive connections included."""
+"""No request fails when one pod replaces another under load, including streams and kept-alive connections."""
 
 import asyncio
 import signal
@@ -17,7 +17,7 @@ PROMPT = "a text that takes a second to be echoed"
 
 
 class Load:
-    """Clients that ask without pause, half of them with streams; every failure is kept."""
+    """Clients that send requests continuously, half of them streams. All failures are recorded."""
 
     def __init__(self, port: int) -> None:
         self.answered = 0
@@ -26,13 +26,13 @@ class Load:
         self._port = port
 
     async def run(self, clients: int) -> None:
-        """Ask until `end`."""
+        """Send requests until `end`."""
         url = f"http://127.0.0.1:{self._port}/v1/completions"
         async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
             await asyncio.gather(*(self._ask(http, url, stream=bool(number % 2)) for number in range(clients)))
 
     def end(self) -> None:
-        """Let every client finish what it asked."""
+        """Let every client finish its request."""
         self._stop = True
 
     async def _ask(self, http: httpx.AsyncClient, url: str, stream: bool) -> None:
@@ -50,7 +50,7 @@ class Load:
 
 
 async def replace(old: RuntimeProcess, new: RuntimeProcess, service: Proxy, load: Load) -> int:
-    """End `old` as the kubelet does: preStop hook, SIGTERM after it, while routes still lead to it."""
+    """End `old` as the kubelet does: preStop hook, then SIGTERM, while routes still lead to it."""
     hook = (sys.executable, "-m", "gaudi_runtime", "prestop", "--pid", str(old.process.pid), "--seconds", "0")
     assert await (await asyncio.create_subprocess_exec(*hook)).wait() == 0
     await asyncio.to_thread(wait_until, lambda: old.get("/readyz").status_code == 503)

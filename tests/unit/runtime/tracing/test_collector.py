@@ -1,4 +1,4 @@
-"""Which collector the variables of OpenTelemetry name."""
+"""The collector that OpenTelemetry's variables select."""
 
 import pytest
 
@@ -21,11 +21,11 @@ OF_TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://traces:4317"}
     ],
     ids=["for all signals", "over gRPC", "for traces", "for traces over gRPC", "no exporter", "disabled", "nothing"],
 )
-def test_variables_name_a_collector(variables: dict[str, str], found: Collector | None) -> None:
+def test_variables_select_a_collector(variables: dict[str, str], found: Collector | None) -> None:
     assert collector(variables) == found
 
 
-def test_protocol_that_is_not_spoken_is_said_to_be_so() -> None:
+def test_unsupported_protocol_is_reported() -> None:
     found = collector({**BASE, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"})
     assert found is not None
     assert not found.is_understood

@@ -1,4 +1,4 @@
-"""The spans of starts that no real process shows quickly."""
+"""Spans of starts that take too long with a real process."""
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -17,7 +17,7 @@ CAPTURE = (StepKind.CAPTURE, BucketPhase.DECODE, Bucket(2, 1, 8))
 
 @pytest.fixture
 def ended() -> InMemorySpanExporter:
-    """Spans that have ended."""
+    """The ended spans."""
     return InMemorySpanExporter()
 
 
@@ -46,14 +46,14 @@ def test_graph_that_the_engine_refuses_is_skipped_without_error(
     assert "error.type" not in found
 
 
-def test_bucket_that_was_tried_is_not_left_out_again(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
+def test_tried_bucket_is_not_listed_as_skipped_again(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
     with pytest.raises(GraphRefused), start.step(CAPTURE, None, 0):
         raise GraphRefused("too many tokens")
     start.left_out([Skipped(phase=BucketPhase.DECODE, bucket=Bucket(2, 1, 8), reason="too many tokens")])
     assert [each.name for each in ended.get_finished_spans()] == ["capture"]
 
 
-def test_thousands_left_out_are_not_all_named(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
+def test_list_of_skipped_buckets_is_limited(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
     many = [Skipped(phase=BucketPhase.DECODE, bucket=(each, 1, 8), reason="no time") for each in range(1000)]
     start.left_out(many)
     start.left_out(many)
@@ -67,7 +67,7 @@ def test_vision_bucket_has_a_span_with_its_bytes(start: OtlpStartSpans, ended: I
     assert (found["gaudi.vision.width"], found["gaudi.device_bytes"]) == (512, 7)
 
 
-def test_start_that_is_stopped_ends_all_its_spans(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
+def test_stopped_start_ends_all_its_spans(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
     with pytest.raises(Stopped), start.step(CAPTURE, None, 0):
         raise Stopped
     start.close()

@@ -16,19 +16,19 @@ def steps(*requests: Request, limits: Limits = LIMITS, kv_blocks: int = 100) -> 
     return simulate_decode_steps(requests, limits, kv_blocks, AT_ONCE)
 
 
-def test_answer_takes_a_step_less_than_it_has_tokens() -> None:
+def test_answer_takes_one_step_less_than_tokens() -> None:
     assert steps(Request(0, 4, 3)) == {Bucket(1, 1, 2): 2}
 
 
-def test_sequence_takes_block_more_when_its_last_one_is_full() -> None:
+def test_sequence_gets_another_block_when_its_last_is_full() -> None:
     assert steps(Request(0, 2, 5)) == {Bucket(1, 1, 1): 2, Bucket(1, 1, 2): 2}
 
 
-def test_requests_that_overlap_share_their_steps() -> None:
+def test_overlapping_requests_share_steps() -> None:
     assert steps(Request(0, 4, 3), Request(0.5, 4, 2)) == {Bucket(1, 1, 2): 1, Bucket(2, 1, 4): 1}
 
 
-def test_requests_apart_never_share_a_step() -> None:
+def test_separate_requests_never_share_a_step() -> None:
     assert steps(Request(0, 4, 3), Request(100, 4, 3)) == {Bucket(1, 1, 2): 4}
 
 
@@ -40,15 +40,15 @@ def test_request_waits_for_the_kv_blocks_of_its_whole_length() -> None:
     assert max(shape.batch_size for shape in steps(Request(0, 4, 9), Request(0, 4, 9), kv_blocks=5)) == 1
 
 
-def test_request_that_device_can_never_hold_does_not_stop_others() -> None:
+def test_request_larger_than_the_device_does_not_block_others() -> None:
     assert steps(Request(0, 60, 4), Request(0, 4, 2), kv_blocks=5) == {Bucket(1, 1, 2): 1}
 
 
-def test_request_longer_than_the_model_is_left_out() -> None:
+def test_request_longer_than_the_model_is_skipped() -> None:
     assert steps(Request(0, 64, 4), Request(0, 99, 4)) == {}
 
 
-def test_answer_ends_where_the_model_does() -> None:
+def test_answer_ends_at_the_model_length() -> None:
     assert sum(steps(Request(0, 60, 1000)).values()) == 3
 
 

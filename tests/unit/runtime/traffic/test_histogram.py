@@ -26,7 +26,7 @@ def test_line_is_phase_batch_query_blocks_and_weight() -> None:
 
 
 @given(PROMPTS, STEPS)
-def test_text_of_traffic_reads_back_as_the_same(prompts: dict[Bucket, float], steps: dict[Bucket, float]) -> None:
+def test_text_of_traffic_round_trips(prompts: dict[Bucket, float], steps: dict[Bucket, float]) -> None:
     assert read_traffic(write_traffic(Traffic(prompts, steps))) == Traffic(prompts, steps)
 
 
@@ -34,7 +34,7 @@ def many_shapes() -> Traffic:
     return Traffic({Bucket(1, query, query % 50): 1.0 for query in range(1, 9000)}, {})
 
 
-def test_text_of_many_shapes_stays_within_the_bound_of_field() -> None:
+def test_text_of_many_shapes_fits_the_field() -> None:
     assert len(write_traffic(many_shapes())) < 65_536
 
 
@@ -42,7 +42,7 @@ def test_text_of_many_shapes_keeps_the_weight() -> None:
     assert total_weight(read_traffic(write_traffic(many_shapes())).shapes_of(BucketPhase.PROMPT)) == 8999
 
 
-def test_sizes_that_are_rounded_never_shrink() -> None:
+def test_rounding_never_reduces_sizes() -> None:
     merged = read_traffic(write_traffic(many_shapes())).prompt
     assert max(shape.query_len for shape in merged) >= 8999
     assert sum(shape.query_len * weight for shape, weight in merged.items()) >= sum(range(1, 9000))
@@ -78,32 +78,32 @@ def test_bad_line_is_refused_with_its_number_and_text(line: str, problem: str) -
     assert line in str(refusal.value).replace("\\'", "'")
 
 
-def test_text_of_wide_shapes_stays_within_the_bound_of_field() -> None:
-    """1500 shapes a phase took 100 KB, which no resource may have."""
+def test_text_of_wide_shapes_fits_the_field() -> None:
+    """1500 shapes per phase took 100 KB, which exceeds the limit of a resource."""
     wide = {Bucket(16_000_000 - each, 16_000_000 - each, 10_000_000 + each): 1 / 3 for each in range(1500)}
     traffic = Traffic(wide, {Bucket(shape.batch_size, 1, shape.num_blocks): 1 / 3 for shape in wide})
     assert len(write_traffic(traffic)) <= MOST_TEXT
 
 
-def test_weights_that_were_added_read_back() -> None:
+def test_added_weights_round_trip() -> None:
     text = write_traffic(Traffic({Bucket(1, 1, 0): 3 * MOST_WEIGHT}, {}))
     assert read_traffic(text).prompt == {Bucket(1, 1, 0): MOST_WEIGHT}
 
 
-def test_sentence_about_a_long_word_is_short() -> None:
+def test_message_about_a_long_word_is_short() -> None:
     with pytest.raises(PlanImpossible) as said:
         read_traffic(f"prompt 1 1 0 {'9' * 10**6}")
     assert len(str(said.value)) < 500
 
 
-def test_few_shapes_are_counted_as_they_are() -> None:
+def test_few_shapes_are_counted_exactly() -> None:
     counts = ShapeCounts(most=3)
     for query in (5, 1000, 5, 1001):
         counts.add(Bucket(1, query, 0))
     assert counts.weights() == {Bucket(1, 5, 0): 2, Bucket(1, 1000, 0): 1, Bucket(1, 1001, 0): 1}
 
 
-def test_many_shapes_are_counted_under_larger_but_observed_ones() -> None:
+def test_many_shapes_are_counted_under_larger_observed_ones() -> None:
     counts = ShapeCounts(most=100)
     for query in range(1, 10_001):
         counts.add(Bucket(1, query, 0))

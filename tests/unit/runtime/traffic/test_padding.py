@@ -1,4 +1,4 @@
-"""Padding of a learned plan: what is forecast for the traffic that it was learned from, and what batches had."""
+"""Padding of a learned plan: the forecast for its training traffic, and the padding of served batches."""
 
 from collections.abc import Iterable
 
@@ -24,29 +24,29 @@ KV_BLOCKS = 64
 USUAL = Traffic({Bucket(1, 100 + at, 0): 5 for at in range(9)}, {Bucket(2, 1, 3): 70, Bucket(3, 1, 5): 20})
 
 
-def learned(traffic: Traffic) -> BucketPolicy:
+def learned_plan(traffic: Traffic) -> BucketPolicy:
     settings = OptimalSettings(traffic=write_traffic(traffic), prompt_graphs=3, decode_graphs=4)
     return BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
 
 
-def counting(policy: BucketPolicy) -> ServingHistogram:
-    """The histogram of a server with this plan."""
+def histogram_for(policy: BucketPolicy) -> ServingHistogram:
+    """Return the histogram of a server with this plan."""
     plan = make_plan(policy, LIMITS, KV_BLOCKS)
     histogram = ServingHistogram(pad_by(plan, LIMITS, lambda _phase, _bucket: True))
     histogram.padding = learned_padding(policy, LIMITS, plan)
     return histogram
 
 
-def meet(histogram: ServingHistogram, batches: Iterable[tuple[Bucket, float]], phase: BucketPhase = PROMPT) -> None:
+def serve(histogram: ServingHistogram, batches: Iterable[tuple[Bucket, float]], phase: BucketPhase = PROMPT) -> None:
     for shape, count in batches:
         for _ in range(int(count)):
             histogram.count_batch(phase, shape)
 
 
-def test_traffic_unlike_the_learned_one_pads_more_than_forecast() -> None:
-    histogram = counting(learned(USUAL))
-    meet(histogram, [(Bucket(1, 300, 0), 50)])
-    meet(histogram, [(Bucket(1, 1, 1), 500)], DECODE)
+def test_other_traffic_is_padded_more_than_forecast() -> None:
+    histogram = histogram_for(learned_plan(USUAL))
+    serve(histogram, [(Bucket(1, 300, 0), 50)])
+    serve(histogram, [(Bucket(1, 1, 1), 500)], DECODE)
     found = summarize_served(histogram)
     assert found.prompt.padding is not None
     assert found.prompt.forecast_padding is not None
@@ -55,14 +55,14 @@ def test_traffic_unlike_the_learned_one_pads_more_than_forecast() -> None:
 
 
 def test_padding_is_compute_that_ran_over_compute_needed() -> None:
-    histogram, cost = counting(learned(USUAL)), typical_cost(LIMITS.block_size)
+    histogram, cost = histogram_for(learned_plan(USUAL)), typical_cost(LIMITS.block_size)
     ran = [histogram.count_batch(PROMPT, Bucket(1, query, 0)) for query in (60, 300, 700)]
     real = sum(cost(PROMPT, Bucket(1, query, 0)) for query in (60, 300, 700))
     assert summarize_served(histogram).prompt.padding == pytest.approx(sum(cost(PROMPT, each) for each in ran) / real)
 
 
-def test_rows_of_other_processes_count_by_what_they_ran_as() -> None:
-    histogram, cost = counting(learned(USUAL)), typical_cost(LIMITS.block_size)
+def test_rows_of_other_processes_count_by_the_shape_that_ran() -> None:
+    histogram, cost = histogram_for(learned_plan(USUAL)), typical_cost(LIMITS.block_size)
     histogram.absorb([["decode", [2, 1, 3], [8, 1, 64, True], 7, 0]])
     expected = cost(DECODE, Bucket(8, 1, 64)) / cost(DECODE, Bucket(2, 1, 3))
     assert summarize_served(histogram).decode.padding == pytest.approx(expected)
@@ -70,11 +70,11 @@ def test_rows_of_other_processes_count_by_what_they_ran_as() -> None:
 
 def test_forecast_is_for_batches_of_the_sizes_that_ran() -> None:
     few, many = (Bucket(1, 1, 3), 10), (Bucket(6, 1, 20), 90)
-    policy = learned(Traffic(USUAL.prompt, dict((few, many))))
-    quiet, busy = counting(policy), counting(policy)
-    meet(quiet, [few], DECODE)
-    meet(busy, [many], DECODE)
-    both = counting(policy).padding[DECODE].forecast
+    policy = learned_plan(Traffic(USUAL.prompt, dict((few, many))))
+    quiet, busy = histogram_for(policy), histogram_for(policy)
+    serve(quiet, [few], DECODE)
+    serve(busy, [many], DECODE)
+    both = histogram_for(policy).padding[DECODE].forecast
     for histogram in (quiet, busy):
         found = summarize_served(histogram).decode
         assert found.padding == pytest.approx(found.forecast_padding)
@@ -82,8 +82,8 @@ def test_forecast_is_for_batches_of_the_sizes_that_ran() -> None:
 
 
 @pytest.mark.parametrize("policy", [BucketPolicy(), BucketPolicy(strategy=Strategy.OPTIMAL)])
-def test_plan_that_was_not_learned_has_no_padding_to_compare(policy: BucketPolicy) -> None:
-    histogram = counting(policy)
+def test_plan_that_was_not_learned_has_no_forecast(policy: BucketPolicy) -> None:
+    histogram = histogram_for(policy)
     histogram.count_batch(PROMPT, Bucket(1, 300, 0))
     assert (summarize_served(histogram).prompt.padding, summarize_served(histogram).prompt.forecast_padding) == (
         None,
@@ -97,28 +97,30 @@ def test_plan_that_was_not_learned_has_no_padding_to_compare(policy: BucketPolic
         st.tuples(st.integers(1, 8), st.integers(0, 40)), st.integers(1, 30), min_size=1, max_size=12
     ),
 )
-def test_learned_traffic_that_comes_again_pads_as_forecast(
+def test_repeated_training_traffic_is_padded_as_forecast(
     prompts: dict[int, int], steps: dict[tuple[int, int], int]
 ) -> None:
     traffic = Traffic(
         {Bucket(1, query, 0): count for query, count in prompts.items()},
         {Bucket(size, 1, size + more): count for (size, more), count in steps.items()},
     )
-    histogram = counting(learned(traffic))
+    histogram = histogram_for(learned_plan(traffic))
     for phase in BucketPhase:
-        meet(histogram, traffic.shapes_of(phase).items(), phase)
+        serve(histogram, traffic.shapes_of(phase).items(), phase)
     for found in (summarize_served(histogram).prompt, summarize_served(histogram).decode):
         assert found.padding == pytest.approx(found.forecast_padding)
         assert found.forecast_padding is not None
         assert found.forecast_padding >= 1
 
 
-@pytest.mark.parametrize(("policy", "news"), [(learned(USUAL), [1, 2, 3, 3, 4]), (BucketPolicy(), [1, 1, 1, 1, 1])])
-async def test_enough_prompts_and_twice_as_many_are_news(policy: BucketPolicy, news: list[int]) -> None:
-    board, histogram, seen = ReportBoard("0" * 64), counting(policy), []
+@pytest.mark.parametrize(
+    ("policy", "news"), [(learned_plan(USUAL), [1, 2, 3, 3, 4]), (BucketPolicy(), [1, 1, 1, 1, 1])]
+)
+async def test_enough_and_doubled_prompts_change_the_report(policy: BucketPolicy, news: list[int]) -> None:
+    board, histogram, seen = ReportBoard("0" * 64), histogram_for(policy), []
     looking = ServingNews(board)
     for count in (FEWEST_PROMPTS - 1, 1, FEWEST_PROMPTS, FEWEST_PROMPTS, FEWEST_PROMPTS):
-        meet(histogram, [(Bucket(1, 100, 0), count)])
+        serve(histogram, [(Bucket(1, 100, 0), count)])
         looking.look(histogram, Requests(), 1.0)
         seen.append(board.report().sequence)
     assert seen == news

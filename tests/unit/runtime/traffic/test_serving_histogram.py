@@ -1,4 +1,4 @@
-"""What a server counts of the shapes that it meets, however many they are."""
+"""A server's histogram of served shapes, of limited size."""
 
 import pytest
 from hypothesis import given
@@ -43,7 +43,7 @@ def test_batch_without_a_bucket_is_cold_at_its_fallback_shape() -> None:
     assert histogram.cold == {(PROMPT, Bucket(4, 160, 0)): 1}
 
 
-def test_smallest_bucket_that_holds_all_misses_of_shape_is_known() -> None:
+def test_smallest_bucket_for_all_misses_of_a_shape_is_known() -> None:
     histogram = served_by_plan()
     for real in (Bucket(3, 190, 0), Bucket(4, 170, 0)):
         assert histogram.count_batch(PROMPT, real) == Bucket(4, 192, 0)
@@ -68,7 +68,7 @@ def test_compiles_belong_to_the_shape_that_waited_for_them() -> None:
     assert (histogram.recompiles, histogram.tallies[PROMPT, Bucket(1, 512, 0)].compiles) == (2, 2)
 
 
-def test_rows_of_another_process_count_like_batches_of_this_one() -> None:
+def test_rows_of_another_process_count_like_own_batches() -> None:
     absorbed, met = served_by_plan(), served_by_plan()
     absorbed.absorb([["prompt", [1, 400, 0], None, 2, 1], ["decode", [3, 1, 40], None, 1, 0]])
     for _ in range(2):
@@ -78,8 +78,8 @@ def test_rows_of_another_process_count_like_batches_of_this_one() -> None:
     assert (absorbed.tallies, absorbed.traffic()) == (met.tallies, met.traffic())
 
 
-def test_what_a_row_ran_as_counts_not_the_plan() -> None:
-    """448 is a fallback shape that would itself be padded to 512."""
+def test_shape_that_ran_counts_instead_of_the_plan() -> None:
+    """448 is a fallback shape that the plan would pad to 512."""
     histogram = served_by_plan()
     histogram.absorb(
         [["prompt", [1, 400, 0], [1, 448, 0, False], 1, 1], ["prompt", [1, 90, 0], [1, 448, 0, True], 1, 0]]
@@ -103,7 +103,7 @@ def test_row_of_another_form_is_refused(row: list[object]) -> None:
         served_by_plan().absorb([row])
 
 
-def test_compile_times_of_several_looks_are_added() -> None:
+def test_compile_times_of_several_polls_are_added() -> None:
     histogram = unpadded()
     for count in (2, 3):
         histogram.absorb([], compile_times=[["serving", 4, 0.5, [count, 0, 0, 0, 1, 1, 0, 0, 0, 0]]])
@@ -122,7 +122,7 @@ def test_compile_times_of_another_form_are_refused(row: list[object]) -> None:
         unpadded().absorb([], compile_times=[row])
 
 
-def test_short_sizes_are_exact_and_long_ones_a_little_large() -> None:
+def test_short_sizes_are_exact_and_long_ones_rounded_up() -> None:
     histogram = unpadded()
     for query in (5000, 100, 4097):
         histogram.count_batch(PROMPT, Bucket(1, query, 0))
@@ -133,7 +133,7 @@ SHAPES = st.builds(Bucket, st.integers(1, 300), st.integers(1, 20_000), st.integ
 
 
 @given(st.lists(st.tuples(st.sampled_from(BucketPhase), SHAPES), min_size=1, max_size=40))
-def test_batches_are_remembered_and_no_size_shrinks_or_grows_beyond(
+def test_batches_are_kept_and_sizes_stay_within_bounds(
     batches: list[tuple[BucketPhase, Bucket]],
 ) -> None:
     histogram = unpadded()
@@ -148,7 +148,7 @@ def test_batches_are_remembered_and_no_size_shrinks_or_grows_beyond(
             assert all(size <= max(sizes) for size, sizes in zip(shape, zip(*met, strict=True), strict=True))
 
 
-def test_real_shapes_stay_few_however_many_are_met() -> None:
+def test_number_of_real_shapes_is_limited() -> None:
     histogram = unpadded()
     for query in range(1, 20_000):
         histogram.count_batch(PROMPT, Bucket(query % 97 + 1, query, query % 89))
@@ -157,7 +157,7 @@ def test_real_shapes_stay_few_however_many_are_met() -> None:
     assert total_weight(remembered) == 19_999
 
 
-def test_buckets_stay_few_where_every_batch_has_its_own_shape() -> None:
+def test_number_of_buckets_is_limited() -> None:
     histogram = unpadded(most_buckets=100)
     for query in range(1, 5000):
         histogram.count_batch(PROMPT, Bucket(1, query, 0))

@@ -26,13 +26,13 @@ def read(text: bytes, names: ColumnNames | None = None) -> list[Request]:
     return list(read_trace(text.splitlines(keepends=True), names or ColumnNames()))
 
 
-def test_row_of_the_azure_form_is_read_with_seven_decimals() -> None:
+def test_azure_row_is_read_with_seven_decimals() -> None:
     rows = read(HEADER + b"2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n")
     assert [(request.context, request.generated) for request in rows] == [(374, 44), (396, 109)]
     assert rows[1].arrival - rows[0].arrival == pytest.approx(4.314579, abs=1e-5)
 
 
-def test_time_with_a_zone_is_the_same_moment() -> None:
+def test_timestamp_with_a_time_zone_is_equivalent() -> None:
     rows = read(HEADER + b"2024-05-10 02:00:00+02:00,1,1\n2024-05-10 00:00:01+00:00,1,1\n")
     assert rows[1].arrival - rows[0].arrival == 1
 
@@ -52,16 +52,16 @@ def test_columns_are_found_under_the_names_of_other_public_traces(header: bytes)
     assert read(header + b"\n" + row + b"\n") == [Request(7.5, 3, 2)]
 
 
-def test_columns_are_taken_by_the_names_that_are_given() -> None:
+def test_columns_are_read_by_the_given_names() -> None:
     names = ColumnNames(arrival="when", context="in", generated="out")
     assert read(b"out,in,when\n5,9,1\n", names) == [Request(1.0, 9, 5)]
 
 
-def test_byte_order_mark_of_spreadsheet_is_no_part_of_name() -> None:
+def test_byte_order_mark_is_not_part_of_the_name() -> None:
     assert read(b"\xef\xbb\xbf" + HEADER + b"1,2,3\n") == [Request(1.0, 2, 3)]
 
 
-def test_request_without_an_answer_is_a_request() -> None:
+def test_request_without_an_answer_counts() -> None:
     assert read(HEADER + b"1,5,0\n") == [Request(1.0, 5, 0)]
 
 
@@ -87,19 +87,19 @@ def test_request_without_an_answer_is_a_request() -> None:
         (HEADER + b"1," + b"9" * 70_000 + b",5\n", "line 2 is longer than 65536 bytes"),
     ],
 )
-def test_bad_trace_is_refused_with_line_and_what_is_wrong(text: bytes, problem: str) -> None:
+def test_bad_trace_is_refused_with_line_and_fault(text: bytes, problem: str) -> None:
     with pytest.raises(TraceUnreadable) as refusal:
         read(text)
     assert problem in str(refusal.value)
 
 
-def test_column_that_is_given_but_missing_is_named() -> None:
+def test_given_column_that_is_missing_is_named() -> None:
     with pytest.raises(TraceUnreadable, match="has no column 'tokens'"):
         read(HEADER + b"1,2,3\n", ColumnNames(context="tokens"))
 
 
 def endless() -> Iterator[bytes]:
-    """A trace that never ends: whoever wants all of it before answering never answers."""
+    """Yield a trace that never ends. A reader that needs all rows before its first answer would hang."""
     yield HEADER
     at = 0
     while True:
@@ -112,7 +112,7 @@ def test_trace_is_read_row_by_row() -> None:
 
 
 def peak_bytes(rows: int) -> int:
-    """Most memory in use while traffic is made of so many rows."""
+    """Return the peak of memory while traffic is computed from this many rows."""
     requests = sort_by_arrival(read_trace(islice(endless(), rows + 1)), window=100)
     tracemalloc.start()
     try:
@@ -123,7 +123,7 @@ def peak_bytes(rows: int) -> int:
 
 
 def test_memory_does_not_grow_with_the_rows_of_a_trace() -> None:
-    # Both hold all 3000 distinct lengths; what grew with rows would be four times as much.
+    # Both have all 3000 distinct lengths. Memory that grows with rows would be four times as much.
     assert peak_bytes(20_000) < 1.3 * peak_bytes(5_000)
 
 
@@ -136,11 +136,11 @@ def test_trace_shorter_than_the_window_is_sorted(arrivals: list[int]) -> None:
     assert list(sort_by_arrival(at(*arrivals), window=30)) == at(*sorted(arrivals))
 
 
-def test_request_within_the_window_is_put_in_its_place() -> None:
+def test_request_within_the_window_is_sorted() -> None:
     assert list(sort_by_arrival(at(1, 3, 2, 4), window=2)) == at(1, 2, 3, 4)
 
 
-def test_request_far_out_of_its_place_is_refused() -> None:
+def test_request_outside_of_the_window_is_refused() -> None:
     with pytest.raises(TraceUnreadable, match="more than 2 rows after its place in time; sort it by arrival"):
         list(sort_by_arrival(at(5, 6, 7, 8, 1), window=2))
 

@@ -23,14 +23,14 @@ REFERENCE_PLAN = BucketPlan(
 
 
 def reference_bytes(step: CaptureStep) -> int:
-    """The graph bytes that the log of logs 000 and 002 implies."""
+    """Return the graph bytes that logs 000 and 002 imply."""
     if step.phase is DECODE:
         return int(3.37 * MIB)
     return int(1.43 * MIB * step.bucket.batch_size * step.bucket.query_len)
 
 
 def run(budget: CaptureBudget, measure: Callable[[CaptureStep], int | None]) -> list[CaptureStep]:
-    """Capture everything; `measure` answers a step's bytes, or None for out of memory."""
+    """Capture everything. `measure` returns the bytes of a step, or None for out of memory."""
     steps = []
     while step := budget.next():
         steps.append(step)
@@ -57,8 +57,8 @@ def by_weight(step: CaptureStep) -> int:
     return weight(step.phase, step.bucket, block_size=128)
 
 
-def waiting(budget: CaptureBudget, phase: BucketPhase) -> tuple[int, int]:
-    """Buckets of a phase whose turn in this pass is to come, and their weight."""
+def waiting_buckets(budget: CaptureBudget, phase: BucketPhase) -> tuple[int, int]:
+    """Return the number and the weight of a phase's buckets that wait in this pass."""
     return budget.phase_budget(phase).waiting, budget.phase_budget(phase).waiting_weight
 
 
@@ -101,32 +101,32 @@ def test_seeds_000_and_002_steps_are_numbered_like_the_log(reference_budget: Cap
     assert [step.position for step in steps] == list(range(1, 16))
 
 
-def test_pool_with_room_for_all_captures_all() -> None:
+def test_sufficient_pool_captures_all() -> None:
     budget = small_budget(10_000, 10_000)
     assert len(run(budget, by_weight)) == 7
     assert budget.skipped() == ()
 
 
-def test_bucket_whose_estimate_equals_what_is_left_is_left_out() -> None:
+def test_bucket_whose_estimate_equals_the_rest_is_skipped() -> None:
     budget = small_budget(128 + 256, 0)
     assert [step.bucket.query_len for step in run(budget, by_weight) if step.phase is PROMPT] == [128]
 
 
-def test_larger_bucket_is_passed_over_for_smaller_one_behind_it() -> None:
+def test_smaller_bucket_is_captured_after_a_skipped_larger_one() -> None:
     plan = BucketPlan(prompt=(Bucket(1, 128, 0),), decode=tuple(Bucket(n, 1, 64) for n in (1, 2, 8)))
     budget = CaptureBudget(plan, GraphPool(1000, 990, 10), block_size=128, decode_order=CaptureOrder.MIN_TOKENS)
     taken = [step.bucket.batch_size for step in run(budget, by_weight) if step.phase is DECODE]
     assert taken == [1, 2, 8]
 
 
-def test_empty_pool_captures_nothing_and_says_so_for_every_bucket() -> None:
+def test_empty_pool_skips_every_bucket_with_a_reason() -> None:
     budget = small_budget(0, 0)
     assert run(budget, by_weight) == []
     assert len(budget.skipped()) == 7
     assert budget.skipped()[0].reason == "it needs about 0 B and 0 B are left for prompt graphs"
 
 
-def test_prompt_goes_on_with_what_both_incomplete_phases_left() -> None:
+def test_prompt_uses_the_rest_of_both_incomplete_phases() -> None:
     plan = BucketPlan(
         prompt=(Bucket(1, 100, 0), Bucket(1, 300, 0), Bucket(1, 900, 0)),
         decode=tuple(Bucket(n, 1, 64) for n in (100, 300, 900)),
@@ -136,7 +136,7 @@ def test_prompt_goes_on_with_what_both_incomplete_phases_left() -> None:
     assert [(step.phase, by_weight(step)) for step in steps] == [(PROMPT, 100), (DECODE, 100), (PROMPT, 300)]
 
 
-def test_leftover_of_prompt_goes_to_decode() -> None:
+def test_decode_uses_the_rest_of_prompt() -> None:
     budget = small_budget(10_000, 4)
     steps = run(budget, by_weight)
     assert [step.bucket.batch_size for step in steps if step.phase is DECODE] == [3, 2, 1]
@@ -154,7 +154,7 @@ def test_out_of_memory_ends_its_phase_and_names_the_bucket() -> None:
     ]
 
 
-def test_out_of_memory_in_prompt_leaves_decode_going() -> None:
+def test_out_of_memory_in_prompt_does_not_end_decode() -> None:
     budget = small_budget(10_000, 10_000)
     run(budget, lambda step: None if step.phase is PROMPT else by_weight(step))
     assert len(budget.phase_budget(DECODE).captured) == 3
@@ -167,34 +167,34 @@ def test_out_of_memory_in_the_leftover_pass_ends_capture() -> None:
     assert budget.next() is None
 
 
-def test_bytes_above_the_estimate_are_taken_off_the_share() -> None:
+def test_bytes_above_the_estimate_reduce_the_share() -> None:
     budget = small_budget(1000, 0)
     steps = run(budget, lambda step: 900)
     assert [step.bucket.query_len for step in steps if step.phase is PROMPT] == [128]
 
 
-def test_what_waits_shrinks_by_what_is_captured_or_left_out() -> None:
+def test_waiting_buckets_decrease_with_captured_or_skipped_ones() -> None:
     budget = small_budget(128 + 256 + 1, 0)
-    assert waiting(budget, PROMPT) == (4, 128 + 256 + 384 + 512)
+    assert waiting_buckets(budget, PROMPT) == (4, 128 + 256 + 384 + 512)
     budget.next()
     budget.phase_budget(PROMPT).take(128)
-    assert waiting(budget, PROMPT) == (3, 256 + 384 + 512)
+    assert waiting_buckets(budget, PROMPT) == (3, 256 + 384 + 512)
     budget.next()
     budget.phase_budget(PROMPT).take(256)
     run(budget, by_weight)
-    assert waiting(budget, PROMPT) == (0, 0)
+    assert waiting_buckets(budget, PROMPT) == (0, 0)
 
 
-def test_what_the_second_pass_tries_again_waits_again() -> None:
+def test_buckets_of_the_second_pass_are_waiting_again() -> None:
     budget = small_budget(128, 10_000)
     while (step := budget.next()) and step.phase is PROMPT:
         budget.phase_budget(PROMPT).take(128)
     while (step := budget.next()) and step.phase is DECODE:
         budget.phase_budget(DECODE).take(1)
-    assert waiting(budget, PROMPT) == (3, 256 + 384 + 512)
+    assert waiting_buckets(budget, PROMPT) == (3, 256 + 384 + 512)
 
 
-def test_cold_buckets_get_no_graph_and_are_not_named_twice() -> None:
+def test_cold_buckets_get_no_graph_and_are_listed_once() -> None:
     cold = {(PROMPT, Bucket(1, 128, 0)), (DECODE, Bucket(3, 1, 64))}
     budget = CaptureBudget(small_plan(), GraphPool(20_000, 10_000, 10_000), block_size=128, cold=cold)
     steps = run(budget, by_weight)
@@ -202,13 +202,13 @@ def test_cold_buckets_get_no_graph_and_are_not_named_twice() -> None:
     assert budget.skipped() == ()
 
 
-def test_phase_with_all_its_graphs_leaves_its_rest_to_other() -> None:
+def test_complete_phase_gives_its_rest_to_the_other() -> None:
     cold = {(PROMPT, Bucket(1, 512, 0))}
     budget = CaptureBudget(small_plan(), GraphPool(10_004, 10_000, 4), block_size=128, cold=cold)
     assert len([step for step in run(budget, by_weight) if step.phase is DECODE]) == 3
 
 
-def test_end_leaves_all_buckets_of_both_phases_for_its_reason() -> None:
+def test_end_skips_all_buckets_of_both_phases_with_its_reason() -> None:
     budget = small_budget(10_000, 10_000)
     budget.next()
     budget.phase_budget(PROMPT).take(128)
@@ -221,7 +221,7 @@ def test_end_leaves_all_buckets_of_both_phases_for_its_reason() -> None:
 def test_captured_never_exceeds_the_pool_when_bytes_follow_weights(
     prompt: int, decode: int, prompts: int, decodes: int
 ) -> None:
-    """Only the first graph of a phase, of which nothing can be known, may be too large."""
+    """Only the first graph of a phase may be too large, because nothing is measured before it."""
     budget = small_budget(prompt + 128, decode + 8, small_plan(prompts, decodes))
     run(budget, by_weight)
     assert (
@@ -230,9 +230,7 @@ def test_captured_never_exceeds_the_pool_when_bytes_follow_weights(
 
 
 @given(st.integers(0, 3000), st.integers(0, 30), st.integers(1, 8), st.integers(1, 8))
-def test_no_graph_is_left_out_that_unused_bytes_would_hold(
-    prompt: int, decode: int, prompts: int, decodes: int
-) -> None:
+def test_no_graph_is_skipped_that_fits_unused_bytes(prompt: int, decode: int, prompts: int, decodes: int) -> None:
     budget = small_budget(prompt, decode, small_plan(prompts, decodes))
     run(budget, by_weight)
     unused = prompt + decode - budget.phase_budget(PROMPT).graph_bytes - budget.phase_budget(DECODE).graph_bytes
@@ -253,14 +251,14 @@ def test_every_bucket_is_either_captured_or_skipped(
     assert not captured & skipped
 
 
-def test_no_budget_is_never_spent() -> None:
+def test_missing_budget_is_never_exhausted() -> None:
     assert not TimeBudget(None, iter([0.0, 1e9]).__next__).spent()
 
 
-def test_a_budget_is_spent_once_its_seconds_have_passed() -> None:
+def test_budget_is_exhausted_after_its_seconds() -> None:
     budget = TimeBudget(60, iter([100.0, 159.0, 160.0]).__next__)
     assert [budget.spent(), budget.spent()] == [False, True]
 
 
-def test_the_reason_names_the_seconds() -> None:
+def test_reason_names_the_seconds() -> None:
     assert TimeBudget(60, lambda: 0.0).reason == "the time budget of 60 s was spent before its turn"

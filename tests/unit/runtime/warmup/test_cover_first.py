@@ -1,4 +1,4 @@
-"""The order CoverFirst: coverage of every prefix, the smallest covering set, and what requests are padded to."""
+"""The order CoverFirst: the coverage of every prefix, the smallest covering set, and the padding of requests."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -23,7 +23,7 @@ BLOCK = 4
 
 
 def limits(**changes: object) -> Limits:
-    """A model of 24 tokens in blocks of 4, with 5 sequences."""
+    """Return a model of 24 tokens in blocks of 4, with 5 sequences."""
     given = {"max_model_len": 24, "max_num_seqs": 5, "max_num_batched_tokens": 16, "max_num_prefill_seqs": 2}
     return Limits.model_validate({**given, "block_size": BLOCK, "prefix_caching": False, **changes})
 
@@ -35,13 +35,13 @@ ROOMS = [limits(), CONTEXTS, limits(splits_prompts=True)]
 
 
 def plan_of(phase: BucketPhase, buckets: Sequence[Bucket]) -> BucketPlan:
-    """A plan with buckets of one phase."""
+    """Return a plan with buckets of one phase."""
     ordered = tuple(sorted(buckets))
     return BucketPlan(prompt=ordered, decode=()) if phase is PROMPT else BucketPlan(prompt=(), decode=ordered)
 
 
-def prompts_held(plan: BucketPlan, room: Limits) -> Shapes:
-    """Admissible (query, context) of one prompt that have a bucket."""
+def covered_prompts(plan: BucketPlan, room: Limits) -> Shapes:
+    """Return the admissible (query, context) of one prompt that have a bucket."""
     return {
         (query, context)
         for query in range(1, room.longest_query + 1)
@@ -50,11 +50,11 @@ def prompts_held(plan: BucketPlan, room: Limits) -> Shapes:
     }
 
 
-def decodes_held(plan: BucketPlan, room: Limits, kv_blocks: int) -> Shapes:
-    """Admissible (batch size, blocks) that both lookups of the plugin answer with a bucket of the plan."""
+def covered_decodes(plan: BucketPlan, room: Limits, kv_blocks: int) -> Shapes:
+    """Return the admissible (batch size, blocks) for which both lookups of the plugin find a bucket of the plan."""
     return {
         (size, blocks)
-        # Each sequence of a step has a block of its own, the one that it writes to.
+        # Each sequence of a step has its own block, to which it writes.
         for size in range(1, min(room.max_num_seqs, kv_blocks) + 1)
         for blocks in range(size, most_decode_blocks(size, room, kv_blocks) + 1)
         if _found_twice(plan, size, size if room.contiguous_paged_attention else blocks, blocks)
@@ -67,9 +67,9 @@ def _found_twice(plan: BucketPlan, size: int, filled: int, highest: int) -> bool
     return first is not None and second is not None and (first.batch_size, 1, second.num_blocks) in plan.decode
 
 
-def held(plan: BucketPlan, phase: BucketPhase, room: Limits, kv_blocks: int) -> Shapes:
-    """The shapes of a phase that a plan holds."""
-    return prompts_held(plan, room) if phase is PROMPT else decodes_held(plan, room, kv_blocks)
+def covered(plan: BucketPlan, phase: BucketPhase, room: Limits, kv_blocks: int) -> Shapes:
+    """Return the shapes of a phase that a plan covers."""
+    return covered_prompts(plan, room) if phase is PROMPT else covered_decodes(plan, room, kv_blocks)
 
 
 prompts = st.builds(Bucket, st.integers(1, 2), st.integers(1, 16), st.integers(0, 6))
@@ -92,21 +92,21 @@ def test_every_longer_prefix_covers_what_the_plan_covers(space: Space) -> None:
     plan = plan_of(phase, list(buckets))
     order = cover_first(plan, phase, room, kv_blocks)
     assert sorted(order.buckets) == list(plan.buckets_of(phase))
-    whole = held(plan, phase, room, kv_blocks)
+    whole = covered(plan, phase, room, kv_blocks)
     for end in range(order.covering, len(order.buckets) + 1):
-        assert held(plan_of(phase, order.buckets[:end]), phase, room, kv_blocks) >= whole
+        assert covered(plan_of(phase, order.buckets[:end]), phase, room, kv_blocks) >= whole
 
 
 @given(spaces)
 def test_no_smaller_set_covers_what_the_plan_covers(space: Space) -> None:
     phase, buckets, room, kv_blocks = space
     plan = plan_of(phase, list(buckets))
-    whole = held(plan, phase, room, kv_blocks)
+    whole = covered(plan, phase, room, kv_blocks)
     fewest = next(
         count
         for count in range(len(buckets) + 1)
         for some in combinations(plan.buckets_of(phase), count)
-        if held(plan_of(phase, some), phase, room, kv_blocks) >= whole
+        if covered(plan_of(phase, some), phase, room, kv_blocks) >= whole
     )
     assert cover_first(plan, phase, room, kv_blocks).covering == fewest
 
@@ -120,11 +120,11 @@ def test_requests_are_padded_to_warm_buckets_that_cover_most(space: Space, rando
         cold = {(phase, each) for each in order.buckets[end:]}
         lookups = plan_without_cold(plan, room, cold)
         assert not {(phase, each) for each in lookups.buckets_of(phase)} & cold
-        assert held(lookups, phase, room, kv_blocks) >= held(plan, phase, room, kv_blocks)
+        assert covered(lookups, phase, room, kv_blocks) >= covered(plan, phase, room, kv_blocks)
 
 
 def verified(plan: BucketPlan, room: Limits, kv_blocks: int, warm: set[Bucket], whole: BucketPlan) -> Shapes:
-    """(batch size, blocks) of sequences whose drafts a warm bucket verifies, by the two lookups of the plugin."""
+    """Return (batch size, blocks) of sequences whose drafts a warm bucket verifies, by the plugin's two lookups."""
     tokens = 1 + (room.draft_tokens or 0)
     seeds = BucketPlan(prompt=(), decode=plan.seeds)
     ran = {each for each in warm if _ran_for_drafts(whole, each, room, tokens)}
@@ -140,7 +140,7 @@ def verified(plan: BucketPlan, room: Limits, kv_blocks: int, warm: set[Bucket], 
 
 
 def _ran_for_drafts(plan: BucketPlan, bucket: Bucket, room: Limits, tokens: int) -> bool:
-    """Whether warm-up runs this bucket for a step with drafts (engines/vllm/workers/speculative.py)."""
+    """Return True if warm-up runs this bucket for a step with drafts (engines/vllm/workers/speculative.py)."""
     size = bucket.batch_size // tokens
     total = min(bucket.num_blocks // tokens, size * ceil((room.max_model_len - tokens + 1) / room.block_size))
     if bucket.batch_size % tokens or total < size or size not in {each.batch_size for each in plan.seeds}:
@@ -162,14 +162,14 @@ def test_prefix_covers_steps_that_verify_drafts(
     grid = {Bucket(size, 1, each) for size in (*sizes, 5) for each in (*blocks, 30) if each >= size}
     plan = with_verify_steps(BucketPlan(prompt=(), decode=tuple(sorted(grid | others))), room, BucketPolicy(), 1000)
     order = cover_first(plan, DECODE, room, 30)
-    plain, drafted = decodes_held(plan, room, 30), verified(plan, room, 30, set(plan.decode), plan)
+    plain, drafted = covered_decodes(plan, room, 30), verified(plan, room, 30, set(plan.decode), plan)
     for end in range(order.covering, len(order.buckets) + 1):
         lookups = plan_without_cold(plan, room, {(DECODE, each) for each in order.buckets[end:]})
-        assert decodes_held(lookups, room, 30) >= plain
+        assert covered_decodes(lookups, room, 30) >= plain
         assert verified(lookups, room, 30, set(order.buckets[:end]), plan) >= drafted
 
 
-def test_order_of_an_8b_plan_is_that_of_the_manual() -> None:
+def test_order_of_an_8b_plan_equals_the_manual() -> None:
     room = Limits(max_model_len=8192, max_num_seqs=128, max_num_batched_tokens=8192, prefix_caching=False, gapless=True)
     plan = make_plan(BucketPolicy(), room, 4353)
     prompt, decode = (cover_first(plan, phase, room, 4353) for phase in BucketPhase)
@@ -181,7 +181,7 @@ def test_order_of_an_8b_plan_is_that_of_the_manual() -> None:
     assert {each.num_blocks for each in firsts.values()} == {4353}
 
 
-def test_thousands_of_buckets_are_ordered_in_bounded_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordering_thousands_of_buckets_takes_limited_work(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = 0
     paid = module._Search._paid
 
@@ -212,7 +212,7 @@ def test_shape_above_warm_buckets_is_padded_as_before() -> None:
     assert lookups.fallback(DECODE, SCATTERED, 4, 1, 1000) == plan.fallback(DECODE, SCATTERED, 4, 1, 1000)
 
 
-def test_batch_size_without_its_largest_bucket_is_not_looked_up() -> None:
+def test_batch_size_without_its_largest_bucket_is_not_used() -> None:
     plan = BucketPlan(prompt=(), decode=tuple(Bucket(size, 1, blocks) for size in (2, 4) for blocks in (8, 30)))
     assert plan_without_cold(plan, CONTIGUOUS, {(DECODE, plan.decode[1])}).decode == plan.decode[2:]
     assert plan_without_cold(plan, SCATTERED, {(DECODE, plan.decode[1])}).decode == (plan.decode[0], *plan.decode[2:])

@@ -14,18 +14,18 @@ LEFT = st.lists(POSITIVE, max_size=10)
 
 
 def work(done: Sequence[tuple[float, float]], left: Sequence[float]) -> Work:
-    """Steps done as (weight, seconds), and the weights of those to come."""
+    """Return completed steps as (weight, seconds), and the weights of remaining steps."""
     samples = Samples()
     for weight, seconds in done:
         samples.add(weight, seconds)
     return Work(samples, len(left), sum(left))
 
 
-def test_nothing_left_takes_no_time() -> None:
+def test_no_remaining_steps_take_no_time() -> None:
     assert eta_seconds([work(done=[(1, 5.0)], left=[])]) == 0
 
 
-def test_nothing_measured_has_no_estimate() -> None:
+def test_no_measured_steps_give_no_estimate() -> None:
     assert eta_seconds([work(done=[], left=[1, 2])]) is None
 
 
@@ -42,7 +42,7 @@ def test_time_that_falls_with_weight_counts_as_constant() -> None:
     assert eta_seconds([work(done=[(1, 5.0), (2, 3.0)], left=[100])]) == pytest.approx(4)
 
 
-def test_steep_times_never_make_small_steps_negative() -> None:
+def test_extrapolation_never_makes_small_steps_negative() -> None:
     assert eta_seconds([work(done=[(10, 1.0), (20, 10.0)], left=[1])]) == pytest.approx(5.5 / 15)
 
 
@@ -75,7 +75,7 @@ def step(kind: StepKind, bucket: Bucket = SMALL) -> Step:
     return (kind, BucketPhase.PROMPT, bucket)
 
 
-def test_a_plan_without_a_measured_step_has_no_estimate() -> None:
+def test_plan_without_a_measured_step_has_no_estimate() -> None:
     estimate = Estimate(block_size=128)
     estimate.plan([step(StepKind.COMPILE)])
     assert estimate.eta_seconds() is None
@@ -89,7 +89,7 @@ def test_steps_of_an_earlier_warmup_give_estimate_before_first_step() -> None:
     assert estimate.eta_seconds() == pytest.approx(6.0)
 
 
-def test_loading_recipe_is_not_judged_by_time_of_compiling_one() -> None:
+def test_loading_a_recipe_is_not_estimated_by_compile_times() -> None:
     estimate = Estimate(block_size=128)
     estimate.measured(step(StepKind.COMPILE), 60.0)
     estimate.measured(step(StepKind.LOAD), 1.0)
@@ -105,7 +105,7 @@ def test_expected_steps_replace_those_that_were_planned() -> None:
     assert estimate.eta_seconds() == pytest.approx(6.0)
 
 
-def test_a_step_that_is_over_counts_no_more() -> None:
+def test_completed_step_no_longer_counts() -> None:
     estimate = Estimate(block_size=128)
     estimate.measured(step(StepKind.COMPILE), 3.0)
     estimate.plan([step(StepKind.COMPILE), step(StepKind.CAPTURE)])
@@ -113,7 +113,7 @@ def test_a_step_that_is_over_counts_no_more() -> None:
     assert estimate.eta_seconds() == 0
 
 
-def test_bucket_is_forecast_by_three_like_it() -> None:
+def test_bucket_is_forecast_from_three_similar_ones() -> None:
     estimate = Estimate(block_size=128)
     for seconds in (2.0, 2.0):
         estimate.measured(step(StepKind.COMPILE), seconds)
@@ -129,7 +129,7 @@ def test_pace_needs_a_measured_step() -> None:
     assert Estimate(128).pace((StepKind.COMPILE,), 10.0, 1.0) is None
 
 
-def test_whole_plan_takes_its_steps_and_what_no_bucket_takes() -> None:
+def test_whole_plan_takes_its_steps_and_other_time() -> None:
     estimate = Estimate(128)
     plan = BucketPlan(prompt=(Bucket(1, 128, 0), Bucket(1, 384, 0)), decode=(Bucket(2, 1, 8),))
     for bucket, seconds in ((Bucket(1, 128, 0), 2.0), (Bucket(1, 384, 0), 4.0)):

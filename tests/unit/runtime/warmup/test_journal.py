@@ -1,4 +1,4 @@
-"""The journal on disk: what it keeps, and that no state of the disk can hurt a warm-up."""
+"""The journal on disk: its content, and that no state of the disk can break a warm-up."""
 
 from pathlib import Path
 
@@ -14,35 +14,35 @@ KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", para
 STEP = (StepKind.COMPILE, BucketPhase.DECODE, Bucket(4, 1, 64))
 
 
-def written(folder: Path) -> Path:
+def write_journal(folder: Path) -> Path:
     journal = Journal(str(folder), KEY)
     journal.write(STEP, 1.5)
     journal.close()
     return folder / journal_name(KEY)
 
 
-def kept(folder: Path) -> object:
-    """The steps that a new process finds."""
+def read_steps(folder: Path) -> object:
+    """Return the steps that a new process reads."""
     journal = Journal(str(folder), KEY)
     journal.close()
     return journal.recipes.seconds
 
 
-def test_a_step_survives_the_process_that_wrote_it(tmp_path: Path) -> None:
-    written(tmp_path / "new" / "folder")
-    assert kept(tmp_path / "new" / "folder") == {STEP: 1.5}
+def test_step_survives_the_process_that_wrote_it(tmp_path: Path) -> None:
+    write_journal(tmp_path / "new" / "folder")
+    assert read_steps(tmp_path / "new" / "folder") == {STEP: 1.5}
 
 
-def test_lines_that_no_longer_count_are_dropped_at_next_start(tmp_path: Path) -> None:
-    file = written(tmp_path)
-    written(tmp_path)
-    kept(tmp_path)
+def test_superseded_lines_are_removed_at_the_next_start(tmp_path: Path) -> None:
+    file = write_journal(tmp_path)
+    write_journal(tmp_path)
+    read_steps(tmp_path)
     assert len(file.read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize("content", [b"", b"not a journal\n", b"\xff\xfe\n", b"{}\n" * 3])
-def test_corrupt_journal_is_ignored_with_a_reason_and_begun_anew(tmp_path: Path, content: bytes) -> None:
-    file = written(tmp_path)
+def test_corrupt_journal_is_ignored_with_a_reason_and_restarted(tmp_path: Path, content: bytes) -> None:
+    file = write_journal(tmp_path)
     file.write_bytes(content)
     journal = Journal(str(tmp_path), KEY)
     assert journal.recipes.seconds == {}
@@ -50,10 +50,10 @@ def test_corrupt_journal_is_ignored_with_a_reason_and_begun_anew(tmp_path: Path,
     assert "is ignored and replaced: " in journal.warning
     journal.write(STEP, 2.0)
     journal.close()
-    assert kept(tmp_path) == {STEP: 2.0}
+    assert read_steps(tmp_path) == {STEP: 2.0}
 
 
-def test_a_folder_that_cannot_be_made_costs_only_the_journal(tmp_path: Path) -> None:
+def test_missing_folder_disables_only_the_journal(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     journal = Journal(str(tmp_path / "file" / "folder"), KEY)
     journal.write(STEP, 1.0)
@@ -61,7 +61,7 @@ def test_a_folder_that_cannot_be_made_costs_only_the_journal(tmp_path: Path) -> 
     assert "is not kept: Not a directory" in journal.warning
 
 
-def test_without_a_folder_or_a_key_nothing_is_kept(tmp_path: Path) -> None:
+def test_nothing_is_kept_without_a_folder_or_a_key(tmp_path: Path) -> None:
     for journal in (Journal(None, KEY), Journal(str(tmp_path), None)):
         journal.write(STEP, 1.0)
         assert (journal.recipes.seconds, journal.warning) == ({}, None)

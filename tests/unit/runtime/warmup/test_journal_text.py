@@ -28,28 +28,28 @@ STEPS = st.tuples(
 
 
 @given(st.dictionaries(STEPS, st.integers(0, 10**9).map(lambda n: n / 10**6), max_size=20))
-def test_a_journal_says_what_was_written(seconds: dict[tuple[StepKind, BucketPhase, Bucket], float]) -> None:
+def test_journal_round_trips(seconds: dict[tuple[StepKind, BucketPhase, Bucket], float]) -> None:
     assert parse_journal(format_journal(Recipes(seconds), KEY), KEY).seconds == pytest.approx(seconds)
 
 
-def test_the_last_line_of_a_step_counts() -> None:
+def test_last_line_of_a_step_counts() -> None:
     text = format_header(KEY) + format_step(COMPILED, 9) + format_step(COMPILED, 3)
     assert parse_journal(text, KEY).seconds == {COMPILED: 3}
 
 
-def test_a_line_that_a_kill_cut_off_is_left_out() -> None:
+def test_truncated_last_line_is_ignored() -> None:
     text = format_header(KEY) + format_step(COMPILED, 9) + format_step(COMPILED, 3)[:-4]
     assert parse_journal(text, KEY).seconds == {COMPILED: 9}
 
 
-def test_a_compiled_shape_will_be_loaded_and_another_one_compiled() -> None:
+def test_compiled_shape_will_be_loaded_and_others_compiled() -> None:
     recipes = Recipes({COMPILED: 1.0})
     assert recipes.kind(BucketPhase.PROMPT, BUCKET) is StepKind.LOAD
     assert recipes.kind(BucketPhase.DECODE, BUCKET) is StepKind.COMPILE
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
-def test_every_part_of_the_key_has_journal_of_its_own(field: str) -> None:
+def test_every_part_of_the_key_selects_another_journal(field: str) -> None:
     other = replace(KEY, **{field: "another"})
     assert journal_name(other) != journal_name(KEY)
     with pytest.raises(JournalUnusable, match="its first line does not match this software"):
@@ -72,7 +72,7 @@ def test_every_part_of_the_key_has_journal_of_its_own(field: str) -> None:
         "[" * 5000,
     ],
 )
-def test_a_wrong_line_makes_the_journal_unusable_and_is_named(wrong: str) -> None:
+def test_invalid_line_makes_the_journal_unusable_and_is_named(wrong: str) -> None:
     with pytest.raises(JournalUnusable, match="line 3"):
         parse_journal(format_header(KEY) + format_step(COMPILED, 1) + wrong + "\n", KEY)
 
@@ -83,7 +83,7 @@ def test_any_text_is_a_journal_or_unusable(text: str) -> None:
         assert parse_journal(text, KEY).seconds == {}
 
 
-def test_loading_saves_what_compiling_took_less_what_it_takes_itself() -> None:
+def test_loading_saves_the_compile_time_minus_its_own() -> None:
     assert Recipes({COMPILED: 9.0}).saved((StepKind.LOAD, BucketPhase.PROMPT, BUCKET), 2.0) == 7.0
 
 
@@ -91,7 +91,7 @@ def test_compiling_saves_nothing() -> None:
     assert Recipes({COMPILED: 9.0}).saved((StepKind.COMPILE, BucketPhase.DECODE, BUCKET), 2.0) == 0.0
 
 
-def test_of_a_step_that_two_know_the_own_seconds_count() -> None:
+def test_own_seconds_of_a_shared_step_count() -> None:
     decode = (StepKind.COMPILE, BucketPhase.DECODE, BUCKET)
     both = Recipes({COMPILED: 1.0}).and_those_of(Recipes({COMPILED: 2.0, decode: 3.0}))
     assert both.seconds == {COMPILED: 1.0, decode: 3.0}

@@ -1,4 +1,4 @@
-"""The lines of logs 000 and 002, word for word where the public servers print them."""
+"""The lines of logs 000 and 002, identical to those of the public servers."""
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
@@ -9,7 +9,7 @@ from gaudi_runtime.warmup.progress import captured_line, finished_line, graph_sh
 PROMPT = BucketPhase.PROMPT
 
 
-def test_a_step_names_stage_position_shape_and_free_memory() -> None:
+def test_step_names_stage_position_shape_and_free_memory() -> None:
     line = step_line("Graph/Prompt", Bucket(4, 256, 0), 12, 24, int(47.35 * GIB))
     assert line == "[Warmup][Graph/Prompt][12/24] batch_size:4 query_len:256 num_blocks:0 free_mem:47.35 GiB"
 
@@ -19,12 +19,12 @@ def test_captured_counts_against_the_plan_and_lists_buckets_in_order() -> None:
     assert line == "Graph/Prompt captured:2 (66.6%) used_mem:14.03 GiB buckets:[[1, 128, 0], [2, 128, 0]]"
 
 
-def test_one_missing_graph_of_thousands_is_never_rounded_away() -> None:
+def test_one_missing_graph_of_thousands_is_not_rounded_away() -> None:
     buckets = [Bucket(1, query, 0) for query in range(1, 3000)]
     assert "captured:2999 (99.9%)" in captured_line(PROMPT, buckets, 3000, 0)
 
 
-def test_a_phase_without_buckets_is_complete() -> None:
+def test_phase_without_buckets_is_complete() -> None:
     assert "captured:0 (100.0%)" in captured_line(PROMPT, [], 0, 0)
 
 
@@ -36,11 +36,11 @@ def test_graph_shares_are_those_of_the_reference_logs() -> None:
     )
 
 
-def test_the_end_tells_seconds_and_memory() -> None:
+def test_last_line_has_seconds_and_memory() -> None:
     line = finished_line(49.2, int(14.19 * GIB))
     assert line == "Warmup finished in 49 secs, allocated 14.19 GiB of device memory"
 
 
-def test_a_run_of_the_vision_tower_names_size_and_items() -> None:
+def test_run_of_the_vision_tower_names_size_and_items() -> None:
     line = vision_line(VisionBucket("image", 448, 224, 2), 3, 10, int(47.35 * GIB))
     assert line == "[Warmup][Vision][3/10] modality:image width:448 height:224 items:2 free_mem:47.35 GiB"

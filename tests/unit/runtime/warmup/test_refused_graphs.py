@@ -1,4 +1,4 @@
-"""A bucket that the engine runs without a graph: named, not counted as captured, and no end of its phase."""
+"""A bucket that the engine runs without a graph: it is listed, not counted as captured, and does not end its phase."""
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig
@@ -6,20 +6,20 @@ from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.errors import GraphRefused
 from tests.unit.runtime.configs import sim_config
-from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start
+from tests.unit.runtime.warmup.virtual import VirtualClock, start_on_virtual_clock
 
 REFUSED = Bucket(1, 256, 0)
 
 
 class Refusing(SimEngine):
-    """Has no graph for one prompt bucket."""
+    """An engine without a graph for one prompt bucket."""
 
     def __init__(self, config: RuntimeConfig, clock: VirtualClock) -> None:
         super().__init__(config, clock.sleep)
         self.asked: list[Bucket] = []
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Refuses REFUSED."""
+        """Refuse the bucket REFUSED."""
         self.asked.append(bucket)
         if bucket == REFUSED:
             raise GraphRefused("prompts of this length run without one")
@@ -29,34 +29,34 @@ class Refusing(SimEngine):
 def started() -> tuple[WarmupReport, Refusing]:
     clock, config = VirtualClock(), sim_config()
     engine = Refusing(config, clock)
-    return virtual_start(config, clock, engine), engine
+    return start_on_virtual_clock(config, clock, engine), engine
 
 
-async def test_it_is_not_counted_as_captured() -> None:
+async def test_refused_graph_is_not_counted_as_captured() -> None:
     report, _ = started()
     assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 4, 3)
 
 
-async def test_it_is_named_with_the_engines_reason() -> None:
+async def test_refused_graph_is_listed_with_the_engines_reason() -> None:
     report, _ = started()
     assert [(each.phase, each.bucket, each.reason) for each in report.skipped] == [
         (BucketPhase.PROMPT, REFUSED, "prompts of this length run without one")
     ]
 
 
-async def test_the_buckets_behind_it_are_captured() -> None:
+async def test_later_buckets_are_captured() -> None:
     report, engine = started()
     assert engine.asked.index(REFUSED) < engine.asked.index(Bucket(1, 512, 0))
     assert report.decode.captured == report.decode.planned
 
 
-async def test_it_is_tried_once_whatever_memory_is_left() -> None:
+async def test_refused_graph_is_tried_once() -> None:
     _, engine = started()
     assert engine.asked.count(REFUSED) == 1
 
 
-async def test_its_bytes_are_nobodys() -> None:
+async def test_refused_graph_takes_no_bytes() -> None:
     report, engine = started()
-    others = virtual_start(sim_config(), VirtualClock())
+    others = start_on_virtual_clock(sim_config(), VirtualClock())
     assert 0 < report.prompt.graph_bytes < others.prompt.graph_bytes
     assert engine.captures_graphs

@@ -1,4 +1,4 @@
-"""The orchestrator against the sim engine: order, budget, faults and what the report says."""
+"""The orchestrator with the sim engine: order, budget, faults and the report."""
 
 import logging
 import threading
@@ -18,7 +18,7 @@ from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.configs import GIB, linear, sim_config
 from tests.unit.runtime.engines.sim.reference import LOGGED_ORDERS
-from tests.unit.runtime.warmup.virtual import VirtualClock, announced, virtual_start
+from tests.unit.runtime.warmup.virtual import VirtualClock, report_with_plan, start_on_virtual_clock
 
 
 def start(config: RuntimeConfig) -> WarmupReport:
@@ -45,12 +45,12 @@ async def test_memory_is_split_as_documented() -> None:
     assert memory.kv_blocks == 81
 
 
-async def test_graph_bytes_are_the_measured_ones() -> None:
+async def test_graph_bytes_are_measured() -> None:
     report = start(sim_config({"graphBytesPerToken": 1000}))
     assert report.prompt.graph_bytes == 1000 * (128 + 256 + 384 + 512)
 
 
-async def test_graphs_beyond_the_budget_are_left_with_a_reason() -> None:
+async def test_graphs_beyond_the_budget_are_skipped_with_a_reason() -> None:
     warmup = WarmupConfig(graph_memory_share=0.01)
     report = start(sim_config({"graphBytesPerToken": 2 * 1024**2}, warmup=warmup))
     assert report.prompt.captured < report.prompt.planned
@@ -67,13 +67,13 @@ async def test_out_of_memory_ends_capture_of_its_phase_only() -> None:
 
 
 @pytest.mark.parametrize("mode", [ExecutionMode.EAGER, ExecutionMode.LAZY])
-async def test_eager_modes_capture_nothing_and_leave_the_sampler_alone(mode: ExecutionMode) -> None:
+async def test_eager_modes_capture_nothing_and_skip_the_sampler(mode: ExecutionMode) -> None:
     report = start(sim_config(mode=mode))
     assert (report.prompt.capture_applies, report.prompt.captured, report.prompt.warmed) == (False, 0, 4)
     assert not report.sampler_done
 
 
-async def test_switched_off_warmup_warms_nothing_and_says_so() -> None:
+async def test_disabled_warmup_warms_nothing_and_is_reported() -> None:
     report = start(sim_config(warmup=WarmupConfig(enabled=False)))
     assert report.warmup_skipped
     assert (report.prompt.planned, report.prompt.warmed, report.prompt.capture_applies) == (4, 0, False)
@@ -84,7 +84,7 @@ async def test_card_without_room_for_a_block_is_an_impossible_plan() -> None:
         start(sim_config({"deviceMemoryBytes": 17 * GIB, "blockBytes": 2 * GIB}))
 
 
-async def test_a_stop_between_two_buckets_ends_warmup() -> None:
+async def test_stop_between_two_buckets_ends_warmup() -> None:
     stop = threading.Event()
     stop.set()
     board = ReportBoard("0" * 64)
@@ -111,28 +111,30 @@ async def test_log_lines_are_those_that_users_grep_for(caplog: pytest.LogCapture
     assert any(line.startswith("Warmup finished in 0 secs") for line in lines)
 
 
-def capped(seconds: int, orders: dict[str, CaptureOrder] = LOGGED_ORDERS, **script: object) -> WarmupReport:
-    """A warm-up of a simulated second per compile and capture, ended by its time budget; no real time passes."""
+def start_with_budget(seconds: int, orders: dict[str, CaptureOrder] = LOGGED_ORDERS, **script: object) -> WarmupReport:
+    """Run a warm-up with a simulated second per compile and capture, ended by its time budget. No real time passes."""
     clock = VirtualClock()
     warmup = WarmupConfig(time_budget_seconds=seconds, **orders)
-    return virtual_start(sim_config({"compileSeconds": 1, "captureSeconds": 1, **script}, warmup=warmup), clock)
+    return start_on_virtual_clock(
+        sim_config({"compileSeconds": 1, "captureSeconds": 1, **script}, warmup=warmup), clock
+    )
 
 
-async def test_cover_first_leaves_compiled_buckets_time_for_their_graphs() -> None:
-    report = capped(12, {})
+async def test_cover_first_reserves_time_for_graphs_of_compiled_buckets() -> None:
+    report = start_with_budget(12, {})
     assert report.prompt.warmed + report.decode.warmed == 6
     assert (report.prompt.captured, report.decode.captured) == (report.prompt.warmed, report.decode.warmed)
 
 
-async def test_covering_set_is_compiled_whatever_the_time_budget() -> None:
-    report = capped(1, {}, slowAtBucket="prompt:1", slowSeconds=100)
+async def test_covering_set_is_compiled_with_any_time_budget() -> None:
+    report = start_with_budget(1, {}, slowAtBucket="prompt:1", slowSeconds=100)
     assert (report.prompt.warmed, report.decode.warmed) == (1, 1)
     assert (report.prompt.captured, report.decode.captured) == (1, 1)
     assert (1, 512, 0) not in {tuple(each.bucket) for each in report.skipped}
 
 
-async def test_both_phases_take_turns_after_their_covering_sets() -> None:
-    report = capped(10, {})
+async def test_phases_alternate_after_their_covering_sets() -> None:
+    report = start_with_budget(10, {})
     assert (report.prompt.warmed, report.decode.warmed) == (2, 3)
 
 
@@ -141,7 +143,7 @@ async def test_requests_are_padded_past_cold_buckets(orders: dict[str, CaptureOr
     clock = VirtualClock()
     warmup = WarmupConfig(time_budget_seconds=6, **orders)
     engine = SimEngine(sim_config({"compileSeconds": 1}, warmup=warmup), clock.sleep)
-    virtual_start(sim_config({"compileSeconds": 1}, warmup=warmup), clock, engine)
+    start_on_virtual_clock(sim_config({"compileSeconds": 1}, warmup=warmup), clock, engine)
     engine.start_serving()
     for tokens in (10, 130, 300, 500):
         _ = [chunk async for chunk in engine.generate([65] * tokens, SamplingParams(max_tokens=2))]
@@ -149,34 +151,34 @@ async def test_requests_are_padded_past_cold_buckets(orders: dict[str, CaptureOr
     assert all((each.misses, each.compiles) == (0, 0) for each in engine.counters.tallies.values())
 
 
-async def test_time_budget_spent_in_capture_leaves_the_rest_without_graphs() -> None:
-    report = capped(12)
+async def test_budget_exhausted_in_capture_skips_remaining_graphs() -> None:
+    report = start_with_budget(12)
     assert (report.prompt.warmed, report.decode.warmed) == (4, 6)
     assert (report.prompt.captured, report.decode.captured) == (2, 0)
     assert report.skipped_total == 8
     assert all("time budget of 12 s" in skipped.reason for skipped in report.skipped)
 
 
-async def test_time_budget_spent_in_compiling_leaves_rest_cold_and_uncaptured() -> None:
-    report = capped(5)
+async def test_budget_exhausted_in_compilation_leaves_remaining_buckets_cold() -> None:
+    report = start_with_budget(5)
     assert (report.prompt.warmed, report.decode.warmed, report.prompt.captured) == (4, 1, 0)
     assert (report.prompt.planned, report.decode.planned) == (4, 6)
     assert report.skipped_total == 10
     assert report.sampler_done
 
 
-async def test_a_bucket_in_work_when_the_budget_ends_is_finished() -> None:
-    assert capped(1, slowAtBucket="prompt:1", slowSeconds=100).prompt.warmed == 1
+async def test_running_bucket_is_finished_when_the_budget_ends() -> None:
+    assert start_with_budget(1, slowAtBucket="prompt:1", slowSeconds=100).prompt.warmed == 1
 
 
-async def test_compile_without_memory_leaves_its_bucket_cold_and_goes_on() -> None:
+async def test_out_of_memory_in_compilation_leaves_one_bucket_cold() -> None:
     report = start(sim_config({"oomAtCompile": "prompt:2"}))
     assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 3, 3)
     assert [skipped.bucket for skipped in report.skipped] == [(1, 256, 0)]
     assert report.decode.captured == report.decode.planned
 
 
-async def test_cold_bucket_leaves_the_estimate_of_capture() -> None:
+async def test_cold_bucket_is_removed_from_the_capture_estimate() -> None:
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
     seen: list[float | None] = []
@@ -192,28 +194,28 @@ async def test_cold_bucket_leaves_the_estimate_of_capture() -> None:
     assert seen[-3:] == [3, 2, 1]
 
 
-async def test_restarted_container_knows_its_recipes_and_how_long_they_take(tmp_path: Path) -> None:
+async def test_restarted_container_knows_its_recipes_and_their_durations(tmp_path: Path) -> None:
     script = {"compileSeconds": 6.6, "captureSeconds": 1}
     config = sim_config(script).model_copy(update={"recipe_cache_dir": str(tmp_path)})
     first, second = VirtualClock(), VirtualClock()
-    assert virtual_start(config, first).prompt.cached == 0
+    assert start_on_virtual_clock(config, first).prompt.cached == 0
     assert first.now == pytest.approx(10 * 6.6 + 10)
-    assert virtual_start(config, second).prompt.cached == 4
+    assert start_on_virtual_clock(config, second).prompt.cached == 4
     assert second.now == pytest.approx(10 * 2.3 + 10)
-    assert announced(config).eta_seconds == pytest.approx(10 * 2.3 + 10)
+    assert report_with_plan(config).eta_seconds == pytest.approx(10 * 2.3 + 10)
 
 
 async def test_recipe_cache_of_another_plan_is_used_for_shared_shapes(tmp_path: Path) -> None:
     cache = {"recipe_cache_dir": str(tmp_path)}
-    virtual_start(sim_config({"compileSeconds": 6.6}).model_copy(update=cache), VirtualClock())
+    start_on_virtual_clock(sim_config({"compileSeconds": 6.6}).model_copy(update=cache), VirtualClock())
     wider = sim_config({"compileSeconds": 6.6}, max_num_batched_tokens=1024, max_model_len=1024)
     ranges = wider.bucketing.prompt.model_copy(update={"query": linear(128, 640)})
     policy = wider.bucketing.model_copy(update={"prompt": ranges})
-    report = virtual_start(wider.model_copy(update={**cache, "bucketing": policy}), VirtualClock())
+    report = start_on_virtual_clock(wider.model_copy(update={**cache, "bucketing": policy}), VirtualClock())
     assert (report.prompt.planned, report.prompt.cached) == (5, 4)
 
 
-async def test_a_sigterm_during_the_sampler_ends_warmup() -> None:
+async def test_sigterm_during_the_sampler_ends_warmup() -> None:
     stop = threading.Event()
     engine = SimEngine(sim_config())
     sampled: list[int] = []
@@ -229,19 +231,19 @@ async def test_a_sigterm_during_the_sampler_ends_warmup() -> None:
     assert sampled == [0]
 
 
-async def test_the_report_of_a_simulation_says_so_in_words() -> None:
+async def test_report_of_a_simulation_states_it() -> None:
     report = start(sim_config())
     assert report.simulated
     assert report.warnings[0].startswith("This is a simulation: no model runs; ")
 
 
 @pytest.mark.parametrize(("lie", "field"), [("planHash", "plan_hash"), ("bucketsDigest", "buckets_digest")])
-async def test_a_runtime_with_a_wrong_plan_can_be_played(lie: str, field: str) -> None:
+async def test_runtime_with_a_wrong_plan_can_be_simulated(lie: str, field: str) -> None:
     truth, report = start(sim_config()), start(sim_config({"misreport": lie}))
     assert getattr(truth, field) != getattr(report, field) == "f" * 64
 
 
-async def test_a_leak_during_warmup_leaves_room_for_fewer_graphs() -> None:
+async def test_leak_during_warmup_reduces_the_number_of_graphs() -> None:
     script = {"graphBytesPerToken": 2 * 1024**2}
     leaking = start(sim_config({**script, "leakBytesPerBucket": GIB}))
     assert leaking.prompt.captured < start(sim_config(script)).prompt.captured
@@ -261,7 +263,7 @@ async def test_thousands_of_skipped_buckets_are_counted_and_the_first_named(
     assert len(report.model_dump_json(by_alias=True)) < MAX_REPORT_BYTES
 
 
-async def test_report_forecasts_the_bucket_in_work_and_nothing_afterwards() -> None:
+async def test_report_forecasts_only_the_running_bucket() -> None:
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
     seen: list[tuple[object, float | None]] = []

@@ -40,7 +40,7 @@ def test_min_tokens_breaks_ties_by_the_shorter_query() -> None:
     )
 
 
-def test_max_bs_takes_largest_batches_first_and_short_ones_within() -> None:
+def test_max_bs_orders_by_largest_batch_then_shortest() -> None:
     plan = BucketPlan(prompt=(), decode=tuple(Bucket(bs, 1, n) for bs in (1, 32, 64) for n in (128, 256)))
     assert capture_order(plan, DECODE, CaptureOrder.MAX_BS) == (
         (64, 1, 128),
@@ -52,7 +52,7 @@ def test_max_bs_takes_largest_batches_first_and_short_ones_within() -> None:
     )
 
 
-def test_largest_first_walks_plan_backwards_as_seed_003_logs_it() -> None:
+def test_largest_first_reverses_the_plan_as_in_seed_003() -> None:
     plan = BucketPlan(prompt=tuple(Bucket(bs, n, 0) for bs in (1, 4) for n in (128, 1024, 1408)), decode=())
     assert [bucket[:2] for bucket in capture_order(plan, PROMPT, CaptureOrder.LARGEST_FIRST)] == [
         (4, 1408),
@@ -94,6 +94,6 @@ def test_seed_004_swaps_run_at_every_size() -> None:
     assert set(warmup_swaps()) == set(SWAP_SIZES) == {8, 16, 32, 64, 128, 256, 512}
 
 
-def test_seed_004_swaps_are_even_and_leave_the_cache_unchanged() -> None:
+def test_seed_004_swaps_are_even_and_restore_the_cache() -> None:
     assert len(warmup_swaps()) == 8
     assert warmup_swaps()[-1] == 8

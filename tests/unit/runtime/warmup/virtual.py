@@ -1,4 +1,4 @@
-"""Warm-ups of the sim engine on a clock that only its simulated work moves: exact times, and no waiting."""
+"""Warm-ups of the sim engine on a fake clock that only simulated work moves: exact durations without waiting."""
 
 import threading
 from contextlib import suppress
@@ -13,7 +13,7 @@ from gaudi_runtime.start_engine import start_engine
 
 
 class VirtualClock:
-    """Monotonic seconds that `sleep` moves."""
+    """A monotonic clock in seconds that `sleep` moves."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -22,12 +22,12 @@ class VirtualClock:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass at once."""
+        """Advance the clock by `seconds`."""
         self.now += seconds
 
 
-def virtual_start(config: RuntimeConfig, clock: VirtualClock, engine: SimEngine | None = None) -> WarmupReport:
-    """The report after a whole start-up. Create no other board in the same loop at the same time."""
+def start_on_virtual_clock(config: RuntimeConfig, clock: VirtualClock, engine: SimEngine | None = None) -> WarmupReport:
+    """Return the report after a whole start-up. No other board may be created in the same loop at the same time."""
     board = ReportBoard("0" * 64, clock)
     start_engine(config, board, threading.Event(), lambda config: engine or SimEngine(config, clock.sleep), clock)
     return board.report()
@@ -40,8 +40,8 @@ class _Announcing(SimEngine):
         raise Stopped
 
 
-def announced(config: RuntimeConfig) -> WarmupReport:
-    """The report as it is once the plan is known."""
+def report_with_plan(config: RuntimeConfig) -> WarmupReport:
+    """Return the report when the plan is known."""
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
     with suppress(Stopped):

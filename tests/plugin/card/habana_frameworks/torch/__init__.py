@@ -1,4 +1,4 @@
-"""Importing this registers the device: `torch.hpu` is there, and what is put on "hpu" lives in the CPU's memory."""
+"""Importing this module registers the device: `torch.hpu` exists, and tensors on "hpu" are kept in the CPU's memory."""
 
 import torch
 

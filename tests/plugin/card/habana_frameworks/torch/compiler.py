@@ -1,7 +1,7 @@
-"""Backend of torch.compile: Dynamo traces and guards for real; the card's own compiler below it is left out.
+"""A backend of torch.compile. Dynamo traces and guards as on a card, but nothing is compiled below it.
 
-What is compiled is traced without the mode that plays the device: on a card there is none, and Dynamo would break
-graphs at it. The traced graph runs inside it.
+Code is traced without the torch function mode that simulates the device: a card has no such mode, and Dynamo would
+break graphs at it. The traced graph runs inside the mode.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _compile = torch.compile
 def hpu_backend(
     graph: torch.fx.GraphModule, inputs: list[Any], options: dict[str, Any] | None = None, **_: Any
 ) -> Callable[..., Any]:
-    """The traced graph, run as it is, with a recipe below it.
+    """Return the traced graph, which runs unchanged and counts a recipe.
 
     With `force_static_compile` there is a recipe for each concrete size, otherwise one for all sizes.
     """
@@ -42,7 +42,7 @@ _MULTIPLIES = {"linear", "matmul", "mm", "bmm", "scaled_dot_product_attention"}
 
 
 def _multiplies(node: torch.fx.Node) -> bool:
-    """Whether this operation multiplies matrices, as those with weights and attention do."""
+    """Return True if this operation multiplies matrices, as layers with weights and attention do."""
     target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     return node.op in ("call_function", "call_method") and target in _MULTIPLIES
 
@@ -52,7 +52,7 @@ def _size(value: Any) -> Any:
 
 
 def compiled(model: Any = None, **options: Any) -> Any:
-    """As torch.compile, which it replaces."""
+    """Compile a model with the arguments of torch.compile, which this function replaces."""
     if model is None:
         return lambda model: compiled(model, **options)
     made = _compile(model, **options)

@@ -1,6 +1,6 @@
-"""The device "hpu". PyTorch knows its name and has no kernels for it, so every call that names it means the CPU.
+"""The device "hpu". PyTorch knows the name but has no kernels for it, so every call that names it uses the CPU.
 
-`tensor.device` says "cpu" then; the plugin and vLLM ask for the platform's name instead, and go on to say "hpu".
+`tensor.device` then reports "cpu". The plugin and vLLM use the name of the platform instead, which is "hpu".
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _CPU = torch.device("cpu")
 
 
 def register() -> None:
-    """For this thread and what it calls; processes that are forked from it keep it."""
+    """Activate the device for this thread and its calls. Forked processes inherit it."""
     PlayedByCpu().__enter__()
     torch.distributed.Backend.register_backend("hccl", _collectives, devices=["cpu", "hpu"])
 
@@ -28,20 +28,20 @@ def _collectives(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
 
 
 class PlayedByCpu(TorchFunctionMode):
-    """Sends what is meant for the card to the CPU."""
+    """A torch function mode that runs calls for the card on the CPU."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        # A card's own driver pins memory of the host; PyTorch asks CUDA's for it, which is not there.
+        # A card's driver pins host memory. PyTorch would call CUDA for that, which is missing here.
         if "pin_memory" in kwargs:
             kwargs = {**kwargs, "pin_memory": False}
         if (rows := _ROWS.get(function)) is not None:
             return rows(function, *args, **kwargs)
-        # torch.device itself stays what it is: vLLM compares its type.
+        # torch.device stays unchanged, because vLLM compares its type.
         if function is torch.device or not any(map(_names_card, (*args, *kwargs.values()))):
             return function(*args, **kwargs)
-        made = function(*[_meant(each) for each in args], **{name: _meant(each) for name, each in kwargs.items()})
-        if not torch.compiler.is_compiling():  # what a graph makes on its way is gone when it ends
+        made = function(*[_on_cpu(each) for each in args], **{name: _on_cpu(each) for name, each in kwargs.items()})
+        if not torch.compiler.is_compiling():  # Intermediate results are freed when the graph ends.
             for each in tensors(made):
                 MEMORY.put(each)
                 compile_recipe((tuple(each.shape), each.dtype), HELPER)
@@ -54,11 +54,11 @@ def _names_card(value: Any) -> bool:
     )
 
 
-def _meant(value: Any) -> Any:
+def _on_cpu(value: Any) -> Any:
     return _CPU if _names_card(value) else value
 
 
-# The plugin pads indices by -1. A card counts that from the end, as Python does; a CPU's kernels refuse it.
+# The plugin pads indices with -1. A card counts them from the end, as Python does. CPU kernels reject them.
 def _from_end(index: torch.Tensor, rows: int) -> torch.Tensor:
     return index % rows if index.numel() else index
 
@@ -72,13 +72,13 @@ def _embedding(function: Any, index: torch.Tensor, weight: torch.Tensor, *rest: 
 
 
 def _one_hot(function: Any, index: torch.Tensor, num_classes: int = -1) -> Any:
-    """A row of zeros for a negative class."""
+    """Return one-hot rows, with zeros for a negative class."""
     known = (index >= 0).unsqueeze(-1)
     return function(index.clamp(min=0).long(), num_classes) * known
 
 
 def _matmul(function: Any, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor | None = None) -> Any:
-    """Into results that are more exact than what is multiplied, which a CPU's kernel refuses."""
+    """Multiply into an output of higher precision than the inputs, which CPU kernels reject."""
     if out is None:
         return function(left, right)
     return function(left.to(out.dtype), right.to(out.dtype), out=out)

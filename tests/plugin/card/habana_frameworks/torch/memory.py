@@ -1,4 +1,4 @@
-"""Bytes of the card: of what was put on it by name, and of what its graphs keep."""
+"""The memory of the card: tensors that were moved to it explicitly, and buffers of its graphs."""
 
 import os
 import weakref
@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 class CardMemory:
-    """What the kernels of a forward take meanwhile does not count: a card frees it after each."""
+    """The bytes in use. Temporary tensors of a forward do not count, because a card frees them after each forward."""
 
     def __init__(self, total: int) -> None:
         self.total, self.used = total, 0
@@ -19,17 +19,17 @@ class CardMemory:
 
     @property
     def free(self) -> int:
-        """Bytes."""
+        """The number of free bytes."""
         return self.total - self.used
 
     def take(self, size: int) -> None:
-        """Raises RuntimeError, in the words of the bridge, when so many bytes are not free."""
+        """Allocate bytes. Raises RuntimeError with the bridge's message if too few are free."""
         if size > self.free:
             raise RuntimeError(f"[Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::{size // MIB} MB")
         self.used += size
 
     def put(self, tensor: torch.Tensor) -> None:
-        """This tensor is on the card for as long as its storage lives."""
+        """Count this tensor as long as its storage exists."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if tensor.is_meta or key in self._storages:
@@ -39,7 +39,7 @@ class CardMemory:
         weakref.finalize(storage, self._gone, key, storage.nbytes())
 
     def has(self, tensor: torch.Tensor) -> bool:
-        """Whether this tensor was put here, as weights and the KV cache are."""
+        """Return True if this tensor is counted, as weights and the KV cache are."""
         return tensor.untyped_storage()._cdata in self._storages
 
     def _gone(self, key: int, size: int) -> None:
@@ -51,7 +51,7 @@ MEMORY = CardMemory(TOTAL)
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
-    """All tensors inside of arguments or results."""
+    """Return all tensors inside of arguments or results."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):

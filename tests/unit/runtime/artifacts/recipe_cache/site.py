@@ -1,4 +1,4 @@
-"""A shared folder and pods of the sim engine around it, in simulated time."""
+"""A shared folder, and pods with the sim engine that use it, in simulated time."""
 
 import os
 from dataclasses import replace
@@ -14,13 +14,13 @@ from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 from tests.unit.runtime.configs import sim_config
-from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start
+from tests.unit.runtime.warmup.virtual import VirtualClock, start_on_virtual_clock
 
 PLANNED = 10
 
 
 class Site:
-    """A shared folder, and pods with disks of their own."""
+    """A shared folder, and pods with local disks."""
 
     def __init__(self, folder: Path) -> None:
         self.shared, self._disks = folder / "shared", folder / "disks"
@@ -30,7 +30,7 @@ class Site:
     def config(
         self, pod: str, limit: int = 10**9, seed: str | None = None, store: RecipeStore | None = None, **parts: Any
     ) -> RuntimeConfig:
-        """A runtime on the disk of `pod`, with parts of its configuration replaced."""
+        """Return the configuration of a runtime on the disk of `pod`."""
         shared = SharedRecipes(
             path=str(self.shared),
             seed=seed,
@@ -44,27 +44,27 @@ class Site:
         return config.model_copy(update=local | parts)
 
     def disk(self, pod: str) -> Path:
-        """The folder that `pod` compiles into."""
+        """Return the folder that `pod` compiles into."""
         return self._disks / pod
 
     def start(self, pod: str, **parts: Any) -> WarmupReport:
-        """The report after a start in simulated time."""
-        return virtual_start(self.config(pod, **parts), VirtualClock())
+        """Return the report of a start in simulated time."""
+        return start_on_virtual_clock(self.config(pod, **parts), VirtualClock())
 
     def key(self) -> RecipeKey:
-        """That of all these starts."""
+        """The recipe key of all these starts."""
         return SimEngine(self.config("any")).recipe_key()
 
     def objects(self) -> list[Path]:
-        """Contents in the shared folder."""
+        """The files in the shared folder."""
         return sorted(self.shared.glob("*/objects/*"))
 
     def mark(self, entry: Entry, user: User | None = None) -> Path:
-        """What a start of `user` with the entry leaves."""
+        """Return the mark of a start by `user` at the entry."""
         return self.shared / mark_name(entry.key.digest, user)
 
     def put(self, name: str, content: bytes, days_ago: float, *users: User) -> Entry:
-        """The entry of another key, last used some days ago, by starts of `users` or of nobody who said who it is."""
+        """Write the entry of another key, last used some days ago by starts of `users`, or by one without a user."""
         source = self._disks / f"of-{name}"
         source.mkdir(parents=True)
         (source / "recipe").write_bytes(content)
@@ -80,11 +80,11 @@ class Site:
 
 
 def cached(report: WarmupReport) -> int:
-    """Planned buckets whose recipe was there."""
+    """Return the number of planned buckets whose recipe was cached."""
     return report.prompt.cached + report.decode.cached
 
 
-def told(report: WarmupReport) -> SharedRecipesReport:
-    """What a start says of the shared recipes."""
+def shared_recipes(report: WarmupReport) -> SharedRecipesReport:
+    """Return the report's part about shared recipes."""
     assert report.shared_recipes is not None
     return report.shared_recipes

@@ -1,4 +1,4 @@
-"""Which entries go: the too old, then the longest unused while room is short, and never one in use."""
+"""The entries to remove: expired ones, then the least recently used while space is short, and never those in use."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,43 +24,43 @@ def entry(name: str, size: int = 10, days: float = 1, *, in_use: bool = False, n
     return Kept(name, size, days * DAY, in_use, needed)
 
 
-def test_with_room_and_young_entries_nothing_goes() -> None:
+def test_recent_entries_stay_while_space_suffices() -> None:
     assert to_remove([entry("a"), entry("b")], room=20, max_age_seconds=30 * DAY) == []
 
 
-def test_an_entry_that_no_start_used_for_too_long_goes() -> None:
+def test_entry_unused_for_too_long_is_removed() -> None:
     assert to_remove([entry("old", days=31), entry("young")], room=100, max_age_seconds=30 * DAY) == ["old"]
 
 
-def test_an_old_entry_that_a_process_runs_with_stays() -> None:
+def test_old_entry_in_use_by_a_process_stays() -> None:
     assert to_remove([entry("old", days=31, in_use=True)], room=100, max_age_seconds=30 * DAY) == []
 
 
-def test_the_longest_unused_makes_room_first() -> None:
+def test_least_recently_used_entry_is_removed_first() -> None:
     found = to_remove([entry("a", days=1), entry("c", days=3), entry("b", days=2)], room=10, max_age_seconds=30 * DAY)
     assert found == ["c", "b"]
 
 
-def test_entry_that_no_revision_needs_goes_although_there_is_room() -> None:
+def test_entry_needed_by_no_revision_is_removed_despite_free_space() -> None:
     assert to_remove([entry("a", needed=False), entry("b")], room=100, max_age_seconds=30 * DAY) == ["a"]
 
 
-def test_entry_without_a_revision_stays_while_a_process_uses_it() -> None:
+def test_entry_without_a_revision_stays_while_in_use() -> None:
     assert to_remove([entry("a", needed=False, in_use=True)], room=100, max_age_seconds=30 * DAY) == []
 
 
-def test_entry_of_a_start_just_now_stays_whoever_needs_it() -> None:
+def test_entry_of_a_recent_start_stays_even_if_not_needed() -> None:
     fresh = entry("a", days=SETTLING_SECONDS / DAY, needed=False)
     assert to_remove([fresh], room=100, max_age_seconds=30 * DAY) == []
 
 
-def test_what_nobody_needs_makes_room_before_older_needed_entries() -> None:
+def test_unneeded_entries_are_removed_before_older_needed_ones() -> None:
     entries = [entry("needed", days=3), entry("not", days=1, needed=False)]
     assert to_remove(entries, room=10, max_age_seconds=30 * DAY) == ["not"]
 
 
 @given(ENTRIES, st.integers(0, 400), st.floats(0, 100))
-def test_what_stays_fits_or_is_in_use(entries: list[Kept], room: int, max_age: float) -> None:
+def test_remaining_entries_fit_or_are_in_use(entries: list[Kept], room: int, max_age: float) -> None:
     gone = to_remove(entries, room, max_age)
     left = [each for each in entries if each.name not in gone]
     assert not any(each.in_use for each in entries if each.name in gone)

@@ -1,4 +1,4 @@
-"""One entry on disk: what writers leave behind when they are killed, and what readers see meanwhile."""
+"""One entry on disk: the state that killed writers leave, and the state that concurrent readers see."""
 
 import os
 import threading
@@ -21,7 +21,7 @@ KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", para
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """Simulates that the process is killed."""
 
 
 def alive() -> None:
@@ -29,7 +29,7 @@ def alive() -> None:
 
 
 def killed_at(step: int) -> Alive:
-    """Ends the process at the given call."""
+    """Raise Killed at the given call."""
     calls = iter(range(step))
 
     def look() -> None:
@@ -39,8 +39,8 @@ def killed_at(step: int) -> Alive:
     return look
 
 
-def made(folder: Path, **contents: str) -> Manifest:
-    """Recipes in a folder of a pod's own."""
+def make_recipes(folder: Path, **contents: str) -> Manifest:
+    """Write recipes to the folder of a pod."""
     for name, content in contents.items():
         (folder / "code" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "code" / name).write_text(content)
@@ -53,15 +53,15 @@ def entry(tmp_path: Path) -> Entry:
 
 
 @pytest.mark.parametrize("step", range(4))
-def test_a_writer_that_is_killed_shows_nothing(entry: Entry, tmp_path: Path, step: int) -> None:
-    manifest = made(tmp_path / "disk", a="one", b="two")
+def test_killed_writer_leaves_no_visible_entry(entry: Entry, tmp_path: Path, step: int) -> None:
+    manifest = make_recipes(tmp_path / "disk", a="one", b="two")
     with pytest.raises(Killed):
         entry.write(manifest, tmp_path / "disk", killed_at(step), again=False)
     assert entry.read() is None
 
 
-def test_what_a_killed_writer_left_is_removed_by_next_one(entry: Entry, tmp_path: Path) -> None:
-    manifest = made(tmp_path / "disk", a="one", b="two")
+def test_next_writer_removes_leftovers_of_a_killed_one(entry: Entry, tmp_path: Path) -> None:
+    manifest = make_recipes(tmp_path / "disk", a="one", b="two")
     with pytest.raises(Killed):
         entry.write(manifest, tmp_path / "disk", killed_at(1), again=False)
     (entry.folder / "manifest.half").touch()
@@ -73,10 +73,10 @@ def test_what_a_killed_writer_left_is_removed_by_next_one(entry: Entry, tmp_path
     assert not list(entry.folder.glob("manifest.*"))
 
 
-def test_written_files_are_copied_with_the_right_to_execute(entry: Entry, tmp_path: Path) -> None:
+def test_copied_files_are_executable(entry: Entry, tmp_path: Path) -> None:
     (tmp_path / "disk" / "code").mkdir(parents=True)
     (tmp_path / "disk" / "code" / "tool").touch(mode=0o755)
-    manifest = made(tmp_path / "disk", a="one")
+    manifest = make_recipes(tmp_path / "disk", a="one")
     entry.write(manifest, tmp_path / "disk", alive, again=False)
     entry.copy(manifest.files.items(), tmp_path / "other", alive)
     assert (tmp_path / "other" / "code" / "a").read_text() == "one"
@@ -84,7 +84,7 @@ def test_written_files_are_copied_with_the_right_to_execute(entry: Entry, tmp_pa
     assert (tmp_path / "other" / "code" / "a").stat().st_mode & 0o777 == 0o644
 
 
-def test_large_file_is_looked_after_between_its_pieces(tmp_path: Path) -> None:
+def test_stop_is_checked_between_pieces_of_a_large_file(tmp_path: Path) -> None:
     (tmp_path / "large").touch()
     os.truncate(tmp_path / "large", CHUNK_BYTES + 1)
     assert files_below(tmp_path, lambda _: False, alive)["large"].size == CHUNK_BYTES + 1
@@ -92,7 +92,7 @@ def test_large_file_is_looked_after_between_its_pieces(tmp_path: Path) -> None:
         files_below(tmp_path, lambda _: False, killed_at(2))
 
 
-def test_manifest_larger_than_any_is_not_read(entry: Entry) -> None:
+def test_manifest_above_the_size_limit_is_not_read(entry: Entry) -> None:
     entry.folder.mkdir(parents=True)
     (entry.folder / "manifest").touch()
     os.truncate(entry.folder / "manifest", MAX_MANIFEST_BYTES + 1)
@@ -100,17 +100,17 @@ def test_manifest_larger_than_any_is_not_read(entry: Entry) -> None:
         entry.read()
 
 
-def test_links_are_no_recipes(tmp_path: Path) -> None:
+def test_links_are_not_recipes(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "link").symlink_to(tmp_path / "secret")
     assert files_below(tmp_path / "disk", lambda _: False, alive) == {}
 
 
-async def test_reader_whose_entry_is_replaced_meanwhile_takes_the_new_one(
+async def test_reader_uses_the_new_entry_if_replaced_while_reading(
     entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, after = made(tmp_path / "one", a="one"), made(tmp_path / "two", a="two")
+    before, after = make_recipes(tmp_path / "one", a="one"), make_recipes(tmp_path / "two", a="two")
     entry.folder.parent.mkdir()
     entry.write(before, tmp_path / "one", alive, again=False)
     copy: Callable[..., None] = Entry.copy
@@ -122,12 +122,12 @@ async def test_reader_whose_entry_is_replaced_meanwhile_takes_the_new_one(
         copy(self, *arguments)
 
     monkeypatch.setattr(Entry, "copy", replaced_first)
-    assert taken(entry.folder.parent, tmp_path / "disk") is RecipeOutcome.HIT
+    assert copy_to_empty_disk(entry.folder.parent, tmp_path / "disk") is RecipeOutcome.HIT
     assert (tmp_path / "disk" / "code" / "a").read_text() == "two"
 
 
-def taken(shared: Path, disk: Path) -> RecipeOutcome:
-    """The outcome of a start on an empty disk."""
+def copy_to_empty_disk(shared: Path, disk: Path) -> RecipeOutcome:
+    """Return the outcome of a start on an empty disk."""
     given = SharedRecipes(path=str(shared), limit_bytes=10**9, max_age_seconds=60)
     config = sim_config().model_copy(update={"recipe_cache_dir": str(disk), "shared_recipes": given})
     board = ReportBoard("0" * 64)

@@ -1,4 +1,4 @@
-"""Disks that are full, volumes that cannot be written, processes that are killed, and pods that start together."""
+"""Full disks, read-only volumes, killed processes, and pods that start together."""
 
 import json
 import os
@@ -50,7 +50,7 @@ with _turn(shared):
 
 
 class Pod:
-    """A pod with a disk of its own beside a shared folder."""
+    """A pod with a local disk and a shared folder."""
 
     def __init__(self, shared: Path, disk: Path) -> None:
         self.disk = disk
@@ -61,18 +61,18 @@ class Pod:
 
     def take(self) -> SharedRecipesReport:
         self._cache.take()
-        return self._told()
+        return self._report()
 
     def compile(self, content: bytes = LARGE) -> None:
-        """What an engine does."""
+        """Compile a recipe, as an engine does."""
         (self.disk / "code").mkdir(parents=True, exist_ok=True)
         (self.disk / "code" / "recipe").write_bytes(content)
 
     def publish(self) -> SharedRecipesReport:
         self._cache.publish()
-        return self._told()
+        return self._report()
 
-    def _told(self) -> SharedRecipesReport:
+    def _report(self) -> SharedRecipesReport:
         found = self._board.report().shared_recipes
         assert found is not None
         return found
@@ -97,7 +97,7 @@ async def seeded(shared: Path, tmp_path: Path) -> Path:
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """No file of this process can become larger than a few pages: the kernel refuses the bytes, as on a full disk."""
+    """Limit the size of new files to a few pages. The kernel then rejects writes as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, before[1]))
     try:
@@ -115,7 +115,7 @@ def objects(shared: Path) -> list[Path]:
 
 
 def kill_in_the_middle(shared: Path, disk: Path) -> None:
-    """A process of its own adds what is on the disk, and is killed after the first piece."""
+    """Add the recipes of the disk in a forked process, which is killed after the first piece."""
     command = [sys.executable, "-c", SEEDER, str(shared), str(disk), json.dumps(asdict(KEY))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as seeder:
         assert seeder.stdout is not None
@@ -123,7 +123,7 @@ def kill_in_the_middle(shared: Path, disk: Path) -> None:
         os.kill(seeder.pid, signal.SIGKILL)
 
 
-async def test_full_disk_of_pod_is_reason_and_leaves_nothing_half(seeded: Path, tmp_path: Path) -> None:
+async def test_full_pod_disk_is_reported_and_leaves_no_partial_files(seeded: Path, tmp_path: Path) -> None:
     pod = Pod(seeded, tmp_path / "pod")
     with full_disk():
         found = pod.take()
@@ -132,7 +132,7 @@ async def test_full_disk_of_pod_is_reason_and_leaves_nothing_half(seeded: Path, 
     assert files(pod.disk) == []
 
 
-async def test_a_full_volume_is_a_reason_and_keeps_nothing_half(shared: Path, tmp_path: Path) -> None:
+async def test_full_volume_is_reported_and_keeps_no_partial_files(shared: Path, tmp_path: Path) -> None:
     pod = Pod(shared, tmp_path / "pod")
     pod.take()
     pod.compile()
@@ -143,7 +143,7 @@ async def test_a_full_volume_is_a_reason_and_keeps_nothing_half(shared: Path, tm
     assert [each for each in files(shared) if each.stat().st_size] == []
 
 
-async def test_volume_that_was_full_is_filled_by_the_next_pod(shared: Path, tmp_path: Path) -> None:
+async def test_next_pod_seeds_a_volume_that_was_full(shared: Path, tmp_path: Path) -> None:
     first, second, third = (Pod(shared, tmp_path / name) for name in "abc")
     first.take()
     first.compile()
@@ -154,10 +154,10 @@ async def test_volume_that_was_full_is_filled_by_the_next_pod(shared: Path, tmp_
     assert (second.publish().outcome, third.take().outcome) == (SEEDED, HIT)
 
 
-async def test_recipes_of_a_volume_that_cannot_be_written_are_taken(seeded: Path, tmp_path: Path) -> None:
+async def test_recipes_of_a_read_only_volume_are_used(seeded: Path, tmp_path: Path) -> None:
     for each in (seeded / "lock", seeded / f"{KEY.digest}.use"):
         each.unlink()
-        each.mkdir()  # opening it to write fails, as on a volume that is mounted to be read only
+        each.mkdir()  # Opening it for writing fails, as on a volume that is mounted read-only.
     pod = Pod(seeded, tmp_path / "pod")
     assert pod.take().outcome is HIT
     found = pod.publish()
@@ -167,7 +167,7 @@ async def test_recipes_of_a_volume_that_cannot_be_written_are_taken(seeded: Path
 
 
 @pytest.mark.parametrize("at", [0, len(LARGE) // 2, len(LARGE) - 1])
-async def test_one_flipped_bit_is_seen_and_mended_by_next_pod(seeded: Path, tmp_path: Path, at: int) -> None:
+async def test_flipped_bit_is_detected_and_repaired_by_the_next_pod(seeded: Path, tmp_path: Path, at: int) -> None:
     (stored,) = objects(seeded)
     content = bytearray(LARGE)
     content[at] ^= 1
@@ -181,7 +181,7 @@ async def test_one_flipped_bit_is_seen_and_mended_by_next_pod(seeded: Path, tmp_
     assert stored.read_bytes() == LARGE
 
 
-async def test_two_pods_that_seed_at_once_leave_one_whole_entry(shared: Path, tmp_path: Path) -> None:
+async def test_two_pods_that_seed_concurrently_leave_one_complete_entry(shared: Path, tmp_path: Path) -> None:
     one, two, later = (Pod(shared, tmp_path / name) for name in ("one", "two", "later"))
     assert [each.take().outcome for each in (one, two)] == [SEEDING, SEEDING]
     one.compile(b"of the first")
@@ -193,12 +193,12 @@ async def test_two_pods_that_seed_at_once_leave_one_whole_entry(shared: Path, tm
     assert found == {"recipe": "of the first", "another": "of the second"}
 
 
-async def test_pod_killed_while_it_seeds_leaves_nothing_behind(shared: Path, tmp_path: Path) -> None:
+async def test_pod_killed_while_seeding_leaves_no_entry(shared: Path, tmp_path: Path) -> None:
     victim = Pod(shared, tmp_path / "victim")
     victim.compile()
     kill_in_the_middle(shared, victim.disk)
     assert Entry(shared, KEY).read() is None
-    (_half,) = objects(shared)  # what came until then, under no name that anybody reads
+    (_half,) = objects(shared)  # Only temporary files remain, under names that no reader uses.
     later, last = Pod(shared, tmp_path / "later"), Pod(shared, tmp_path / "last")
     assert later.take().outcome is SEEDING
     later.compile()

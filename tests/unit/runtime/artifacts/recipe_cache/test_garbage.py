@@ -1,4 +1,4 @@
-"""What goes when a revision is forgotten: real files, and starts of two revisions that know different histories."""
+"""Garbage collection when a revision is deleted: real files, and starts of revisions with different histories."""
 
 import fcntl
 import os
@@ -23,25 +23,25 @@ def site(tmp_path: Path) -> Site:
 
 
 def start(site: Site, monkeypatch: pytest.MonkeyPatch, revision: str, *kept: str) -> None:
-    """A pod of `revision`, which reads that those are `kept`."""
+    """Start a pod of `revision`, whose file of kept revisions lists `kept`."""
     site.kept_revisions.write_text(KeptRevisions(resource=RESOURCE, revisions=kept).model_dump_json())
     monkeypatch.setenv(REVISION_VARIABLE, revision)
     site.start(revision)
 
 
-async def test_a_start_removes_what_no_kept_revision_needs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_start_removes_entries_needed_by_no_kept_revision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten = site.put("forgotten", b"x", HALF_A_DAY, OLD)
     start(site, monkeypatch, "new", "new")
     assert (forgotten.folder.exists(), site.mark(forgotten, OLD).exists()) == (False, False)
 
 
-async def test_what_a_kept_revision_can_be_undone_to_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_entry_of_a_revision_for_rollback_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = site.put("kept", b"x", HALF_A_DAY, OLD)
     start(site, monkeypatch, "new", "old", "new")
     assert kept.folder.exists()
 
 
-async def test_what_another_resource_used_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_entry_used_by_another_resource_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = site.put("shared", b"x", HALF_A_DAY, OLD, OTHERS)
     foreign = site.put("foreign", b"y", HALF_A_DAY, OTHERS)
     start(site, monkeypatch, "new", "new")
@@ -55,7 +55,7 @@ async def test_pod_unaware_of_a_new_revision_keeps_its_entry(site: Site, monkeyp
     assert fresh.folder.exists()
 
 
-async def test_what_a_running_process_started_with_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_entry_of_a_running_process_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     running = site.put("running", b"x", HALF_A_DAY, OLD)
     with site.mark(running, OLD).open() as mark:
         fcntl.flock(mark, fcntl.LOCK_SH)
@@ -63,17 +63,19 @@ async def test_what_a_running_process_started_with_stays(site: Site, monkeypatch
     assert running.folder.exists()
 
 
-async def test_mark_that_cannot_be_opened_keeps_only_its_entry(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreadable_mark_keeps_only_its_entry(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     foreign, forgotten = site.put("foreign", b"x", HALF_A_DAY, OLD), site.put("forgotten", b"y", HALF_A_DAY, OLD)
     site.mark(foreign, OLD).unlink()
-    site.mark(foreign, OLD).mkdir()  # opening it fails for every user
+    site.mark(foreign, OLD).mkdir()  # Opening it fails for every user.
     used = site.mark(forgotten, OLD).stat().st_mtime
     os.utime(site.mark(foreign, OLD), (used, used))
     start(site, monkeypatch, "new", "new")
     assert (foreign.folder.exists(), forgotten.folder.exists()) == (True, False)
 
 
-async def test_a_pod_that_cannot_read_what_is_kept_removes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pod_that_cannot_read_the_kept_revisions_removes_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forgotten = site.put("forgotten", b"x", HALF_A_DAY, OLD)
     site.kept_revisions.write_text("{")
     monkeypatch.setenv(REVISION_VARIABLE, "new")
@@ -81,12 +83,12 @@ async def test_a_pod_that_cannot_read_what_is_kept_removes_nothing(site: Site, m
     assert forgotten.folder.exists()
 
 
-async def test_a_start_marks_its_entry_for_its_revision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_start_marks_its_entry_for_its_revision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     start(site, monkeypatch, "new", "new")
     assert [each.name for each in site.shared.glob("*.use")] == [site.mark(Entry(site.shared, site.key()), NEW).name]
 
 
-async def test_start_that_knows_no_revision_marks_its_entry_for_nobody(
+async def test_start_without_a_revision_marks_its_entry_without_a_user(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.kept_revisions.write_text(KeptRevisions(resource=RESOURCE, revisions=("new",)).model_dump_json())
@@ -96,15 +98,13 @@ async def test_start_that_knows_no_revision_marks_its_entry_for_nobody(
 
 
 @pytest.mark.parametrize(("user", "days"), [(NEW, HALF_A_DAY), (OLD, A_MINUTE)], ids=["needed", "just now"])
-async def test_mark_that_still_means_something_stays(
-    site: Site, monkeypatch: pytest.MonkeyPatch, user: User, days: float
-) -> None:
+async def test_valid_mark_stays(site: Site, monkeypatch: pytest.MonkeyPatch, user: User, days: float) -> None:
     entry = site.put("marked", b"x", days, user)
     start(site, monkeypatch, "new", "new")
     assert site.mark(entry, user).exists()
 
 
-async def test_marks_of_entries_that_never_came_are_dropped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_marks_without_an_entry_are_removed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     never = site.put("never", b"x", HALF_A_DAY, NEW)
     never.folder.rename(site.shared / "elsewhere")
     start(site, monkeypatch, "new", "new")

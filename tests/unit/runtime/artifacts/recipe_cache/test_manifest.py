@@ -1,4 +1,4 @@
-"""What an entry says of itself: it says back what was written, and anything else is unusable with a reason."""
+"""The manifest of an entry: it reads back what was written, and other content is unusable with a reason."""
 
 import hashlib
 import json
@@ -39,20 +39,20 @@ def manifest(**files: StoredFile) -> Manifest:
 
 
 @given(st.dictionaries(PATHS, FILES, max_size=5))
-def test_a_manifest_says_what_was_written(files: dict[str, StoredFile]) -> None:
+def test_manifest_reads_back_as_written(files: dict[str, StoredFile]) -> None:
     desired = Manifest(files, Recipes({COMPILED: 2.5}))
     assert parse_manifest(manifest_text(desired, KEY), KEY) == desired
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
-def test_an_entry_of_another_key_is_foreign(field: str) -> None:
+def test_entry_of_another_key_is_foreign(field: str) -> None:
     text = manifest_text(manifest(), replace(KEY, **{field: "another"}))
     with pytest.raises(EntryUnusable, match=r"^it is for another software, card, model, dtype or parallelism$"):
         parse_manifest(text, KEY)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 255))
-def test_one_changed_byte_is_seen(at: int, change: int) -> None:
+def test_one_changed_byte_is_detected(at: int, change: int) -> None:
     content = bytearray(manifest_text(manifest(a=stored("a")), KEY).encode())
     content[at % len(content)] ^= change
     with pytest.raises(EntryUnusable):
@@ -77,7 +77,7 @@ def test_any_text_is_a_manifest_or_unusable(text: str) -> None:
     [({"format": 2}, "its manifest has another form"), ({"journal": "no journal"}, "its journal is unusable")],
     ids=["form", "journal"],
 )
-def test_whole_text_that_is_no_manifest_of_ours_says_why(changes: dict[str, object], why: str) -> None:
+def test_valid_json_that_is_no_manifest_gives_a_reason(changes: dict[str, object], why: str) -> None:
     whole = json.loads(manifest_text(manifest(), KEY).partition("\n")[2])
     body = json.dumps({**whole, **changes})
     with pytest.raises(EntryUnusable, match=why):
@@ -93,14 +93,14 @@ def test_whole_text_that_is_no_manifest_of_ours_says_why(changes: dict[str, obje
     ],
     ids=["seconds", "content", "step"],
 )
-def test_new_files_and_steps_are_news(other: Manifest, is_news: bool) -> None:
+def test_only_new_files_and_steps_count_as_changes(other: Manifest, is_news: bool) -> None:
     assert manifest(a=stored("a")).matches(other) is not is_news
 
 
-def test_what_two_pods_made_is_kept_and_stored_file_stays() -> None:
+def test_merge_keeps_files_of_two_pods_and_stored_versions() -> None:
     ours, theirs = manifest(a=stored("a"), b=stored("b")), manifest(b=stored("0"), c=stored("c"))
     assert ours.and_that_of(theirs).files == {"a": stored("a"), "b": stored("0"), "c": stored("c")}
 
 
-def test_content_that_several_files_have_counts_once() -> None:
+def test_content_shared_by_several_files_counts_once() -> None:
     assert manifest(a=stored("a", 10), b=stored("a", 10), c=stored("c", 3)).size == 13

@@ -1,4 +1,4 @@
-"""Starts of the sim engine whose volume has no recipes, beside a store over real HTTP that has some."""
+"""Starts of the sim engine with an empty volume and an object store over real HTTP that has recipes."""
 
 import time
 from base64 import b64encode
@@ -31,7 +31,7 @@ from gaudi_runtime.contract.ports import (
 )
 from gaudi_runtime.contract.report import RecipeOutcome, WarmupReport
 from tests.support.store_server import StoreState, store_server
-from tests.unit.runtime.artifacts.recipe_cache.site import PLANNED, Site, cached, told
+from tests.unit.runtime.artifacts.recipe_cache.site import PLANNED, Site, cached, shared_recipes
 
 HIT, SEEDED = RecipeOutcome.HIT, RecipeOutcome.SEEDED
 SECRET = "s3cret-of-a-test"
@@ -39,7 +39,7 @@ SECRET = "s3cret-of-a-test"
 
 @pytest.fixture
 async def site(tmp_path: Path) -> Site:
-    """A site whose volume was copied into a store, and is empty again."""
+    """A site whose volume was copied to a store, and is empty."""
     found = Site(tmp_path)
     found.start("first")
     found.shared.rename(tmp_path / "bucket")
@@ -54,76 +54,78 @@ def store(site: Site, tmp_path: Path) -> Iterator[StoreState]:
 
 
 def start(site: Site, store: StoreState, pod: str = "pod", **fields: Any) -> WarmupReport:
-    """A start beside the store."""
+    """Start a pod that uses the store."""
     return site.start(pod, store=RecipeStore(**{"url": store.url, "timeout_seconds": 60, "insecure": True, **fields}))
 
 
-async def test_recipes_of_store_are_taken_and_are_on_volume_then(site: Site, store: StoreState) -> None:
+async def test_recipes_of_store_are_used_and_copied_to_volume(site: Site, store: StoreState) -> None:
     second, third = start(site, store), site.start("without a store")
-    assert (told(second).outcome, cached(second)) == (HIT, PLANNED)
+    assert (shared_recipes(second).outcome, cached(second)) == (HIT, PLANNED)
     assert second.recipe_seconds_saved == pytest.approx(PLANNED * (10 - 1))
-    assert (told(third).outcome, cached(third)) == (HIT, PLANNED)
+    assert (shared_recipes(third).outcome, cached(third)) == (HIT, PLANNED)
 
 
-async def test_a_store_is_not_asked_where_the_volume_has_recipes(site: Site, store: StoreState) -> None:
+async def test_store_is_not_contacted_if_the_volume_has_recipes(site: Site, store: StoreState) -> None:
     site.start("seeder")
-    assert told(start(site, store)).outcome is HIT
+    assert shared_recipes(start(site, store)).outcome is HIT
     assert store.requests == []
 
 
-async def test_store_without_recipes_of_the_key_is_reason_to_seed(site: Site, store: StoreState) -> None:
+async def test_start_seeds_if_the_store_lacks_the_key(site: Site, store: StoreState) -> None:
     store.folder = site.shared
     second = start(site, store)
-    assert (told(second).outcome, cached(second)) == (SEEDED, 0)
-    assert f"{site.shared} has no recipes" in (told(second).reason or "")
-    assert f" yet. {store.url} has no recipes" in (told(second).reason or "")
+    assert (shared_recipes(second).outcome, cached(second)) == (SEEDED, 0)
+    assert f"{site.shared} has no recipes" in (shared_recipes(second).reason or "")
+    assert f" yet. {store.url} has no recipes" in (shared_recipes(second).reason or "")
 
 
-async def test_entry_without_one_of_its_files_is_looked_at_twice(site: Site, store: StoreState) -> None:
+async def test_entry_with_a_missing_file_is_read_twice(site: Site, store: StoreState) -> None:
     next(store.folder.glob("*/objects/*")).unlink()
-    assert "is missing in it" in (told(start(site, store)).reason or "")
+    assert "is missing in it" in (shared_recipes(start(site, store)).reason or "")
     assert sum(path.endswith("/manifest") for path, _ in store.requests) == 2
 
 
-async def test_recipes_of_another_key_under_our_name_are_ignored(site: Site, store: StoreState) -> None:
+async def test_recipes_of_another_key_under_our_digest_are_ignored(site: Site, store: StoreState) -> None:
     foreign = Entry(site.shared, replace(site.key(), model="other"))
     mine = store.folder / site.key().digest
     site.put("other", b"x", days_ago=0)
     (mine / "manifest").write_bytes((foreign.folder / "manifest").read_bytes())
     second = start(site, store)
-    assert (told(second).outcome, cached(second)) == (SEEDED, 0)
-    assert "another software" in (told(second).reason or "")
+    assert (shared_recipes(second).outcome, cached(second)) == (SEEDED, 0)
+    assert "another software" in (shared_recipes(second).reason or "")
 
 
-async def test_store_that_refuses_is_a_reason_that_quotes_no_secret(
+async def test_refusal_by_the_store_is_reported_without_secrets(
     site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(STORE_TOKEN_VARIABLE, SECRET)
     store.statuses = [403]
     second = start(site, store)
-    assert told(second).outcome is SEEDED
-    assert f"{store.url} are ignored: it answers with HTTP 403: check its credentials" in (told(second).reason or "")
-    assert SECRET not in (told(second).reason or "")
+    assert shared_recipes(second).outcome is SEEDED
+    assert f"{store.url} are ignored: it answers with HTTP 403: check its credentials" in (
+        shared_recipes(second).reason or ""
+    )
+    assert SECRET not in (shared_recipes(second).reason or "")
 
 
-async def test_a_token_is_shown_to_the_store(site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_token_is_sent_to_the_store(site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STORE_TOKEN_VARIABLE, f"{SECRET}\n")
-    assert told(start(site, store)).outcome is HIT
+    assert shared_recipes(start(site, store)).outcome is HIT
     assert {headers["authorization"] for _, headers in store.requests} == {f"Bearer {SECRET}"}
 
 
-async def test_store_for_everybody_is_shown_no_credentials(site: Site, store: StoreState) -> None:
-    assert told(start(site, store)).outcome is HIT
+async def test_public_store_gets_no_credentials(site: Site, store: StoreState) -> None:
+    assert shared_recipes(start(site, store)).outcome is HIT
     assert not any("authorization" in headers for _, headers in store.requests)
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "s\N{LATIN SMALL LETTER E WITH ACUTE}cret"], ids=["lines", "letters"])
-async def test_token_that_fits_no_header_is_not_shown(
+async def test_token_that_is_no_valid_header_is_not_sent(
     site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
     monkeypatch.setenv(STORE_TOKEN_VARIABLE, token)
     assert ": its credentials contain invalid characters: write their Secret again." in (
-        told(start(site, store)).reason or ""
+        shared_recipes(start(site, store)).reason or ""
     )
     assert store.requests == []
 
@@ -143,7 +145,7 @@ async def test_requests_are_signed_for_a_region(site: Site, store: StoreState, m
     monkeypatch.setenv(STORE_KEY_ID_VARIABLE, "id-of-a-key")
     monkeypatch.setenv(STORE_SECRET_VARIABLE, SECRET)
     monkeypatch.setenv(STORE_SESSION_VARIABLE, "session")
-    assert told(start(site, store, s3_region="eu-1")).outcome is HIT
+    assert shared_recipes(start(site, store, s3_region="eu-1")).outcome is HIT
     for path, headers in store.requests:
         moment = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         assert abs(datetime.now(UTC) - moment) < timedelta(minutes=5)
@@ -156,24 +158,24 @@ async def test_requests_are_signed_for_a_region(site: Site, store: StoreState, m
 @pytest.mark.parametrize(
     "given", [(), (STORE_KEY_ID_VARIABLE,), (STORE_SECRET_VARIABLE,)], ids=["none", "id", "secret"]
 )
-async def test_without_both_keys_nothing_is_asked_of_a_region(
+async def test_store_of_a_region_is_not_contacted_without_both_keys(
     site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
 ) -> None:
     for name in given:
         monkeypatch.setenv(name, SECRET)
-    found = told(start(site, store, s3_region="eu-1"))
+    found = shared_recipes(start(site, store, s3_region="eu-1"))
     assert found.outcome is SEEDED
     assert ": its Secret has no AWS_ACCESS_KEY_ID or no AWS_SECRET_ACCESS_KEY." in (found.reason or "")
     assert store.requests == []
 
 
-async def test_a_redirect_is_not_followed(
+async def test_redirect_is_not_followed(
     site: Site, store: StoreState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(STORE_TOKEN_VARIABLE, SECRET)
     with store_server(tmp_path / "bucket") as other:
         store.elsewhere = f"{other.url}/{site.key().digest}/manifest"
-        reason = told(start(site, store)).reason or ""
+        reason = shared_recipes(start(site, store)).reason or ""
         assert "it answers with HTTP 302" in reason
         assert "credentials" not in reason
         assert other.requests == []
@@ -189,30 +191,30 @@ def pem(key: EllipticCurvePrivateKey | RSAPrivateKey) -> str:
 
 
 def sign(site: Site, store: StoreState, signer: EllipticCurvePrivateKey) -> Path:
-    """As `cosign sign-blob --key` does it."""
+    """Sign as `cosign sign-blob --key` does."""
     manifest = store.folder / site.key().digest / "manifest"
     signature = manifest.with_name("manifest.sig")
     signature.write_bytes(b64encode(signer.sign(manifest.read_bytes(), ECDSA(SHA256()))) + b"\n")
     return signature
 
 
-async def test_signed_recipes_are_taken(site: Site, store: StoreState, signer: EllipticCurvePrivateKey) -> None:
+async def test_signed_recipes_are_used(site: Site, store: StoreState, signer: EllipticCurvePrivateKey) -> None:
     sign(site, store, signer)
     second = start(site, store, public_key=pem(signer))
-    assert (told(second).outcome, cached(second)) == (HIT, PLANNED)
+    assert (shared_recipes(second).outcome, cached(second)) == (HIT, PLANNED)
 
 
-async def test_recipes_without_signature_are_a_miss_that_is_said(
+async def test_recipes_without_signature_are_a_miss_with_a_reason(
     site: Site, store: StoreState, signer: EllipticCurvePrivateKey
 ) -> None:
     second = start(site, store, public_key=pem(signer))
-    assert (told(second).outcome, cached(second)) == (SEEDED, 0)
-    assert "ignored: it has no manifest.sig, which publicKey requires." in (told(second).reason or "")
+    assert (shared_recipes(second).outcome, cached(second)) == (SEEDED, 0)
+    assert "ignored: it has no manifest.sig, which publicKey requires." in (shared_recipes(second).reason or "")
     assert not any("/objects/" in path for path, _ in store.requests)
 
 
 @pytest.mark.parametrize("wrong", ["by another", "of another manifest", "no base64", "empty"])
-async def test_recipes_with_wrong_signature_are_a_miss_that_is_said(
+async def test_recipes_with_wrong_signature_are_a_miss_with_a_reason(
     site: Site, store: StoreState, signer: EllipticCurvePrivateKey, wrong: str
 ) -> None:
     signature = sign(site, store, generate_private_key(SECP256R1()) if wrong == "by another" else signer)
@@ -221,8 +223,10 @@ async def test_recipes_with_wrong_signature_are_a_miss_that_is_said(
     if wrong in ("no base64", "empty"):
         signature.write_bytes(b"\xff" if wrong == "no base64" else b"")
     second = start(site, store, public_key=pem(signer))
-    assert (told(second).outcome, cached(second)) == (SEEDED, 0)
-    assert "ignored: its manifest.sig is not a signature of its manifest by publicKey." in (told(second).reason or "")
+    assert (shared_recipes(second).outcome, cached(second)) == (SEEDED, 0)
+    assert "ignored: its manifest.sig is not a signature of its manifest by publicKey." in (
+        shared_recipes(second).reason or ""
+    )
     assert not any("/objects/" in path for path, _ in store.requests)
 
 
@@ -234,18 +238,18 @@ async def test_recipes_with_wrong_signature_are_a_miss_that_is_said(
     ],
     ids=["no key", "RSA"],
 )
-async def test_wrong_key_is_a_miss_that_is_said(
+async def test_wrong_public_key_is_a_miss_with_a_reason(
     site: Site, store: StoreState, signer: EllipticCurvePrivateKey, key: str, why: str
 ) -> None:
     sign(site, store, signer)
-    assert why in (told(start(site, store, public_key=key)).reason or "")
+    assert why in (shared_recipes(start(site, store, public_key=key)).reason or "")
 
 
-async def test_store_in_the_clear_is_not_asked(site: Site, store: StoreState) -> None:
+async def test_store_without_tls_is_not_contacted(site: Site, store: StoreState) -> None:
     second = start(site, store, insecure=None)
-    assert told(second).outcome is SEEDED
+    assert shared_recipes(second).outcome is SEEDED
     assert (
         f"The recipes in {store.url} are ignored: its address has no TLS, but recipes are code: use an address with "
         "https://, or set insecure true."
-    ) in (told(second).reason or "")
+    ) in (shared_recipes(second).reason or "")
     assert store.requests == []

@@ -1,4 +1,4 @@
-"""One entry over real HTTP: what another try fixes, and what makes it unusable."""
+"""One entry over real HTTP: faults that a retry repairs, and faults that make the entry unusable."""
 
 import socket
 import ssl
@@ -50,11 +50,11 @@ def bring(entry: RemoteEntry, target: Path) -> None:
 
 
 def objects(store: StoreState) -> int:
-    """Requests for contents."""
+    """Return the requests for objects."""
     return sum("/objects/" in path for path, _ in store.requests)
 
 
-def test_all_files_come_as_they_are_and_may_be_executed(store: StoreState, tmp_path: Path) -> None:
+def test_files_arrive_unchanged_and_executable(store: StoreState, tmp_path: Path) -> None:
     bring(remote(store), tmp_path / "target")
     found = {path: (tmp_path / "target" / path).read_bytes() for path in CONTENTS}
     assert found == CONTENTS
@@ -67,7 +67,7 @@ def test_address_may_end_with_a_slash(store: StoreState) -> None:
     assert [path for path, _ in store.requests] == [f"/recipes/{KEY.digest}/manifest"]
 
 
-def test_manifest_that_comes_in_pieces_is_put_together(store: StoreState) -> None:
+def test_manifest_in_several_pieces_is_joined(store: StoreState) -> None:
     name = "x" * 100
     files = {f"{name}{number}": StoredFile(sha256="0" * 64, size=1) for number in range(10_000)}
     (store.folder / KEY.digest / "manifest").write_text(manifest_text(Manifest(files, NOTHING_KNOWN), KEY))
@@ -76,19 +76,19 @@ def test_manifest_that_comes_in_pieces_is_put_together(store: StoreState) -> Non
     assert len(found.files) == 10_000
 
 
-def test_manifest_that_is_no_text_is_damaged(store: StoreState) -> None:
+def test_manifest_that_is_not_text_is_damaged(store: StoreState) -> None:
     (store.folder / KEY.digest / "manifest").write_bytes(b"\xff")
     with pytest.raises(EntryUnusable, match=r"^its manifest is damaged$"):
         remote(store).read()
 
 
-def test_an_entry_that_is_not_there_is_none(store: StoreState, tmp_path: Path) -> None:
+def test_missing_entry_is_none(store: StoreState, tmp_path: Path) -> None:
     store.folder = tmp_path / "disk"
     assert remote(store).read() is None
 
 
 @pytest.mark.parametrize("fault", [{"cut": 2}, {"damage": 2}], ids=["cut off", "damaged"])
-def test_an_object_that_came_wrong_is_fetched_anew(store: StoreState, tmp_path: Path, fault: dict[str, int]) -> None:
+def test_damaged_object_is_fetched_again(store: StoreState, tmp_path: Path, fault: dict[str, int]) -> None:
     for name, count in fault.items():
         setattr(store, name, count)
     bring(remote(store), tmp_path / "target")
@@ -96,38 +96,38 @@ def test_an_object_that_came_wrong_is_fetched_anew(store: StoreState, tmp_path: 
     assert objects(store) == len(CONTENTS) + 2
 
 
-def test_object_that_is_wrong_with_every_try_makes_entry_unusable(store: StoreState, tmp_path: Path) -> None:
+def test_object_damaged_in_every_attempt_makes_the_entry_unusable(store: StoreState, tmp_path: Path) -> None:
     store.damage = 100
     with pytest.raises(EntryUnusable, match=r"^code/\S+ does not have its checksum$"):
         bring(remote(store), tmp_path / "target")
 
 
-def test_an_object_that_is_missing_makes_the_entry_unusable(store: StoreState, tmp_path: Path) -> None:
+def test_missing_object_makes_the_entry_unusable(store: StoreState, tmp_path: Path) -> None:
     next(store.folder.glob("*/objects/*")).unlink()
     with pytest.raises(EntryUnusable, match=r"^code/\S+ is missing in it$"):
         bring(remote(store), tmp_path / "target")
 
 
-def test_a_store_that_is_busy_is_asked_again(store: StoreState, tmp_path: Path) -> None:
+def test_busy_store_is_retried(store: StoreState, tmp_path: Path) -> None:
     store.statuses = [503, 429]
     bring(remote(store), tmp_path / "target")
 
 
-def test_busy_store_is_given_time_between_the_tries(store: StoreState) -> None:
+def test_busy_store_is_retried_after_a_delay(store: StoreState) -> None:
     store.statuses = [503]
     begun = time.monotonic()
     assert remote(store, pauses=(0.1,)).read()
     assert time.monotonic() - begun >= 0.1
 
 
-def test_a_store_that_stays_busy_is_given_up(store: StoreState) -> None:
+def test_store_that_stays_busy_is_given_up(store: StoreState) -> None:
     store.statuses = [500] * 10
     with pytest.raises(EntryUnusable, match="it answers with HTTP 500"):
         remote(store).read()
     assert len(store.requests) == 3
 
 
-def test_where_nobody_listens_is_a_sentence() -> None:
+def test_refused_connection_is_an_error_sentence() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         unheard = StoreState(Path(), url=f"http://127.0.0.1:{taken.getsockname()[1]}/recipes")
@@ -137,7 +137,7 @@ def test_where_nobody_listens_is_a_sentence() -> None:
 
 @pytest.fixture
 def secure(store: StoreState, tmp_path: Path) -> Iterator[StoreState]:
-    """The same store over HTTPS, with a certificate of an authority that nobody knows."""
+    """The same store over HTTPS, with a certificate of an unknown authority."""
     Authority.create(tmp_path / "tls").issue("store", "store", hosts=["127.0.0.1"])
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(tmp_path / "tls" / "store.crt", tmp_path / "tls" / "store.key")
@@ -145,26 +145,26 @@ def secure(store: StoreState, tmp_path: Path) -> Iterator[StoreState]:
         yield state
 
 
-def test_a_store_that_nobody_vouches_for_is_shown_nothing(secure: StoreState) -> None:
+def test_store_with_an_untrusted_certificate_gets_no_request(secure: StoreState) -> None:
     with pytest.raises(EntryUnusable, match="certificate verify failed"):
         remote(secure).read()
     assert secure.requests == []
 
 
-def test_an_authority_of_ones_own_is_named_by_the_environment(
+def test_own_authority_is_trusted_through_the_environment(
     secure: StoreState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls" / "ca.crt"))
     bring(remote(secure), tmp_path / "target")
 
 
-def test_a_store_that_falls_silent_is_given_up(store: StoreState, tmp_path: Path) -> None:
+def test_store_that_stops_sending_is_given_up(store: StoreState, tmp_path: Path) -> None:
     store.hold = threading.Event()
     with pytest.raises(EntryUnusable, match=r"it does not answer \(timed out\)"):
         bring(remote(store, silence_seconds=0.05), tmp_path / "target")
 
 
-def test_an_entry_that_takes_too_long_is_given_up(store: StoreState) -> None:
+def test_entry_that_takes_too_long_is_given_up(store: StoreState) -> None:
     times = iter((0.0, 1.0, 5.5))
     with pytest.raises(EntryUnusable, match="it was not read within 5 s"):
         remote(store, seconds=5, clock=lambda: next(times)).read()
@@ -180,8 +180,8 @@ def test_entry_that_just_fits_is_taken(store: StoreState) -> None:
     assert remote(store, limit_bytes=sum(map(len, CONTENTS.values()))).read()
 
 
-def test_object_that_goes_on_behind_its_end_fills_no_disk(store: StoreState, tmp_path: Path) -> None:
-    # No piece of it is too large.
+def test_object_beyond_its_stated_size_does_not_fill_the_disk(store: StoreState, tmp_path: Path) -> None:
+    # No piece of it is too large by itself.
     (tmp_path / "large").mkdir()
     (tmp_path / "large" / "recipe").write_bytes(b"x" * (PIECE_BYTES + 1))
     manifest = Manifest(files_below(tmp_path / "large", lambda _: False, alive), NOTHING_KNOWN)
@@ -191,7 +191,7 @@ def test_object_that_goes_on_behind_its_end_fills_no_disk(store: StoreState, tmp
         bring(remote(store, limit_bytes=10**7), tmp_path / "target")
 
 
-def test_a_stop_ends_it_in_the_middle(store: StoreState, tmp_path: Path) -> None:
+def test_stop_ends_a_running_download(store: StoreState, tmp_path: Path) -> None:
     entry = remote(store)
     manifest = entry.read()
     assert manifest is not None

@@ -1,4 +1,4 @@
-"""Who needs an entry, by the marks of the starts that used it."""
+"""Whether an entry is needed, by the marks of the starts that used it."""
 
 import pytest
 from hypothesis import given
@@ -13,41 +13,41 @@ KEPT = KeptRevisions(resource=OURS, revisions=("r1", "r2"))
 USERS = st.builds(User, resource=st.sampled_from((OURS, OTHERS)), revision=st.sampled_from(("r1", "r2", "r3", "r4")))
 
 
-def test_a_revision_that_is_kept_needs_its_entry() -> None:
+def test_kept_revision_needs_its_entry() -> None:
     assert is_needed([User(OURS, "r2")], KEPT)
 
 
-def test_an_entry_of_forgotten_revisions_only_is_not_needed() -> None:
+def test_entry_of_only_deleted_revisions_is_not_needed() -> None:
     assert not is_needed([User(OURS, "r3"), User(OURS, "r4")], KEPT)
 
 
-def test_one_kept_revision_of_several_is_enough() -> None:
+def test_one_kept_revision_of_several_suffices() -> None:
     assert is_needed([User(OURS, "r3"), User(OURS, "r1")], KEPT)
 
 
-def test_an_entry_that_another_resource_used_is_not_judged() -> None:
+def test_entry_used_by_another_resource_counts_as_needed() -> None:
     assert is_needed([User(OTHERS, "r3")], KEPT)
     assert is_needed([User(OTHERS, "r3"), User(OURS, "r3")], KEPT)
 
 
-def test_an_entry_that_nobody_has_marked_is_not_judged() -> None:
+def test_unmarked_entry_counts_as_needed() -> None:
     assert is_needed([], KEPT)
 
 
-def test_a_start_that_said_no_revision_keeps_its_entry() -> None:
+def test_start_without_a_revision_keeps_its_entry() -> None:
     assert is_needed([None, User(OURS, "r3")], KEPT)
 
 
 @given(st.lists(st.none() | USERS, max_size=4))
-def test_where_nobody_says_what_is_kept_all_is_needed(users: list[User | None]) -> None:
+def test_all_entries_are_needed_if_kept_revisions_are_unknown(users: list[User | None]) -> None:
     assert is_needed(users, None)
 
 
 @given(st.none() | USERS)
-def test_a_mark_says_what_it_was_named_for(user: User | None) -> None:
+def test_mark_reads_back_its_user(user: User | None) -> None:
     assert marked(mark_name(DIGEST, user)) == (DIGEST, user)
 
 
 @pytest.mark.parametrize("name", ["lock", f"{DIGEST}.used", f"{DIGEST}.a.use", f"{DIGEST}.a.b.c.use", "notes.use"])
-def test_other_files_are_no_marks(name: str) -> None:
+def test_other_files_are_not_marks(name: str) -> None:
     assert marked(name) is None

@@ -1,4 +1,4 @@
-"""The signature of a GET, by the example that the makers of S3 publish, and what it covers."""
+"""The signature of a GET request, compared with the published example of S3, and the fields that it covers."""
 
 from datetime import UTC, datetime
 
@@ -35,18 +35,18 @@ def test_the_published_example_has_its_signature() -> None:
     ],
     ids=["object", "secret", "moment", "region", "session"],
 )
-def test_everything_counts_in_the_signature(changed: dict[str, object]) -> None:
+def test_signature_covers_every_field(changed: dict[str, object]) -> None:
     assert signature(**changed) != signature()  # type: ignore[arg-type]
 
 
-def test_a_session_is_shown() -> None:
+def test_session_token_is_sent() -> None:
     found = signed_headers(URL, "us-east-1", Keys(KEYS.key_id, KEYS.secret, "session"), MOMENT)
     assert found["x-amz-security-token"] == "session"
 
 
-def test_a_path_is_quoted_once() -> None:
+def test_path_is_quoted_once() -> None:
     assert signature("https://host/a b") == signature("https://host/a%20b")
 
 
-def test_keys_show_no_secret() -> None:
+def test_repr_of_keys_has_no_secret() -> None:
     assert KEYS.secret not in repr(KEYS)

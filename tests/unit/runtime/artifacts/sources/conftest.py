@@ -1,4 +1,4 @@
-"""A hub with a small repository, and a fetch into a folder of the test's own."""
+"""A hub with a small repository, and downloads into a folder of the test."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ FILES = {
 
 @dataclass
 class Site:
-    """A hub, a folder, and what a fetch told."""
+    """A hub, a folder, and the progress that a fetch reported."""
 
     hub: HubState
     endpoint: str
@@ -33,20 +33,20 @@ class Site:
     free: Callable[[Path], int] = free_bytes
     stop: threading.Event = field(default_factory=threading.Event)
     listen: Callable[[FetchProgress], None] = lambda _: None
-    told: list[FetchProgress] = field(default_factory=list)
+    progress: list[FetchProgress] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def tell(self, progress: FetchProgress) -> None:
-        """Kept, and passed on."""
-        self.told.append(progress)
+    def record(self, progress: FetchProgress) -> None:
+        """Record the progress and pass it on."""
+        self.progress.append(progress)
         self.listen(progress)
 
     def fetch(self, revision: str = COMMIT, token: str | None = None, tries: int = 3, repo: str = REPO) -> Path:
-        """Fetch now, with pauses that no test notices."""
+        """Fetch with very short pauses between attempts."""
         hub = Hub(repo, revision, token, self.endpoint)
         pauses = [0.001] * tries
-        told = self.tell, self.warnings.append
-        return Fetch(hub, self.root, self.stop, *told, pauses=pauses, look_seconds=0.005, free=self.free).run()
+        callbacks = self.record, self.warnings.append
+        return Fetch(hub, self.root, self.stop, *callbacks, pauses=pauses, look_seconds=0.005, free=self.free).run()
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-"""Safetensors files of bytes, written by hand."""
+"""Build safetensors files from bytes."""
 
 import json
 
 
 def safetensors(tensors: dict[str, bytes]) -> bytes:
-    """A whole file with `tensors` of type U8."""
+    """Return a complete file with `tensors` of type U8."""
     header, end = {}, 0
     for name, content in tensors.items():
         header[name] = {"dtype": "U8", "shape": [len(content)], "data_offsets": [end, end + len(content)]}
@@ -13,5 +13,5 @@ def safetensors(tensors: dict[str, bytes]) -> bytes:
 
 
 def with_header(header: bytes, content: bytes = b"") -> bytes:
-    """A file that begins with `header`, whatever it says."""
+    """Return a file that begins with `header`, valid or not."""
     return len(header).to_bytes(8, "little") + header + content

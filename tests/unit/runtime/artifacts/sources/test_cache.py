@@ -1,4 +1,4 @@
-"""What a folder that outlives its pods keeps, gives back, and lets go."""
+"""A folder that outlives its pods: what it keeps, serves and removes."""
 
 import errno
 import fcntl
@@ -21,38 +21,38 @@ UNREACHABLE = "http://127.0.0.1:9"
 
 
 def move(site: Site, commit: str = OTHER) -> None:
-    """The branch is at another commit, with other weights of the same size."""
+    """Move the branch to another commit, with other weights of the same size."""
     site.hub.commit = commit
     site.hub.files = {**site.hub.files, "model.safetensors": WEIGHTS[:-1] + commit[:1].encode()}
 
 
 def disk_of(site: Site, size: int) -> None:
-    """A disk with room for `size` bytes."""
+    """Simulate a disk of `size` bytes."""
     site.free = lambda _: size - bytes_below(site.root)
 
 
 @pytest.mark.parametrize("revision", [COMMIT, "main"])
-def test_second_start_needs_no_hub(revision: str, site: Site) -> None:
+def test_second_start_does_not_contact_the_hub(revision: str, site: Site) -> None:
     folder = site.fetch(revision)
     site.endpoint = UNREACHABLE
     assert site.fetch(revision, tries=0) == folder
 
 
-def test_second_start_shows_that_all_bytes_are_here(site: Site) -> None:
+def test_second_start_reports_all_bytes_as_present(site: Site) -> None:
     site.fetch()
-    here = site.told[-1]
-    site.told.clear()
+    here = site.progress[-1]
+    site.progress.clear()
     site.fetch()
-    assert site.told == [here]
+    assert site.progress == [here]
 
 
-def test_variable_that_forbids_hub_forbids_no_branch_that_is_here(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_variable_allows_a_cached_branch(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = site.fetch("main")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert site.fetch("main") == folder
 
 
-def test_variable_that_forbids_the_hub_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_variable_is_named_in_the_error(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ConfigError) as raised:
         site.fetch()
@@ -64,7 +64,7 @@ def cut(file: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, cut])
-def test_file_that_snapshot_lost_is_fetched_again_and_no_other(harm: Callable[[Path], None], site: Site) -> None:
+def test_only_files_missing_from_the_snapshot_are_fetched(harm: Callable[[Path], None], site: Site) -> None:
     folder = site.fetch()
     site.hub.requests.clear()
     harm(folder / "config.json")
@@ -72,7 +72,7 @@ def test_file_that_snapshot_lost_is_fetched_again_and_no_other(harm: Callable[[P
     assert site.hub.downloads() == []
 
 
-def test_what_another_commit_left_unfinished_is_removed(site: Site) -> None:
+def test_partial_files_of_another_commit_are_removed(site: Site) -> None:
     site.hub.break_after = [HALF]
     with pytest.raises(HubUnreachable):
         site.fetch(tries=0)
@@ -82,24 +82,24 @@ def test_what_another_commit_left_unfinished_is_removed(site: Site) -> None:
 
 
 def commits(site: Site) -> set[str]:
-    """Those that are complete."""
+    """Return the complete commits."""
     return {each.name for each in (site.root / "tiny--model").glob("?" * len(COMMIT))}
 
 
 def fetched_by_a_process_that_ended(site: Site) -> None:
-    """The first commit is here, and nobody reads it any more."""
+    """Fetch the first commit in a process that ends, so that no reader holds it."""
     command = [sys.executable, "-m", "tests.unit.runtime.artifacts.sources.fetching", site.endpoint, str(site.root)]
     subprocess.run(command, check=True)
 
 
-def test_older_commit_stays_while_there_is_room(site: Site) -> None:
+def test_older_commit_stays_while_space_suffices(site: Site) -> None:
     fetched_by_a_process_that_ended(site)
     move(site)
     site.fetch("main")
     assert commits(site) == {COMMIT, OTHER}
 
 
-def test_disk_with_room_for_what_is_missing_is_enough(site: Site) -> None:
+def test_disk_needs_space_only_for_missing_files(site: Site) -> None:
     site.hub.break_after = [HALF]
     with pytest.raises(HubUnreachable):
         site.fetch(tries=0)
@@ -109,7 +109,7 @@ def test_disk_with_room_for_what_is_missing_is_enough(site: Site) -> None:
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_older_commit_stays_where_room_is_just_enough(site: Site) -> None:
+def test_older_commit_stays_if_space_just_suffices(site: Site) -> None:
     fetched_by_a_process_that_ended(site)
     move(site)
     site.free = lambda _: sum(map(len, site.hub.files.values()))
@@ -117,7 +117,7 @@ def test_older_commit_stays_where_room_is_just_enough(site: Site) -> None:
     assert commits(site) == {COMMIT, OTHER}
 
 
-def test_finished_files_need_no_more_room(site: Site) -> None:
+def test_finished_files_need_no_more_space(site: Site) -> None:
     finished = site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors"
     finished.parent.mkdir(parents=True)
     finished.write_bytes(WEIGHTS)
@@ -125,7 +125,7 @@ def test_finished_files_need_no_more_room(site: Site) -> None:
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_older_commit_that_nobody_reads_makes_room(site: Site) -> None:
+def test_older_commit_without_readers_is_removed_for_space(site: Site) -> None:
     fetched_by_a_process_that_ended(site)
     disk_of(site, 3 * HALF)
     move(site)
@@ -133,7 +133,7 @@ def test_older_commit_that_nobody_reads_makes_room(site: Site) -> None:
     assert commits(site) == {OTHER}
 
 
-def test_commit_that_somebody_reads_is_kept(site: Site) -> None:
+def test_commit_with_a_reader_is_kept(site: Site) -> None:
     disk_of(site, 3 * HALF)
     before = site.fetch("main")
     move(site)
@@ -142,7 +142,7 @@ def test_commit_that_somebody_reads_is_kept(site: Site) -> None:
     assert (before / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_volume_without_locks_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_volume_without_file_locks_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -151,7 +151,7 @@ def test_volume_without_locks_is_named(site: Site, monkeypatch: pytest.MonkeyPat
         site.fetch()
 
 
-def test_lock_that_another_node_does_not_see_is_noticed(site: Site) -> None:
+def test_lock_invisible_to_another_node_is_detected(site: Site) -> None:
     holder = site.root / "tiny--model" / "holder"
 
     def sign(_: FetchProgress) -> None:

@@ -1,4 +1,4 @@
-"""A file is taken for what its source says it is, and for nothing else."""
+"""A file is accepted only if it matches the checksum of its source."""
 
 import hashlib
 import os
@@ -12,24 +12,24 @@ from gaudi_runtime.artifacts.sources.listing import RemoteFile
 CONTENT = b'{"model_type": "llama"}'
 
 
-def stated(*, sha256: bool) -> RemoteFile:
-    """As a hub states it: large files by SHA-256, small ones by git's object id alone."""
+def checksum_of(*, sha256: bool) -> RemoteFile:
+    """Return a hub's checksum: SHA-256 for large files, and only git's object id for small ones."""
     blob = hashlib.sha1(b"blob %d\0" % len(CONTENT) + CONTENT, usedforsecurity=False).hexdigest()
     digest = hashlib.sha256(CONTENT).hexdigest() if sha256 else None
     return RemoteFile(path="config.json", size=len(CONTENT), blob_id=blob, sha256=digest)
 
 
-def test_large_file_is_progress_every_few_megabytes(tmp_path: Path) -> None:
+def test_large_file_reports_progress_every_few_megabytes(tmp_path: Path) -> None:
     file, seen = tmp_path / "large", list[None]()
     file.touch()
     os.truncate(file, CHUNK_BYTES + 1)
-    is_as_stated(file, stated(sha256=True), lambda: seen.append(None))
+    is_as_stated(file, checksum_of(sha256=True), lambda: seen.append(None))
     assert len(seen) == 2
 
 
 @pytest.mark.parametrize("sha256", [False, True])
 @pytest.mark.parametrize(("content", "whole"), [(CONTENT, True), (CONTENT.replace(b"llama", b"lIama"), False)])
-def test_one_changed_byte_of_a_small_file_is_noticed(tmp_path: Path, sha256: bool, content: bytes, whole: bool) -> None:
+def test_changed_byte_of_a_small_file_is_detected(tmp_path: Path, sha256: bool, content: bytes, whole: bool) -> None:
     file = tmp_path / "config.json"
     file.write_bytes(content)
-    assert is_as_stated(file, stated(sha256=sha256), lambda: None) is whole
+    assert is_as_stated(file, checksum_of(sha256=sha256), lambda: None) is whole

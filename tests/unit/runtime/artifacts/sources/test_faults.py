@@ -1,4 +1,4 @@
-"""What goes wrong between a hub and a disk, with the sentences that people read."""
+"""Faults between a hub and a disk, with the error messages."""
 
 import errno
 import os
@@ -27,14 +27,14 @@ from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
 HALF = len(WEIGHTS) // 2
 
 
-def test_broken_connection_goes_on_where_it_broke(site: Site) -> None:
+def test_broken_download_resumes_where_it_broke(site: Site) -> None:
     site.hub.break_after = [HALF]
     folder = site.fetch()
     assert (folder / "model.safetensors").read_bytes() == WEIGHTS
     assert site.hub.downloads() == [("model.safetensors", None), ("model.safetensors", f"bytes={HALF}-")]
 
 
-def test_next_process_goes_on_where_the_last_one_ended(site: Site) -> None:
+def test_next_process_resumes_the_download(site: Site) -> None:
     site.hub.break_after = [HALF]
     with pytest.raises(HubUnreachable):
         site.fetch(tries=0)
@@ -42,20 +42,20 @@ def test_next_process_goes_on_where_the_last_one_ended(site: Site) -> None:
     assert site.hub.downloads()[-1] == ("model.safetensors", f"bytes={HALF}-")
 
 
-def test_server_without_ranges_begins_anew(site: Site) -> None:
+def test_server_without_ranges_restarts_the_download(site: Site) -> None:
     site.hub.break_after, site.hub.ranges = [HALF], False
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
     assert site.hub.downloads() == [("model.safetensors", None), ("model.safetensors", f"bytes={HALF}-")]
 
 
-def test_bytes_that_are_thrown_away_are_counted_no_more(site: Site) -> None:
+def test_discarded_bytes_are_no_longer_counted(site: Site) -> None:
     site.hub.break_after, site.hub.ranges = [HALF], False
     site.fetch()
     total = sum(map(len, site.hub.files.values()))
-    assert max(each.done_bytes for each in site.told) == site.told[-1].done_bytes == total
+    assert max(each.done_bytes for each in site.progress) == site.progress[-1].done_bytes == total
 
 
-def test_file_that_was_whole_already_is_not_asked_for(site: Site) -> None:
+def test_complete_file_is_not_requested(site: Site) -> None:
     part = site.root / "tiny--model" / f"{COMMIT}.parts" / "model.safetensors"
     part.parent.mkdir(parents=True)
     part.write_bytes(WEIGHTS)
@@ -71,7 +71,7 @@ def test_finished_files_of_an_ended_process_are_kept(site: Site) -> None:
     assert site.hub.downloads() == []
 
 
-def test_file_that_came_too_long_is_fetched_anew(site: Site) -> None:
+def test_oversized_file_is_fetched_again(site: Site) -> None:
     site.hub.excess = 1
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
     assert site.hub.downloads() == [("model.safetensors", None)] * 2
@@ -80,7 +80,7 @@ def test_file_that_came_too_long_is_fetched_anew(site: Site) -> None:
     assert site.warnings == [f"{came} The next attempt is in 0 s."]
 
 
-def test_hub_that_is_away_is_asked_again_and_reported(site: Site) -> None:
+def test_unavailable_hub_is_retried_and_reported(site: Site) -> None:
     site.hub.statuses = [503, 429]
     site.fetch()
     assert site.warnings == [
@@ -88,24 +88,24 @@ def test_hub_that_is_away_is_asked_again_and_reported(site: Site) -> None:
     ]
 
 
-def test_hub_that_stays_away_is_reported(site: Site) -> None:
+def test_hub_that_stays_unavailable_is_reported(site: Site) -> None:
     site.hub.statuses = [503] * 4
     with pytest.raises(HubUnreachable, match=r"^The hub http://127\.0\.0\.1:\d+ answers with HTTP 503\.$"):
         site.fetch(tries=3)
 
 
-def test_bytes_that_came_renew_the_patience(site: Site) -> None:
+def test_received_bytes_reset_the_retry_budget(site: Site) -> None:
     site.hub.break_after = [HALF // 4, HALF // 2, HALF]
     assert (site.fetch(tries=1) / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_nobody_who_listens_is_a_hub_that_is_not_reachable(site: Site) -> None:
+def test_refused_connection_means_the_hub_is_unreachable(site: Site) -> None:
     site.endpoint = "http://127.0.0.1:9"
     with pytest.raises(HubUnreachable, match=r"is not reachable \(.*Connection refused\)"):
         site.fetch(tries=0)
 
 
-def test_error_that_may_quote_addresses_shows_its_kind(site: Site) -> None:
+def test_error_that_may_quote_addresses_is_reported_by_type(site: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: listener.accept()[0].close())
         site.endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -113,7 +113,7 @@ def test_error_that_may_quote_addresses_shows_its_kind(site: Site) -> None:
             site.fetch(tries=0)
 
 
-def test_page_of_a_proxy_is_no_hub(site: Site) -> None:
+def test_page_of_a_proxy_is_not_a_hub(site: Site) -> None:
     site.hub.statuses = [200]
     with pytest.raises(HubUnreachable, match="check HF_ENDPOINT"):
         site.fetch(tries=0)
@@ -215,7 +215,7 @@ REFUSED: list[tuple[Callable[[Site], None], type[RuntimeStartError], str]] = [
 
 
 @pytest.mark.parametrize(("case", "kind", "sentence"), REFUSED, ids=[case.__name__ for case, _, _ in REFUSED])
-def test_refusal_is_a_sentence(
+def test_refusal_is_an_error_sentence(
     case: Callable[[Site], None], kind: type[RuntimeStartError], sentence: str, site: Site
 ) -> None:
     with pytest.raises(kind) as raised:
@@ -224,13 +224,13 @@ def test_refusal_is_a_sentence(
     assert site.hub.downloads() == []
 
 
-def test_damage_on_the_way_is_fetched_again(site: Site) -> None:
+def test_file_damaged_in_transit_is_fetched_again(site: Site) -> None:
     site.hub.damage = 1
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
-    assert max(each.done_bytes for each in site.told) == sum(map(len, site.hub.files.values()))
+    assert max(each.done_bytes for each in site.progress) == sum(map(len, site.hub.files.values()))
 
 
-def test_file_never_as_stated_is_reported_and_not_shown(site: Site) -> None:
+def test_file_with_a_wrong_checksum_is_reported_and_not_published(site: Site) -> None:
     site.hub.damage = 2
     with pytest.raises(ModelUnreadable) as raised:
         site.fetch()
@@ -241,7 +241,7 @@ def test_file_never_as_stated_is_reported_and_not_shown(site: Site) -> None:
     assert not (site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors").exists()
 
 
-def test_disk_that_is_too_small_is_reported_before_first_byte(site: Site) -> None:
+def test_too_small_disk_is_reported_before_the_first_byte(site: Site) -> None:
     site.free = lambda _: 1024
     with pytest.raises(DiskFull) as raised:
         site.fetch()
@@ -251,7 +251,7 @@ def test_disk_that_is_too_small_is_reported_before_first_byte(site: Site) -> Non
     assert site.hub.downloads() == []
 
 
-def test_disk_that_becomes_full_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_that_fills_up_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -271,7 +271,7 @@ def test_disk_that_becomes_full_is_reported(site: Site, monkeypatch: pytest.Monk
         (errno.EIO, ConfigError, r"Nothing can be fetched into .* check its volume"),
     ],
 )
-def test_volume_that_fails_is_named(number: int, kind: type[RuntimeStartError], why: str, site: Site) -> None:
+def test_failing_volume_is_named(number: int, kind: type[RuntimeStartError], why: str, site: Site) -> None:
     def fail(_: Path) -> int:
         raise OSError(number, os.strerror(number))
 
@@ -280,7 +280,7 @@ def test_volume_that_fails_is_named(number: int, kind: type[RuntimeStartError], 
         site.fetch()
 
 
-def test_folder_that_cannot_be_written_is_named(site: Site) -> None:
+def test_read_only_folder_is_named(site: Site) -> None:
     site.root = site.root / "file"
     site.root.write_text("not a folder")
     with pytest.raises(ConfigError, match=r"file/tiny--model \(Not a directory\): mount a volume that"):
@@ -298,14 +298,14 @@ def test_stop_ends_a_running_download(site: Site) -> None:
             running.result(30)
 
 
-def test_stop_ends_the_pause_between_tries(site: Site) -> None:
+def test_stop_ends_the_pause_between_attempts(site: Site) -> None:
     site.hub.statuses = [503]
     site.stop.set()
     with pytest.raises(Stopped):
         site.fetch()
 
 
-def test_no_sentence_holds_the_token_or_a_signed_address(site: Site) -> None:
+def test_error_messages_contain_neither_token_nor_signed_url(site: Site) -> None:
     site.hub.token, site.hub.break_after = "hf_secret", [HALF] * 9
     with pytest.raises(HubUnreachable) as raised:
         site.fetch(token="hf_secret", tries=0)

@@ -1,4 +1,4 @@
-"""A repository of a hub becomes a folder of the checkpoint's files."""
+"""Fetching a repository of a hub into a folder with the checkpoint's files."""
 
 from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, wanted
 from tests.support.hub_server import COMMIT
@@ -15,25 +15,25 @@ def test_snapshot_is_named_by_its_commit(site: Site) -> None:
     assert site.fetch("main") == site.root / "tiny--model" / COMMIT
 
 
-def test_complete_commit_needs_no_hub(site: Site) -> None:
+def test_complete_commit_is_served_without_the_hub(site: Site) -> None:
     folder = site.fetch()
     site.hub.requests.clear()
     assert site.fetch() == folder
     assert site.hub.requests == []
 
 
-def test_branch_is_asked_for_its_commit_and_fetches_nothing_twice(site: Site) -> None:
+def test_branch_is_resolved_again_but_files_are_fetched_once(site: Site) -> None:
     site.fetch("main")
     site.hub.requests.clear()
     site.fetch("main")
     assert [path for path, _, _ in site.hub.requests] == ["/api/models/tiny/model/revision/main"]
 
 
-def test_branch_that_is_here_is_not_opened_again(site: Site) -> None:
+def test_cached_branch_is_not_validated_again(site: Site) -> None:
     site.fetch("main")
-    site.told.clear()
+    site.progress.clear()
     site.fetch("main")
-    assert site.told == []
+    assert site.progress == []
 
 
 def test_file_in_a_folder_of_a_folder_is_fetched(site: Site) -> None:
@@ -41,12 +41,12 @@ def test_file_in_a_folder_of_a_folder_is_fetched(site: Site) -> None:
     assert (site.fetch() / "a" / "b" / "c.json").read_bytes() == b"{}"
 
 
-def test_content_is_asked_for_without_compression(site: Site) -> None:
+def test_content_is_requested_without_compression(site: Site) -> None:
     site.fetch()
     assert set(site.hub.encodings) == {"identity"}
 
 
-def test_branch_that_moved_is_fetched_anew(site: Site) -> None:
+def test_moved_branch_is_fetched_again(site: Site) -> None:
     before = site.fetch("main")
     site.hub.commit, site.hub.files["config.json"] = "d" * 40, b"{}"
     after = site.fetch("main")
@@ -54,7 +54,7 @@ def test_branch_that_moved_is_fetched_anew(site: Site) -> None:
     assert (after / "config.json").read_bytes() == b"{}"
 
 
-def test_branch_comes_from_disk_with_warning_without_a_hub(site: Site) -> None:
+def test_branch_is_served_from_disk_with_warning_without_hub(site: Site) -> None:
     folder = site.fetch("main")
     site.hub.statuses = [503]
     assert site.fetch("main") == folder
@@ -65,13 +65,13 @@ def test_branch_comes_from_disk_with_warning_without_a_hub(site: Site) -> None:
 
 def test_progress_counts_bytes_from_nothing_to_all(site: Site) -> None:
     site.fetch()
-    done, total = [each.done_bytes for each in site.told], sum(map(len, FILES.values()))
+    done, total = [each.done_bytes for each in site.progress], sum(map(len, FILES.values()))
     assert (done[0], done[-1]) == (0, total)
     assert done == sorted(done)
-    assert {each.total_bytes for each in site.told} == {total}
+    assert {each.total_bytes for each in site.progress} == {total}
 
 
-def test_weights_in_other_formats_stay_where_they_are(site: Site) -> None:
+def test_weights_in_other_formats_are_not_fetched(site: Site) -> None:
     site.hub.files |= {"pytorch_model.bin": b"pickle", "consolidated.safetensors": WEIGHTS}
     assert {file.name for file in site.fetch().iterdir()} == {
         "config.json",
@@ -86,19 +86,19 @@ def test_largest_file_is_fetched_first() -> None:
     assert [each.size for each in wanted("a/b", Listing(COMMIT, files))] == [3, 2, 1]
 
 
-def test_weights_in_their_original_layout_alone_are_fetched(site: Site) -> None:
+def test_original_layout_is_fetched_if_it_is_the_only_one(site: Site) -> None:
     site.hub.files["consolidated.safetensors"] = site.hub.files.pop("model.safetensors")
     assert (site.fetch() / "consolidated.safetensors").read_bytes() == WEIGHTS
 
 
-def test_token_goes_to_hub_and_not_to_host_of_content(site: Site) -> None:
+def test_token_is_sent_to_the_hub_only(site: Site) -> None:
     site.hub.token = "hf_secret"
     site.fetch(token="hf_secret")
     seen = {path.startswith("/content/"): authorization for path, _, authorization in site.hub.requests}
     assert seen == {False: "Bearer hf_secret", True: None}
 
 
-def test_nothing_but_the_snapshot_is_left(site: Site) -> None:
+def test_only_the_snapshot_remains(site: Site) -> None:
     site.fetch()
     kept = {COMMIT, f"{COMMIT}.files", f"{COMMIT}.use", "holder", "lock"}
     assert {file.name for file in (site.root / "tiny--model").iterdir()} == kept

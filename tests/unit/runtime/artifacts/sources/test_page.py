@@ -1,4 +1,4 @@
-"""docs/how-to/model-sources.md says what the code does."""
+"""docs/how-to/model-sources.md agrees with the code."""
 
 from pathlib import Path
 
@@ -29,13 +29,13 @@ def test_page_has_a_row_for_every_reason(kind: type[RuntimeStartError]) -> None:
     assert any(row.startswith(f"| `{kind.reason}` |") for row in ROWS)
 
 
-def test_pauses_are_as_the_page_says() -> None:
+def test_page_states_the_pauses() -> None:
     assert "after 1, 2, 4 ... 60 s" in PAGE
     assert (PAUSES[:3], PAUSES[-1]) == ((1, 2, 4), 60)
     assert 600 <= sum(PAUSES) < 660
 
 
 @pytest.mark.parametrize("suffix", [".bin", ".gguf", ".onnx"])
-def test_formats_that_the_page_names_are_left_out(suffix: str) -> None:
+def test_formats_listed_on_the_page_are_not_fetched(suffix: str) -> None:
     assert f"`{suffix}`" in PAGE
     assert suffix in OTHER_WEIGHTS

@@ -1,29 +1,29 @@
-"""What a fetch tells of its bytes: often enough to see it move, and not for every piece."""
+"""Progress reports of a fetch: often enough to show progress, but not for every piece."""
 
 from gaudi_runtime.artifacts.sources.download import Progress
 from gaudi_runtime.contract.report import FetchProgress
 
 
-def test_bytes_are_told_whenever_a_thousandth_has_come() -> None:
-    told: list[FetchProgress] = []
-    progress = Progress(told.append, lambda: None)
+def test_progress_is_reported_for_every_thousandth_of_the_bytes() -> None:
+    reports: list[FetchProgress] = []
+    progress = Progress(reports.append, lambda: None)
     progress.begin(1_000_000, 0)
     for _ in range(100):
         progress.add(250)
-    assert [each.done_bytes for each in told] == list(range(0, 25_001, 1000))
+    assert [each.done_bytes for each in reports] == list(range(0, 25_001, 1000))
 
 
-def test_nothing_is_told_before_it_is_known_what_is_wanted() -> None:
-    told: list[FetchProgress] = []
-    progress = Progress(told.append, lambda: None)
+def test_nothing_is_reported_before_the_total_is_known() -> None:
+    reports: list[FetchProgress] = []
+    progress = Progress(reports.append, lambda: None)
     assert progress.done == 0
     progress.add(1)
-    assert told == []
+    assert reports == []
 
 
-def test_bytes_of_another_process_are_told_when_they_move() -> None:
-    told: list[FetchProgress] = []
-    progress = Progress(told.append, lambda: None)
+def test_bytes_of_another_process_are_reported_when_they_change() -> None:
+    reports: list[FetchProgress] = []
+    progress = Progress(reports.append, lambda: None)
     for here in (0, 0, 5, 5):
         progress.others(here)
-    assert told == [FetchProgress(done_bytes=0, waiting=True), FetchProgress(done_bytes=5, waiting=True)]
+    assert reports == [FetchProgress(done_bytes=0, waiting=True), FetchProgress(done_bytes=5, waiting=True)]

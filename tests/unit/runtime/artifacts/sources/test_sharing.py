@@ -1,4 +1,4 @@
-"""Two processes and one folder: one fetches, the other waits and shows it."""
+"""Two processes and one folder: one fetches, and the other waits and reports the wait."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def waiter(site: Site) -> Iterator[ThreadPoolExecutor]:
 
 @contextmanager
 def other_process(site: Site, hold: threading.Event) -> Iterator["subprocess.Popen[bytes]"]:
-    """Another process that has the lock; the hub gives it the weights when `hold` is set."""
+    """Start another process, which takes the lock. With `hold` the hub delays the weights."""
     site.hub.hold = hold
     command = [sys.executable, "-m", "tests.unit.runtime.artifacts.sources.fetching", site.endpoint, str(site.root)]
     with subprocess.Popen(command) as process:
@@ -35,8 +35,8 @@ def other_process(site: Site, hold: threading.Event) -> Iterator["subprocess.Pop
         hold.set()
 
 
-def begin(site: Site, waiter: ThreadPoolExecutor) -> "Future[Path]":
-    """A fetch of this process, which has noticed that it must wait."""
+def start_waiting_fetch(site: Site, waiter: ThreadPoolExecutor) -> "Future[Path]":
+    """Start a fetch in this process and wait until it waits for the lock."""
     noticed = threading.Event()
     site.listen = lambda progress: noticed.set() if progress.waiting else None
     mine = waiter.submit(site.fetch)
@@ -47,7 +47,7 @@ def begin(site: Site, waiter: ThreadPoolExecutor) -> "Future[Path]":
 def test_two_processes_fetch_each_file_once(site: Site, waiter: ThreadPoolExecutor) -> None:
     hold = threading.Event()
     with other_process(site, hold) as process:
-        mine = begin(site, waiter)
+        mine = start_waiting_fetch(site, waiter)
         hold.set()
         assert (mine.result(PATIENCE) / "model.safetensors").read_bytes() == WEIGHTS
         assert process.wait(PATIENCE) == 0
@@ -57,7 +57,7 @@ def test_two_processes_fetch_each_file_once(site: Site, waiter: ThreadPoolExecut
 def test_killed_process_leaves_its_lock_to_the_next(site: Site, waiter: ThreadPoolExecutor) -> None:
     hold = threading.Event()
     with other_process(site, hold) as process:
-        mine = begin(site, waiter)
+        mine = start_waiting_fetch(site, waiter)
         process.kill()
         hold.set()
         assert (mine.result(PATIENCE) / "model.safetensors").read_bytes() == WEIGHTS
@@ -66,7 +66,7 @@ def test_killed_process_leaves_its_lock_to_the_next(site: Site, waiter: ThreadPo
 def test_stop_ends_the_wait_for_another_process(site: Site, waiter: ThreadPoolExecutor) -> None:
     hold = threading.Event()
     with other_process(site, hold) as process:
-        mine = begin(site, waiter)
+        mine = start_waiting_fetch(site, waiter)
         site.stop.set()
         with pytest.raises(Stopped):
             mine.result(PATIENCE)

@@ -1,4 +1,4 @@
-"""The fetch as a step of start-up: what the engine is told, and what the report shows meanwhile."""
+"""The fetch as a step of start-up: the folder for the engine, and the report during the fetch."""
 
 import sys
 import threading
@@ -27,22 +27,22 @@ from tests.unit.runtime.configs import sim_config
 
 
 def config(site: Site, engine: EngineName) -> RuntimeConfig:
-    """A configuration that names the hub's repository."""
+    """Return a configuration that names the hub's repository."""
     plain = sim_config()
     model = plain.model.model_copy(update={"path": str(site.root), "hub": HubRepository(repo=REPO, revision=COMMIT)})
     return plain.model_copy(update={"model": model, "engine": EngineConfig(name=engine)})
 
 
 class Board(ReportBoard):
-    """Remembers the warnings of every report."""
+    """Records the warnings of every report."""
 
     def update(self, **changes: Any) -> None:
         super().update(**changes)
         self.warnings = [*getattr(self, "warnings", []), self.report().warnings]
 
 
-class Hasty(threading.Event):
-    """Nobody stops, and pauses take no time."""
+class NoWait(threading.Event):
+    """A stop event that is never set and whose waits take no time."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return self.is_set()
@@ -56,9 +56,9 @@ async def board(site: Site, monkeypatch: pytest.MonkeyPatch) -> Board:
     return Board("0" * 64)
 
 
-async def test_engine_is_told_the_folder_of_the_snapshot(site: Site, board: Board) -> None:
-    told = with_model_here(config(site, EngineName.TORCH), board, threading.Event())
-    assert told.model.path == str(site.root / "tiny--model" / COMMIT)
+async def test_engine_gets_the_folder_of_the_snapshot(site: Site, board: Board) -> None:
+    resolved = with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    assert resolved.model.path == str(site.root / "tiny--model" / COMMIT)
 
 
 async def test_report_shows_the_fetch_in_bytes(site: Site, board: Board) -> None:
@@ -69,7 +69,7 @@ async def test_report_shows_the_fetch_in_bytes(site: Site, board: Board) -> None
     assert (report.fetch.done_bytes, report.fetch.total_bytes, report.fetch.waiting) == (total, total, False)
 
 
-async def test_every_piece_starts_the_stall_clock_again(site: Site, board: Board) -> None:
+async def test_every_piece_resets_the_stall_clock(site: Site, board: Board) -> None:
     moved: list[None] = []
     board.touch = lambda: moved.append(None)  # type: ignore[method-assign]
     hub = HubRepository(repo=REPO, revision=COMMIT)
@@ -77,26 +77,26 @@ async def test_every_piece_starts_the_stall_clock_again(site: Site, board: Board
     assert len(moved) >= len(FILES)
 
 
-async def test_token_comes_from_the_environment(site: Site, board: Board) -> None:
+async def test_token_is_read_from_the_environment(site: Site, board: Board) -> None:
     site.hub.token = "hf_secret"
     with_model_here(config(site, EngineName.TORCH), board, threading.Event())
     assert "hf_secret" not in board.report().model_dump_json()
 
 
-async def test_token_may_end_with_a_line_end(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_token_may_end_with_a_newline(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret\n")
     site.hub.token = "hf_secret"
     with_model_here(config(site, EngineName.TORCH), board, threading.Event())
 
 
-async def test_token_that_is_none_is_not_quoted(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_invalid_token_is_not_quoted(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_one\nhf_two")
     with pytest.raises(ConfigError) as raised:
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
     assert str(raised.value) == ("The access token in HF_TOKEN contains invalid characters: write its Secret again.")
 
 
-async def test_public_repository_is_asked_without_a_token(
+async def test_public_repository_is_fetched_without_a_token(
     site: Site, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HF_TOKEN")
@@ -104,10 +104,10 @@ async def test_public_repository_is_asked_without_a_token(
     assert {authorization for _, _, authorization in site.hub.requests} == {None}
 
 
-async def test_retry_is_a_warning_until_bytes_come(site: Site, board: Board) -> None:
+async def test_retry_is_a_warning_until_bytes_arrive(site: Site, board: Board) -> None:
     site.hub.statuses = [503]
-    with_model_here(config(site, EngineName.TORCH), board, Hasty())
-    assert any("HTTP 503" in each for told in board.warnings for each in told)
+    with_model_here(config(site, EngineName.TORCH), board, NoWait())
+    assert any("HTTP 503" in each for warnings in board.warnings for each in warnings)
     assert board.warnings[-1] == ()
 
 
@@ -117,34 +117,34 @@ async def test_simulation_fetches_nothing(site: Site, board: Board) -> None:
     assert site.hub.requests == []
 
 
-async def test_image_without_the_library_says_so(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_image_without_the_library_is_reported(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gaudi_runtime.artifacts.sources.hub", None)
     with pytest.raises(ConfigError, match=r"^This image cannot fetch from a hub .*mount the checkpoint\.$"):
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
 
 
-def mounted(folder: Path) -> RuntimeConfig:
-    """A configuration whose checkpoint a volume holds."""
+def mounted_config(folder: Path) -> RuntimeConfig:
+    """Return a configuration whose checkpoint is on a volume."""
     plain = sim_config()
     model = plain.model.model_copy(update={"path": str(folder)})
     return plain.model_copy(update={"model": model, "engine": EngineConfig(name=EngineName.VLLM)})
 
 
-async def test_cut_off_mounted_checkpoint_is_refused_before_an_engine_loads(board: Board, tmp_path: Path) -> None:
+async def test_truncated_checkpoint_on_a_volume_is_refused_before_loading(board: Board, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(WEIGHTS[:-1])
     with pytest.raises(ModelUnreadable, match=r"model\.safetensors is damaged"):
-        with_model_here(mounted(tmp_path), board, threading.Event())
+        with_model_here(mounted_config(tmp_path), board, threading.Event())
 
 
-async def test_stop_ends_the_look_at_a_mounted_checkpoint(board: Board, tmp_path: Path) -> None:
+async def test_stop_ends_the_validation_of_a_mounted_checkpoint(board: Board, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(WEIGHTS)
     stop = threading.Event()
     stop.set()
     with pytest.raises(Stopped):
-        with_model_here(mounted(tmp_path), board, stop)
+        with_model_here(mounted_config(tmp_path), board, stop)
 
 
-async def test_space_below_limit_of_pods_folder_is_all_that_counts(site: Site, board: Board) -> None:
+async def test_only_space_within_the_pods_limit_counts(site: Site, board: Board) -> None:
     limited = config(site, EngineName.TORCH)
     limited = limited.model_copy(update={"model": limited.model.model_copy(update={"fetch_limit_bytes": 4096})})
     with pytest.raises(
@@ -154,7 +154,7 @@ async def test_space_below_limit_of_pods_folder_is_all_that_counts(site: Site, b
     assert site.hub.downloads() == []
 
 
-async def test_what_lies_below_the_folder_counts_against_the_limit(site: Site, board: Board) -> None:
+async def test_files_in_the_folder_count_against_the_limit(site: Site, board: Board) -> None:
     (site.root / "of-others").write_bytes(bytes(4096))
     limit = sum(map(len, FILES.values())) + 4095
     limited = config(site, EngineName.TORCH)
@@ -163,38 +163,38 @@ async def test_what_lies_below_the_folder_counts_against_the_limit(site: Site, b
         with_model_here(limited, board, threading.Event())
 
 
-async def test_adapter_of_a_hub_is_fetched_beside_the_model(site: Site, board: Board, tmp_path: Path) -> None:
-    mounted = tmp_path / "mounted"
+async def test_adapter_of_a_hub_is_fetched_with_the_model(site: Site, board: Board, tmp_path: Path) -> None:
+    mounted_config = tmp_path / "mounted"
     plain = config(site, EngineName.VLLM)
     adapters = (
         AdapterConfig(name="sql", path=str(site.root), hub=HubRepository(repo=REPO, revision=COMMIT)),
-        AdapterConfig(name="code", path=str(mounted)),
+        AdapterConfig(name="code", path=str(mounted_config)),
     )
-    model = plain.model.model_copy(update={"path": str(mounted), "hub": None, "adapters": adapters})
-    told = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
-    assert told.path == str(mounted)
-    assert [each.path for each in told.adapters] == [str(site.root / "tiny--model" / COMMIT), str(mounted)]
+    model = plain.model.model_copy(update={"path": str(mounted_config), "hub": None, "adapters": adapters})
+    resolved = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
+    assert resolved.path == str(mounted_config)
+    assert [each.path for each in resolved.adapters] == [str(site.root / "tiny--model" / COMMIT), str(mounted_config)]
 
 
-async def test_configuration_of_quantization_is_looked_for_in_the_fetched_folder(site: Site, board: Board) -> None:
+async def test_relative_quantization_config_is_read_from_the_fetched_folder(site: Site, board: Board) -> None:
     plain = config(site, EngineName.VLLM)
     inc = QuantizationConfig(method=QuantizationMethod.INC, config_file=str(site.root / "quant.json"))
     model = plain.model.model_copy(update={"quantization": inc})
-    told = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
-    assert told.quantization is not None
-    assert told.quantization.config_file == f"{told.path}/quant.json"
+    resolved = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
+    assert resolved.quantization is not None
+    assert resolved.quantization.config_file == f"{resolved.path}/quant.json"
 
 
-async def test_configuration_of_quantization_elsewhere_stays_where_it_is(site: Site, board: Board) -> None:
+async def test_absolute_path_of_quantization_config_is_kept(site: Site, board: Board) -> None:
     plain = config(site, EngineName.VLLM)
     inc = QuantizationConfig(method=QuantizationMethod.INC, config_file="/elsewhere/quant.json")
     model = plain.model.model_copy(update={"quantization": inc})
-    told = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
-    assert told.quantization == inc
+    resolved = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
+    assert resolved.quantization == inc
 
 
 @pytest.mark.parametrize("endpoint", ["http://hub.example", "HTTP://hub.example:8080/mirror", "http://127.0.0.2"])
-async def test_token_is_not_sent_in_the_clear(
+async def test_token_is_not_sent_without_tls(
     site: Site, board: Board, monkeypatch: pytest.MonkeyPatch, endpoint: str
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
@@ -202,7 +202,7 @@ async def test_token_is_not_sent_in_the_clear(
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
 
 
-def test_address_in_the_clear_is_taken_without_a_token() -> None:
+def test_endpoint_without_tls_is_allowed_without_a_token() -> None:
     assert access({"HF_ENDPOINT": "http://hub.example"}) == (None, "http://hub.example")
     assert access({"HF_ENDPOINT": "https://hub.example", "HF_TOKEN": "a"}) == ("a", "https://hub.example")
     assert access({"HF_TOKEN": "a"}) == ("a", None)

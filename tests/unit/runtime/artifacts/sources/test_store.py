@@ -1,4 +1,4 @@
-"""What a folder keeps of several commits, and what is counted of it while another process works in it."""
+"""Several commits in one folder, and the bytes that are counted while another process works in it."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ YOUNG, OLDEST, OLD, NEXT = (digit * 40 for digit in "abcd")
 
 @pytest.fixture
 def three(tmp_path: Path) -> Store:
-    """Complete snapshots that nobody reads, of different ages."""
+    """Complete snapshots of different ages, without readers."""
     found = Store(tmp_path, "tiny/model")
     found.folder.mkdir()
     for commit, days in ((YOUNG, 1), (OLDEST, 3), (OLD, 2)):
@@ -30,14 +30,14 @@ def three(tmp_path: Path) -> Store:
     return found
 
 
-def test_longest_unused_commits_go_until_there_is_room(three: Store) -> None:
+def test_least_recently_used_commits_are_removed_until_space_suffices(three: Store) -> None:
     enough = iter((False, False, True))
     assert list(three.drop_unused(NEXT, lambda: next(enough))) == [OLDEST, OLD]
     assert {each.name for each in three.folder.glob(f"{OLDEST}*")} == {f"{OLDEST}.use"}
     assert three.is_whole(YOUNG)
 
 
-def test_commit_that_is_read_stays_and_younger_ones_go(three: Store) -> None:
+def test_commit_with_a_reader_stays_and_newer_ones_are_removed(three: Store) -> None:
     with (three.folder / f"{OLDEST}.use").open() as mark:
         fcntl.flock(mark, fcntl.LOCK_SH)
         assert list(three.drop_unused(NEXT, lambda: False)) == [OLD, YOUNG]
@@ -50,42 +50,42 @@ def test_branch_with_a_slash_is_remembered(three: Store) -> None:
     assert (three.folder / "refs" / "feature%2Fx.ref").read_text() == OLD
 
 
-def test_branch_whose_commit_is_not_whole_is_not_known(three: Store) -> None:
+def test_branch_with_an_incomplete_commit_is_unknown(three: Store) -> None:
     three.remember("main", NEXT)
     assert three.known("main") is None
 
 
-def test_commit_that_comes_next_is_not_dropped(three: Store) -> None:
+def test_commit_to_be_fetched_is_not_removed(three: Store) -> None:
     assert list(three.drop_unused(OLDEST, lambda: False)) == [OLD, YOUNG]
 
 
-def test_mark_without_a_snapshot_is_no_commit_to_drop(three: Store) -> None:
+def test_mark_without_a_snapshot_is_ignored(three: Store) -> None:
     (three.folder / f"{NEXT}.use").touch()
     assert list(three.drop_unused("", lambda: False)) == [OLDEST, OLD, YOUNG]
 
 
-def test_snapshot_that_nothing_is_stated_of_is_dropped(three: Store) -> None:
+def test_snapshot_without_metadata_is_removed(three: Store) -> None:
     (three.folder / f"{OLDEST}.files").unlink()
     assert list(three.drop_unused(NEXT, lambda: False)) == [OLDEST, OLD, YOUNG]
 
 
-def test_files_of_a_snapshot_replace_what_a_try_left(three: Store) -> None:
+def test_files_of_a_snapshot_replace_leftovers_of_an_attempt(three: Store) -> None:
     three.partial(OLD).mkdir()
     (three.partial(OLD) / "left").touch()
     three.reopen(OLD)
     assert [each.name for each in three.partial(OLD).iterdir()] == ["config.json"]
 
 
-def test_folder_is_no_file_of_some_bytes(tmp_path: Path) -> None:
+def test_folder_counts_no_bytes_as_a_file(tmp_path: Path) -> None:
     assert bytes_of(tmp_path) is None
 
 
-def test_empty_file_counts_nothing(tmp_path: Path) -> None:
+def test_empty_file_counts_no_bytes(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert bytes_below(tmp_path) == 0
 
 
-def test_folder_moved_away_while_it_is_counted_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_moved_during_the_count_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / "model" / name).mkdir(parents=True)
         (tmp_path / "model" / name / "file").write_bytes(b"1")

@@ -1,4 +1,4 @@
-"""Safetensors files are judged by their headers, before an engine loads them."""
+"""Safetensors files are validated by their headers before an engine loads them."""
 
 import json
 from contextlib import suppress
@@ -18,20 +18,20 @@ MiB = 1024 * 1024
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A checkpoint in two files, with an index."""
+    """A checkpoint in two files with an index."""
     (tmp_path / ONE).write_bytes(safetensors({"a": bytes(8), "b": bytes(8)}))
     (tmp_path / TWO).write_bytes(safetensors({"c": bytes(MiB)}))
     (tmp_path / INDEX_FILE).write_text(json.dumps({"weight_map": {"a": ONE, "b": ONE, "c": TWO}}))
     return tmp_path
 
 
-def test_whole_checkpoint_passes_and_each_file_is_progress(folder: Path) -> None:
+def test_complete_checkpoint_passes_with_progress_for_each_file(folder: Path) -> None:
     seen: list[None] = []
     check_weights(folder, lambda: seen.append(None))
     assert len(seen) == 2
 
 
-def test_file_that_the_index_names_and_nobody_has(folder: Path) -> None:
+def test_file_missing_from_the_index_listing_is_named(folder: Path) -> None:
     (folder / TWO).unlink()
     with pytest.raises(ModelNotFound) as raised:
         check_weights(folder)
@@ -42,11 +42,11 @@ def damaged(file: Path, why: str) -> str:
     return f"{file} is damaged ({why}): download it again."
 
 
-def cut_off(here: str, told: int) -> str:
-    return f"it has {here}, but its header requires {told} bytes"
+def cut_off(here: str, stated: int) -> str:
+    return f"it has {here}, but its header requires {stated} bytes"
 
 
-def test_file_that_is_cut_off_says_how_much_is_here(folder: Path) -> None:
+def test_truncated_file_is_reported_with_its_size(folder: Path) -> None:
     whole = (folder / TWO).read_bytes()
     (folder / TWO).write_bytes(whole[: MiB // 2])
     with pytest.raises(ModelUnreadable) as raised:
@@ -60,23 +60,23 @@ def test_file_of_another_revision_lacks_tensors(folder: Path) -> None:
         check_weights(folder)
 
 
-def test_file_that_index_does_not_name_is_not_looked_at(folder: Path) -> None:
+def test_file_outside_of_the_index_is_ignored(folder: Path) -> None:
     (folder / "consolidated.safetensors").write_bytes(b"")
     check_weights(folder)
 
 
-def test_without_an_index_all_safetensors_files_are_looked_at(tmp_path: Path) -> None:
+def test_all_safetensors_files_are_checked_without_an_index(tmp_path: Path) -> None:
     (tmp_path / "adapter_model.safetensors").write_bytes(b"")
     with pytest.raises(ModelUnreadable, match=r"adapter_model\.safetensors is damaged"):
         check_weights(tmp_path)
 
 
-def test_folder_without_safetensors_files_is_the_engines_to_judge(tmp_path: Path) -> None:
+def test_folder_without_safetensors_files_passes(tmp_path: Path) -> None:
     check_weights(tmp_path)
     check_weights(tmp_path / "missing")
 
 
-def test_tensor_without_bytes_is_whole(tmp_path: Path) -> None:
+def test_empty_tensor_is_complete(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(safetensors({"nothing": b"", "weight": b"1"}))
     check_weights(tmp_path)
 
@@ -110,13 +110,13 @@ def test_damage_is_named(content: bytes, why: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"weight_map": []}'])
-def test_index_that_is_none_is_named(text: str, folder: Path) -> None:
+def test_invalid_index_is_named(text: str, folder: Path) -> None:
     (folder / INDEX_FILE).write_text(text)
     with pytest.raises(ModelUnreadable, match=r"index\.json is not an index of safetensors files"):
         check_weights(folder)
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").mkdir()
     with pytest.raises(
         ModelUnreadable, match=r"cannot be read \(Is a directory\): .* and whether the user of the pod may read it\.$"
@@ -128,7 +128,7 @@ WHOLE = safetensors({"a": bytes(64), "b": bytes(64)})
 
 
 @given(end=st.integers(min_value=0, max_value=len(WHOLE) - 1))
-def test_a_cut_anywhere_is_found(end: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_truncation_at_any_byte_is_detected(end: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "model.safetensors"
     file.write_bytes(WHOLE[:end])
     with pytest.raises(ModelUnreadable):
@@ -136,7 +136,7 @@ def test_a_cut_anywhere_is_found(end: int, tmp_path_factory: pytest.TempPathFact
 
 
 @given(header=st.binary(max_size=64) | st.text(alphabet='{}[]":,0 data_offsets', max_size=64).map(str.encode))
-def test_no_header_is_more_than_a_sentence(header: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_header_passes_or_raises_a_sentence(header: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "model.safetensors"
     file.write_bytes(with_header(header))
     with suppress(ModelUnreadable):

@@ -97,7 +97,7 @@ def test_decoder_of_model_for_images_is_that_of_its_family() -> None:
 
 
 def test_config_with_text_config_gives_the_same_shape() -> None:
-    """As transformers 5 writes a checkpoint: the decoder in text_config, the type in vision_config too."""
+    """transformers 5 writes the decoder into text_config, and its type into vision_config, too."""
     outside = ("model_type", "vision_config", "torch_dtype")
     text = {key: value for key, value in QWEN_VL.items() if key not in outside} | {"model_type": "qwen2_5_vl_text"}
     tower = {**QWEN_VL["vision_config"], "model_type": "qwen2_5_vl"}

@@ -1,4 +1,4 @@
-"""The package's table of public models against the parameter counts that their publishers state."""
+"""The table of public models compared with the published parameter counts."""
 
 import pytest
 
@@ -28,7 +28,7 @@ PUBLISHED = {
     "Qwen/Qwen3-VL-32B-Instruct": 33_357_390_064,
     "Qwen/Qwen3-VL-30B-A3B-Instruct": 31_070_754_032,
 }
-"""Models for images with their vision towers, DeepSeek V3 and R1 without the layer that predicts further tokens."""
+"""Models for images include their vision towers. DeepSeek V3 and R1 exclude the layer for multi-token prediction."""
 
 
 def shape_of(repository: str) -> ModelShape:
@@ -47,7 +47,7 @@ def test_table_and_shape_agree_on_the_parameters(repository: str) -> None:
     assert count_parameters(shape_of(repository)) == known_models()[repository]["parameters"]
 
 
-def test_no_repository_stands_twice_in_the_table() -> None:
+def test_table_lists_each_repository_once() -> None:
     entries = {id(entry["config"]): entry for entry in known_models().values()}.values()
     assert sum(len(entry["repositories"]) for entry in entries) == len(known_models())
 
@@ -60,8 +60,8 @@ def test_repository_is_found_without_its_owner() -> None:
     assert known_shape("llama-3.1-8b") == shape_of("meta-llama/Llama-3.1-8B")
 
 
-def test_repository_of_another_owner_is_not_taken_for_known_one() -> None:
-    assert known_shape("somebody/Llama-3.1-8B") is None
+def test_repository_of_another_owner_is_unknown() -> None:
+    assert known_shape("other/Llama-3.1-8B") is None
 
 
 def test_names_without_owners_are_distinct() -> None:
@@ -69,15 +69,15 @@ def test_names_without_owners_are_distinct() -> None:
 
 
 def test_repository_that_is_not_in_the_table_has_no_shape() -> None:
-    assert known_shape("nobody/nothing") is None
+    assert known_shape("unknown/model") is None
 
 
-def test_gemma_3_looks_at_everything_in_every_sixth_layer() -> None:
+def test_gemma_3_has_full_attention_in_every_sixth_layer() -> None:
     windows = [layer.attention.window for layer in shape_of("google/gemma-3-4b-it").layers[:12]]  # type: ignore[union-attr]
     assert windows == ([1024] * 5 + [None]) * 2
 
 
-def test_gemma_2_looks_at_everything_in_every_other_layer() -> None:
+def test_gemma_2_has_full_attention_in_every_other_layer() -> None:
     windows = [layer.attention.window for layer in shape_of("google/gemma-2-2b").layers[:4]]  # type: ignore[union-attr]
     assert windows == [4096, None, 4096, None]
 

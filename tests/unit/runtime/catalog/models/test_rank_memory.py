@@ -76,7 +76,7 @@ def test_two_cards_hold_half_each_but_for_the_norms() -> None:
 
 
 def test_inc_leaves_embeddings_head_and_norms_in_16_bits() -> None:
-    """Matrices of layers take one byte each, the rest two, and every output has a 2-byte scale."""
+    """Matrices of layers take one byte per parameter, the rest two, and every output has a 2-byte scale."""
     outside = 2 * 128_256 * 4096 + 65 * 4096
     scales = 32 * 2 * (4096 + 2 * 1024 + 4096 + 2 * 14_336 + 4096)
     assert (
@@ -105,7 +105,7 @@ def test_awq_has_no_group_index() -> None:
 
 
 def test_deepseek_r1_takes_the_bytes_of_its_fp8_checkpoint() -> None:
-    """One byte per parameter of a matrix, a 4-byte scale per 128 x 128, and 16 bits for the rest."""
+    """Matrices take one byte per parameter and a 4-byte scale per 128 x 128 block. The rest has 16 bits."""
     deepseek = shape_of("deepseek-ai/DeepSeek-R1")
     one_card = weights(deepseek, Spread(1, 1, 2, 2, deepseek.quantization))
     assert count_parameters(deepseek) < one_card < count_parameters(deepseek) * 1.01

@@ -1,4 +1,4 @@
-"""Models that are published as validated: the data is whole, and found by the names that people use."""
+"""The table of validated models: its data is consistent, and models are found by their usual names."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from gaudi_runtime.catalog.models.validated import Validated, last_release_of, v
 from gaudi_runtime.knobs.check import wrong_settings
 
 
-def test_each_model_stands_once_for_a_card() -> None:
+def test_each_model_is_listed_once_per_card() -> None:
     keys = [(each.model, each.card) for each in validated_models()]
     assert len(keys) == len(set(keys)) >= 40
 
 
 @pytest.mark.parametrize("row", validated_models(), ids=lambda row: f"{row.model}-{row.card}")
-def test_row_says_what_can_be(row: Validated) -> None:
+def test_row_is_plausible(row: Validated) -> None:
     assert row.card in CARDS
     assert set(row.tensor) <= {1, 2, 4, 8}
     assert row.tensor
@@ -32,12 +32,12 @@ def test_model_is_found_by_any_of_its_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["meta-llama/Llama-3.1", "", "acme/own-model"])
-def test_model_in_no_list_has_nothing(name: str) -> None:
+def test_unlisted_model_has_no_row(name: str) -> None:
     assert validated_by_card(name) == {}
 
 
 def test_list_of_the_plugin_replaces_older_ones() -> None:
-    """Lists before the plugin say four cards for it, and Gaudi 2."""
+    """Earlier lists state four cards for it, and Gaudi 2."""
     (row,) = validated_by_card("Qwen/Qwen2.5-VL-7B-Instruct").values()
     assert (row.card, row.tensor, row.by_plugin) == ("gaudi3", (1,), True)
 

@@ -1,4 +1,4 @@
-"""What only the sim engine does: its script, its memory, its determinism."""
+"""Properties that only the sim engine has: its script, its memory, its determinism."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ from tests.unit.runtime.configs import sim_config
 
 
 def nothing() -> None:
-    """A progress callback."""
+    """A progress callback that does nothing."""
 
 
 def loaded(config: RuntimeConfig) -> SimEngine:
@@ -41,33 +41,33 @@ async def text(engine: Engine, prompt: str, sampling: SamplingParams) -> str:
     return "".join([chunk.text async for chunk in engine.generate(engine.tokenizer.encode(prompt), sampling)])
 
 
-async def test_the_same_prompt_gives_the_same_answer() -> None:
+async def test_same_prompt_gives_the_same_answer() -> None:
     engine = serving()
     sampling = SamplingParams(max_tokens=20)
     assert await text(engine, "abc", sampling) == await text(engine, "abc", sampling) == "abc"
 
 
-async def test_ignoring_the_end_goes_on_to_the_last_token() -> None:
+async def test_ignore_eos_generates_up_to_the_last_token() -> None:
     engine = serving()
     assert await text(engine, "abc", SamplingParams(max_tokens=7, ignore_eos=True)) == "abcabca"
 
 
-def test_wrong_key_of_the_script_is_named_with_right_ones() -> None:
+def test_unknown_script_key_is_named_with_valid_ones() -> None:
     with pytest.raises(ConfigError, match=r"engine\.simScript\.compileSecs: .* keys are card, model, timeScale"):
         read_script({"compileSecs": 1})
 
 
-def test_a_fault_needs_a_phase_and_a_number() -> None:
+def test_fault_needs_a_phase_and_a_number() -> None:
     with pytest.raises(ConfigError, match=r"engine\.simScript\.oomAtBucket"):
         read_script({"oomAtBucket": "prompt"})
 
 
-def test_a_named_failure_of_loading_is_that_error() -> None:
+def test_scripted_load_failure_raises_that_error() -> None:
     with pytest.raises(ModelUnreadable, match="failLoad=ModelUnreadable"):
         loaded(sim_config({"failLoad": "ModelUnreadable"}))
 
 
-def test_a_cache_beyond_the_card_is_out_of_memory() -> None:
+def test_cache_larger_than_the_card_is_out_of_memory() -> None:
     with pytest.raises(DeviceOutOfMemory):
         loaded(sim_config({"deviceMemoryBytes": 2**30, "weightBytes": 0, "blockBytes": 2**24}))
 
@@ -88,7 +88,7 @@ async def test_every_second_request_may_meet_a_cold_shape() -> None:
     assert engine.counters.cold == {(BucketPhase.PROMPT, Bucket(1, 128, 0)): 2}
 
 
-async def test_a_cold_shape_fails_where_that_is_asked_for() -> None:
+async def test_cold_shape_fails_with_fail_on_cold_shapes() -> None:
     config = sim_config(warmup=WarmupConfig(enabled=False, fail_on_cold_shapes=True))
     engine = start_engine(config, ReportBoard("0" * 64), threading.Event()).engine
     engine.start_serving()
@@ -96,13 +96,13 @@ async def test_a_cold_shape_fails_where_that_is_asked_for() -> None:
         await text(engine, "abc", SamplingParams(max_tokens=2))
 
 
-async def test_a_leak_ends_in_requests_that_run_out_of_memory() -> None:
+async def test_leak_makes_requests_run_out_of_memory() -> None:
     engine = serving({"leakBytesPerRequest": 60 * 2**30})
     with pytest.raises(DeviceOutOfMemory):
         await text(engine, "abc", SamplingParams(max_tokens=2))
 
 
-async def test_the_batch_references_the_blocks_of_all_its_sequences() -> None:
+async def test_batch_references_the_blocks_of_all_its_sequences() -> None:
     engine = serving({}, max_model_len=512)
     streams = [engine.generate(engine.tokenizer.encode("x" * 200), SamplingParams(max_tokens=50)) for _ in range(4)]
     for stream in streams:
@@ -114,19 +114,19 @@ async def test_the_batch_references_the_blocks_of_all_its_sequences() -> None:
     assert engine.load_now().used_blocks == 0
 
 
-def test_described_card_has_its_own_memory_and_the_models_bytes() -> None:
+def test_described_card_has_its_memory_and_the_models_bytes() -> None:
     engine = loaded(sim_config({"card": "gaudi2", "model": "meta-llama/Llama-3.1-8B"}))
     assert engine.memory().total == int(94.62 * 2**30)
     assert engine.block_bytes() == 16 * 2**20
 
 
-def test_a_value_of_the_script_replaces_that_of_the_card() -> None:
+def test_script_value_overrides_that_of_the_card() -> None:
     engine = loaded(sim_config({"card": "gaudi2", "blockBytes": 4096}))
     assert engine.block_bytes() == 4096
     assert engine.memory().total == int(94.62 * 2**30)
 
 
-def test_the_memory_of_the_deployment_replaces_that_of_the_card() -> None:
+def test_configured_memory_overrides_that_of_the_card() -> None:
     config = sim_config({"card": "gaudi2"})
     smaller = config.engine.model_copy(update={"device_memory_bytes": 64 * 2**30})
     assert loaded(config.model_copy(update={"engine": smaller})).memory().total == 64 * 2**30
@@ -145,13 +145,13 @@ def test_sizes_without_a_card_are_round_shares_of_the_memory() -> None:
     [
         ({"card": "gaudi9"}, "card 'gaudi9'"),
         (
-            {"card": "gaudi2", "model": "nobody/nothing"},
-            "engine.simScript.model: 'nobody/nothing' is not a known model",
+            {"card": "gaudi2", "model": "unknown/model"},
+            "engine.simScript.model: 'unknown/model' is not a known model",
         ),
         ({"model": "meta-llama/Llama-3.1-8B"}, "engine.simScript.model needs a card: name one, such as gaudi2"),
     ],
 )
-def test_an_unknown_card_or_model_is_named(script: dict[str, str], sentence: str) -> None:
+def test_unknown_card_or_model_is_named(script: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         SimEngine(sim_config(script))
 
@@ -173,11 +173,11 @@ def test_weights_that_do_not_fit_the_card_are_impossible_plan() -> None:
     ],
     ids=str,
 )
-def test_what_recipes_depend_on_changes_their_key(change: dict[str, dict[str, Any]]) -> None:
+def test_inputs_of_recipes_change_their_key(change: dict[str, dict[str, Any]]) -> None:
     config = sim_config()
     parts = {name: getattr(config, name).model_copy(update=update) for name, update in change.items()}
     assert SimEngine(config.model_copy(update=parts)).recipe_key() != SimEngine(config).recipe_key()
 
 
-def test_the_plan_is_no_part_of_the_key_of_recipes() -> None:
+def test_plan_does_not_change_the_recipe_key() -> None:
     assert SimEngine(sim_config(max_num_seqs=8)).recipe_key() == SimEngine(sim_config()).recipe_key()

@@ -1,4 +1,4 @@
-"""The log of logs 000 and 002 on the sim engine: Llama 3.1 8B on one described Gaudi 2, batch 4, length 2048."""
+"""Logs 000 and 002 reproduced by the sim engine: Llama 3.1 8B on one described Gaudi 2, batch 4, length 2048."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_runtime.contract.report import WarmupReport
 from tests.unit.runtime.engines.sim.reference import reference_config
-from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start
+from tests.unit.runtime.warmup.virtual import VirtualClock, start_on_virtual_clock
 
 GIB = 2**30
 LOGS = json.loads((Path(__file__).parents[4] / "data" / "reference_plans.json").read_text())
@@ -19,13 +19,13 @@ LOGS = json.loads((Path(__file__).parents[4] / "data" / "reference_plans.json").
 async def story(caplog: pytest.LogCaptureFixture) -> tuple[WarmupReport, list[str]]:
     """The report at the end of warm-up, and the log."""
     caplog.set_level(logging.INFO)
-    report = virtual_start(reference_config(), VirtualClock())
-    # What the host gave depends on the machine that runs this.
+    report = start_on_virtual_clock(reference_config(), VirtualClock())
+    # The host's share depends on the machine that runs the test.
     return report, [each.getMessage() for each in caplog.records if each.name != "gaudi_runtime.process.host_memory"]
 
 
 def captures(lines: list[str]) -> list[tuple[str, int, int]]:
-    """(phase, batch size, length) of every capture, in the order of the log."""
+    """Return (phase, batch size, length) of every capture, in the order of the log."""
     pattern = re.compile(r"\[Warmup\]\[Graph/(\w+)\]\[\d+/\d+\] batch_size:(\d+) query_len:(\d+) num_blocks:(\d+)")
     found = (match.groups() for match in map(pattern.match, lines) if match)
     return [(phase, int(batch), max(int(query), int(blocks))) for phase, batch, query, blocks in found]
@@ -39,7 +39,7 @@ async def test_two_seeds_plan_24_prompt_and_48_decode_buckets(story: tuple[Warmu
 
 
 async def test_seeds_000_and_002_split_the_memory_as_logged(story: tuple[WarmupReport, list[str]]) -> None:
-    """79.16 GiB free, 39.58 usable, 15.83 for graphs, 23.75 for the KV cache; the workspace is a formula's."""
+    """79.16 GiB free, 39.58 usable, 15.83 for graphs, 23.75 for the KV cache. The workspace follows from a formula."""
     memory = story[0].memory
     assert memory is not None
     sizes = (memory.free, memory.usable, memory.graphs, memory.kv_cache)
@@ -74,7 +74,7 @@ async def test_two_seeds_capture_11_prompt_48_decode_then_4_prompt(
     ]
 
 
-async def test_two_seeds_end_with_62_5_percent_prompt_and_all_decode(
+async def test_seeds_end_with_62_5_percent_prompt_and_all_decode(
     story: tuple[WarmupReport, list[str]],
 ) -> None:
     report, lines = story
@@ -86,12 +86,12 @@ async def test_two_seeds_end_with_62_5_percent_prompt_and_all_decode(
 
 
 async def test_two_seeds_warm_up_in_49_seconds_and_14_gib(story: tuple[WarmupReport, list[str]]) -> None:
-    """50 and not 49: the log's timestamps are whole seconds, and the card's rates are made from each of its parts."""
+    """The log states 49 s. Its timestamps are whole seconds, and the rates are derived from each of its parts."""
     assert "50 secs" in story[1][-1]
     assert "14.1 GiB" in story[1][-1]
 
 
-async def test_two_seeds_leave_nine_prompt_buckets_with_their_bytes(
+async def test_two_seeds_skip_nine_prompt_buckets_with_their_bytes(
     story: tuple[WarmupReport, list[str]],
 ) -> None:
     report = story[0]
@@ -101,5 +101,5 @@ async def test_two_seeds_leave_nine_prompt_buckets_with_their_bytes(
 
 
 async def test_ratio_of_0_3_ends_with_the_same_graphs() -> None:
-    report = virtual_start(reference_config(prompt_ratio=0.3), VirtualClock())
+    report = start_on_virtual_clock(reference_config(prompt_ratio=0.3), VirtualClock())
     assert (report.prompt.captured, report.decode.captured) == (15, 48)

@@ -1,4 +1,4 @@
-"""Checkpoints and engines that tests share: making one costs seconds."""
+"""Checkpoints and engines that tests share, because making one takes seconds."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ Reference = Callable[[list[int], int], list[int]]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """Plain torch beside an engine and another worker: threads without a core of their own wait for each other."""
+    """Limit torch to one thread. Threads without a core of their own wait for each other."""
     torch.set_num_threads(1)
 
 
@@ -43,14 +43,14 @@ def warm_engine(checkpoint: Path) -> TorchEngine:
 
 @pytest.fixture
 def engine(warm_engine: TorchEngine) -> Iterator[TorchEngine]:
-    """The warm engine with counters at zero; whoever used it must leave no block behind."""
+    """The warm engine with counters at zero. A test must free all its blocks."""
     warm_engine.start_serving()
     yield warm_engine
     assert warm_engine.load_now().used_blocks == 0
 
 
 def reference_of(folder: Path) -> Reference:
-    """Plain `transformers.generate`, one prompt at a time, greedy, for an exact number of tokens."""
+    """Return plain `transformers.generate` for one prompt, greedy, with an exact number of tokens."""
     network: Any = AutoModelForCausalLM.from_pretrained(folder)
     network.generation_config.eos_token_id = None
 
@@ -66,5 +66,5 @@ def reference_of(folder: Path) -> Reference:
 
 @pytest.fixture(scope="session")
 def reference(checkpoint: Path) -> Reference:
-    """What the shared checkpoint must answer."""
+    """The expected answers of the shared checkpoint."""
     return reference_of(checkpoint)

@@ -1,4 +1,4 @@
-"""Torch engines on tiny checkpoints, started the way the orchestrator starts them."""
+"""Torch engines on tiny checkpoints, started as the orchestrator starts them."""
 
 import asyncio
 from collections import Counter
@@ -32,7 +32,7 @@ LIMITS: dict[str, Any] = {
 
 
 def ranges(smallest: int, step: int, largest: int) -> RangeSettings:
-    """One dimension of a linear policy."""
+    """Return one dimension of a linear policy."""
     return RangeSettings(min=smallest, step=step, max=largest)
 
 
@@ -41,13 +41,13 @@ FEW_BUCKETS = BucketPolicy(
     prompt=PromptRanges(batch_size=ranges(1, 1, 2), query=ranges(32, 32, 64)),
     decode=DecodeRanges(batch_size=ranges(2, 2, 4), blocks=ranges(16, 16, 32)),
 )
-"""Prompt (1, 32), (1, 64), (2, 32); decode 2 or 4 rows with 16 or 32 blocks, or the whole cache."""
+"""Prompt (1, 32), (1, 64), (2, 32). Decode 2 or 4 rows with 16 or 32 blocks, or the whole cache."""
 
 
 def torch_config(
     folder: Path, *, policy: BucketPolicy = FEW_BUCKETS, engine: dict[str, Any] | None = None, **limits: Any
 ) -> RuntimeConfig:
-    """A torch engine on the CPU with 64 MiB of device memory."""
+    """Return a torch engine on the CPU with 64 MiB of device memory."""
     settings: dict[str, Any] = {"device_memory_bytes": 64 * MIB} | (engine or {})
     return RuntimeConfig(
         model=ModelConfig(path=str(folder), served_names=("tiny",)),
@@ -58,13 +58,13 @@ def torch_config(
 
 
 def prompt_of(length: int, seed: int = 0) -> list[int]:
-    """Random token ids, none of them special."""
+    """Return random token ids without special tokens."""
     generator = torch.Generator().manual_seed(1000 * seed + length)
     return [int(token) for token in torch.randint(3, 512, (length,), generator=generator)]
 
 
 def start(config: RuntimeConfig, kv_blocks: int = 65, *, warm: bool = True) -> TorchEngine:
-    """Load, allocate, plan, and warm up unless told not to."""
+    """Load, allocate and plan, and warm up unless `warm` is False."""
     engine = TorchEngine(config)
     engine.load(_nothing)
     engine.profile()
@@ -84,25 +84,25 @@ def start(config: RuntimeConfig, kv_blocks: int = 65, *, warm: bool = True) -> T
 async def collect(
     engine: TorchEngine, prompt: list[int], sampling: SamplingParams
 ) -> tuple[str, list[int], str | None]:
-    """Text, token ids and finish reason of one completion."""
+    """Return text, token ids and finish reason of one completion."""
     chunks: list[GenerationChunk] = [chunk async for chunk in engine.generate(prompt, sampling)]
     tokens = [token for chunk in chunks for token in chunk.token_ids]
     return "".join(chunk.text for chunk in chunks), tokens, chunks[-1].finish_reason
 
 
 async def answers(engine: TorchEngine, prompts: list[list[int]], sampling: SamplingParams) -> list[list[int]]:
-    """Token ids of completions that run at the same time."""
+    """Return the token ids of concurrent completions."""
     return [tokens for _, tokens, _ in await asyncio.gather(*(collect(engine, p, sampling) for p in prompts))]
 
 
 def greedy(max_tokens: int, **settings: Any) -> SamplingParams:
-    """Greedy decoding for exactly `max_tokens`, whatever the model says."""
+    """Return parameters of greedy decoding for exactly `max_tokens`."""
     return SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True, **settings)
 
 
 def bursts(requests: int, longest: int, largest: int = 12) -> Iterator[list[tuple[list[int], int]]]:
     """Yield prompts of mixed lengths that arrive together, each with the tokens of its answer."""
-    random = Random(37)  # noqa: S311 - a load that is the same in every run
+    random = Random(37)  # noqa: S311 - the same load in every run
     while requests:
         count = min(requests, random.randint(1, largest))
         lengths = [random.choice((random.randint(1, 16), random.randint(1, longest - 8))) for _ in range(count)]
@@ -111,7 +111,7 @@ def bursts(requests: int, longest: int, largest: int = 12) -> Iterator[list[tupl
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until the condition holds; the test's own timeout bounds it."""
+    """Run the event loop until the condition holds. The test's own timeout limits the wait."""
     while not condition():  # noqa: ASYNC110 (the engine has no event for what tests look at)
         await asyncio.sleep(0)
 
@@ -119,8 +119,8 @@ async def until(condition: Callable[[], bool]) -> None:
 Ran = Counter[tuple[BucketPhase, Bucket]]
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """Count the shapes that run without a graph, next to the engine's own counts."""
+def count_cold_shapes(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Count the shapes that run without a graph, independently of the engine's counts."""
     found: Ran = Counter()
     run = GraphTable.run
 

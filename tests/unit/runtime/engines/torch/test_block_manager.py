@@ -8,7 +8,7 @@ BLOCKS = 12
 
 
 class Ownership(RuleBasedStateMachine):
-    """Sequences come, grow, go and are moved; every block has one owner or none."""
+    """Sequences arrive, grow, end and are moved. Every block has at most one owner."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def test_too_many_blocks_are_refused() -> None:
         BlockManager(4).allocate(4)
 
 
-def test_released_twice_is_refused() -> None:
+def test_second_release_is_refused() -> None:
     manager = BlockManager(4)
     blocks = manager.allocate(2)
     manager.release(blocks)
@@ -58,7 +58,7 @@ def test_released_twice_is_refused() -> None:
         manager.release(blocks)
 
 
-def test_lowest_ids_go_first() -> None:
+def test_lowest_ids_are_allocated_first() -> None:
     manager = BlockManager(8)
     first, second = manager.allocate(2), manager.allocate(2)
     manager.release(first)

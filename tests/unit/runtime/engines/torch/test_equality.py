@@ -1,4 +1,4 @@
-"""Greedy answers equal plain transformers.generate token for token, however they were batched and padded."""
+"""Greedy answers equal plain transformers.generate token for token, regardless of batching and padding."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from tests.unit.runtime.engines.torch.conftest import Reference, reference_of
 from tests.unit.runtime.engines.torch.engines import EAGER, answers, collect, greedy, prompt_of, start, torch_config
 
 MIXED = [prompt_of(length) for length in (3, 17, 32, 40, 1, 64, 8, 25)]
-"""More prompts than fit a batch, of lengths around the buckets and blocks."""
+"""More prompts than fit a batch, of lengths around the sizes of buckets and blocks."""
 
 
 @pytest.mark.parametrize("length", [1, 5, 31, 32, 33, 63, 64])
@@ -63,7 +63,7 @@ async def test_prompt_in_parts_equals_generate(checkpoint: Path, reference: Refe
 
 
 async def test_preempted_sequences_equal_generate(checkpoint: Path, reference: Reference) -> None:
-    """Eleven blocks hold one long answer, not four: the younger ones are computed again and again."""
+    """Eleven blocks hold one long answer but not four, so younger sequences are preempted and computed again."""
     engine = start(torch_config(checkpoint, engine=EAGER), kv_blocks=12)
     prompts = [prompt_of(length) for length in (9, 15, 12, 10)]
     assert await answers(engine, prompts, greedy(60)) == [reference(prompt, 60) for prompt in prompts]
@@ -71,7 +71,7 @@ async def test_preempted_sequences_equal_generate(checkpoint: Path, reference: R
 
 
 async def test_defragmented_cache_equals_generate(checkpoint: Path, reference: Reference) -> None:
-    """Three long neighbours leave; the survivor's blocks are then far above what is in use."""
+    """Three long sequences end, and the blocks of the remaining one are then far above those in use."""
     engine = start(torch_config(checkpoint, engine=EAGER))
     neighbours = [asyncio.ensure_future(collect(engine, prompt_of(64, seed), greedy(40))) for seed in range(3)]
     await collect(engine, prompt_of(1), greedy(1))

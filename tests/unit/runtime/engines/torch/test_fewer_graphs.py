@@ -1,4 +1,4 @@
-"""A plan of strategy Optimal that knows no traffic, on the torch engine: every request meets a warm bucket."""
+"""A plan of strategy Optimal without traffic on the torch engine: every request meets a warm bucket."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.planning.planner import make_plan
-from tests.unit.runtime.engines.torch.engines import bursts, collect, greedy, recorded, start, torch_config
+from tests.unit.runtime.engines.torch.engines import bursts, collect, count_cold_shapes, greedy, start, torch_config
 
 
 async def test_bursts_meet_no_cold_shape(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,7 +17,7 @@ async def test_bursts_meet_no_cold_shape(checkpoint: Path, monkeypatch: pytest.M
     plan = make_plan(config.bucketing, config.limits, 65)
     assert len(plan.prompt) + len(plan.decode) < len(exponential.prompt) + len(exponential.decode)
     engine = start(config)
-    without_graph = recorded(monkeypatch)
+    without_graph = count_cold_shapes(monkeypatch)
     for burst in bursts(300, config.limits.max_model_len):
         await asyncio.gather(*(collect(engine, prompt, greedy(tokens)) for prompt, tokens in burst))
     assert without_graph

@@ -1,4 +1,4 @@
-"""A warm-up that ends early, on the torch engine: every request is padded to a warm bucket."""
+"""A warm-up that ends early on the torch engine: every request is padded to a warm bucket."""
 
 import asyncio
 import threading
@@ -12,12 +12,12 @@ from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.torch.engine import TorchEngine
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
-from tests.unit.runtime.engines.torch.engines import collect, greedy, prompt_of, recorded, torch_config
+from tests.unit.runtime.engines.torch.engines import collect, count_cold_shapes, greedy, prompt_of, torch_config
 from tests.unit.runtime.warmup.virtual import VirtualClock
 
 
 class Slow(TorchEngine):
-    """Each compile and each capture takes a second of its own clock."""
+    """An engine whose compiles and captures each take one second of a fake clock."""
 
     def __init__(self, config: RuntimeConfig, clock: VirtualClock) -> None:
         super().__init__(config)
@@ -32,8 +32,8 @@ class Slow(TorchEngine):
         return super().capture(phase, bucket)
 
 
-def started(config: RuntimeConfig) -> tuple[TorchEngine, WarmupReport]:
-    """An engine that serves after its whole start-up, and the report of it."""
+def start_up(config: RuntimeConfig) -> tuple[TorchEngine, WarmupReport]:
+    """Return an engine that serves after its whole start-up, and the report."""
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
     engine = start_engine(config, board, threading.Event(), lambda config: Slow(config, clock), clock).engine
@@ -49,10 +49,10 @@ async def test_budget_that_ends_early_leaves_no_request_cold(
     warmup = WarmupConfig(time_budget_seconds=6)
     limits = {"contiguous_paged_attention": contiguous, "gapless": True, "splits_prompts": True}
     config = torch_config(checkpoint, **limits).model_copy(update={"warmup": warmup})
-    engine, report = started(config)
+    engine, report = start_up(config)
     planned = report.prompt.planned + report.decode.planned
     assert report.prompt.captured + report.decode.captured < planned
-    without_graph = recorded(monkeypatch)
+    without_graph = count_cold_shapes(monkeypatch)
     lengths = [1, 7, 20, 32, 33, 50, 63, 64, 90]
     await asyncio.gather(*(collect(engine, prompt_of(each), greedy(20)) for each in lengths))
     assert without_graph
@@ -61,12 +61,12 @@ async def test_budget_that_ends_early_leaves_no_request_cold(
     await engine.close()
 
 
-async def test_partial_warm_up_answers_as_a_whole_one(checkpoint: Path) -> None:
+async def test_partial_warm_up_gives_the_same_answers(checkpoint: Path) -> None:
     config = torch_config(checkpoint, gapless=True)
     part = config.model_copy(update={"warmup": WarmupConfig(time_budget_seconds=6)})
     tokens = []
     for each in (config, part):
-        engine, _ = started(each)
+        engine, _ = start_up(each)
         tokens.append((await collect(engine, prompt_of(20), greedy(12)))[1])
         await engine.close()
     assert tokens[0] == tokens[1]

@@ -18,19 +18,19 @@ def reachable(params: SamplingParams) -> set[int]:
     return {sample(params, step / 2000) for step in range(2000)}
 
 
-def test_temperature_zero_takes_the_best() -> None:
+def test_temperature_zero_selects_the_best_token() -> None:
     assert reachable(SamplingParams(temperature=0.0)) == {int(LOGITS.argmax())}
 
 
-def test_top_k_leaves_the_k_best() -> None:
+def test_top_k_keeps_the_k_best() -> None:
     assert reachable(SamplingParams(temperature=2.0, top_k=3)) == set(LOGITS.topk(3).indices[0].tolist())
 
 
-def test_tiny_top_p_leaves_the_best() -> None:
+def test_tiny_top_p_keeps_the_best() -> None:
     assert reachable(SamplingParams(temperature=2.0, top_p=1e-6)) == {int(LOGITS.argmax())}
 
 
-def test_filters_leave_what_transformers_leaves() -> None:
+def test_filters_keep_the_same_tokens_as_transformers() -> None:
     scores = LOGITS
     for warper in (TemperatureLogitsWarper(1.5), TopKLogitsWarper(20), TopPLogitsWarper(0.8)):
         scores = warper(torch.zeros(1, 1, dtype=torch.long), scores)

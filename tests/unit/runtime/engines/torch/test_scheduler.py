@@ -12,7 +12,7 @@ from gaudi_runtime.engines.torch.scheduler import Batch, Scheduler, Sequence
 
 LIMITS = Limits(max_model_len=64, max_num_seqs=3, max_num_prefill_seqs=2, max_num_batched_tokens=16, block_size=4)
 BLOCKS = 17
-"""Sixteen usable blocks: just enough for one sequence of 64 tokens."""
+"""Sixteen usable blocks, just enough for one sequence of 64 tokens."""
 
 
 def everything(_: BucketPhase, __: Bucket) -> bool:
@@ -28,7 +28,7 @@ def sequence(prompt: int, answer: int = 1) -> Sequence:
 
 
 def finish(scheduler: Scheduler, batch: Batch) -> None:
-    """What the engine does after a forward: one token for whoever samples, and out with the finished."""
+    """Apply a forward as the engine does: sampling sequences get one token, and finished ones are removed."""
     for work in batch.works:
         work.sequence.computed = work.start + len(work.tokens)
         if work.samples:
@@ -44,7 +44,7 @@ def run(scheduler: Scheduler) -> Iterator[Batch]:
 
 
 def check(batch: Batch, limits: Limits) -> None:
-    """The batch keeps every limit, its shape holds it, and each row's tokens have slots in blocks of its own."""
+    """Check that the batch keeps its limits and its shape, and that each row's tokens have slots in its own blocks."""
     blocks = [block for work in batch.works for block in work.blocks]
     assert len(blocks) == len(set(blocks))
     assert batch.shape.batch_size == len(batch.works) <= limits.max_num_seqs
@@ -101,7 +101,7 @@ def test_prompts_share_a_batch_within_the_token_budget() -> None:
     assert batches == [(BucketPhase.PROMPT, (2, 8, 0)), (BucketPhase.PROMPT, (1, 3, 0))]
 
 
-def test_prompts_without_a_common_bucket_run_apart() -> None:
+def test_prompts_without_a_common_bucket_run_separately() -> None:
     scheduler = Scheduler(LIMITS, BlockManager(BLOCKS), lambda _, shape: shape.batch_size == 1)
     for length in (2, 2):
         scheduler.add(sequence(length))
@@ -116,7 +116,7 @@ def test_long_prompt_runs_in_parts_with_its_context() -> None:
     assert [batch.works[0].samples for batch in batches] == [False, False, True]
 
 
-def test_youngest_sequence_gives_way() -> None:
+def test_youngest_sequence_is_preempted() -> None:
     scheduler = new_scheduler(blocks=7)
     old, young = sequence(8, answer=16), sequence(8, answer=16)
     scheduler.add(old)
@@ -135,7 +135,7 @@ def test_decode_of_gathered_blocks_counts_only_its_own() -> None:
 
 
 def test_full_batch_reads_no_block_beyond_its_own() -> None:
-    """The padding block is not below the sequences, so the largest batch fits the largest planned bucket."""
+    """The padding block is not below the sequences' blocks, so the largest batch fits the largest planned bucket."""
     scheduler = new_scheduler(blocks=100)
     for _ in range(3):
         scheduler.add(sequence(16, answer=48))

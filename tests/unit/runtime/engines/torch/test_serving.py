@@ -1,4 +1,4 @@
-"""What a warm engine does with requests: counters, cancellation, sampling, stop strings."""
+"""Requests on a warm engine: counters, cancellation, sampling, stop strings."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ async def test_cancelled_task_frees_its_blocks(engine: TorchEngine) -> None:
     assert engine.load_now().used_blocks == 0
 
 
-async def test_cancelled_neighbour_changes_nothing(engine: TorchEngine) -> None:
+async def test_cancelled_request_does_not_change_others(engine: TorchEngine) -> None:
     alone = await collect(engine, prompt_of(20), greedy(40))
     stream = engine.generate(prompt_of(30), greedy(80))
     await anext(stream)
@@ -109,7 +109,7 @@ async def test_max_tokens_ends_with_length(engine: TorchEngine) -> None:
     assert (len(tokens), reason) == (3, "length")
 
 
-async def test_stop_string_ends_with_stop_and_stays_out(engine: TorchEngine) -> None:
+async def test_stop_string_ends_the_answer_and_is_excluded(engine: TorchEngine) -> None:
     text, tokens, _ = await collect(engine, prompt_of(5), greedy(40))
     stop = text[10:16]
     stopped, fewer, reason = await collect(engine, prompt_of(5), greedy(40, stop=(stop,)))
@@ -119,7 +119,7 @@ async def test_stop_string_ends_with_stop_and_stays_out(engine: TorchEngine) -> 
 
 
 async def test_end_of_sequence_token_ends_with_stop(checkpoint: Path, reference: Reference, tmp_path: Path) -> None:
-    """The checkpoint's own list of end tokens gets one that the model is known to say."""
+    """The checkpoint's list of end tokens gets a token that the model is known to generate."""
     folder, expected = shutil.copytree(checkpoint, tmp_path / "model"), reference(prompt_of(5), 20)
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, expected[9]]}))
     engine = start(torch_config(folder, engine=EAGER))
@@ -168,7 +168,7 @@ def test_one_block_is_not_enough(checkpoint: Path) -> None:
 
 
 async def test_failing_step_ends_its_request_and_not_the_engine(checkpoint: Path) -> None:
-    """Without decode buckets there is not even a fallback for the second token."""
+    """Without decode buckets there is no fallback for the second token."""
     engine = start(torch_config(checkpoint, engine=EAGER))
     engine.use_plan(BucketPlan(prompt=(Bucket(1, 64, 0),), decode=()))
     engine.start_serving()

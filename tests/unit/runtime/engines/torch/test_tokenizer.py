@@ -15,7 +15,7 @@ def encode(text: str) -> list[int]:
 
 
 def letters(text: str) -> list[int]:
-    """One token per letter."""
+    """Return one token per letter."""
     return [token for letter in text for token in encode(letter)]
 
 
@@ -24,7 +24,7 @@ def decode(tokens: list[int]) -> str:
 
 
 def pieces(tokens: list[int], *stop: str) -> list[str]:
-    """What each token lets out, and at last what the end lets out."""
+    """Return the text released by each token, and by the end of the answer."""
     detokenizer = Detokenizer(decode, stop)
     shown = []
     for token in tokens:
@@ -39,7 +39,7 @@ def test_pieces_of_any_tokens_are_the_decoded_text(tokens: list[int]) -> None:
     assert "".join(pieces(tokens)) == decode(tokens)
 
 
-# Hypothesis also tries the strings of the modules around: the text of a special token is left out of what is shown.
+# Hypothesis also tries string constants of other modules. The text of a special token is removed from the output.
 @given(st.text(max_size=30).filter(lambda text: not set(encode(text)) & set(TOKENIZER.all_special_ids)))
 def test_pieces_of_text_are_the_text(text: str) -> None:
     assert "".join(pieces(encode(text))) == text

@@ -54,7 +54,7 @@ def test_block_bytes_follow_the_formula(checkpoint: Path) -> None:
     assert loaded(checkpoint).block_bytes() == 2 * block_size * kv_heads * head_dim * float32 * layers
 
 
-def test_capture_takes_what_it_says(checkpoint: Path) -> None:
+def test_capture_takes_the_reported_bytes(checkpoint: Path) -> None:
     engine = loaded(checkpoint)
     engine.warm(PROMPT, BUCKET)
     before = engine.memory().free
@@ -76,7 +76,7 @@ def test_cache_beyond_the_budget_is_refused(checkpoint: Path) -> None:
         engine.allocate(10**6)
 
 
-def test_profile_leaves_room_for_the_largest_prompt(checkpoint: Path) -> None:
+def test_profile_reserves_memory_for_the_largest_prompt(checkpoint: Path) -> None:
     engine = TorchEngine(torch_config(checkpoint))
     engine.load(lambda: None)
     loaded_free = engine.memory().free
@@ -109,7 +109,7 @@ async def test_eager_mode_captures_nothing_and_compiles_nothing(checkpoint: Path
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-async def test_inductor_answers_the_same(checkpoint: Path, reference: Reference) -> None:
+async def test_inductor_gives_the_same_answers(checkpoint: Path, reference: Reference) -> None:
     config = torch_config(checkpoint, engine={"compile_backend": CompileBackend.INDUCTOR})
     engine = start(config, warm=False)
     engine.capture(PROMPT, BUCKET)
@@ -150,7 +150,7 @@ def test_defragmenter_runs_every_size(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize("prefix_caching", [False, True])
-async def test_cache_is_what_sequences_fill_unless_prefixes_are_kept(checkpoint: Path, prefix_caching: bool) -> None:
+async def test_cache_is_limited_to_sequences_without_prefix_caching(checkpoint: Path, prefix_caching: bool) -> None:
     board = ReportBoard("0" * 64)
     config = torch_config(checkpoint, engine=EAGER, prefix_caching=prefix_caching)
     await start_engine(config, board, threading.Event()).engine.close()

@@ -1,4 +1,4 @@
-"""RuntimeConfigs of the vllm engine on a CPU, and the config.json of a model that needs no weights here."""
+"""RuntimeConfigs of the vllm engine on a CPU, and the config.json of a model whose weights are not needed."""
 
 import json
 from pathlib import Path
@@ -22,13 +22,13 @@ LLAMA = {
     "torch_dtype": "bfloat16",
 }
 PARAMETERS = 2 * 32000 * 1024 + 8 * (4 * 1024 * 1024 + 3 * 1024 * 2048 + 2 * 1024) + 1024
-"""Of LLAMA: both embeddings, and in each layer attention, MLP and two norms; the last norm."""
+"""The parameters of LLAMA: both embeddings, attention, MLP and two norms of each layer, and the last norm."""
 BLOCK = 8 * 2 * 128 * 8 * 128 * 2
-"""Bytes of a KV block of LLAMA: layers, keys and values, tokens, heads, their size, bfloat16."""
+"""Bytes of a KV block of LLAMA: layers, keys and values, tokens, heads, head size, bfloat16."""
 
 
 def checkpoint(folder: Path, **changes: Any) -> Path:
-    """A folder with the config.json of LLAMA."""
+    """Return a folder with the config.json of LLAMA."""
     (folder / "config.json").write_text(json.dumps(LLAMA | changes))
     return folder
 
@@ -36,7 +36,7 @@ def checkpoint(folder: Path, **changes: Any) -> Path:
 def cpu_config(
     folder: Path, memory: int | None = 4 * GIB, mode: str = "torchCompile", **sections: Any
 ) -> RuntimeConfig:
-    """The model of `folder` in blocks of 128 tokens, within `memory` bytes."""
+    """Return a configuration for the model of `folder` with blocks of 128 tokens within `memory` bytes."""
     engine = {"device": "cpu", "executionMode": mode, "deviceMemoryBytes": memory}
     return vllm_config(
         model={"path": str(folder), "dtype": "bfloat16"} | sections.pop("model", {}),

@@ -1,4 +1,4 @@
-"""Stands for vLLM's AsyncLLM where only its calls and its death matter; tests/vllm has the real one."""
+"""A fake of vLLM's AsyncLLM for tests of its calls and its death. tests/vllm has the real one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,16 +8,16 @@ Answers = list[dict[str, Any]]
 
 
 class EngineDeadError(Exception):
-    """What vLLM raises once its core is dead."""
+    """The error that vLLM raises after its core died."""
 
 
 Reply = Callable[..., Awaitable[Answers]]
 
 
 class FakeVllm:
-    """`reply` answers a verb and its arguments; every call is kept in `calls`.
+    """`reply` answers a verb and its arguments. Every call is recorded in `calls`.
 
-    Each of `others` answers for one more engine core.
+    Each of `others` answers for another engine core.
     """
 
     def __init__(self, reply: Reply, *others: Reply) -> None:
@@ -29,7 +29,7 @@ class FakeVllm:
         self._reply = reply
 
     async def collective_rpc(self, method: str, *, args: tuple[str, list[Any]]) -> Answers:
-        """As vLLM's: one answer of each rank of the first core. Never with a timeout of vLLM's own."""
+        """Return one answer for each rank of the first core, as vLLM does. vLLM's own timeout must not be used."""
         verb, arguments = args
         assert method == "gaudi"
         self.calls.append((verb, arguments))
@@ -37,30 +37,30 @@ class FakeVllm:
         return await self._reply(verb, *arguments)
 
     def shutdown(self, timeout: float) -> None:
-        """As vLLM's: its processes are gone afterwards."""
+        """Record the shutdown. vLLM's processes are gone afterwards."""
         self.ended = True
 
 
 class FakeClient:
-    """Stands for vLLM's client of several engine cores (AsyncMPClient)."""
+    """A fake of vLLM's client of several engine cores (AsyncMPClient)."""
 
     def __init__(self, replies: Sequence[Reply]) -> None:
         self.core_engines = [number.to_bytes(2, "little") for number in range(len(replies))]
         self._replies = dict(zip(self.core_engines, replies, strict=True))
 
     async def _call_utility_async(self, method: str, *args: Any, engine: bytes) -> Answers:
-        """As vLLM's: the answer of one core. Never with a timeout of vLLM's own."""
+        """Return the answer of one core, as vLLM does. vLLM's own timeout must not be used."""
         called, timeout, (verb, arguments), named = args
         assert (method, called, timeout, named) == ("collective_rpc", "gaudi", None, None)
         return await self._replies[engine](verb, *arguments)
 
 
 async def never(*_: Any) -> Answers:
-    """Hangs until it is cancelled."""
+    """Hang until cancelled."""
     await asyncio.Event().wait()
     raise AssertionError
 
 
 async def echo(*said: Any) -> Answers:
-    """Two ranks that answer what they were asked."""
+    """Return an engine of two ranks that answer with their arguments."""
     return [{"answer": list(said)}, {"answer": list(said)}]

@@ -1,4 +1,4 @@
-"""Says to this process that other releases are installed: metadata as pip would write it, and nothing besides."""
+"""Pretend that other releases are installed, by package metadata as pip writes it."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def pretend_installed(monkeypatch: pytest.MonkeyPatch, folder: Path, **packages: str) -> None:
-    """Put the metadata of `packages`, versions by name, into `folder`, where they are found first."""
+    """Write the metadata of `packages`, versions by name, into `folder`, which is searched first."""
     for name, version in packages.items():
         info = folder / f"{name}-{version}.dist-info"
         info.mkdir()

@@ -1,4 +1,4 @@
-"""Real processes of Python and what they start, seen from outside."""
+"""Real Python processes with children."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from tests.unit.runtime.runtime_process import wait_until
 
 @contextmanager
 def python(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs `code`, killed when the block is left."""
+    """Run `code` in a process, which is killed at the end of the block."""
     with subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -21,13 +21,13 @@ def python(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def pids(process: subprocess.Popen[str], count: int) -> list[int]:
-    """The numbers that it prints, one a line."""
+    """Return the process ids that it prints, one per line."""
     assert process.stdout is not None
     return [int(process.stdout.readline()) for _ in range(count)]
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it still runs; one that nobody has waited for is gone as well."""
+    """Return True if the process runs. A zombie counts as gone."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -35,5 +35,5 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int) -> None:
-    """Fails when it never goes."""
+    """Wait until the process is gone, or fail."""
     wait_until(lambda: not is_alive(pid))

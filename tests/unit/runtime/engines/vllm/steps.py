@@ -1,6 +1,6 @@
-"""Steps as vLLM's scheduler hands them to a worker, with the recorded names and none besides.
+"""Steps as vLLM's scheduler passes them to a worker, with only the recorded names.
 
-The real classes cost twenty seconds of import; tests/vllm holds the same code to them.
+Importing the real classes takes twenty seconds. tests/vllm runs the same code with them.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NewRequest:
-    """Of vllm.v1.core.sched.output.NewRequestData."""
+    """The recorded fields of vllm.v1.core.sched.output.NewRequestData."""
 
     req_id: str
     num_computed_tokens: int
@@ -17,7 +17,7 @@ class NewRequest:
 
 @dataclass(frozen=True)
 class CachedRequests:
-    """Of vllm.v1.core.sched.output.CachedRequestData."""
+    """The recorded fields of vllm.v1.core.sched.output.CachedRequestData."""
 
     req_ids: list[str]
     num_computed_tokens: list[int]
@@ -25,7 +25,7 @@ class CachedRequests:
 
 @dataclass(frozen=True)
 class Step:
-    """Of vllm.v1.core.sched.output.SchedulerOutput."""
+    """The recorded fields of vllm.v1.core.sched.output.SchedulerOutput."""
 
     scheduled_new_reqs: list[NewRequest]
     scheduled_cached_reqs: CachedRequests
@@ -38,9 +38,9 @@ def step_of(
     cached: Mapping[str, tuple[int, int]] | None = None,
     prefix: Mapping[str, int] | None = None,
 ) -> Step:
-    """New requests by their tokens, those of earlier steps by (computed tokens, tokens), in this order.
+    """Return a step of new requests by their tokens, and running ones by (computed tokens, tokens), in this order.
 
-    `prefix` has what the prefix cache knew of a new request, in tokens.
+    `prefix` is the number of tokens of a new request that the prefix cache has.
     """
     new, cached, prefix = new or {}, cached or {}, prefix or {}
     tokens = {**new, **{name: query for name, (_, query) in cached.items()}}

@@ -1,4 +1,4 @@
-"""What a model will take on a CPU is told by its config.json, before anything is loaded."""
+"""The memory of a model on a CPU is computed from its config.json before anything is loaded."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from gaudi_runtime.errors import ConfigError, ModelNotFound, PlanImpossible, Uns
 from tests.unit.runtime.engines.vllm.configs import BLOCK, GIB, MIB, PARAMETERS, checkpoint, cpu_config
 
 
-def test_what_the_weights_leave_is_split_and_filled_with_blocks(tmp_path: Path) -> None:
-    told = forecast(cpu_config(checkpoint(tmp_path), limits={"maxNumSeqs": 4096}))
-    assert told.split.free == 4 * GIB - 2 * PARAMETERS
-    assert (told.total, told.block_bytes) == (4 * GIB, BLOCK)
-    assert told.blocks == told.split.kv_cache // BLOCK
+def test_memory_after_weights_is_split_and_filled_with_blocks(tmp_path: Path) -> None:
+    memory = forecast(cpu_config(checkpoint(tmp_path), limits={"maxNumSeqs": 4096}))
+    assert memory.split.free == 4 * GIB - 2 * PARAMETERS
+    assert (memory.total, memory.block_bytes) == (4 * GIB, BLOCK)
+    assert memory.blocks == memory.split.kv_cache // BLOCK
 
 
 def test_two_cards_share_weights_and_cache(tmp_path: Path) -> None:
@@ -24,8 +24,8 @@ def test_two_cards_share_weights_and_cache(tmp_path: Path) -> None:
 
 
 def test_numbers_of_another_format_take_other_bytes(tmp_path: Path) -> None:
-    told = forecast(cpu_config(checkpoint(tmp_path), model={"dtype": "float32"}))
-    assert (told.total - told.split.free, told.block_bytes) == (4 * PARAMETERS, 2 * BLOCK)
+    memory = forecast(cpu_config(checkpoint(tmp_path), model={"dtype": "float32"}))
+    assert (memory.total - memory.split.free, memory.block_bytes) == (4 * PARAMETERS, 2 * BLOCK)
 
 
 def test_model_above_the_memory_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
@@ -37,13 +37,13 @@ def test_model_above_the_memory_is_refused_before_it_is_loaded(tmp_path: Path) -
     )
 
 
-def test_a_cache_without_a_block_is_refused(tmp_path: Path) -> None:
+def test_cache_without_a_block_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanImpossible, match=f"one block takes {BLOCK}; "):
         forecast(cpu_config(checkpoint(tmp_path), memory=2 * PARAMETERS + BLOCK))
 
 
-def test_a_cache_that_holds_no_longest_sequence_is_refused(tmp_path: Path) -> None:
-    """The first block is vLLM's own: 4096 tokens need 33 of 128."""
+def test_cache_smaller_than_the_longest_sequence_is_refused(tmp_path: Path) -> None:
+    """The first block is reserved by vLLM: 4096 tokens need 33 blocks of 128."""
     enough = round((2 * PARAMETERS + 33 * BLOCK / 0.9 / 0.9) + MIB)
     model = checkpoint(tmp_path)
     assert forecast(cpu_config(model, memory=enough)).blocks == 33
@@ -55,21 +55,21 @@ def test_a_cache_that_holds_no_longest_sequence_is_refused(tmp_path: Path) -> No
     )
 
 
-def test_without_a_budget_the_field_is_named(tmp_path: Path) -> None:
+def test_missing_budget_names_the_field(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^engine\.deviceMemoryBytes is missing"):
         forecast(cpu_config(checkpoint(tmp_path), memory=None))
 
 
-def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+def test_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match="does not contain a complete checkpoint"):
         forecast(cpu_config(tmp_path))
 
 
-def test_a_family_that_we_cannot_calculate_is_refused(tmp_path: Path) -> None:
+def test_unknown_model_family_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match="on a CPU the size of the KV cache depends on it"):
         forecast(cpu_config(checkpoint(tmp_path, model_type="mamba")))
 
 
-def test_a_quantized_cache_is_refused(tmp_path: Path) -> None:
+def test_quantized_cache_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^model\.kvCacheDtype"):
         forecast(cpu_config(checkpoint(tmp_path), model={"kvCacheDtype": "fp8"}))

@@ -1,4 +1,4 @@
-"""What is said of a dead process of vLLM."""
+"""Messages about a dead process of vLLM."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +9,7 @@ from gaudi_runtime.engines.vllm.ranks import died, died_here
 
 
 def ended(**codes: int) -> Any:
-    """An engine whose cores have these exit codes."""
+    """Return an engine whose cores have these exit codes."""
     manager = SimpleNamespace(finished_procs=lambda: codes)
     return SimpleNamespace(engine_core=SimpleNamespace(resources=SimpleNamespace(engine_manager=manager)))
 
@@ -18,7 +18,7 @@ DIED = "A process of vLLM died"
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         (-9, "Core was ended by SIGKILL, most often for lack of memory: give the pod more."),
         (
@@ -31,23 +31,23 @@ DIED = "A process of vLLM died"
         (0, "its log has the reason."),
     ],
 )
-def test_exit_code_is_told_with_what_to_do(code: int, told: str) -> None:
-    assert str(died(ended(Core=code), "while it served")) == f"{DIED} while it served: {told}"
+def test_exit_code_is_reported_with_a_remedy(code: int, expected: str) -> None:
+    assert str(died(ended(Core=code), "while it served")) == f"{DIED} while it served: {expected}"
 
 
-def test_cores_that_ended_alike_are_named_together() -> None:
+def test_cores_with_the_same_exit_code_are_named_together() -> None:
     message = str(died(ended(Core_0=-9, Core_1=-9, Core_2=1), "while it served"))
     assert "Core_0 and Core_1 were ended by SIGKILL" in message
 
 
-def test_release_that_keeps_its_processes_elsewhere_is_no_error() -> None:
+def test_release_with_other_process_attributes_is_no_error() -> None:
     assert str(died(SimpleNamespace(), "at once")) == f"{DIED} at once: its log has the reason."
 
 
-def test_process_of_another_pod_is_named_there() -> None:
+def test_process_of_another_pod_is_reported_by_that_pod() -> None:
     process = SimpleNamespace(name="VllmWorker-1", exitcode=-7)
-    told = str(died_here(SimpleNamespace(workers=[SimpleNamespace(proc=process)])))
-    assert told == (
+    found = str(died_here(SimpleNamespace(workers=[SimpleNamespace(proc=process)])))
+    assert found == (
         f"{DIED} in this pod: VllmWorker-1 was ended by SIGBUS, most often for lack of shared memory: "
         "raise pod.sharedMemorySize."
     )

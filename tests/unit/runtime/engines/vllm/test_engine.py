@@ -1,4 +1,4 @@
-"""The engine over two ranks on stand-ins of the plugin: a whole start, its report, and what serving meets."""
+"""The engine over two ranks with fakes of the plugin: a complete start, its report, and counts of serving."""
 
 import asyncio
 import threading
@@ -37,14 +37,14 @@ DECODES = {"batchSize": {"min": 2, "step": 2, "max": 4}, "blocks": {"min": 8, "s
 
 @pytest.fixture(params=PAIRS, ids=lambda pair: pair.vllm, autouse=True)
 def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
-    """Every pair in turn is what is installed."""
+    """Each pair in turn is the installed one."""
     pair: Pair = request.param
     pretend_installed(monkeypatch, tmp_path, vllm=pair.vllm, vllm_gaudi=pair.plugin)
     return pair
 
 
 def two_cards(bucketing: Any = None, **engine: Any) -> RuntimeConfig:
-    """Four prompt buckets, and decode batches of 2 and 4, on two cards."""
+    """Return a configuration with four prompt buckets, and decode batches of 2 and 4, on two cards."""
     return vllm_config(
         engine=engine,
         limits={"maxModelLen": 512, "maxNumSeqs": 4, "maxNumBatchedTokens": 512},
@@ -54,13 +54,13 @@ def two_cards(bucketing: Any = None, **engine: Any) -> RuntimeConfig:
 
 
 def two_cores() -> RuntimeConfig:
-    """As `two_cards`, but each card has a copy of the weights."""
+    """Return the configuration of `two_cards` with a copy of the weights on each card."""
     return two_cards().model_copy(update={"parallelism": ParallelismConfig(data=2)})
 
 
 @dataclass
 class Cluster:
-    """A worker on each card, behind what stands for vLLM, which has one engine core or `cores`."""
+    """A worker on each card behind a fake vLLM, which has one engine core or `cores`."""
 
     cards: list[Card]
     cores: int = 1
@@ -79,31 +79,32 @@ class Cluster:
         self.vllm = FakeVllm(*(partial(self.reply, core) for core in range(self.cores)))
 
     async def reply(self, core: int, verb: str, *arguments: Any) -> Answers:
-        """Of every rank of this core; vLLM dies at the second look for counts."""
+        """Answer for every rank of this core. vLLM dies at the second poll of counters."""
         self.looks += verb == "counters" and core == 0
         self.vllm.errored = self.looks > 1
         return [worker.gaudi(verb, list(arguments)) for worker in self.workers[self.ranks_of(core)]]
 
     def serve(self, *batches: tuple[str, tuple[int, int, int]], core: int = 0) -> None:
-        """All ranks of this core make the same step."""
+        """Run the same step on all ranks of this core."""
         of = self.ranks_of(core)
         for worker, runner in zip(self.workers[of], self.runners[of], strict=True):
             worker.gaudi_verbs.step(partial(serve, runner, *batches))
 
     def ranks_of(self, core: int) -> slice:
-        """Where the ranks of this core are in the list of all."""
+        """Return the slice of this core's ranks in the list of all ranks."""
         size = len(self.cards) // self.cores
         return slice(core * size, (core + 1) * size)
 
 
-async def started(
+async def start_engine_on(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, config: RuntimeConfig | None = None
 ) -> tuple[VllmEngine, WarmupReport]:
-    """The engine after start-up, in the worker thread as in production; only vLLM's own processes are stood in for."""
+    """Return the engine after start-up, in the worker thread as in production. Only vLLM's processes are fakes."""
     monkeypatch.setenv(ORDERS_VARIABLE, "")
     monkeypatch.setattr(processes, "launch", lambda *_: (None, cluster.vllm))
     monkeypatch.setattr(adapter, "import_server", lambda: None)
-    monkeypatch.setattr(adapter, "end_children", lambda: None)  # or it kills what other tests started
+    # The engine would kill processes that other tests started.
+    monkeypatch.setattr(adapter, "end_children", lambda: None)
     loop, board, pace = asyncio.get_running_loop(), ReportBoard("0" * 64), Pace(ask=0.01, look=0.5, hang=30)
     begun = await asyncio.to_thread(
         start_engine, config or two_cards(), board, threading.Event(), lambda config: VllmEngine(config, loop, pace)
@@ -112,34 +113,34 @@ async def started(
     return begun.engine, board.report()
 
 
-async def test_bucket_takes_the_bytes_of_the_rank_that_took_most(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bucket_bytes_are_those_of_the_largest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card(per_prompt_token=2 * MIB)])
-    _, report = await started(cluster, monkeypatch)
+    _, report = await start_engine_on(cluster, monkeypatch)
     assert report.prompt.captured == report.prompt.planned == 4
     assert report.prompt.graph_bytes == 2 * MIB * (128 + 256 + 384 + 512)
 
 
-async def test_the_report_says_which_pair_drives(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
-    _, report = await started(Cluster([Card(), Card()]), monkeypatch)
+async def test_report_names_the_pair_in_use(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
+    _, report = await start_engine_on(Cluster([Card(), Card()]), monkeypatch)
     assert str(report.releases).startswith(f"The card is driven by {pair.description}: ")
 
 
-async def test_a_bucket_counts_when_every_rank_has_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bucket_is_captured_if_every_rank_has_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card(longest_graphed=400)])
-    _, report = await started(cluster, monkeypatch)
+    _, report = await start_engine_on(cluster, monkeypatch)
     assert report.prompt.captured == report.prompt.planned - 1
     assert [(each.bucket, each.reason) for each in report.skipped] == [
         (Bucket(1, 512, 0), "vLLM runs this shape without a graph")
     ]
 
 
-async def test_odd_bucket_of_a_file_alone_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_bucket_that_runs_as_another_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()])
     for runner in cluster.runners:
         other = runner._prepare_dummy_scenario
         runner._prepare_dummy_scenario = partial(_as_another, other, (1, 384, 0), (1, 512, 0))
     file = "(1, [128, 256, 384, 512], 0)\n([2, 4], 1, [8, 16])"
-    _, report = await started(cluster, monkeypatch, two_cards(bucketing={"strategy": "file", "file": file}))
+    _, report = await start_engine_on(cluster, monkeypatch, two_cards(bucketing={"strategy": "file", "file": file}))
     assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 3, 3)
     (left,) = report.skipped
     assert (left.bucket, left.reason.partition(":")[0]) == (Bucket(1, 384, 0), "vllm-gaudi runs it as (1, 512, 0)")
@@ -149,34 +150,34 @@ def _as_another(run: Any, odd: Any, other: Any, prompt_cfg: Any, decode_cfg: Any
     run(other if prompt_cfg == odd else prompt_cfg, decode_cfg)
 
 
-async def test_one_rank_that_runs_out_of_memory_ends_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_out_of_memory_on_one_rank_ends_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card(fails_at=(1, 256, 0))])
-    _, report = await started(cluster, monkeypatch)
+    _, report = await start_engine_on(cluster, monkeypatch)
     assert report.prompt.captured < report.prompt.planned
 
 
-async def test_rank_without_memory_keeps_every_rank_from_capturing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would wait for the others in a collective, and they for it: the second card is at its margin of 1 GiB."""
+async def test_rank_without_memory_stops_capture_on_every_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for the others in a collective, and they for it. The second card is at its margin of 1 GiB."""
     cluster = Cluster([Card(), Card(free=GIB)])
-    _, report = await started(cluster, monkeypatch)
+    _, report = await start_engine_on(cluster, monkeypatch)
     assert report.prompt.captured == report.decode.captured == 0
     assert "capture" not in [verb for verb, _ in cluster.vllm.calls]
 
 
 async def test_memory_is_that_of_the_fullest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in's margin is 1 GiB, and its KV cache has 6."""
-    _, report = await started(Cluster([Card(), Card(free=12 * GIB)]), monkeypatch)
+    """The fake's margin is 1 GiB, and its KV cache has 6 GiB."""
+    _, report = await start_engine_on(Cluster([Card(), Card(free=12 * GIB)]), monkeypatch)
     assert report.memory is not None
     assert (report.memory.graphs, report.memory.kv_cache, report.memory.kv_blocks) == (11 * GIB, 6 * GIB, 1519)
 
 
-async def test_plan_is_for_the_blocks_that_the_plugin_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of Granite 4.0-H, whose blocks of 528 tokens the plugin chooses itself."""
+async def test_plan_uses_the_block_size_of_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models such as Granite 4.0-H have blocks of 528 tokens, a size that the plugin chooses itself."""
     cluster = Cluster([Card(), Card()])
     for runner in cluster.runners:
         runner.block_size = runner.attn_block_size = 528
     config = vllm_config(limits={"maxModelLen": 2048, "maxNumSeqs": 2, "maxNumBatchedTokens": 1056})
-    engine, report = await started(cluster, monkeypatch, config)
+    engine, report = await start_engine_on(cluster, monkeypatch, config)
     assert report.memory is not None
     assert report.memory.block_size == 528
     assert {query for _, query, _ in cluster.runners[0].bucketing_manager.prompt_buckets} == {528, 1056}
@@ -186,8 +187,8 @@ async def test_plan_is_for_the_blocks_that_the_plugin_has(monkeypatch: pytest.Mo
     )
 
 
-async def test_plan_that_a_release_answers_with_nan_ends_the_start(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
-    """The setting passes the operator, which does not know the release of the image."""
+async def test_bucket_that_results_in_nan_ends_the_start(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
+    """The operator accepts the setting, because it does not know the release in the image."""
     cluster = Cluster([Card(), Card()])
     config = vllm_config(
         engine={"settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"}},
@@ -195,15 +196,15 @@ async def test_plan_that_a_release_answers_with_nan_ends_the_start(monkeypatch: 
         bucketing={"strategy": "file", "file": "(1, 8192, 960)\n(1, 1, 1024)"},
     )
     if pair.tiles_queries:
-        _, report = await started(cluster, monkeypatch, config)
+        _, report = await start_engine_on(cluster, monkeypatch, config)
         assert report.prompt.planned == 1
     else:
         with pytest.raises(PlanImpossible, match=r"with an image of vllm-gaudi 0\.30\.0"):
-            await started(cluster, monkeypatch, config)
+            await start_engine_on(cluster, monkeypatch, config)
 
 
-async def test_window_that_a_card_answers_with_nan_ends_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of Gemma 3, whose layers with a window have a bias of query x query elements without a context, too."""
+async def test_window_bucket_that_results_in_nan_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers with a window, as in Gemma 3, have a bias of query x query elements even without a context."""
     cluster = Cluster([Card(), Card()])
     for runner in cluster.runners:
         runner.interleaved_sliding_window = 1024
@@ -212,12 +213,12 @@ async def test_window_that_a_card_answers_with_nan_ends_start(monkeypatch: pytes
         bucketing={"strategy": "file", "file": "(1, 32768, 0)\n(1, 1, 256)"},
     )
     with pytest.raises(PlanImpossible, match=r"or set engine\.slidingWindowSlices"):
-        await started(cluster, monkeypatch, config)
+        await start_engine_on(cluster, monkeypatch, config)
 
 
 async def test_verbs_are_called_in_order_and_buckets_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()])
-    _, report = await started(cluster, monkeypatch)
+    _, report = await start_engine_on(cluster, monkeypatch)
     verbs = [verb for verb, _ in cluster.vllm.calls if verb != "memory"]
     buckets = report.prompt.planned + report.decode.planned
     assert list(dict.fromkeys(verbs)) == ["describe", "profile", "plan", "warm", "sampler", "defragmenter", "capture"]
@@ -225,22 +226,22 @@ async def test_verbs_are_called_in_order_and_buckets_one_by_one(monkeypatch: pyt
     assert cluster.cards[0].log == cluster.cards[1].log
 
 
-async def test_rank_that_cannot_be_driven_fails_start_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unsupported_rank_fails_the_start_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()])
     cluster.workers[1].gaudi_verbs = None
     with pytest.raises(RankFailed, match="Rank 1 failed at describe"):
-        await started(cluster, monkeypatch)
+        await start_engine_on(cluster, monkeypatch)
     assert cluster.vllm.ended
 
 
-async def test_what_serving_meets_is_counted_by_hits_misses_and_recompiles(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_serving_counts_hits_misses_and_recompiles(monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
     async def application(parsed: object, engine: object) -> AsyncIterator[object]:
         yield None
 
     monkeypatch.setattr(adapter, "openai_application", application)
     cluster = Cluster([Card(), Card()])
-    engine, _ = await started(cluster, monkeypatch)
+    engine, _ = await start_engine_on(cluster, monkeypatch)
     async with engine.application():
         cluster.serve(("prompt", (1, 200, 0)))
         cluster.serve(("decode", (2, 1, 5)))
@@ -250,28 +251,28 @@ async def test_what_serving_meets_is_counted_by_hits_misses_and_recompiles(monke
     assert engine.counters.tallies[BucketPhase.PROMPT, Bucket(1, 256, 0)].tokens == 200
 
 
-async def test_a_bucket_counts_when_every_core_has_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bucket_is_captured_if_every_core_has_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card(longest_graphed=400)], cores=2)
-    _, report = await started(cluster, monkeypatch, two_cores())
+    _, report = await start_engine_on(cluster, monkeypatch, two_cores())
     assert report.prompt.captured == report.prompt.planned - 1
 
 
 async def test_core_that_runs_out_of_memory_ends_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card(fails_at=(1, 256, 0))], cores=2)
-    _, report = await started(cluster, monkeypatch, two_cores())
+    _, report = await start_engine_on(cluster, monkeypatch, two_cores())
     assert report.prompt.captured < report.prompt.planned
 
 
 async def test_memory_is_that_of_the_fullest_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, report = await started(Cluster([Card(), Card(free=12 * GIB)], cores=2), monkeypatch, two_cores())
+    _, report = await start_engine_on(Cluster([Card(), Card(free=12 * GIB)], cores=2), monkeypatch, two_cores())
     assert report.memory is not None
     assert report.memory.graphs == 11 * GIB
 
 
-async def test_plan_is_for_core_with_fewest_blocks_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plan_is_for_the_core_with_fewest_blocks_with_note(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()], cores=2)
     cluster.runners[1].bucketing_manager.num_hpu_blocks = 1000
-    engine, report = await started(cluster, monkeypatch, two_cores())
+    engine, report = await start_engine_on(cluster, monkeypatch, two_cores())
     assert report.memory is not None
     assert report.memory.kv_blocks == 1000
     assert engine.notes() == (
@@ -280,14 +281,14 @@ async def test_plan_is_for_core_with_fewest_blocks_and_says_so(monkeypatch: pyte
     )
 
 
-async def test_what_every_core_meets_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_counts_of_every_core_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
     async def application(parsed: object, engine: object) -> AsyncIterator[object]:
         yield None
 
     monkeypatch.setattr(adapter, "openai_application", application)
     cluster = Cluster([Card(), Card()], cores=2)
-    engine, _ = await started(cluster, monkeypatch, two_cores())
+    engine, _ = await start_engine_on(cluster, monkeypatch, two_cores())
     async with engine.application():
         cluster.serve(("prompt", (1, 200, 0)))
         cluster.serve(("decode", (8, 1, 32)), core=1)

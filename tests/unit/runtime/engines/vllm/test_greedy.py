@@ -1,4 +1,4 @@
-"""Requests that would end the plugin's model runner while it drafts."""
+"""Requests that would crash the plugin's model runner during speculative decoding."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +21,12 @@ def guarded() -> Any:
     return engine
 
 
-def test_a_greedy_request_is_answered() -> None:
+def test_greedy_request_is_answered() -> None:
     assert guarded().generate("hello", SimpleNamespace(**GREEDY), "1") == "answer of 1"
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("body", "found"),
     [
         ({"temperature": 0.7}, "temperature above 0"),
         ({"structured_outputs": object()}, "structured outputs"),
@@ -34,6 +34,6 @@ def test_a_greedy_request_is_answered() -> None:
         ({"prompt_logprobs": 2}, "logprobs"),
     ],
 )
-def test_others_are_refused_before_an_answer_begins(asked: dict[str, Any], found: str) -> None:
+def test_other_requests_are_refused_before_the_answer_starts(body: dict[str, Any], found: str) -> None:
     with pytest.raises(ValueError, match=f"does not accept {found}. Leave it out, and set temperature to 0"):
-        guarded().generate("hello", SimpleNamespace(**{**GREEDY, **asked}), "1")
+        guarded().generate("hello", SimpleNamespace(**{**GREEDY, **body}), "1")

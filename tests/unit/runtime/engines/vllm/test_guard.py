@@ -1,4 +1,4 @@
-"""The bounds around vLLM's own application: so many requests at once, 429 for the next, and the closing mode."""
+"""Limits around vLLM's own application: the number of concurrent requests, 429 above it, and the closing mode."""
 
 import asyncio
 import re
@@ -20,27 +20,27 @@ CHAT = "/v1/chat/completions"
 
 
 @dataclass
-class House:
-    """Keeps every request until `leave` is set; one that asks for trouble fails."""
+class HoldingApp:
+    """An application that holds every request until `release` is set. A request with the query `trouble` fails."""
 
-    inside: int = 0
+    pending: int = 0
     full: asyncio.Event = field(default_factory=asyncio.Event)
-    leave: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Hold one request."""
         if scope.get("query_string") == b"trouble":
             raise RuntimeError("trouble")
-        self.inside += 1
-        if self.inside == 2:
+        self.pending += 1
+        if self.pending == 2:
             self.full.set()
-        await self.leave.wait()
+        await self.release.wait()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
 
-async def ask(app: ASGIApp, path: str = CHAT, query: bytes = b"", method: str = "POST") -> dict[str, Any]:
-    """The start of the answer to one request."""
+async def send_request(app: ASGIApp, path: str = CHAT, query: bytes = b"", method: str = "POST") -> dict[str, Any]:
+    """Return the start of the answer to one request."""
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -56,90 +56,90 @@ async def ask(app: ASGIApp, path: str = CHAT, query: bytes = b"", method: str = 
 
 
 @contextmanager
-def two_inside(house: House, app: ASGIApp) -> Iterator[list[asyncio.Task[dict[str, Any]]]]:
-    tasks = [asyncio.create_task(ask(app)) for _ in range(2)]
+def two_pending(held: HoldingApp, app: ASGIApp) -> Iterator[list[asyncio.Task[dict[str, Any]]]]:
+    tasks = [asyncio.create_task(send_request(app)) for _ in range(2)]
     try:
         yield tasks
     finally:
-        house.leave.set()
+        held.release.set()
 
 
-def guard(house: House, closing: bool = False) -> ASGIApp:
-    """For one running request and one in the queue."""
+def guarded_app(held: HoldingApp, closing: bool = False) -> ASGIApp:
+    """Return the guarded application, with places for one running and one queued request."""
     limits = {"maxNumSeqs": 1, "maxNumBatchedTokens": 4096}
     config = vllm_config(limits=limits, serving={"maxQueuedRequests": 1})
-    return guarded(house, config, RequestMetrics(CollectorRegistry()), lambda: closing)
+    return guarded(held, config, RequestMetrics(CollectorRegistry()), lambda: closing)
 
 
-async def test_full_house_answers_429_and_when_to_come_again() -> None:
-    house = House()
-    app = guard(house)
-    with two_inside(house, app):
-        await house.full.wait()
-        answer = await ask(app)
+async def test_full_server_answers_429_with_retry_after() -> None:
+    held = HoldingApp()
+    app = guarded_app(held)
+    with two_pending(held, app):
+        await held.full.wait()
+        answer = await send_request(app)
         assert answer["status"] == 429
         assert b"retry-after" in dict(answer["headers"])
 
 
-async def test_those_inside_are_answered() -> None:
-    house = House()
-    with two_inside(house, guard(house)) as inside:
-        await house.full.wait()
-    assert [(await each)["status"] for each in inside] == [200, 200]
+async def test_pending_requests_are_answered() -> None:
+    held = HoldingApp()
+    with two_pending(held, guarded_app(held)) as pending:
+        await held.full.wait()
+    assert [(await each)["status"] for each in pending] == [200, 200]
 
 
-async def test_who_leaves_makes_room() -> None:
-    house = House()
-    app = guard(house)
-    with two_inside(house, app) as inside:
-        await house.full.wait()
-    await asyncio.gather(*inside)
-    assert (await ask(app))["status"] == 200
+async def test_answered_request_frees_its_place() -> None:
+    held = HoldingApp()
+    app = guarded_app(held)
+    with two_pending(held, app) as pending:
+        await held.full.wait()
+    await asyncio.gather(*pending)
+    assert (await send_request(app))["status"] == 200
 
 
-async def test_who_goes_away_in_the_middle_makes_room() -> None:
-    house = House()
-    app = guard(house)
-    with two_inside(house, app) as inside:
-        await house.full.wait()
-        inside[0].cancel()
-        await asyncio.wait(inside[:1])
-        house.leave.set()
-        assert (await ask(app))["status"] == 200
+async def test_cancelled_request_frees_its_place() -> None:
+    held = HoldingApp()
+    app = guarded_app(held)
+    with two_pending(held, app) as pending:
+        await held.full.wait()
+        pending[0].cancel()
+        await asyncio.wait(pending[:1])
+        held.release.set()
+        assert (await send_request(app))["status"] == 200
 
 
-async def test_a_request_that_fails_gives_its_place_back() -> None:
-    house = House()
-    app = guard(house)
-    house.leave.set()
+async def test_failed_request_frees_its_place() -> None:
+    held = HoldingApp()
+    app = guarded_app(held)
+    held.release.set()
     for _ in range(3):
         with pytest.raises(RuntimeError, match="trouble"):
-            await ask(app, query=b"trouble")
-    assert (await ask(app))["status"] == 200
+            await send_request(app, query=b"trouble")
+    assert (await send_request(app))["status"] == 200
 
 
 @pytest.mark.parametrize("path", sorted(GENERATING))
-async def test_every_path_that_makes_the_engine_work_is_counted(path: str) -> None:
-    house = House()
-    app = guard(house)
-    with two_inside(house, app):
-        await house.full.wait()
-        assert (await ask(app, path))["status"] == 429
+async def test_every_generating_path_is_counted(path: str) -> None:
+    held = HoldingApp()
+    app = guarded_app(held)
+    with two_pending(held, app):
+        await held.full.wait()
+        assert (await send_request(app, path))["status"] == 429
 
 
-async def test_other_paths_are_answered_in_a_full_house() -> None:
-    house = House()
-    app = guard(house)
-    with two_inside(house, app):
-        await house.full.wait()
-        house.leave.set()
-        assert (await ask(app, "/v1/models", method="GET"))["status"] == 200
+async def test_other_paths_are_answered_when_full() -> None:
+    held = HoldingApp()
+    app = guarded_app(held)
+    with two_pending(held, app):
+        await held.full.wait()
+        held.release.set()
+        assert (await send_request(app, "/v1/models", method="GET"))["status"] == 200
 
 
-async def test_while_closing_every_answer_sends_the_client_elsewhere() -> None:
-    house = House()
-    house.leave.set()
-    assert (b"connection", b"close") in (await ask(guard(house, closing=True)))["headers"]
+async def test_every_answer_closes_the_connection_while_closing() -> None:
+    held = HoldingApp()
+    held.release.set()
+    assert (b"connection", b"close") in (await send_request(guarded_app(held, closing=True)))["headers"]
 
 
 @pytest.mark.parametrize(
@@ -160,22 +160,22 @@ async def test_while_closing_every_answer_sends_the_client_elsewhere() -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_route_that_is_not_listed_reaches_nothing(path: str, method: str) -> None:
-    house = House()
-    assert (await ask(guard(house), path, method=method))["status"] == 404
-    assert house.inside == 0
+async def test_unlisted_route_is_not_forwarded(path: str, method: str) -> None:
+    held = HoldingApp()
+    assert (await send_request(guarded_app(held), path, method=method))["status"] == 404
+    assert held.pending == 0
 
 
 @pytest.mark.parametrize(
     ("path", "method"), [(CHAT, "GET"), (CHAT, "PUT"), ("/v1/models", "POST"), ("/health", "HEAD")]
 )
-async def test_method_that_is_not_listed_reaches_nothing(path: str, method: str) -> None:
-    house = House()
-    answer = await ask(guard(house), path, method=method)
-    assert (answer["status"], house.inside) == (405, 0)
+async def test_unlisted_method_is_not_forwarded(path: str, method: str) -> None:
+    held = HoldingApp()
+    answer = await send_request(guarded_app(held), path, method=method)
+    assert (answer["status"], held.pending) == (405, 0)
     assert dict(answer["headers"])[b"allow"] == (b"POST" if path == CHAT else b"GET")
 
 
-def test_page_names_every_path_that_is_let_through() -> None:
+def test_page_lists_every_forwarded_path() -> None:
     page = (Path(__file__).parents[5] / "docs" / "reference" / "openai-api.md").read_text()
     assert {path for path in GENERATING | PAGES if not re.search(rf"[` ]{re.escape(path)}`", page)} == set()

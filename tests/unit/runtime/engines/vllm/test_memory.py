@@ -1,4 +1,4 @@
-"""Memory of the fullest rank: measured by the plugin on a card, a budget on a CPU."""
+"""The memory of the fullest rank: measured by the plugin on a card, a budget on a CPU."""
 
 from pathlib import Path
 from typing import Any
@@ -30,16 +30,16 @@ def ledger(folder: Path, *changes: dict[str, int]) -> CpuLedger:
     return memory
 
 
-def test_the_device_says_which_memory_it_is(tmp_path: Path) -> None:
+def test_device_selects_the_kind_of_memory(tmp_path: Path) -> None:
     assert isinstance(memory_of(vllm_config()), CardMemory)
     assert isinstance(memory_of(cpu_config(tmp_path)), CpuLedger)
 
 
-def test_on_a_card_vllm_finds_out_about_its_cache() -> None:
+def test_vllm_sizes_its_own_cache_on_a_card() -> None:
     assert memory_of(vllm_config()).before_start() is None
 
 
-def test_on_a_card_graphs_have_what_is_free_above_margin() -> None:
+def test_graphs_on_a_card_get_free_memory_above_the_margin() -> None:
     split, blocks = card().divided()
     assert (split.graphs, split.kv_cache, split.margin) == (12 * GIB, 40 * GIB, 8 * GIB)
     assert blocks == DeviceBlocks(1500, 128, 128)
@@ -61,29 +61,29 @@ def test_known_figures_are_weights_and_device(tmp_path: Path, engine: dict[str, 
     assert figures(config) == " and ".join(filter(None, ("the weight files have 6 MiB for 2 ranks", device)))
 
 
-def test_figures_are_empty_where_nothing_is_known(tmp_path: Path) -> None:
+def test_unknown_figures_are_empty(tmp_path: Path) -> None:
     assert figures(vllm_config(engine={"card": None}, model={"path": str(tmp_path / "missing")})) == ""
 
 
-def test_blocks_of_a_hybrid_are_as_the_plugin_has_them() -> None:
+def test_blocks_of_a_hybrid_are_those_of_the_plugin() -> None:
     hybrid = {"block_size": 768, "decode_block_size": 128, "bounded": False, "query_step": 256}
     assert card(hybrid).divided()[1] == DeviceBlocks(1500, 768, 128, bounded=False, query_step=256)
 
 
 @pytest.mark.parametrize("free", [0, 5 * GIB, 8 * GIB, 50 * GIB])
-def test_a_split_adds_up(free: int) -> None:
+def test_split_adds_up(free: int) -> None:
     split, _ = card({"free": free}).divided()
     assert split.free == split.usable + split.margin
     assert split.usable == split.graphs + split.kv_cache
     assert split.graphs >= 0
 
 
-def test_on_cards_the_fullest_rank_decides_and_common_blocks_count() -> None:
+def test_fullest_rank_and_common_blocks_count_on_cards() -> None:
     split, blocks = card({"kv_blocks": 1400}, {"free": 10 * GIB}).divided()
     assert (split.graphs, blocks.count) == (2 * GIB, 1400)
 
 
-def test_on_a_card_the_least_free_is_free() -> None:
+def test_free_memory_on_cards_is_the_least_of_all_ranks() -> None:
     answers = [{"free": 9, "total": 96}, {"free": 7, "total": 96}]
     assert card().now(answers) == DeviceMemory(free=7, total=96)
 
@@ -97,29 +97,31 @@ def test_on_a_card_the_least_free_is_free() -> None:
     ],
     ids=["what sequences can fill, and vLLM's own block", "all, for prefixes", "all, for sequences could fill more"],
 )
-def test_on_a_cpu_cache_is_what_sequences_can_use(tmp_path: Path, limits: dict[str, Any], blocks: int | None) -> None:
-    told = CpuLedger(cpu_config(checkpoint(tmp_path), limits=limits)).before_start()
+def test_cache_on_a_cpu_is_limited_to_what_sequences_use(
+    tmp_path: Path, limits: dict[str, Any], blocks: int | None
+) -> None:
+    cache_bytes = CpuLedger(cpu_config(checkpoint(tmp_path), limits=limits)).before_start()
     left = int(int((4 * GIB - WEIGHTS) * 0.9) * 0.9)
-    assert told == BLOCK * (blocks or left // BLOCK)
+    assert cache_bytes == BLOCK * (blocks or left // BLOCK)
 
 
-def test_on_a_cpu_split_has_real_cache_and_adds_up(tmp_path: Path) -> None:
+def test_cpu_split_has_the_real_cache_and_adds_up(tmp_path: Path) -> None:
     split, blocks = ledger(tmp_path).divided()
     assert (split.free, split.kv_cache, blocks.count) == (4 * GIB - WEIGHTS, 100 * BLOCK, 100)
     assert split.usable == split.graphs + split.kv_cache
     assert split.free == split.usable + split.margin
 
 
-def test_on_a_cpu_graphs_may_have_what_the_cache_leaves(tmp_path: Path) -> None:
+def test_graphs_on_a_cpu_get_memory_left_by_the_cache(tmp_path: Path) -> None:
     memory = ledger(tmp_path)
     split, _ = memory.divided()
     assert split.graphs == int((4 * GIB - WEIGHTS) * 0.9) - 100 * BLOCK
     assert memory.now([{}]).free - split.margin == split.graphs
 
 
-def test_on_a_cpu_weights_and_cache_are_in_use(tmp_path: Path) -> None:
+def test_used_memory_on_a_cpu_is_weights_and_cache(tmp_path: Path) -> None:
     assert ledger(tmp_path).now([{}]) == DeviceMemory(free=4 * GIB - WEIGHTS - 100 * BLOCK, total=4 * GIB)
 
 
-def test_on_a_cpu_there_is_never_less_than_nothing_free(tmp_path: Path) -> None:
+def test_free_memory_on_a_cpu_is_never_negative(tmp_path: Path) -> None:
     assert ledger(tmp_path, {"kv_cache": 100 * GIB}).now([{}]).free == 0

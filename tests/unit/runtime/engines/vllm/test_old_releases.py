@@ -1,4 +1,4 @@
-"""Each supported release has every name that the adapter imports, where it looks for it (data: vllm_names.json)."""
+"""Each supported release has every name that the adapter imports at the expected place (data: vllm_names.json)."""
 
 import json
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ import pytest
 from gaudi_runtime.catalog.pairs import PAIRS
 from gaudi_runtime.engines.vllm.old_releases import FROM_0_29, TO_0_28, Layout, layout_of
 from gaudi_runtime.engines.vllm.versions import installed_release
-from tests.unit.runtime.engines.vllm.vllm_names import CALLED, MOVED, Names, imported, names_in
+from tests.unit.runtime.engines.vllm.vllm_names import CALLED, MOVED, Names, imported_names, names_in
 
 RECORD: dict[str, Names] = json.loads((Path(__file__).parents[4] / "data" / "vllm_names.json").read_text())
 SPEC = find_spec("vllm")
@@ -30,47 +30,49 @@ PASSED = {
     "CompilationTimes": ["language_model", "encoder"],
     "_run_in_subprocess": ["fn"],
 }
-"""What we pass, by position or by name."""
+"""The arguments that we pass, by position or by name."""
 
 
-def chosen(names: Names) -> Layout:
-    """The layout of a release with these modules."""
+def recorded_layout(names: Names) -> Layout:
+    """Return the layout of a release with these modules."""
     return layout_of(lambda package: any(module.startswith(f"{package}.") for module in names))
 
 
-def looked_for(layout: Layout) -> set[tuple[str, str]]:
-    """Module and name of all that the adapter takes from a release with this layout."""
+def required_names(layout: Layout) -> set[tuple[str, str]]:
+    """Return module and name of everything that the adapter uses from a release with this layout."""
     modules = {layout.arguments, layout.app, layout.state}
-    return imported() | CALLED | {(module, name) for module, name in MOVED if module in modules}
+    return imported_names() | CALLED | {(module, name) for module, name in MOVED if module in modules}
 
 
-def test_the_releases_that_are_driven_are_recorded() -> None:
+def test_every_supported_release_is_recorded() -> None:
     assert {pair.vllm for pair in PAIRS} == RECORD.keys()
 
 
-def test_the_layout_is_chosen_by_what_a_release_has() -> None:
-    assert {release: chosen(names) for release, names in RECORD.items()} == {
+def test_layout_is_selected_by_the_modules_of_a_release() -> None:
+    assert {release: recorded_layout(names) for release, names in RECORD.items()} == {
         "0.26.0": TO_0_28,
         "0.30.0": FROM_0_29,
     }
 
 
 @EVERY_RELEASE
-def test_every_name_is_where_the_adapter_looks_for_it(release: str) -> None:
+def test_every_required_name_exists_in_the_release(release: str) -> None:
     names = RELEASES[release]
     found = {(module, name) for module, each in names.items() for name in each}
-    assert looked_for(chosen(names)) - found == set()
+    assert required_names(recorded_layout(names)) - found == set()
 
 
 @EVERY_RELEASE
-def test_every_function_takes_what_the_adapter_passes(release: str) -> None:
-    taken = {name: told for each in RELEASES[release].values() for name, told in each.items() if name in PASSED}
+def test_every_function_accepts_the_adapters_arguments(release: str) -> None:
+    taken = {
+        name: parameters for each in RELEASES[release].values() for name, parameters in each.items() if name in PASSED
+    }
     assert taken.keys() == PASSED.keys()
-    for name, told in taken.items():
-        assert told is not None
-        needed = [each for each in told if not each.endswith("=")]
-        assert set(needed) <= set(PASSED[name]) <= {each.rstrip("=") for each in told}, name
+    for name, parameters in taken.items():
+        assert parameters is not None
+        needed = [each for each in parameters if not each.endswith("=")]
+        assert set(needed) <= set(PASSED[name]) <= {each.rstrip("=") for each in parameters}, name
 
 
-def test_the_record_is_what_the_installed_release_has() -> None:
+def test_record_equals_the_installed_release() -> None:
     assert RECORD.get(installed_release(), HERE) == HERE

@@ -1,4 +1,4 @@
-"""No process is left behind, and a container's end has its reason: on real processes."""
+"""No process is left running, and a container ends with a reason. With real processes."""
 
 import signal
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.unit.runtime.engines.vllm.process_tree import is_alive, pids, python, wait_until_gone
 
 SLEEPER = "sleep 1000 & echo $!; echo $$; wait"
-"""A shell with a child, whose numbers it prints."""
+"""A shell with a child process that prints both process ids."""
 ENDS = """
 import subprocess, sys
 from gaudi_runtime.process.children import children, end_children, measure_activity
@@ -43,7 +43,7 @@ threading.Event().wait()
 """
 
 
-def test_ending_children_ends_theirs_too() -> None:
+def test_ending_children_also_ends_grandchildren() -> None:
     with python(ENDS, SLEEPER) as process:
         counted, first, second, left = pids(process, 4)
         assert (counted, left) == (2, 0)
@@ -51,7 +51,7 @@ def test_ending_children_ends_theirs_too() -> None:
         wait_until_gone(second)
 
 
-def test_broken_process_ends_its_tree_with_a_termination_message(tmp_path: Path) -> None:
+def test_failing_process_ends_its_tree_with_termination_message(tmp_path: Path) -> None:
     message = tmp_path / "termination-log"
     with python(LEAVES, str(message), "broken") as process:
         [child] = pids(process, 1)
@@ -60,12 +60,12 @@ def test_broken_process_ends_its_tree_with_a_termination_message(tmp_path: Path)
     wait_until_gone(child)
 
 
-def test_a_container_without_a_termination_log_still_ends(tmp_path: Path) -> None:
+def test_container_without_a_termination_log_still_ends(tmp_path: Path) -> None:
     with python(LEAVES, str(tmp_path / "no folder" / "log"), "broken") as process:
         assert process.wait() == 1
 
 
-def test_leaving_at_once_is_no_failure_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_immediate_exit_is_no_failure_and_ends_all_processes(tmp_path: Path) -> None:
     message = tmp_path / "termination-log"
     with python(LEAVES, str(message), "at once") as process:
         [child] = pids(process, 1)
@@ -74,7 +74,7 @@ def test_leaving_at_once_is_no_failure_and_leaves_nothing_behind(tmp_path: Path)
     wait_until_gone(child)
 
 
-def test_a_worker_ends_when_the_runtime_is_killed() -> None:
+def test_worker_ends_if_the_runtime_is_killed() -> None:
     with python(RUNTIME, WORKER) as runtime:
         worker, itself = pids(runtime, 2)
         assert worker == itself

@@ -1,4 +1,4 @@
-"""The answers of all ranks become one: what all have, and the largest of what they take."""
+"""The answers of all ranks are combined: the minimum of available resources, and the maximum of used ones."""
 
 import pytest
 
@@ -8,39 +8,39 @@ from gaudi_runtime.errors import EngineLost, RankFailed
 GRAPH = {"bytes": 5, "graph": True, "out_of_memory": None}
 
 
-def test_a_bucket_takes_the_bytes_of_the_largest_rank() -> None:
+def test_bucket_takes_the_bytes_of_the_largest_rank() -> None:
     assert fold_outcomes([GRAPH, {**GRAPH, "bytes": 9}]) == {"bytes": 9, "graph": True, "out_of_memory": None}
 
 
-def test_a_bucket_has_a_graph_when_every_rank_has_one() -> None:
+def test_bucket_has_a_graph_if_every_rank_has_one() -> None:
     assert not fold_outcomes([GRAPH, {**GRAPH, "graph": False}, GRAPH])["graph"]
 
 
-def test_one_rank_that_ran_out_of_memory_speaks_for_all() -> None:
+def test_out_of_memory_on_one_rank_counts_for_all() -> None:
     short = [{**GRAPH, "graph": False, "out_of_memory": reason} for reason in ("first", "second")]
     assert fold_outcomes([GRAPH, *short])["out_of_memory"] == "first"
 
 
-def test_degradations_of_all_ranks_are_named_once_in_order() -> None:
+def test_degradations_of_all_ranks_are_listed_once_in_order() -> None:
     assert fold_sentences([{"degradations": ["b", "a"]}, {"degradations": ["a", "c"]}]) == ("b", "a", "c")
 
 
-def test_least_is_what_all_have_most_what_fullest_has() -> None:
+def test_minimum_and_maximum_are_taken_over_ranks() -> None:
     answers = [{"free": 7}, {"free": 3}, {"free": 5}]
     assert (least(answers, "free"), most(answers, "free")) == (3, 7)
 
 
-def test_answers_come_without_their_wrapping_in_the_order_of_ranks() -> None:
+def test_answers_are_unwrapped_in_the_order_of_ranks() -> None:
     assert unwrapped([[{"answer": 1}, {"answer": 2}]], "memory") == [[1, 2]]
 
 
-def test_first_rank_that_failed_is_named_with_its_own_reason() -> None:
+def test_first_failed_rank_is_named_with_its_reason() -> None:
     answers = [{"answer": 1}, {"reason": "UnsupportedModel", "message": "no images."}, {"reason": "x", "message": "y"}]
     with pytest.raises(RankFailed, match=r"^Rank 1 failed at describe: no images\.$") as failed:
         unwrapped([answers], "describe")
     assert failed.value.reason == "UnsupportedModel"
 
 
-def test_no_rank_at_all_is_a_lost_engine() -> None:
+def test_no_ranks_means_a_lost_engine() -> None:
     with pytest.raises(EngineLost, match="No rank of vLLM answered plan"):
         unwrapped([[]], "plan")

@@ -1,4 +1,4 @@
-"""Calls to all ranks, with a deadline of ours: no answer, death and late answers are a lost engine, never a hang."""
+"""Calls to all ranks with our own deadline: missing answers, death and late answers raise EngineLost and never hang."""
 
 import asyncio
 from functools import partial
@@ -13,52 +13,52 @@ from gaudi_runtime.errors import EngineLost, EngineUnsupported, RankFailed
 from tests.unit.runtime.engines.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, echo, never
 
 LONG = 60.0
-"""Seconds that no test here ever waits."""
+"""A deadline in seconds that no test reaches."""
 
 
-def asked(engine: FakeVllm) -> Ranks:
+def call_verb(engine: FakeVllm) -> Ranks:
     return Ranks(engine, asyncio.get_running_loop(), look_seconds=0.01)
 
 
 async def from_thread(engine: FakeVllm, verb: str, *arguments: Any, deadline: float = LONG) -> list[Any]:
-    """As the worker thread of start-up calls."""
-    return await asyncio.to_thread(asked(engine).call, verb, *arguments, deadline=deadline)
+    """Call from another thread, as the worker thread of start-up does."""
+    return await asyncio.to_thread(call_verb(engine).call, verb, *arguments, deadline=deadline)
 
 
-async def test_a_verb_goes_to_all_ranks_with_its_arguments() -> None:
+async def test_verb_is_sent_to_all_ranks_with_its_arguments() -> None:
     engine = FakeVllm(echo)
     assert await from_thread(engine, "warm", "prompt", [1, 128, 0]) == [["warm", "prompt", [1, 128, 0]]] * 2
     assert engine.calls == [("warm", ["prompt", [1, 128, 0]])]
 
 
-async def test_the_event_loop_may_ask_as_well() -> None:
-    assert await asked(FakeVllm(echo)).ask("memory", deadline=LONG) == [["memory"], ["memory"]]
+async def test_verb_can_be_called_on_the_event_loop() -> None:
+    assert await call_verb(FakeVllm(echo)).ask("memory", deadline=LONG) == [["memory"], ["memory"]]
 
 
-async def test_no_answer_within_deadline_is_lost_engine_that_names_bucket() -> None:
+async def test_missed_deadline_is_a_lost_engine_that_names_the_bucket() -> None:
     with pytest.raises(EngineLost, match=r"^vLLM did not answer warm prompt \(1, 128, 0\) within 0 s\.$"):
         await from_thread(FakeVllm(never), "warm", "prompt", [1, 128, 0], deadline=0.02)
 
 
-async def test_rank_that_left_a_note_is_named(tmp_path: Path) -> None:
+async def test_rank_with_a_note_is_named(tmp_path: Path) -> None:
     loop, note = asyncio.get_running_loop(), Note(1, str(tmp_path))
     note.leave(1, "the device ran out of memory at prompt bucket (1, 128, 0)")
-    told = (
+    message = (
         r"^vLLM did not answer warm prompt \(1, 128, 0\) within 0 s: rank 1 says that the device ran out of memory "
         r"at prompt bucket \(1, 128, 0\), and the other ranks wait for it\.$"
     )
-    with pytest.raises(EngineLost, match=told):
+    with pytest.raises(EngineLost, match=message):
         await Ranks(FakeVllm(never), loop, note=note).ask("warm", "prompt", [1, 128, 0], deadline=0.02)
 
 
-async def test_note_is_of_the_past_once_all_ranks_have_answered(tmp_path: Path) -> None:
+async def test_note_is_discarded_after_all_ranks_answered(tmp_path: Path) -> None:
     note = Note(1, str(tmp_path))
     note.leave(1, "it ran out of memory")
     await Ranks(FakeVllm(echo), asyncio.get_running_loop(), note=note).ask("memory", deadline=LONG)
     assert note.read() is None
 
 
-async def test_a_rank_that_failed_is_an_error_with_its_reason() -> None:
+async def test_failed_rank_raises_an_error_with_its_reason() -> None:
     async def reply(verb: str) -> Answers:
         return [{"answer": 1}, {"reason": "ConfigInvalid", "message": "no buckets."}]
 
@@ -67,7 +67,7 @@ async def test_a_rank_that_failed_is_an_error_with_its_reason() -> None:
     assert failed.value.reason == "ConfigInvalid"
 
 
-async def test_death_is_seen_while_waiting_for_answer_that_never_comes() -> None:
+async def test_death_is_detected_while_waiting_for_an_answer() -> None:
     async def reply(verb: str) -> Answers:
         engine.errored = True
         return await never()
@@ -77,7 +77,7 @@ async def test_death_is_seen_while_waiting_for_answer_that_never_comes() -> None
         await from_thread(engine, "plan")
 
 
-async def test_an_engine_that_is_dead_already_is_a_lost_engine() -> None:
+async def test_dead_engine_is_a_lost_engine() -> None:
     async def reply(verb: str) -> Answers:
         raise EngineDeadError("EngineCore encountered an issue.")
 
@@ -85,7 +85,7 @@ async def test_an_engine_that_is_dead_already_is_a_lost_engine() -> None:
         await from_thread(FakeVllm(reply), "plan")
 
 
-async def test_a_call_that_is_given_up_does_not_go_on() -> None:
+async def test_abandoned_call_is_cancelled() -> None:
     gone = asyncio.Event()
 
     async def reply(verb: str) -> Answers:
@@ -103,7 +103,7 @@ async def test_a_call_that_is_given_up_does_not_go_on() -> None:
     await asyncio.wait_for(gone.wait(), LONG)
 
 
-async def test_late_answer_is_not_taken_for_that_of_next_call() -> None:
+async def test_late_answer_is_not_used_for_the_next_call() -> None:
     late: list[asyncio.Future[Answers]] = []
 
     async def reply(verb: str) -> Answers:
@@ -119,7 +119,7 @@ async def test_late_answer_is_not_taken_for_that_of_next_call() -> None:
     assert await from_thread(engine, "memory") == ["mine"]
 
 
-async def test_an_event_loop_that_ends_ends_the_call() -> None:
+async def test_end_of_the_event_loop_ends_the_call() -> None:
     engine = FakeVllm(never)
     calling = asyncio.create_task(from_thread(engine, "plan"))
     await engine.asked.wait()
@@ -137,34 +137,34 @@ async def test_an_event_loop_that_ends_ends_the_call() -> None:
         (("sampler", 4), "sampler 4"),
     ],
 )
-def test_a_call_is_said_as_people_read_it(words: tuple[Any, ...], text: str) -> None:
+def test_call_is_described_in_readable_form(words: tuple[Any, ...], text: str) -> None:
     assert describe_call(*words) == text
 
 
-def of_cores(engine: FakeVllm, cores: int = 2) -> Ranks:
+def ranks_over_cores(engine: FakeVllm, cores: int = 2) -> Ranks:
     return Ranks(engine, asyncio.get_running_loop(), cores=cores)
 
 
-async def test_a_verb_goes_to_every_core_at_once() -> None:
+async def test_verb_is_sent_to_all_cores_concurrently() -> None:
     """Each core answers only after the other was called, as in a collective."""
     called = asyncio.Barrier(2)
 
-    async def together(number: int, *_: Any) -> Answers:
+    async def answer_after_both_calls(number: int, *_: Any) -> Answers:
         await called.wait()
         return [{"answer": number}]
 
-    engine = FakeVllm(partial(together, 0), partial(together, 1))
-    assert await of_cores(engine).ask("describe", deadline=LONG) == [0, 1]
+    engine = FakeVllm(partial(answer_after_both_calls, 0), partial(answer_after_both_calls, 1))
+    assert await ranks_over_cores(engine).ask("describe", deadline=LONG) == [0, 1]
 
 
-async def test_answers_of_each_core_are_kept_apart() -> None:
-    answers = await of_cores(FakeVllm(echo, echo)).ask_cores("memory", deadline=LONG)
+async def test_answers_are_grouped_by_core() -> None:
+    answers = await ranks_over_cores(FakeVllm(echo, echo)).ask_cores("memory", deadline=LONG)
     assert answers == [[["memory"], ["memory"]]] * 2
 
 
-async def test_silent_core_is_a_lost_engine_that_names_the_core() -> None:
+async def test_unresponsive_core_is_a_lost_engine_that_names_it() -> None:
     with pytest.raises(EngineLost, match=r"^Engine core 1 of vLLM did not answer memory within 0 s\.$"):
-        await of_cores(FakeVllm(echo, never)).ask("memory", deadline=0.02)
+        await ranks_over_cores(FakeVllm(echo, never)).ask("memory", deadline=0.02)
 
 
 async def test_ranks_are_numbered_over_all_cores() -> None:
@@ -172,15 +172,15 @@ async def test_ranks_are_numbered_over_all_cores() -> None:
         return [{"answer": 1}, {"reason": "ConfigInvalid", "message": "no buckets."}]
 
     with pytest.raises(RankFailed, match=r"^Rank 3 failed at memory: no buckets\.$"):
-        await of_cores(FakeVllm(echo, reply)).ask("memory", deadline=LONG)
+        await ranks_over_cores(FakeVllm(echo, reply)).ask("memory", deadline=LONG)
 
 
-async def test_core_whose_call_fails_is_lost_while_others_are_silent() -> None:
+async def test_failed_call_to_a_core_does_not_wait_for_others() -> None:
     async def reply(verb: str) -> Answers:
         raise OSError("the socket is closed")
 
     with pytest.raises(EngineLost, match=r"^The call memory to vLLM failed: OSError: the socket is closed$"):
-        await of_cores(FakeVllm(never, reply)).ask("memory", deadline=LONG)
+        await ranks_over_cores(FakeVllm(never, reply)).ask("memory", deadline=LONG)
 
 
 @pytest.mark.parametrize("name", ["core_engines", "_call_utility_async"])
@@ -189,9 +189,9 @@ async def test_client_without_a_name_for_several_cores_is_unsupported(name: str)
     client = {each: None for each in ("core_engines", "_call_utility_async") if each != name}
     engine.engine_core = SimpleNamespace(**client)  # type: ignore[assignment]
     with pytest.raises(EngineUnsupported, match=f"has no .*{name}.*set spec.parallelism.data to 1"):
-        of_cores(engine)
+        ranks_over_cores(engine)
 
 
 async def test_other_number_of_cores_than_planned_is_unsupported() -> None:
     with pytest.raises(EngineUnsupported, match=r"^vLLM started 2 engine cores, but spec.parallelism.data is 3. "):
-        of_cores(FakeVllm(echo, echo), cores=3)
+        ranks_over_cores(FakeVllm(echo, echo), cores=3)

@@ -1,4 +1,4 @@
-"""How many errors a request model reports that is defined as vLLM's are."""
+"""The number of errors that a request model reports if it is defined as vLLM's are."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ print(Request.model_validate({"items": [{"role": "a", "tokens": ["b"]}, 1, {"a":
 """
 
 
-def test_model_stops_at_the_first_wrong_value_of_a_container() -> None:
+def test_model_stops_at_the_first_invalid_item_of_a_container() -> None:
     run = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=True)
     *counts, taken = run.stdout.splitlines()
     assert [int(count) for count in counts] == [3, 4, 1, 1]

@@ -1,4 +1,4 @@
-"""What joins vLLM's processes of several pods, and what ends a start of which one part cannot succeed."""
+"""Connecting vLLM's processes of several pods, and the end of a start when one pod fails."""
 
 import os
 import threading
@@ -18,13 +18,13 @@ LOOPBACK = Meeting("127.0.0.2", 4567)
 
 @pytest.fixture(autouse=True)
 def own_environment() -> Iterator[None]:
-    """A start writes to the environment."""
+    """Restore the environment, which a start changes."""
     with mock.patch.dict(os.environ):
         os.environ.pop(HOST_VARIABLE, None)
         yield
 
 
-def test_every_pod_is_told_its_leader_and_its_number() -> None:
+def test_every_pod_gets_its_leader_and_its_rank() -> None:
     assert meeting_arguments(Meeting("10.0.0.7", 4567), nodes=4, rank=3) == (
         "--nnodes=4",
         "--node-rank=3",
@@ -33,23 +33,24 @@ def test_every_pod_is_told_its_leader_and_its_number() -> None:
     )
 
 
-@pytest.mark.parametrize(("there", "own"), [("127.0.0.2", "127.0.0.1"), ("::1", "::1")])
-def test_own_address_is_that_on_the_way_to_the_leader(there: str, own: str) -> None:
-    tell_own_address(Meeting(there, 4567))
-    assert os.environ[HOST_VARIABLE] == own
+@pytest.mark.parametrize(("leader", "expected"), [("127.0.0.2", "127.0.0.1"), ("::1", "::1")])
+def test_own_address_is_on_the_route_to_the_leader(leader: str, expected: str) -> None:
+    tell_own_address(Meeting(leader, 4567))
+    assert os.environ[HOST_VARIABLE] == expected
 
 
-def test_who_names_an_address_knows_better() -> None:
+def test_configured_address_is_kept() -> None:
     os.environ[HOST_VARIABLE] = "10.9.9.9"
     tell_own_address(LOOPBACK)
     assert os.environ[HOST_VARIABLE] == "10.9.9.9"
 
 
-def test_start_ends_when_another_pod_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processes here would wait for those there for ever."""
+def test_start_ends_if_another_pod_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this check the processes of this pod would wait for the other pod forever."""
     ended: list[bool] = []
     monkeypatch.setattr(launching, "parse_arguments", lambda arguments: None)
-    monkeypatch.setattr(launching, "end_children", lambda: ended.append(True))  # or it kills what other tests started
+    # The engine would kill processes that other tests started.
+    monkeypatch.setattr(launching, "end_children", lambda: ended.append(True))
     never = threading.Event()
 
     def failed() -> None:

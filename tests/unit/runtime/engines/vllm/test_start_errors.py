@@ -1,4 +1,4 @@
-"""What vLLM says when it cannot start becomes one of our errors; the texts are those of vLLM 0.30 and its libraries."""
+"""vLLM's start errors are mapped to ours. The messages are those of vLLM 0.30 and its libraries."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -103,26 +103,26 @@ WORDS = {
 }
 
 
-def reported(kind: str, message: str) -> RuntimeStartError:
-    """The error for what a worker left behind."""
+def error_of(kind: str, message: str) -> RuntimeStartError:
+    """Return the error for the file that a worker left."""
     return why_not_started(RuntimeError("Engine core initialization failed. See root cause above."),
                            StartFailure(step="the model was loaded", kind=kind, message=message))  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "message", "expected"), SAID, ids=[message[:40] for _, message, _ in SAID])
-def test_what_vllm_says_is_one_of_our_errors(kind: str, message: str, expected: type[RuntimeStartError]) -> None:
-    assert type(reported(kind, message)) is expected
+def test_message_of_vllm_is_mapped_to_our_error(kind: str, message: str, expected: type[RuntimeStartError]) -> None:
+    assert type(error_of(kind, message)) is expected
 
 
 def test_every_row_is_needed() -> None:
-    """Some text of vLLM gets its advice from each."""
-    given = [str(reported(kind, message)) for kind, message, _ in SAID]
+    """Each row provides the advice for some message of vLLM."""
+    given = [str(error_of(kind, message)) for kind, message, _ in SAID]
     assert [row.advice for row in KNOWN if not any(row.advice in each for each in given)] == []
 
 
 @pytest.mark.parametrize("files", WORDS)
-def test_the_words_are_those_of_the_installed_release(files: str) -> None:
-    """Of several files a release has at least one: the words have moved."""
+def test_messages_exist_in_the_installed_release(files: str) -> None:
+    """A release has the message in at least one of several files, because messages have moved."""
     package = find_spec(files.partition("/")[0])
     assert package is not None
     assert package.origin is not None
@@ -132,14 +132,14 @@ def test_the_words_are_those_of_the_installed_release(files: str) -> None:
     assert [words for words in WORDS[files] if words not in joined] == []
 
 
-def test_the_sentence_names_the_step_and_what_to_do() -> None:
-    assert str(reported("SafetensorError", "Error while deserializing header: header too large")) == (
+def test_error_names_the_step_and_the_remedy() -> None:
+    assert str(error_of("SafetensorError", "Error while deserializing header: header too large")) == (
         "vLLM cannot start when the model was loaded: SafetensorError: Error while deserializing header: header too "
         "large (a weight file is damaged: download the checkpoint again)."
     )
 
 
-def test_lack_of_memory_is_told_with_what_is_known() -> None:
+def test_out_of_memory_is_reported_with_known_figures() -> None:
     failure = StartFailure(
         step="loading the model",
         kind="RuntimeError",
@@ -154,18 +154,18 @@ def test_lack_of_memory_is_told_with_what_is_known() -> None:
     )
 
 
-def test_figures_of_memory_are_told_of_nothing_else() -> None:
+def test_memory_figures_are_reported_only_for_out_of_memory() -> None:
     assert "140 GiB" not in str(why_not_started(ValueError(SAID[0][1]), None, lambda: "140 GiB"))
 
 
-def test_arguments_and_lists_that_a_validation_prints_are_left_out() -> None:
+def test_arguments_and_lists_of_validation_errors_are_removed() -> None:
     assert str(why_not_started(ValueError(SAID[0][1]), None)) == (
         "vLLM cannot start: ValueError: Model architectures ['FooForCausalLM'] are not supported for now (vLLM does "
         "not support this architecture: choose another model or another release of vLLM)."
     )
 
 
-def test_what_nobody_knows_is_a_state_with_vllms_own_words() -> None:
+def test_unknown_message_is_reported_verbatim() -> None:
     error = why_not_started(RuntimeError("Engine core initialization failed. See root cause above."), None)
     assert error.reason == "StartFailed"
     assert str(error) == (
@@ -174,10 +174,10 @@ def test_what_nobody_knows_is_a_state_with_vllms_own_words() -> None:
     )
 
 
-def test_an_error_of_ours_stays_as_it_is() -> None:
+def test_own_error_is_unchanged() -> None:
     ours = ConfigError("engine.settings: wrong.")
     assert why_not_started(ours, StartFailure(step="", kind="MemoryError", message="")) is ours
 
 
-def test_a_very_long_text_is_cut() -> None:
-    assert len(str(reported("RuntimeError", "x" * 100_000))) < MOST_CHARACTERS + 200
+def test_very_long_message_is_cut() -> None:
+    assert len(str(error_of("RuntimeError", "x" * 100_000))) < MOST_CHARACTERS + 200

@@ -1,4 +1,4 @@
-"""What a worker that cannot start leaves behind: the first failure of all ranks, in one file."""
+"""The file of a worker that cannot start: the first failure of all ranks."""
 
 import subprocess
 import sys
@@ -22,21 +22,21 @@ def fail(file: Path, step: str, error: BaseException) -> None:
         raise error
 
 
-def test_without_a_failure_there_is_no_file(tmp_path: Path) -> None:
+def test_no_file_is_written_without_a_failure(tmp_path: Path) -> None:
     file = tmp_path / "failure.json"
     with recorded(str(file), "the device was opened"):
         pass
     assert read_failure(file) is None
 
 
-def test_step_kind_and_words_are_kept_and_error_goes_on(tmp_path: Path) -> None:
+def test_step_kind_and_message_are_kept_and_error_propagates(tmp_path: Path) -> None:
     fail(tmp_path / "failure.json", "memory was measured", MemoryError("no room"))
     failure = read_failure(tmp_path / "failure.json")
     assert failure is not None
     assert (failure.step, failure.kind, failure.message) == ("memory was measured", "MemoryError", "no room")
 
 
-def test_the_first_failure_stays(tmp_path: Path) -> None:
+def test_first_failure_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "failure.json"
     fail(file, "the device was opened", ValueError("first"))
     fail(file, "the model was loaded", ValueError("second"))
@@ -45,20 +45,20 @@ def test_the_first_failure_stays(tmp_path: Path) -> None:
     assert failure.message == "first"
 
 
-def test_worker_that_is_told_to_exit_leaves_its_reason_too(tmp_path: Path) -> None:
+def test_exiting_worker_also_leaves_its_reason(tmp_path: Path) -> None:
     fail(tmp_path / "failure.json", "the model was loaded", SystemExit("stop"))
     assert read_failure(tmp_path / "failure.json") is not None
 
 
-def test_a_long_message_is_cut(tmp_path: Path) -> None:
+def test_long_message_is_cut(tmp_path: Path) -> None:
     fail(tmp_path / "failure.json", "the model was loaded", ValueError("x" * 100_000))
     failure = read_failure(tmp_path / "failure.json")
     assert failure is not None
     assert len(failure.message) == MOST_KEPT_CHARACTERS
 
 
-def test_of_ranks_failing_together_exactly_one_is_kept_whole(tmp_path: Path) -> None:
-    """Real processes, let go by one word when all are there."""
+def test_concurrent_failures_keep_exactly_one_complete_record(tmp_path: Path) -> None:
+    """Real processes, which are released at the same time."""
     file = tmp_path / "failure.json"
     command = [sys.executable, "-c", RANK, str(file)]
     ranks = [

@@ -1,4 +1,4 @@
-"""On a card the pairs of vLLM and plugin are driven, on a CPU one release; all else hears what is driven."""
+"""Supported releases: pairs of vLLM and plugin on a card, one release on a CPU. Others are refused with the list."""
 
 import logging
 from pathlib import Path
@@ -19,34 +19,34 @@ OR_TRY = "or try yours with GAUDI_RUNTIME_ANY_VLLM=1."
 EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
 
 
-def on_card(vllm: str, plugin: str) -> Installed:
+def installed_on_card(vllm: str, plugin: str) -> Installed:
     return Installed(vllm, plugin, cards=True)
 
 
-def on_cpu(vllm: str) -> Installed:
+def installed_on_cpu(vllm: str) -> Installed:
     return Installed(vllm, "", cards=False)
 
 
-def refusal(found: Installed) -> str:
+def refusal_of(found: Installed) -> str:
     with pytest.raises(EngineUnsupported) as refused:
         check_release(found, {})
     return str(refused.value)
 
 
 @EVERY_PAIR
-def test_a_released_pair_is_driven_on_a_card(pair: Pair) -> None:
-    check_release(on_card(pair.vllm, pair.plugin), {})
+def test_released_pair_is_supported_on_a_card(pair: Pair) -> None:
+    check_release(installed_on_card(pair.vllm, pair.plugin), {})
 
 
 @pytest.mark.parametrize("built", ["0.26.0+empty", "0.26.0.post1", "0.26.1.dev0+g568afb3a1.d20260803.empty"])
-def test_a_build_of_a_release_counts_as_the_release(built: str) -> None:
-    check_release(on_card(built, "0.26.0"), {})
-    check_release(on_card("0.26.0", built), {})
+def test_build_of_a_release_counts_as_the_release(built: str) -> None:
+    check_release(installed_on_card(built, "0.26.0"), {})
+    check_release(installed_on_card("0.26.0", built), {})
 
 
-def test_a_pair_is_found_by_the_metadata_of_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pair_is_found_by_its_package_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_installed(monkeypatch, tmp_path, vllm="0.30.0+empty", vllm_gaudi="0.30.0")
-    assert installed(cards=True) == on_card("0.30.0+empty", "0.30.0")
+    assert installed(cards=True) == installed_on_card("0.30.0+empty", "0.30.0")
     check_release(installed(cards=True), {})
 
 
@@ -54,49 +54,51 @@ def test_a_pair_is_found_by_the_metadata_of_its_packages(tmp_path: Path, monkeyp
     "release",
     ["0.25.1", "0.26.0rc1", "0.26.0.dev7", "0.26.1", "0.28.0", "0.31.0", "0.32.0", "0.33.0", "1.26.0", "main"],
 )
-def test_other_releases_are_refused_on_cards_with_pairs_and_switch(release: str) -> None:
-    assert refusal(on_card(release, release)) == (
+def test_refusal_on_cards_names_pairs_and_override(release: str) -> None:
+    assert refusal_of(installed_on_card(release, release)) == (
         f"vLLM {release} and vllm-gaudi {release} are installed, {USE_A_PAIR}, {OR_TRY}"
     )
 
 
 @pytest.mark.parametrize(("vllm", "plugin"), [("0.26.0", "0.30.0"), ("0.30.0", "0.26.0"), ("0.32.0", "0.30.0")])
-def test_vllm_and_plugin_of_different_series_are_refused_with_pairs(vllm: str, plugin: str) -> None:
-    assert refusal(on_card(vllm, plugin)) == (
+def test_mismatched_vllm_and_plugin_are_refused_with_pairs(vllm: str, plugin: str) -> None:
+    assert refusal_of(installed_on_card(vllm, plugin)) == (
         f"vLLM {vllm} and vllm-gaudi {plugin} are installed, which are not built for each other, {USE_A_PAIR}, {OR_TRY}"
     )
 
 
 @pytest.mark.parametrize("vllm", ["0.26.0", "0.32.0"])
-def test_on_a_card_a_missing_plugin_is_refused_with_pairs(vllm: str) -> None:
-    assert refusal(on_card(vllm, "")) == (
+def test_missing_plugin_on_a_card_is_refused_with_pairs(vllm: str) -> None:
+    assert refusal_of(installed_on_card(vllm, "")) == (
         f"vLLM {vllm} is installed without vllm-gaudi, its plugin for cards, {USE_A_PAIR}."
     )
 
 
 @pytest.mark.parametrize("built", ["0.30.0", "0.30.0.post1", "0.30.0+gaudi.1", "0.30.1.dev5+g0123abc.empty"])
-def test_on_a_cpu_builds_of_the_newest_paired_release_pass(built: str) -> None:
-    check_release(on_cpu(built), {})
+def test_builds_of_the_newest_paired_release_pass_on_a_cpu(built: str) -> None:
+    check_release(installed_on_cpu(built), {})
 
 
 @pytest.mark.parametrize("release", ["0.26.0", "0.30", "0.30.1", "0.31.0", "0.32.0", "0.3.0", "1.30.0", "nightly"])
-def test_other_releases_are_refused_on_cpus_with_it_and_switch(release: str) -> None:
-    assert refusal(on_cpu(release)) == (
+def test_refusal_on_cpus_names_release_and_override(release: str) -> None:
+    assert refusal_of(installed_on_cpu(release)) == (
         f"vLLM {release} is installed, but this runtime supports vLLM {CPU_RELEASE} on a CPU: use an image with it, "
         f"{OR_TRY}"
     )
 
 
-def test_a_missing_vllm_is_refused_with_what_to_install() -> None:
+def test_missing_vllm_is_refused_with_the_package_to_install() -> None:
     missing = "vLLM is not installed here"
-    assert refusal(on_cpu("")) == (
+    assert refusal_of(installed_on_cpu("")) == (
         f"{missing}, but this runtime supports vLLM {CPU_RELEASE} on a CPU: use an image with it."
     )
-    assert refusal(on_card("", "0.26.0")) == f"{missing}, {USE_A_PAIR}."
+    assert refusal_of(installed_on_card("", "0.26.0")) == f"{missing}, {USE_A_PAIR}."
 
 
-@pytest.mark.parametrize("found", [on_cpu("0.31.0"), on_card("0.28.0", "0.28.0"), on_card("0.30.0", "0.26.0")])
-def test_the_switch_lets_other_releases_pass_with_a_warning(found: Installed, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "found", [installed_on_cpu("0.31.0"), installed_on_card("0.28.0", "0.28.0"), installed_on_card("0.30.0", "0.26.0")]
+)
+def test_override_accepts_other_releases_with_a_warning(found: Installed, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         check_release(found, {ANY_RELEASE: "1"})
     assert caplog.messages == [
@@ -104,33 +106,35 @@ def test_the_switch_lets_other_releases_pass_with_a_warning(found: Installed, ca
     ]
 
 
-@pytest.mark.parametrize("found", [on_cpu(""), on_card("", "0.26.0"), on_card("0.26.0", "")])
-def test_the_switch_does_not_replace_what_is_missing(found: Installed) -> None:
+@pytest.mark.parametrize(
+    "found", [installed_on_cpu(""), installed_on_card("", "0.26.0"), installed_on_card("0.26.0", "")]
+)
+def test_override_does_not_accept_missing_packages(found: Installed) -> None:
     with pytest.raises(EngineUnsupported):
         check_release(found, {ANY_RELEASE: "1"})
 
 
-def test_another_value_of_the_switch_leaves_the_check_on() -> None:
+def test_other_value_of_the_override_keeps_the_check() -> None:
     with pytest.raises(EngineUnsupported):
-        check_release(on_cpu("0.31.0"), {ANY_RELEASE: "0"})
+        check_release(installed_on_cpu("0.31.0"), {ANY_RELEASE: "0"})
 
 
-def test_the_report_says_which_pair_drives_and_its_word() -> None:
-    assert on_card("0.30.0+empty", "0.30.0").describe_support() == (
+def test_report_names_the_pair_and_its_status() -> None:
+    assert installed_on_card("0.30.0+empty", "0.30.0").describe_support() == (
         "The card is driven by vLLM 0.30.0 with vllm-gaudi 0.30.0 (untested on hardware): it is known from release "
         "notes and source text, and the plugin was never run by this project."
     )
-    assert on_card("0.26.0", "0.26.0").describe_support() == (
+    assert installed_on_card("0.26.0", "0.26.0").describe_support() == (
         "The card is driven by vLLM 0.26.0 with vllm-gaudi 0.26.0 (tested on an emulated card): the plugin's own code "
         "runs in this project's tests, on a card that a CPU emulates."
     )
 
 
-def test_what_the_switch_lets_pass_is_said_to_be_neither() -> None:
-    assert on_card("0.28.0", "0.28.0").describe_support() == (
+def test_overridden_release_is_reported_as_unsupported() -> None:
+    assert installed_on_card("0.28.0", "0.28.0").describe_support() == (
         "vLLM 0.28.0 and vllm-gaudi 0.28.0 are installed: not a supported pair, allowed by GAUDI_RUNTIME_ANY_VLLM."
     )
 
 
-def test_on_a_cpu_nothing_is_said_of_pairs() -> None:
-    assert on_cpu("0.30.0").describe_support() is None
+def test_report_on_a_cpu_names_no_pair() -> None:
+    assert installed_on_cpu("0.30.0").describe_support() is None

@@ -1,4 +1,4 @@
-"""Which padded shapes are warm on a CPU: all that a graph holds."""
+"""The padded shapes that are warm on a CPU: all that fit a graph."""
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
@@ -8,18 +8,18 @@ PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 BUCKET = Bucket(2, 128, 0)
 
 
-def test_a_graph_serves_steps_up_to_its_tokens() -> None:
+def test_graph_serves_steps_up_to_its_tokens() -> None:
     shapes = WarmShapes(captures_graphs=True)
     shapes.add(BUCKET)
     assert shapes.is_warm(DECODE, Bucket(256, 1, 900))
     assert not shapes.is_warm(DECODE, Bucket(257, 1, 900))
 
 
-def test_before_the_first_graph_nothing_is_warm() -> None:
+def test_nothing_is_warm_before_the_first_graph() -> None:
     assert not WarmShapes(captures_graphs=True).is_warm(DECODE, Bucket(1, 1, 1))
 
 
-def test_a_smaller_graph_takes_nothing_away() -> None:
+def test_smaller_graph_keeps_shapes_warm() -> None:
     shapes = WarmShapes(captures_graphs=True)
     shapes.add(BUCKET)
     shapes.add(Bucket(1, 1, 1))

@@ -1,4 +1,4 @@
-"""Death and hang of vLLM while it serves, and the counts of its workers."""
+"""Death and hang of vLLM during serving, and the counters of its workers."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ def never_moves() -> int:
     return 0
 
 
-async def lost(
+async def watch_until_lost(
     engine: FakeVllm,
     absorb: Callable[[Any], None] = lambda counts: None,
     longest: float = LONG,
@@ -31,13 +31,13 @@ async def lost(
     moves: Callable[[], int] = never_moves,
     note: Note | None = None,
 ) -> str:
-    """The sentence of the end; a watch that never ends fails the test."""
+    """Return the message of the lost engine. The test fails if the watch never ends."""
     ranks, pace = Ranks(engine, asyncio.get_running_loop(), note=note), Pace(ask=0.01, look=0.01, hang=0.1)
     watching = Watch(engine, ranks, absorb, longest, moves, pace, lambda: next(pulses))
     return str(await asyncio.wait_for(watching.until_lost(), LONG))
 
 
-async def test_a_death_between_two_looks_is_seen() -> None:
+async def test_death_between_two_polls_is_detected() -> None:
 
     async def reply(verb: str) -> Answers:
         if engine.errored:
@@ -46,20 +46,20 @@ async def test_a_death_between_two_looks_is_seen() -> None:
         return [{"answer": MET}]
 
     engine = FakeVllm(reply)
-    assert await lost(engine, pulses=count()) == DIED
+    assert await watch_until_lost(engine, pulses=count()) == DIED
 
 
-async def test_a_death_while_it_is_asked_is_seen() -> None:
+async def test_death_during_a_poll_is_detected() -> None:
 
     async def reply(verb: str) -> Answers:
         engine.errored = True
         return await never()
 
     engine = FakeVllm(reply)
-    assert await lost(engine, pulses=count()) == DIED
+    assert await watch_until_lost(engine, pulses=count()) == DIED
 
 
-async def test_a_death_is_told_with_the_note_of_a_rank(tmp_path: Path) -> None:
+async def test_death_is_reported_with_the_note_of_a_rank(tmp_path: Path) -> None:
     note = Note(os.getpid(), str(tmp_path))
 
     async def reply(verb: str) -> Answers:
@@ -68,21 +68,21 @@ async def test_a_death_is_told_with_the_note_of_a_rank(tmp_path: Path) -> None:
         return await never()
 
     engine = FakeVllm(reply)
-    assert "(rank 1 says that prompt shape (1, 512, 4) was not warmed up)" in await lost(
+    assert "(rank 1 says that prompt shape (1, 512, 4) was not warmed up)" in await watch_until_lost(
         engine, pulses=count(), note=note
     )
 
 
-async def test_processes_that_neither_answer_nor_work_hang() -> None:
-    assert (await lost(FakeVllm(never), pulses=repeat(7))).startswith(HANGS)
+async def test_processes_without_answer_and_work_are_hanging() -> None:
+    assert (await watch_until_lost(FakeVllm(never), pulses=repeat(7))).startswith(HANGS)
 
 
-async def test_processes_that_worked_and_then_stand_still_hang() -> None:
-    assert (await lost(FakeVllm(never), pulses=chain(range(3), repeat(7)))).startswith(HANGS)
+async def test_processes_that_stop_working_are_hanging() -> None:
+    assert (await watch_until_lost(FakeVllm(never), pulses=chain(range(3), repeat(7)))).startswith(HANGS)
 
 
-async def test_a_late_answer_of_processes_that_work_is_no_hang() -> None:
-    """It answers once it was looked at so often that a hang would have been seen."""
+async def test_late_answer_of_working_processes_is_no_hang() -> None:
+    """The answer comes after so many polls that a hang would have been detected."""
     loop, late, absorbed = asyncio.get_running_loop(), asyncio.Event(), list[Any]()
 
     def looks() -> Iterator[int]:
@@ -99,15 +99,15 @@ async def test_a_late_answer_of_processes_that_work_is_no_hang() -> None:
         return [{"answer": MET}]
 
     engine = FakeVllm(reply)
-    assert "died" in await lost(engine, absorbed.append, pulses=looks())
+    assert "died" in await watch_until_lost(engine, absorbed.append, pulses=looks())
     assert absorbed == [MET]
 
 
 async def test_no_step_exceeds_the_deadline_even_if_it_works() -> None:
-    assert " counters within " in await lost(FakeVllm(never), longest=0.05, pulses=count())
+    assert " counters within " in await watch_until_lost(FakeVllm(never), longest=0.05, pulses=count())
 
 
-async def test_counts_of_the_first_rank_are_taken_at_every_look() -> None:
+async def test_counters_of_the_first_rank_are_read_at_every_poll() -> None:
     absorbed: list[Any] = []
 
     async def reply(verb: str) -> Answers:
@@ -116,21 +116,21 @@ async def test_counts_of_the_first_rank_are_taken_at_every_look() -> None:
         return [{"answer": {**MET, "look": len(absorbed)}}, {"answer": "of another rank"}]
 
     engine = FakeVllm(reply)
-    await lost(engine, absorbed.append, pulses=count())
+    await watch_until_lost(engine, absorbed.append, pulses=count())
     assert [each["look"] for each in absorbed][:2] == [0, 1]
     assert {verb for verb, _ in engine.calls} == {"counters"}
 
 
-async def test_rank_that_fails_to_count_ends_watch_with_its_sentence() -> None:
+async def test_failing_counters_end_the_watch_with_the_message() -> None:
 
     async def reply(verb: str) -> Answers:
         return [{"reason": "Crashed", "message": "KeyError: 'a'"}]
 
-    assert await lost(FakeVllm(reply), pulses=count()) == "Rank 0 failed at counters: KeyError: 'a'"
+    assert await watch_until_lost(FakeVllm(reply), pulses=count()) == "Rank 0 failed at counters: KeyError: 'a'"
 
 
-async def test_a_late_answer_while_other_pods_work_is_no_hang() -> None:
-    """The processes here wait for those there."""
+async def test_late_answer_while_other_pods_work_is_no_hang() -> None:
+    """The processes of this pod wait for those of the other pods."""
     looks = count()
 
     def moves() -> int:
@@ -138,5 +138,5 @@ async def test_a_late_answer_while_other_pods_work_is_no_hang() -> None:
         return look
 
     engine = FakeVllm(never)
-    told = await lost(engine, pulses=repeat(7), moves=moves)
-    assert told == DIED
+    message = await watch_until_lost(engine, pulses=repeat(7), moves=moves)
+    assert message == DIED

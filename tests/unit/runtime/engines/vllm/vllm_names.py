@@ -1,8 +1,8 @@
-"""What the adapter imports from vLLM, as a release has it in its sources; nothing of vLLM is imported to find out.
+"""The names that the adapter imports from vLLM, read from the sources of a release without importing it.
 
-    python -m tests.unit.runtime.engines.vllm.vllm_names RELEASE=SITE_PACKAGES... > tests/data/vllm_names.json
+python -m tests.unit.runtime.engines.vllm.vllm_names RELEASE=SITE_PACKAGES... > tests/data/vllm_names.json
 
-writes the record of releases that lie in these folders, as requirements/another-vllm makes them.
+writes the record of the releases in these folders, which requirements/another-vllm creates.
 """
 
 import ast
@@ -29,14 +29,14 @@ CALLED = {
     ("vllm.v1.engine.core_client", "AsyncMPClient._call_utility_async"),
     ("vllm.v1.executor.multiproc_executor", "MultiprocExecutor.__init__"),
 }
-"""What vllm_imports.py and cores.py call or replace besides, by the class that has it."""
+"""The attributes that vllm_imports.py and cores.py also call or replace, by their class."""
 
 Names = dict[str, dict[str, list[str] | None]]
-"""By module: the parameters of a function or of a tuple with names, None for anything else."""
+"""By module: the parameters of a function or of a named tuple, and None for anything else."""
 
 
-def imported() -> set[tuple[str, str]]:
-    """Every `from vllm... import name` of the adapter."""
+def imported_names() -> set[tuple[str, str]]:
+    """Return every `from vllm... import name` of the adapter."""
     found = set()
     for file in ADAPTER.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -46,11 +46,11 @@ def imported() -> set[tuple[str, str]]:
 
 
 def names_in(site_packages: Path) -> Names:
-    """What the release in this folder has of all that the adapter imports; what it lacks is left out."""
+    """Return the names of the adapter that the release in this folder has. Missing names are left out."""
     names: Names = {}
-    for module, name in sorted(imported() | MOVED | CALLED):
+    for module, name in sorted(imported_names() | MOVED | CALLED):
         path = site_packages / module.replace(".", "/")
-        if (path / name).with_suffix(".py").is_file():  # a module of a package
+        if (path / name).with_suffix(".py").is_file():  # The name is a module of a package.
             names.setdefault(module, {})[name] = None
         file = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
         if not file.is_file():
@@ -71,12 +71,12 @@ def _parameters(node: ast.stmt) -> list[str] | None:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         arguments = node.args
         optional = len(arguments.args) - len(arguments.defaults)
-        told = [each.arg + "=" * (at >= optional) for at, each in enumerate(arguments.args)]
-        told += [
+        parameters = [each.arg + "=" * (at >= optional) for at, each in enumerate(arguments.args)]
+        parameters += [
             each.arg + "=" * (default is not None)
             for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         ]
-        return [each for each in told if each not in ("self", "cls")]
+        return [each for each in parameters if each not in ("self", "cls")]
     if isinstance(node, ast.ClassDef) and [ast.unparse(each) for each in node.bases] == ["NamedTuple"]:
         return [ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)]
     return None
@@ -90,4 +90,4 @@ if __name__ == "__main__":
         + "\n }"
         for release, names in record.items()
     ]
-    print("{\n" + ",\n".join(modules) + "\n}")  # noqa: T201 - the answer
+    print("{\n" + ",\n".join(modules) + "\n}")  # noqa: T201 - the output of the program

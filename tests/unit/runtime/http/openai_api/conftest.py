@@ -1,4 +1,4 @@
-"""One fast model port per module of tests."""
+"""A fast model port for each test module."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""A model port whose resource names an API key."""
+"""The model port of a resource with an API key."""
 
 from collections.abc import AsyncIterator
 
@@ -21,23 +21,23 @@ KEY = "sk-secret"
 
 
 @pytest_asyncio.fixture
-async def locked(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    """A model port that asks for KEY."""
+async def protected(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+    """A model port that requires KEY."""
     monkeypatch.setenv("VLLM_API_KEY", f"{KEY}\n")
     async with served(sim_config()) as running:
         yield running
 
 
-async def test_client_with_another_key_is_refused_as_clients_know_it(locked: Served) -> None:
+async def test_wrong_key_raises_the_clients_authentication_error(protected: Served) -> None:
     with pytest.raises(AuthenticationError) as refused:
-        await locked.openai.models.list()
+        await protected.openai.models.list()
     assert refused.value.status_code == 401
     assert refused.value.code == "invalid_api_key"
-    assert locked.metric("gaudi_requests_total", endpoint="/v1/models", code="401") == 1
+    assert protected.metric("gaudi_requests_total", endpoint="/v1/models", code="401") == 1
 
 
-async def test_key_never_stands_in_the_answer(locked: Served) -> None:
-    answer = await locked.http.get("/v1/models", headers={"authorization": "Bearer wrong"})
+async def test_answer_never_contains_the_key(protected: Served) -> None:
+    answer = await protected.http.get("/v1/models", headers={"authorization": "Bearer wrong"})
     assert KEY not in answer.text
     assert "wrong" not in answer.text
 
@@ -46,26 +46,26 @@ async def test_key_never_stands_in_the_answer(locked: Served) -> None:
     "header",
     ["", "Bearer", "Basic c2s=", f"Basic {KEY}", KEY, f"Bear {KEY}", f"Bearers {KEY}", f"Bearex {KEY}"],
 )
-async def test_anything_but_a_bearer_token_is_refused(locked: Served, header: str) -> None:
-    answer = await locked.http.get("/v1/models", headers={"authorization": header.encode()})
+async def test_other_credentials_than_a_bearer_token_are_refused(protected: Served, header: str) -> None:
+    answer = await protected.http.get("/v1/models", headers={"authorization": header.encode()})
     assert answer.status_code == 401
 
 
 @pytest.mark.parametrize(
     "key", [f"{KEY}x", KEY[:-1], f"{KEY[:-1]}x", f"x{KEY[1:]}", KEY[1:], KEY.upper(), f"{KEY} {KEY}"]
 )
-async def test_key_that_differs_in_one_place_is_refused(locked: Served, key: str) -> None:
-    answer = await locked.http.get("/v1/models", headers={"authorization": f"Bearer {key}"})
+async def test_key_that_differs_in_one_character_is_refused(protected: Served, key: str) -> None:
+    answer = await protected.http.get("/v1/models", headers={"authorization": f"Bearer {key}"})
     assert answer.status_code == 401
 
 
 @pytest.mark.parametrize("header", [f"bearer {KEY}", f"Bearer  {KEY}"])
-async def test_bearer_token_may_be_written_as_the_standard_allows(locked: Served, header: str) -> None:
-    assert (await locked.http.get("/v1/models", headers={"authorization": header})).status_code == 200
+async def test_bearer_token_may_be_written_as_the_standard_allows(protected: Served, header: str) -> None:
+    assert (await protected.http.get("/v1/models", headers={"authorization": header})).status_code == 200
 
 
-async def test_refusal_says_what_to_send(locked: Served) -> None:
-    answer = await locked.http.get("/v1/models")
+async def test_refusal_names_the_required_header(protected: Served) -> None:
+    answer = await protected.http.get("/v1/models")
     assert answer.headers["www-authenticate"] == "Bearer"
     assert answer.json()["error"] == {
         "message": "Send the API key of this server as a bearer token: Authorization: Bearer KEY.",
@@ -75,12 +75,12 @@ async def test_refusal_says_what_to_send(locked: Served) -> None:
     }
 
 
-async def test_path_that_does_not_exist_needs_the_key_too(locked: Served) -> None:
-    assert (await locked.http.get("/docs")).status_code == 401
+async def test_path_that_does_not_exist_needs_the_key_too(protected: Served) -> None:
+    assert (await protected.http.get("/docs")).status_code == 401
 
 
-async def test_probe_needs_no_key(locked: Served) -> None:
-    assert (await locked.http.get("/health")).status_code == 200
+async def test_probe_needs_no_key(protected: Served) -> None:
+    assert (await protected.http.get("/health")).status_code == 200
 
 
 async def test_client_with_the_key_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,35 +106,35 @@ async def test_websocket_without_the_key_is_closed_before_it_opens() -> None:
     assert said == [{"type": "websocket.close", "code": 1008}]
 
 
-async def test_start_of_the_application_needs_no_key() -> None:
+async def test_lifespan_of_the_application_needs_no_key() -> None:
     begun: list[str] = []
 
     async def keep(message: Message) -> None:
-        raise AssertionError("nobody is refused")
+        raise AssertionError("no request is refused")
 
     async def nothing() -> Message:
         raise AssertionError("nothing is read")
 
-    async def theirs(scope: Scope, receive: Receive, send: Send) -> None:
+    async def engine_app(scope: Scope, receive: Receive, send: Send) -> None:
         begun.append(scope["type"])
 
-    await KeyRequired(theirs, KEY)({"type": "lifespan"}, nothing, keep)
+    await KeyRequired(engine_app, KEY)({"type": "lifespan"}, nothing, keep)
     assert begun == ["lifespan"]
 
 
-async def test_application_that_an_engine_brings_is_behind_the_key_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def theirs(scope: Scope, receive: Receive, send: Send) -> None:
+async def test_key_also_protects_the_application_of_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def engine_app(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("theirs")(scope, receive, send)
 
     monkeypatch.setenv("VLLM_API_KEY", KEY)
-    app = guarded(theirs, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
+    app = guarded(engine_app, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
     async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
         assert (await client.post("/v1/embeddings", json={})).status_code == 401
         key = {"authorization": f"Bearer {KEY}"}
         assert (await client.post("/v1/embeddings", json={}, headers=key)).text == "theirs"
 
 
-def test_key_is_read_without_its_line_end() -> None:
+def test_key_is_read_without_its_newline() -> None:
     assert asked_key({"VLLM_API_KEY": "sk-a\n"}) == "sk-a"
 
 
@@ -147,9 +147,9 @@ def test_blank_key_is_refused(value: str) -> None:
         asked_key({"VLLM_API_KEY": value})
 
 
-def test_port_without_a_key_asks_for_none() -> None:
+def test_port_without_a_key_is_open() -> None:
     assert asked_key({}) is None
 
 
-async def test_path_that_only_begins_like_a_probe_needs_the_key(locked: Served) -> None:
-    assert (await locked.http.get("/healthx")).status_code == 401
+async def test_path_with_the_prefix_of_a_probe_needs_the_key(protected: Served) -> None:
+    assert (await protected.http.get("/healthx")).status_code == 401

@@ -1,4 +1,4 @@
-"""The exact bodies that clients read, field by field."""
+"""The exact response bodies, field by field."""
 
 import json
 from typing import Any
@@ -9,8 +9,8 @@ from tests.unit.runtime.serving import Served
 HELLO = {"model": "echo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
 
 
-async def told(api: Served, path: str, **body: Any) -> list[dict[str, Any]]:
-    """The body, or those of all events of a stream; without what differs each time, which is looked at here."""
+async def response_bodies(api: Served, path: str, **body: Any) -> list[dict[str, Any]]:
+    """Return the body, or the bodies of all events of a stream, without the fields that differ each time."""
     answer = await api.http.post(path, json=body)
     texts = [line.removeprefix("data: ") for line in answer.text.splitlines() if line not in ("", "data: [DONE]")]
     bodies = [json.loads(text) for text in texts]
@@ -22,7 +22,7 @@ async def told(api: Served, path: str, **body: Any) -> list[dict[str, Any]]:
 
 
 async def test_text_completion_has_every_field_of_openai(api: Served) -> None:
-    [body] = await told(api, "/v1/completions", model="echo", prompt="ab")
+    [body] = await response_bodies(api, "/v1/completions", model="echo", prompt="ab")
     assert body == {
         "model": "echo",
         "object": "text_completion",
@@ -32,7 +32,7 @@ async def test_text_completion_has_every_field_of_openai(api: Served) -> None:
 
 
 async def test_chat_completion_has_every_field_of_openai(api: Served) -> None:
-    [body] = await told(api, "/v1/chat/completions", **HELLO)
+    [body] = await response_bodies(api, "/v1/chat/completions", **HELLO)
     message = {"role": "assistant", "content": "user"}
     assert body == {
         "model": "echo",
@@ -44,7 +44,9 @@ async def test_chat_completion_has_every_field_of_openai(api: Served) -> None:
 
 async def test_chunks_of_text_have_every_field_of_openai(api: Served) -> None:
     options = {"include_usage": True}
-    chunks = await told(api, "/v1/completions", model="echo", prompt="a", stream=True, stream_options=options)
+    chunks = await response_bodies(
+        api, "/v1/completions", model="echo", prompt="a", stream=True, stream_options=options
+    )
     common = {"model": "echo", "object": "text_completion"}
     *pieces, last = chunks
     choice = {"index": 0, "text": "a", "logprobs": None, "finish_reason": "stop"}
@@ -56,7 +58,7 @@ async def test_chunks_of_text_have_every_field_of_openai(api: Served) -> None:
 
 
 async def test_chunks_of_a_chat_have_every_field_of_openai(api: Served) -> None:
-    chunks = await told(api, "/v1/chat/completions", **HELLO | {"max_tokens": 1}, stream=True)
+    chunks = await response_bodies(api, "/v1/chat/completions", **HELLO | {"max_tokens": 1}, stream=True)
     common = {"model": "echo", "object": "chat.completion.chunk"}
     deltas = [{"role": "assistant", "content": ""}, {"content": "u"}]
     reasons = [None, "length"]
@@ -74,7 +76,7 @@ async def test_model_has_every_field_of_openai(api: Served) -> None:
     assert (listed["object"], listed["data"][0]["object"]) == ("list", "model")
 
 
-async def test_health_says_ok(api: Served) -> None:
+async def test_health_is_ok(api: Served) -> None:
     assert (await api.http.get("/health")).json() == {"status": "ok"}
 
 
@@ -88,7 +90,7 @@ async def test_refusal_has_every_field_of_openai(api: Served) -> None:
     }
 
 
-async def test_path_that_does_not_exist_is_told_like_any_refusal(api: Served) -> None:
+async def test_unknown_path_has_the_form_of_a_refusal(api: Served) -> None:
     body = (await api.http.get("/v1/engines")).json()
     assert body["error"] == {
         "message": "This path does not exist. The page OpenAI API of the manual lists the paths of this server.",
@@ -98,7 +100,7 @@ async def test_path_that_does_not_exist_is_told_like_any_refusal(api: Served) ->
     }
 
 
-async def test_wrong_method_names_those_that_are_right(api: Served) -> None:
+async def test_wrong_method_lists_the_allowed_ones(api: Served) -> None:
     answer = await api.http.get("/v1/completions")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 

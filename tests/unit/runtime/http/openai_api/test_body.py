@@ -1,4 +1,4 @@
-"""What the JSON of a request may hold before an application validates it."""
+"""Limits on the JSON of a request before an application validates it."""
 
 import json
 import tracemalloc
@@ -13,7 +13,7 @@ from gaudi_runtime.http.openai_api import body as bodies
 from gaudi_runtime.http.openai_api import guard
 from gaudi_runtime.http.openai_api.body import MOST_ITEMS, MOST_VALUES, RESPONSES, check_body
 from gaudi_runtime.http.openai_api.errors import InvalidRequest
-from tests.unit.runtime.http.openai_api.test_guard import GENERATING, House, theirs
+from tests.unit.runtime.http.openai_api.test_guard import GENERATING, GuardedApp, healthy_app
 
 MANY = MOST_VALUES + 1
 JSON = st.recursive(
@@ -23,7 +23,7 @@ JSON = st.recursive(
 )
 
 
-def refused(document: Any, path: str = GENERATING) -> bool:
+def refusal_of(document: Any, path: str = GENERATING) -> bool:
     try:
         check_body(path, document if isinstance(document, bytes) else json.dumps(document).encode())
     except InvalidRequest:
@@ -43,8 +43,8 @@ def refused(document: Any, path: str = GENERATING) -> bool:
         b"[" * 500,
     ],
 )
-def test_long_prompts_pass_and_so_does_what_is_no_json(document: Any) -> None:
-    assert not refused(document)
+def test_long_prompts_and_invalid_json_pass(document: Any) -> None:
+    assert not refusal_of(document)
 
 
 TOKEN_IDS = {
@@ -58,8 +58,8 @@ TOKEN_IDS = {
 
 @pytest.mark.parametrize("field", ["prompt", "input", "tokens"])
 @pytest.mark.parametrize("path", sorted(guard.GENERATING))
-def test_token_ids_are_free_only_in_their_own_field(path: str, field: str) -> None:
-    assert refused({"model": "m", field: [7] * MANY}, path) == ((path, field) not in TOKEN_IDS)
+def test_token_ids_are_unlimited_only_in_their_field(path: str, field: str) -> None:
+    assert refusal_of({"model": "m", field: [7] * MANY}, path) == ((path, field) not in TOKEN_IDS)
 
 
 @pytest.mark.parametrize("item", [1, None, "a", [], [{}]])
@@ -69,9 +69,9 @@ def test_items_of_a_response_must_be_objects(item: Any) -> None:
     assert error.value.param == "input"
 
 
-def test_response_takes_so_many_items_and_no_more() -> None:
-    assert not refused({"input": [{}] * MOST_ITEMS}, RESPONSES)
-    assert not refused({"input": "a text"}, RESPONSES)
+def test_number_of_response_items_is_limited() -> None:
+    assert not refusal_of({"input": [{}] * MOST_ITEMS}, RESPONSES)
+    assert not refusal_of({"input": "a text"}, RESPONSES)
     with pytest.raises(
         InvalidRequest, match=r"^input has 4097 items, but this server accepts at most 4096\.$"
     ) as error:
@@ -87,14 +87,14 @@ def test_options_of_media_are_refused_in_requests(path: str, name: str) -> None:
     with pytest.raises(InvalidRequest, match=sentence) as error:
         check_body(path, json.dumps(document).encode())
     assert error.value.param == name
-    assert refused(b'{"\\u006d' + json.dumps(document).encode()[3:], path)  # the same name, written otherwise
-    assert not refused({name: None}, path)
+    assert refusal_of(b'{"\\u006d' + json.dumps(document).encode()[3:], path)  # The same name in another spelling.
+    assert not refusal_of({name: None}, path)
     check_body(path, json.dumps(document).encode(), media_options=True)
 
 
 def test_body_that_is_nested_too_deeply_is_refused() -> None:
     # The application would parse it at another depth of its own stack.
-    assert refused(b"[" * MOST_VALUES + b"]" * MOST_VALUES)
+    assert refusal_of(b"[" * MOST_VALUES + b"]" * MOST_VALUES)
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ def test_body_that_is_nested_too_deeply_is_refused() -> None:
     ],
 )
 def test_many_values_elsewhere_are_refused(document: Any) -> None:
-    assert refused(document)
+    assert refusal_of(document)
 
 
-def test_sentence_names_the_bound_and_what_does_not_count() -> None:
+def test_message_names_the_limit_and_its_exceptions() -> None:
     with pytest.raises(InvalidRequest) as error:
         check_body(GENERATING, b"[" * MANY)
     assert error.value.message == (
@@ -135,32 +135,32 @@ def test_sentence_names_the_bound_and_what_does_not_count() -> None:
 def test_no_document_of_more_values_than_allowed_passes(document: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bodies, "MOST_VALUES", 5)
-        if not refused(document):
-            assert values(document) <= 6
+        if not refusal_of(document):
+            assert count_values(document) <= 6
 
 
-def values(document: Any, name: str | None = None, depth: int = 0) -> int:
-    """Of a document, itself included; token ids of the fields at its top as none."""
+def count_values(document: Any, name: str | None = None, depth: int = 0) -> int:
+    """Return the number of values of a document, itself included. Token ids of top-level fields do not count."""
     if isinstance(document, dict):
-        return 1 + sum(values(each, key if depth == 0 else None, depth + 1) for key, each in document.items())
+        return 1 + sum(count_values(each, key if depth == 0 else None, depth + 1) for key, each in document.items())
     if not isinstance(document, list):
         return 1
     ids = all(type(each) is int and 0 <= each < 2**32 for each in document)
     if name == "prompt" and ids:
         return 1
-    return 1 + sum(values(each, name, depth + 1) for each in document)
+    return 1 + sum(count_values(each, name, depth + 1) for each in document)
 
 
-def test_a_body_of_open_strings_is_read_once() -> None:
-    # Looked at from each quote to the end, 4 MB of them are 8 * 10**12 steps.
-    assert refused(b"[" * MANY + b'\\"' * 2**21)
+def test_body_of_unterminated_strings_is_scanned_once() -> None:
+    # Scanned from each quote to the end, 4 MB of them are 8 * 10**12 steps.
+    assert refusal_of(b"[" * MANY + b'\\"' * 2**21)
 
 
 def test_many_values_are_refused_without_parsing_them() -> None:
     body = b'{"messages": [' + b",".join([b"7"] * MANY * 50) + b"]}"
     tracemalloc.start()
     try:
-        assert refused(body, "/v1/chat/completions")
+        assert refusal_of(body, "/v1/chat/completions")
         assert tracemalloc.get_traced_memory()[1] < 3 * len(body)
     finally:
         tracemalloc.stop()
@@ -168,29 +168,31 @@ def test_many_values_are_refused_without_parsing_them() -> None:
 
 @pytest.mark.parametrize("token", [7, 2**31])
 async def test_long_prompt_of_token_ids_reaches_the_application(token: int) -> None:
-    """One body is checked at once, and one is so large that it is checked in a thread."""
+    """The small body is checked directly, and the large one in a thread."""
     body = {"prompt": [token] * MANY * 2}
     assert (len(json.dumps(body)) < bodies.LARGE_BYTES) is (token == 7)
-    assert (await House(theirs).client.post(GENERATING, json=body)).text == "theirs"
+    assert (await GuardedApp(healthy_app).client.post(GENERATING, json=body)).text == "theirs"
 
 
-async def test_large_body_is_checked_to_its_end() -> None:
+async def test_large_body_is_checked_completely() -> None:
     body = json.dumps({"prompt": "x" * bodies.LARGE_BYTES, "messages": [[]] * MANY}).encode()
-    assert (await ask(GENERATING, "application/json", body)).status_code == 400
+    assert (await send_body(GENERATING, "application/json", body)).status_code == 400
 
 
 async def test_refused_body_does_not_reach_the_application() -> None:
-    answer = await House(theirs).client.post(GENERATING, json={"messages": [[]] * MANY})
+    answer = await GuardedApp(healthy_app).client.post(GENERATING, json={"messages": [[]] * MANY})
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
-async def ask(path: str, kind: str | None, content: bytes) -> Response:
-    return await House(theirs).client.post(path, content=content, headers={"content-type": kind} if kind else {})
+async def send_body(path: str, kind: str | None, content: bytes) -> Response:
+    return await GuardedApp(healthy_app).client.post(
+        path, content=content, headers={"content-type": kind} if kind else {}
+    )
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
-async def test_json_is_taken(kind: str) -> None:
-    assert (await ask(GENERATING, kind, b"{}")).text == "theirs"
+async def test_json_is_accepted(kind: str) -> None:
+    assert (await send_body(GENERATING, kind, b"{}")).text == "theirs"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ async def test_json_is_taken(kind: str) -> None:
     ],
 )
 async def test_other_types_do_not_reach_the_application(kind: str | None) -> None:
-    answer = await ask(GENERATING, kind, b"[]," * MANY)
+    answer = await send_body(GENERATING, kind, b"[]," * MANY)
     assert (answer.status_code, answer.json()["error"]["message"]) == (
         415,
         "/v1/completions takes Content-Type application/json. Send the body in this type.",
@@ -215,7 +217,7 @@ async def test_other_types_do_not_reach_the_application(kind: str | None) -> Non
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/audio/translations"])
-async def test_sound_comes_in_a_form(path: str) -> None:
-    assert (await House(theirs).client.post(path, files={"file": b"\0," * MANY})).text == "theirs"
+async def test_audio_is_accepted_in_a_form(path: str) -> None:
+    assert (await GuardedApp(healthy_app).client.post(path, files={"file": b"\0," * MANY})).text == "theirs"
     for kind in ("application/json", "application/x-www-form-urlencoded", "multipart/x", None):
-        assert (await ask(path, kind, b"{}")).status_code == 415
+        assert (await send_body(path, kind, b"{}")).status_code == 415

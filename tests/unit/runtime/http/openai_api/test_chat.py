@@ -1,4 +1,4 @@
-"""Chat completions as the real openai client sees them. The sim engine echoes the whole prompt."""
+"""Chat completions with the real openai client. The sim engine echoes the whole prompt."""
 
 import openai
 import pytest
@@ -11,7 +11,7 @@ HELLO = [{"role": "user", "content": "hi"}]
 ECHO = "user: hi\nassistant:"
 
 
-async def test_whole_answer_echoes_the_conversation(api: Served) -> None:
+async def test_complete_answer_echoes_the_conversation(api: Served) -> None:
     answer = await api.openai.chat.completions.create(model="echo", messages=HELLO)
     assert answer.object == "chat.completion"
     assert answer.choices[0].message.role == "assistant"
@@ -52,14 +52,14 @@ async def test_stream_with_usage_ends_with_a_chunk_without_choices(api: Served) 
     assert all("usage" in each.model_fields_set and each.usage is None for each in others)
 
 
-async def test_n_makes_as_many_choices_in_order(api: Served) -> None:
+async def test_n_returns_that_many_choices_in_order(api: Served) -> None:
     answer = await api.openai.chat.completions.create(model="echo", messages=HELLO, n=3)
     assert [(choice.index, choice.message.content) for choice in answer.choices] == [(at, ECHO) for at in range(3)]
     assert answer.usage is not None
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (19, 57)
 
 
-async def test_streamed_choices_are_complete_each(api: Served) -> None:
+async def test_each_streamed_choice_is_complete(api: Served) -> None:
     stream = await api.openai.chat.completions.create(model="echo", messages=HELLO, n=2, stream=True)
     texts = {0: "", 1: ""}
     async for chunk in stream:
@@ -67,13 +67,13 @@ async def test_streamed_choices_are_complete_each(api: Served) -> None:
     assert texts == {0: ECHO, 1: ECHO}
 
 
-async def test_text_parts_are_joined_and_developer_speaks_as_system(api: Served) -> None:
+async def test_text_parts_are_joined_and_developer_is_system(api: Served) -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     answer = await api.openai.chat.completions.create(model="echo", messages=[{"role": "developer", "content": parts}])
     assert answer.choices[0].message.content == "system: ab\nassistant:"
 
 
-async def test_text_beyond_ascii_arrives_whole_in_a_stream(api: Served) -> None:
+async def test_non_ascii_text_arrives_intact_in_a_stream(api: Served) -> None:
     stream = await api.openai.chat.completions.create(
         model="echo", messages=[{"role": "user", "content": "Grüße 🙂"}], stream=True
     )
@@ -81,7 +81,7 @@ async def test_text_beyond_ascii_arrives_whole_in_a_stream(api: Served) -> None:
     assert text == "user: Grüße 🙂\nassistant:"
 
 
-async def test_a_template_that_refuses_is_a_bad_request(api: Served) -> None:
+async def test_error_of_the_template_is_a_bad_request(api: Served) -> None:
     with pytest.raises(openai.BadRequestError, match="cannot begin with the assistant"):
         await api.openai.chat.completions.create(model="echo", messages=[{"role": "assistant", "content": "me"}])
 
@@ -92,7 +92,7 @@ async def test_images_are_refused(api: Served) -> None:
         await api.openai.chat.completions.create(model="echo", messages=[{"role": "user", "content": image}])
 
 
-async def test_without_a_limit_the_answer_gets_what_the_cache_leaves() -> None:
+async def test_answer_without_a_limit_uses_the_free_cache() -> None:
     small = {"deviceMemoryBytes": 2**30, "weightBytes": 0, "blockBytes": 2**28, "graphBytesPerToken": 1}
     async with served(sim_config(small)) as api:
         assert api.engine.load_now().total_blocks == 3
@@ -101,13 +101,13 @@ async def test_without_a_limit_the_answer_gets_what_the_cache_leaves() -> None:
     assert answer.usage.total_tokens == 3 * 128
 
 
-async def test_newer_name_of_the_limit_wins_over_the_older_one(api: Served) -> None:
+async def test_newer_name_of_the_limit_has_precedence(api: Served) -> None:
     answer = await api.openai.chat.completions.create(
         model="echo", messages=HELLO, max_completion_tokens=4, max_tokens=9
     )
     assert answer.choices[0].message.content == "user"
 
 
-def test_every_choice_has_a_seed_of_its_own() -> None:
+def test_every_choice_has_its_own_seed() -> None:
     body = CompletionRequest(model="echo", prompt="hi", n=3, seed=7)
     assert [body.sampling(choice, 4).seed for choice in range(3)] == [7, 8, 9]

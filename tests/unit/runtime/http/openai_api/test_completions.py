@@ -1,4 +1,4 @@
-"""Text completions, models and health as the real openai client sees them."""
+"""Text completions, models and health with the real openai client."""
 
 import openai
 import pytest
@@ -11,7 +11,7 @@ async def test_models_lists_every_served_name(api: Served) -> None:
     assert [model.id for model in models.data] == ["echo", "echo-alias"]
 
 
-async def test_a_served_name_can_be_asked_for_alone(api: Served) -> None:
+async def test_single_served_name_can_be_retrieved(api: Served) -> None:
     assert (await api.openai.models.retrieve("echo-alias")).id == "echo-alias"
     with pytest.raises(openai.NotFoundError):
         await api.openai.models.retrieve("other/name")
@@ -58,7 +58,7 @@ async def test_stream_pieces_join_to_the_answer(api: Served) -> None:
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
-async def test_a_stream_ends_with_the_done_event(api: Served) -> None:
+async def test_stream_ends_with_the_done_event(api: Served) -> None:
     body = {"model": "echo", "prompt": "a", "stream": True}
     answer = await api.http.post("/v1/completions", json=body)
     assert answer.headers["content-type"].startswith("text/event-stream")

@@ -1,4 +1,4 @@
-"""Every kind of failure becomes an answer in OpenAI's form."""
+"""Every kind of error is answered in OpenAI's form."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from gaudi_runtime.http.openai_api.errors import ERROR_HANDLERS, InvalidRequest,
 
 
 async def answer_to(error: Exception) -> Response:
-    """The answer of an application whose endpoint raises `error`."""
+    """Return the answer of an application whose endpoint raises `error`."""
 
     async def fail(_: Request) -> Any:
         raise error
@@ -38,7 +38,7 @@ async def test_refusal_names_its_reason_parameter_and_code(error: Exception, sta
     assert answer.json() == {"error": {"message": "Say why", "type": kind, "param": "n", "code": "code"}}
 
 
-async def test_overloaded_server_says_when_to_try_again() -> None:
+async def test_overloaded_server_sends_retry_after() -> None:
     assert int((await answer_to(Overloaded("Later."))).headers["retry-after"]) >= 1
 
 
@@ -60,5 +60,5 @@ async def test_headers_of_a_refusal_are_kept() -> None:
     assert (await answer_to(HTTPException(405, "Use POST", {"Allow": "POST"}))).headers["allow"] == "POST"
 
 
-async def test_client_that_went_away_is_counted_as_such() -> None:
+async def test_client_disconnect_is_counted_separately() -> None:
     assert (await answer_to(ClientDisconnect())).status_code == 499

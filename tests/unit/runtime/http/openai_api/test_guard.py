@@ -1,4 +1,4 @@
-"""The bounds of the model port, around an application that an engine brings."""
+"""Limits of the model port around the application of an engine."""
 
 import asyncio
 
@@ -17,8 +17,8 @@ from tests.unit.runtime.configs import sim_config
 GENERATING = "/v1/completions"
 
 
-class House:
-    """An application behind the guard, and what is counted of it."""
+class GuardedApp:
+    """An application behind the guard, and its metrics."""
 
     def __init__(self, app: ASGIApp, places: int = 1, queued: int = 0, *, closing: bool = False) -> None:
         self.registry = CollectorRegistry()
@@ -28,45 +28,45 @@ class House:
         self.client = AsyncClient(transport=transport, base_url="http://pod")
 
     def answered(self, endpoint: str, code: int) -> float | None:
-        """How many answers had this code."""
+        """Return the number of answers with this code."""
         return self.registry.get_sample_value("gaudi_requests_total", {"endpoint": endpoint, "code": str(code)})
 
 
-async def theirs(scope: Scope, receive: Receive, send: Send) -> None:
+async def healthy_app(scope: Scope, receive: Receive, send: Send) -> None:
     """An application that answers."""
     await PlainTextResponse("theirs")(scope, receive, send)
 
 
-async def breaks(scope: Scope, receive: Receive, send: Send) -> None:
+async def failing_app(scope: Scope, receive: Receive, send: Send) -> None:
     """An application that fails before it answers."""
     raise ZeroDivisionError
 
 
-async def breaks_off(scope: Scope, receive: Receive, send: Send) -> None:
+async def truncating_app(scope: Scope, receive: Receive, send: Send) -> None:
     """An application that fails in the middle of its answer."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     raise ZeroDivisionError
 
 
-class Slow:
-    """An application whose generating answers wait for `leave`."""
+class HoldingApp:
+    """An application whose generating answers wait for `release`."""
 
     def __init__(self) -> None:
-        self.inside, self.leave = asyncio.Event(), asyncio.Event()
+        self.inside, self.release = asyncio.Event(), asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == GENERATING:
             self.inside.set()
-            await self.leave.wait()
-        await theirs(scope, receive, send)
+            await self.release.wait()
+        await healthy_app(scope, receive, send)
 
 
-async def test_request_beyond_all_places_is_refused_until_one_leaves() -> None:
-    slow = Slow()
-    house = House(slow)
-    first = asyncio.create_task(house.client.post(GENERATING, json={}))
+async def test_request_beyond_capacity_is_refused_until_one_ends() -> None:
+    slow = HoldingApp()
+    server = GuardedApp(slow)
+    first = asyncio.create_task(server.client.post(GENERATING, json={}))
     await slow.inside.wait()
-    refused = await house.client.post(GENERATING, json={})
+    refused = await server.client.post(GENERATING, json={})
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
     assert refused.json()["error"] == {
         "message": "All 1 places (queue included) are taken. Try again.",
@@ -74,66 +74,66 @@ async def test_request_beyond_all_places_is_refused_until_one_leaves() -> None:
         "param": None,
         "code": "queue_full",
     }
-    slow.leave.set()
+    slow.release.set()
     assert (await first).text == "theirs"
-    assert (await house.client.post(GENERATING, json={})).text == "theirs"
+    assert (await server.client.post(GENERATING, json={})).text == "theirs"
 
 
-async def test_page_is_answered_in_a_full_house() -> None:
-    slow = Slow()
-    house = House(slow)
-    first = asyncio.create_task(house.client.post(GENERATING, json={}))
+async def test_page_is_answered_when_full() -> None:
+    slow = HoldingApp()
+    server = GuardedApp(slow)
+    first = asyncio.create_task(server.client.post(GENERATING, json={}))
     await slow.inside.wait()
-    assert (await house.client.get("/v1/models")).text == "theirs"
-    slow.leave.set()
+    assert (await server.client.get("/v1/models")).text == "theirs"
+    slow.release.set()
     await first
 
 
 async def test_application_that_fails_before_it_answers_counts_as_failed() -> None:
-    house = House(breaks)
-    await house.client.post(GENERATING, json={})
-    assert house.answered(GENERATING, 500) == 1
-    assert house.metrics.report() == Requests(answered=1, failed=1)
+    server = GuardedApp(failing_app)
+    await server.client.post(GENERATING, json={})
+    assert server.answered(GENERATING, 500) == 1
+    assert server.metrics.report() == Requests(answered=1, failed=1)
 
 
-async def test_failure_of_a_page_is_no_failed_request() -> None:
-    house = House(breaks)
-    await house.client.get("/v1/models")
-    assert house.answered("/v1/models", 500) == 1
-    assert house.metrics.report() == Requests()
+async def test_failed_page_does_not_count_as_failed_request() -> None:
+    server = GuardedApp(failing_app)
+    await server.client.get("/v1/models")
+    assert server.answered("/v1/models", 500) == 1
+    assert server.metrics.report() == Requests()
 
 
 @pytest.mark.parametrize(("path", "running"), [(GENERATING, 1), ("/v1/models", 0)])
-async def test_only_requests_that_make_the_engine_work_run(path: str, running: int) -> None:
+async def test_only_generating_requests_count_as_running(path: str, running: int) -> None:
     seen: list[Requests] = []
 
     async def looks(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append(house.metrics.report())
-        await theirs(scope, receive, send)
+        seen.append(server.metrics.report())
+        await healthy_app(scope, receive, send)
 
-    house = House(looks)
-    await house.client.request("POST" if running else "GET", path, json={})
+    server = GuardedApp(looks)
+    await server.client.request("POST" if running else "GET", path, json={})
     assert [each.running for each in seen] == [running]
 
 
-async def test_answer_that_breaks_off_is_counted_once() -> None:
-    house = House(breaks_off)
-    await house.client.post(GENERATING, json={})
-    assert (house.answered(GENERATING, 200), house.answered(GENERATING, 500)) == (1, None)
+async def test_truncated_answer_is_counted_once() -> None:
+    server = GuardedApp(truncating_app)
+    await server.client.post(GENERATING, json={})
+    assert (server.answered(GENERATING, 200), server.answered(GENERATING, 500)) == (1, None)
 
 
-async def test_other_method_is_refused_with_the_right_one() -> None:
-    answer = await House(theirs).client.get(GENERATING)
+async def test_other_method_is_refused_with_the_allowed_one() -> None:
+    answer = await GuardedApp(healthy_app).client.get(GENERATING)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     error = answer.json()["error"]
     assert (error["message"], error["type"]) == ("/v1/completions requires POST.", "invalid_request_error")
 
 
-async def test_paths_that_nobody_knows_are_counted_together() -> None:
-    house = House(theirs)
+async def test_unknown_paths_are_counted_together() -> None:
+    server = GuardedApp(healthy_app)
     for path in ("/a", "/b"):
-        await house.client.get(path)
-    assert house.answered("other", 404) == 2
+        await server.client.get(path)
+    assert server.answered("other", 404) == 2
 
 
 @pytest.mark.parametrize("path", [GENERATING, "/tokenize"])
@@ -143,20 +143,20 @@ async def test_application_reads_the_body_of_a_request(monkeypatch: pytest.Monke
 
     monkeypatch.setenv("VLLM_API_KEY", "sk-key")
     headers = {"authorization": "Bearer sk-key", "content-type": "application/json"}
-    assert (await House(echo).client.post(path, content=b"abc", headers=headers)).text == "abc"
+    assert (await GuardedApp(echo).client.post(path, content=b"abc", headers=headers)).text == "abc"
 
 
-async def test_application_reads_what_comes_for_a_page() -> None:
+async def test_application_reads_the_body_for_a_page() -> None:
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse(await Request(scope, receive).body())(scope, receive, send)
 
-    assert (await House(echo).client.request("GET", "/v1/models", content=b"abc")).text == "abc"
+    assert (await GuardedApp(echo).client.request("GET", "/v1/models", content=b"abc")).text == "abc"
 
 
-async def test_answer_without_headers_ends_its_connection_while_closing() -> None:
-    async def bare(scope: Scope, receive: Receive, send: Send) -> None:
+async def test_answer_without_headers_closes_its_connection_while_closing() -> None:
+    async def without_headers(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 204})
         await send({"type": "http.response.body"})
 
-    answer = await House(bare, closing=True).client.get("/v1/models")
+    answer = await GuardedApp(without_headers, closing=True).client.get("/v1/models")
     assert answer.headers["connection"] == "close"

@@ -1,4 +1,4 @@
-"""Full houses, clients that go away, and the closing mode."""
+"""Full servers, client disconnects, and the closing mode."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ ENDLESS = {"max_tokens": 400, "extra_body": {"ignore_eos": True}}
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # the engine has no event for it
+        while not condition():  # noqa: ASYNC110 - the engine has no event for it
             await asyncio.sleep(0.01)
 
 
@@ -32,7 +32,7 @@ async def endless_stream(api: Served) -> openai.AsyncStream[openai.types.Complet
     return await api.openai.completions.create(model="echo", prompt="abc", stream=True, **ENDLESS)
 
 
-async def test_full_queue_is_answered_with_429_and_when_to_retry() -> None:
+async def test_full_queue_is_answered_with_429_and_retry_after() -> None:
     async with served(sim_config(SLOW, max_num_seqs=1, serving={"max_queued_requests": 1})) as api:
         first, second = await endless_stream(api), await endless_stream(api)
         await until(lambda: (api.engine.load_now().running, api.engine.load_now().waiting) == (1, 1))
@@ -48,7 +48,7 @@ async def test_full_queue_is_answered_with_429_and_when_to_retry() -> None:
         assert answer.choices[0].text == "a"
 
 
-async def test_choices_of_one_request_fill_the_server() -> None:
+async def test_choices_of_one_request_can_fill_the_server() -> None:
     async with served(sim_config(SLOW, max_num_seqs=2, serving={"max_queued_requests": 0})) as api:
         first = await api.openai.completions.create(model="echo", prompt="abc", n=2, stream=True, **ENDLESS)
         await until(lambda: api.engine.load_now().running == 2)
@@ -66,7 +66,7 @@ async def test_closing_a_stream_frees_its_sequence_and_its_blocks() -> None:
         await until(lambda: (api.engine.load_now().running, api.engine.load_now().used_blocks) == (0, 0))
 
 
-async def test_stream_that_breaks_off_ends_its_generation_at_once() -> None:
+async def test_broken_stream_ends_its_generation_immediately() -> None:
     ended = threading.Event()
 
     async def endless() -> AsyncGenerator[bytes, None]:
@@ -86,30 +86,30 @@ async def test_stream_that_breaks_off_ends_its_generation_at_once() -> None:
     assert ended.is_set()
 
 
-class Alone(ByteTokenizer):
-    """Notices when two threads ask it at once."""
+class SingleThreaded(ByteTokenizer):
+    """A tokenizer that detects concurrent calls from two threads."""
 
     def __init__(self) -> None:
         self.met = False
         self._meeting = threading.Barrier(2, timeout=0.1)
 
     def encode(self, text: str) -> list[int]:
-        """As it does, once another thread has come or none has come for a while."""
+        """Encode after another thread arrived, or after a short time without one."""
         with suppress(threading.BrokenBarrierError):
             self._meeting.wait()
             self.met = True
         return super().encode(text)
 
 
-async def test_tokenizer_is_asked_by_one_thread_at_a_time() -> None:
-    tokenizer = Alone()
+async def test_tokenizer_is_used_by_one_thread_at_a_time() -> None:
+    tokenizer = SingleThreaded()
     async with served(sim_config()) as api:
         cast("SimEngine", api.engine).tokenizer = tokenizer
         await asyncio.gather(*(api.openai.completions.create(model="echo", prompt="abc") for _ in range(2)))
     assert not tokenizer.met
 
 
-async def test_client_that_goes_away_frees_all_choices_of_whole_answer() -> None:
+async def test_disconnect_frees_all_choices_of_a_complete_answer() -> None:
     async with served(sim_config(SLOW)) as api:
         request = asyncio.create_task(api.openai.completions.create(model="echo", prompt="abc", n=3, **ENDLESS))
         await until(lambda: api.engine.load_now().running == 3)
@@ -118,7 +118,7 @@ async def test_client_that_goes_away_frees_all_choices_of_whole_answer() -> None
         await until(lambda: api.metric("gaudi_requests_total", endpoint="/v1/completions", code="499") == 1)
 
 
-async def test_more_requests_than_places_are_all_answered_in_the_end() -> None:
+async def test_more_requests_than_places_are_all_answered() -> None:
     async with served(sim_config(max_num_seqs=2)) as api:
         answers = await asyncio.gather(
             *(api.openai.completions.create(model="echo", prompt=f"request {number}") for number in range(20))
@@ -126,7 +126,7 @@ async def test_more_requests_than_places_are_all_answered_in_the_end() -> None:
         assert [answer.choices[0].text for answer in answers] == [f"request {number}" for number in range(20)]
 
 
-async def test_while_closing_every_answer_ends_its_connection(api: Served) -> None:
+async def test_every_answer_ends_its_connection_while_closing(api: Served) -> None:
     assert "connection" not in (await api.http.get("/v1/models")).headers
     api.closing.append(True)
     answer = await api.http.get("/v1/models")
@@ -136,7 +136,7 @@ async def test_while_closing_every_answer_ends_its_connection(api: Served) -> No
     assert (refused.status_code, refused.headers["connection"]) == (400, "close")
 
 
-async def test_engine_that_fails_is_server_error_and_frees_its_place() -> None:
+async def test_failing_engine_is_a_server_error_and_frees_its_place() -> None:
     async with served(sim_config({"failAtToken": 3}, max_num_seqs=1, serving={"max_queued_requests": 0})) as api:
         for _ in range(2):
             with pytest.raises(openai.InternalServerError, match="Its log has the reason"):
@@ -152,7 +152,7 @@ async def test_failure_of_one_choice_fails_the_whole_answer() -> None:
         await until(lambda: api.engine.load_now().running == 0)
 
 
-async def test_engine_that_fails_midway_ends_the_stream_with_error_event() -> None:
+async def test_engine_failure_ends_the_stream_with_an_error_event() -> None:
     async with served(sim_config({"failAtToken": 3})) as api:
         stream = await api.openai.completions.create(model="echo", prompt="abc", stream=True)
         texts: list[str] = []
@@ -167,7 +167,7 @@ async def test_engine_that_fails_midway_ends_the_stream_with_error_event() -> No
         assert api.metrics.report() == Requests(answered=1, failed=1)
 
 
-async def test_stream_that_fails_says_so_in_its_last_event(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_stream_reports_it_in_its_last_event(caplog: pytest.LogCaptureFixture) -> None:
     body = {"model": "echo", "prompt": "abc", "stream": True}
     async with served(sim_config({"failAtToken": 3})) as api:
         answer = await api.http.post("/v1/completions", json=body)
@@ -181,14 +181,14 @@ async def test_stream_that_fails_says_so_in_its_last_event(caplog: pytest.LogCap
     assert "A streamed answer failed after its beginning." in caplog.messages
 
 
-async def test_answer_that_fails_is_told_without_its_reason() -> None:
+async def test_failed_answer_does_not_reveal_the_reason() -> None:
     async with served(sim_config({"failAtToken": 1})) as api:
         answer = await api.http.post("/v1/completions", json={"model": "echo", "prompt": "abc"})
     error = {"message": "The server failed to answer. Its log has the reason.", "type": "server_error", "param": None}
     assert (answer.status_code, answer.json()) == (500, {"error": error | {"code": None}})
 
 
-async def test_a_request_runs_until_its_answer_has_ended() -> None:
+async def test_request_counts_as_running_until_its_answer_ended() -> None:
     async with served(sim_config(SLOW)) as api:
         stream = await endless_stream(api)
         await anext(stream)
@@ -199,6 +199,6 @@ async def test_a_request_runs_until_its_answer_has_ended() -> None:
         await until(lambda: api.metrics.report() == Requests(answered=1))
 
 
-async def test_a_refusal_is_no_failure(api: Served) -> None:
+async def test_refusal_is_no_failure(api: Served) -> None:
     await api.http.post("/v1/completions", json={})
     assert api.metrics.report() == Requests(answered=1)

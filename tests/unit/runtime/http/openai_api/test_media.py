@@ -1,4 +1,4 @@
-"""What the images of a request may decode to."""
+"""Limits on the decoded size of images in a request."""
 
 import json
 from base64 import b64encode
@@ -15,7 +15,7 @@ from gaudi_runtime.http.openai_api.body import check_body
 from gaudi_runtime.http.openai_api.errors import InvalidRequest
 from gaudi_runtime.http.openai_api.guard import guarded
 from gaudi_runtime.http.openai_api.media import IMAGES, MOST_MEDIA, MOST_PIXELS, most_pixels
-from tests.unit.runtime.http.openai_api.test_guard import theirs
+from tests.unit.runtime.http.openai_api.test_guard import healthy_app
 from tests.unit.runtime.knobs.configs import vllm_config
 
 CHAT = "/v1/chat/completions"
@@ -23,7 +23,7 @@ MOST = 10_000
 
 
 def picture(width: int, height: int, kind: str = "PNG") -> str:
-    """An image of one colour, as base64."""
+    """Return an image of one color as base64."""
     file = BytesIO()
     Image.new("L", (width, height)).save(file, kind)
     return b64encode(file.getvalue()).decode()
@@ -37,7 +37,7 @@ def image(data: str, kind: str = "image/png") -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
 
 
-def refused(document: Any, most: int = MOST, path: str = CHAT) -> bool:
+def refusal_of(document: Any, most: int = MOST, path: str = CHAT) -> bool:
     try:
         check_body(path, json.dumps(document).encode(), pixels=most)
     except InvalidRequest:
@@ -46,17 +46,17 @@ def refused(document: Any, most: int = MOST, path: str = CHAT) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
-def test_images_of_a_request_are_added_up(kind: str) -> None:
+def test_sizes_of_images_are_added(kind: str) -> None:
     half = image(picture(100, 50, kind), "image/anything")
-    assert not refused(chat(half, half))
-    assert refused(chat(half, half, image(picture(1, 1))))
+    assert not refusal_of(chat(half, half))
+    assert refusal_of(chat(half, half, image(picture(1, 1))))
 
 
 SQUARE, LARGE = picture(100, 100), picture(101, 100)
 
 
-def test_source_without_text_is_left_to_the_application() -> None:
-    assert not refused(chat({"type": "image", "source": {"type": "base64", "data": 7}}))
+def test_source_without_text_is_passed_to_the_application() -> None:
+    assert not refusal_of(chat({"type": "image", "source": {"type": "base64", "data": 7}}))
 
 
 @pytest.mark.parametrize(
@@ -74,43 +74,43 @@ def test_source_without_text_is_left_to_the_application() -> None:
         ("/score", lambda data: {"queries": {"content": [image(data)]}}),
     ],
 )
-def test_images_are_found_wherever_an_api_has_them(path: str, within: Any) -> None:
-    assert not refused(within(SQUARE), path=path)
-    assert refused(within(LARGE), path=path)
+def test_images_are_found_in_every_field_of_the_apis(path: str, within: Any) -> None:
+    assert not refusal_of(within(SQUARE), path=path)
+    assert refusal_of(within(LARGE), path=path)
 
 
-def test_images_of_all_messages_are_added_up() -> None:
+def test_sizes_of_images_in_all_messages_are_added() -> None:
     half = chat(image(picture(100, 50)))["messages"]
-    assert not refused({"model": "m", "messages": half * 2})
-    assert refused({"model": "m", "messages": half * 3})
-    assert refused({"model": "m", "messages": [*chat(image(LARGE))["messages"], *half]})
+    assert not refusal_of({"model": "m", "messages": half * 2})
+    assert refusal_of({"model": "m", "messages": half * 3})
+    assert refusal_of({"model": "m", "messages": [*chat(image(LARGE))["messages"], *half]})
 
 
-def test_frames_of_a_video_are_added_up() -> None:
+def test_sizes_of_video_frames_are_added() -> None:
     def video(frames: int) -> Any:
         url = "data:video/jpeg;base64," + ",".join([picture(50, 50, "JPEG")] * frames)
         return chat({"type": "video_url", "video_url": {"url": url}})
 
-    assert not refused(video(4))
-    assert refused(video(5))
+    assert not refusal_of(video(4))
+    assert refusal_of(video(5))
 
 
-def test_so_many_images_are_looked_at_and_no_more() -> None:
+def test_number_of_images_is_limited() -> None:
     one = image(picture(1, 1))
-    assert not refused(chat(*[one] * MOST_MEDIA))
-    assert refused(chat(*[one] * (MOST_MEDIA + 1)))
-    assert refused(chat(image("," * (MOST_MEDIA + 1))))
+    assert not refusal_of(chat(*[one] * MOST_MEDIA))
+    assert refusal_of(chat(*[one] * (MOST_MEDIA + 1)))
+    assert refusal_of(chat(image("," * (MOST_MEDIA + 1))))
 
 
-def test_image_whose_header_lies_beyond_other_data_is_found() -> None:
+def test_image_size_is_found_behind_other_metadata() -> None:
     file = BytesIO()
     Image.new("L", (101, 100)).save(file, "JPEG", exif=b"Exif" + b"\0" * 60_000)
-    assert refused(chat(image(b64encode(file.getvalue()).decode())))
+    assert refusal_of(chat(image(b64encode(file.getvalue()).decode())))
 
 
 @pytest.mark.parametrize("data", ["", "a", "%%%", "AAAA", b64encode(b"\x89PNG\r\n\x1a\n").decode(), "\u00e9"])
-def test_what_is_no_image_is_left_to_the_application(data: str) -> None:
-    assert not refused(chat(image(data)), most=1)
+def test_data_that_is_no_image_is_passed_to_the_application(data: str) -> None:
+    assert not refusal_of(chat(image(data)), most=1)
 
 
 async def test_small_file_of_many_pixels_does_not_reach_vllm() -> None:
@@ -118,7 +118,7 @@ async def test_small_file_of_many_pixels_does_not_reach_vllm() -> None:
     Image.new("1", (13_300, 13_300)).save(file, "PNG", optimize=True)
     bomb = file.getvalue()
     assert len(bomb) < 30_000
-    app = guarded(theirs, vllm_config(), RequestMetrics(CollectorRegistry()), lambda: False)
+    app = guarded(healthy_app, vllm_config(), RequestMetrics(CollectorRegistry()), lambda: False)
     async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
         answer = await client.post(CHAT, json=chat(image(b64encode(bomb).decode())))
         assert (answer.status_code, answer.json()["error"]["message"]) == (
@@ -128,11 +128,11 @@ async def test_small_file_of_many_pixels_does_not_reach_vllm() -> None:
         assert (await client.post(CHAT, json=chat(*[image(picture(1024, 1024))] * 4))).text == "theirs"
 
 
-async def test_options_of_media_pass_where_the_resource_allows_them() -> None:
+async def test_media_options_pass_if_the_resource_allows_them() -> None:
     options = chat() | {"media_io_kwargs": {"video": {"num_frames": -1}}}
     for allowed in (False, True):
         config = vllm_config(serving={"allowMediaOptions": allowed})
-        app = guarded(theirs, config, RequestMetrics(CollectorRegistry()), lambda: False)
+        app = guarded(healthy_app, config, RequestMetrics(CollectorRegistry()), lambda: False)
         async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
             assert (await client.post(CHAT, json=options)).status_code == (200 if allowed else 400)
 
@@ -141,5 +141,5 @@ async def test_options_of_media_pass_where_the_resource_allows_them() -> None:
     ("value", "most"),
     [(None, MOST_PIXELS), ("1000", 1000), ("0", 0), ("-1", 0), ("many", MOST_PIXELS)],
 )
-def test_bound_of_a_request_follows_that_of_an_image(value: str | None, most: int) -> None:
+def test_limit_of_a_request_follows_that_of_an_image(value: str | None, most: int) -> None:
     assert most_pixels({"VLLM_MAX_IMAGE_PIXELS": value} if value else {}) == IMAGES * most

@@ -1,4 +1,4 @@
-"""A request has its place before its body is read, and all its places before it is tokenized, in bounds of its own."""
+"""A request gets its place before its body is read, and all its places before it is tokenized."""
 
 import asyncio
 import threading
@@ -19,14 +19,14 @@ HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: applicatio
 
 
 async def unfinished(api: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A request whose body does not come."""
+    """Send a request without its body."""
     url = api.http.base_url
     reader, writer = await asyncio.open_connection(url.host, url.port)
     writer.write(HEAD)
     return reader, writer
 
 
-async def test_body_is_not_waited_for_in_a_full_house() -> None:
+async def test_full_server_does_not_wait_for_a_body() -> None:
     async with served(sim_config(max_num_seqs=1, serving={"max_queued_requests": 0})) as api, asyncio.timeout(20):
         _, first = await unfinished(api)
         await until(lambda: api.metrics.report().running == 1)
@@ -36,7 +36,7 @@ async def test_body_is_not_waited_for_in_a_full_house() -> None:
         second.close()
 
 
-async def test_client_that_leaves_in_its_body_frees_its_place() -> None:
+async def test_disconnect_during_the_body_frees_its_place() -> None:
     async with served(sim_config(max_num_seqs=1, serving={"max_queued_requests": 0})) as api, asyncio.timeout(20):
         _, first = await unfinished(api)
         await until(lambda: api.metrics.report().running == 1)
@@ -46,15 +46,15 @@ async def test_client_that_leaves_in_its_body_frees_its_place() -> None:
     assert api.metric("gaudi_requests_total", endpoint="/v1/completions", code="499") == 1
 
 
-class Held(ByteTokenizer):
-    """A tokenizer that works until it is told to end."""
+class BlockedTokenizer(ByteTokenizer):
+    """A tokenizer that blocks until it is released."""
 
     def __init__(self) -> None:
         self.begun, self.end = threading.Event(), threading.Event()
         self.texts: list[str] = []
 
     def encode(self, text: str) -> list[int]:
-        """The bytes, in the end."""
+        """Return the bytes after the release."""
         self.texts.append(text)
         self.begun.set()
         self.end.wait(20)
@@ -76,8 +76,8 @@ async def test_request_without_all_its_places_is_not_tokenized(monkeypatch: pyte
     assert texts == ["few"]
 
 
-async def test_tokenizing_ends_when_its_time_is_over() -> None:
-    tokenizer = Held()
+async def test_tokenizing_ends_at_its_timeout() -> None:
+    tokenizer = BlockedTokenizer()
     slow, waiting = Tokenizing(tokenizer, 512, seconds=0.2), "does not wait for the first"
     try:
         with pytest.raises(Overloaded, match=r"not tokenized within 0 s\. Shorten it, or try again\.$"):
@@ -92,8 +92,8 @@ async def test_tokenizing_ends_when_its_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("prompts", [["x" * 65], ["x", "y" * 65]])
-async def test_text_that_can_never_fit_is_not_tokenized(prompts: Sequence[str]) -> None:
-    tokenizer = Held()
+async def test_text_that_cannot_fit_is_not_tokenized(prompts: Sequence[str]) -> None:
+    tokenizer = BlockedTokenizer()
     tokenizer.end.set()
     with pytest.raises(
         InvalidRequest, match=r"^65 characters cannot fit into the model's length of 64 tokens"
@@ -103,15 +103,15 @@ async def test_text_that_can_never_fit_is_not_tokenized(prompts: Sequence[str]) 
     assert tokenizer.texts == []
 
 
-async def test_conversation_is_measured_as_a_whole() -> None:
+async def test_length_of_the_whole_conversation_counts() -> None:
     with pytest.raises(InvalidRequest, match=r"^66 characters"):
         await Tokenizing(ByteTokenizer(), 64).chat([{"role": "user", "content": "x" * 33}] * 2)
 
 
 @pytest.mark.parametrize(
-    ("asked", "places", "connections"),
+    ("requested", "places", "connections"),
     [({}, 64, 1280), ({"max_queued_requests": 0}, 8, 1024), ({"max_connections": 64}, 9, 64)],
 )
-def test_connections_follow_from_the_places(asked: dict[str, int], places: int, connections: int) -> None:
+def test_connections_follow_from_the_places(requested: dict[str, int], places: int, connections: int) -> None:
     limits = sim_config(max_num_seqs=places).limits
-    assert most_connections(ServingConfig(**asked), limits) == connections
+    assert most_connections(ServingConfig(**requested), limits) == connections

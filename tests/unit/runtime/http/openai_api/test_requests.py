@@ -1,4 +1,4 @@
-"""What is made of what a request says."""
+"""Parsing of requests."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionReques
 from tests.unit.runtime.serving import Served
 
 
-def test_sampling_is_what_the_request_asks_for() -> None:
+def test_sampling_has_the_requested_parameters() -> None:
     body = CompletionRequest(
         model="echo", prompt="hi", temperature=0.5, top_p=0.25, top_k=7, seed=3, stop=["a", "b"], ignore_eos=True
     )
@@ -20,7 +20,7 @@ def test_sampling_is_what_the_request_asks_for() -> None:
     )
 
 
-def test_sampling_without_wishes_is_that_of_openai() -> None:
+def test_default_sampling_is_that_of_openai() -> None:
     assert CompletionRequest(model="echo", prompt="hi").sampling(0, 4) == SamplingParams(max_tokens=4)
 
 
@@ -48,24 +48,24 @@ def test_prompt_has_four_forms(prompt: object, prompts: list[object]) -> None:
         ({"role": "tool", "content": [{"type": "text", "text": "a"}]}, {"role": "tool", "content": "a"}),
     ],
 )
-def test_template_sees_plain_text(message: dict[str, object], seen: dict[str, object]) -> None:
+def test_template_gets_plain_text(message: dict[str, object], seen: dict[str, object]) -> None:
     assert Message.model_validate(message).for_template() == seen
 
 
-async def test_body_that_is_no_object_is_refused_as_a_whole(api: Served) -> None:
+async def test_body_that_is_no_object_is_refused(api: Served) -> None:
     answer = await api.http.post("/v1/completions", json=[])
     error = answer.json()["error"]
     assert (answer.status_code, error["param"], error["message"].split(":")[0]) == (400, None, "body")
 
 
 async def test_wrong_field_within_a_message_is_named_by_its_path(api: Served) -> None:
-    body = {"model": "echo", "messages": [{"role": "user", "content": "a"}, {"role": "nobody"}]}
+    body = {"model": "echo", "messages": [{"role": "user", "content": "a"}, {"role": "unknown"}]}
     answer = await api.http.post("/v1/chat/completions", json=body)
     assert answer.json()["error"]["param"] == "messages.1.role"
 
 
 @pytest.mark.parametrize("path", ["completions", "chat/completions"])
-async def test_seed_is_taken(api: Served, path: str) -> None:
+async def test_seed_is_accepted(api: Served, path: str) -> None:
     body = {"model": "echo", "prompt": "a", "messages": [{"role": "user", "content": "a"}], "seed": 7, "n": 2}
     assert (await api.http.post(f"/v1/{path}", json=body)).status_code == 200
 
@@ -75,7 +75,7 @@ async def test_chat_beyond_the_model_leaves_room_for_one_token(api: Served) -> N
         await api.openai.chat.completions.create(model="echo", messages=[{"role": "user", "content": "x" * 510}])
 
 
-async def test_template_that_refuses_names_the_messages(api: Served) -> None:
+async def test_error_of_the_template_names_the_messages(api: Served) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         await api.openai.chat.completions.create(model="echo", messages=[{"role": "assistant", "content": "me"}])
     assert refused.value.param == "messages"
@@ -90,7 +90,7 @@ async def test_template_that_refuses_names_the_messages(api: Served) -> None:
         (Message, "content", {"type": "text", "text": "a"}, 16_384),
     ],
 )
-def test_request_has_a_bound_of_parts(kind: type[BaseModel], field: str, entry: Any, most: int) -> None:
+def test_number_of_parts_of_a_request_is_limited(kind: type[BaseModel], field: str, entry: Any, most: int) -> None:
     common = {"model": "echo", "role": "user"}
     assert kind.model_validate({**common, field: [entry] * most})
     with pytest.raises(ValidationError, match="at most"):

@@ -1,4 +1,4 @@
-"""Admissible shapes against a scan."""
+"""Admissible shapes compared with a scan."""
 
 from itertools import product
 from math import ceil
@@ -32,7 +32,7 @@ SPACES = PROMPTS | DECODES
 
 
 def scan(space: Space) -> list[Bucket]:
-    """Every admissible shape, one by one; a block that is cached in part counts."""
+    """Yield every admissible shape. A partly cached block counts."""
     return [Bucket(*shape) for shape in (_prompts(space) if isinstance(space, PromptSpace) else _decodes(space))]
 
 
@@ -60,13 +60,13 @@ def _decodes(space: Space) -> list[tuple[int, int, int]]:
 
 
 @given(SPACES)
-def test_space_admits_what_scan_finds(space: Space) -> None:
+def test_space_equals_the_scan(space: Space) -> None:
     grid = map(Bucket._make, product(range(7), range(MOST), range(-1, 50)))
     assert {shape for shape in grid if space.admits(shape)} == set(scan(space))
 
 
 @given(SPACES)
-def test_bounds_are_least_and_most_of_all_shapes(space: Space) -> None:
+def test_bounds_are_minimum_and_maximum_of_all_shapes(space: Space) -> None:
     assert space.bounds() == tuple(Row(min(values), max(values)) for values in zip(*scan(space), strict=True))
 
 
@@ -85,7 +85,7 @@ def test_batch_sizes_before_the_last_corner_are_forced(space: Space) -> None:
 
 
 @given(SPACES, st.data())
-def test_span_holds_what_the_row_of_sizes_needs(space: Space, data: st.DataObject) -> None:
+def test_span_covers_the_row_of_sizes(space: Space, data: st.DataObject) -> None:
     shapes = scan(space)
     top = data.draw(st.integers(1, max(shapes).batch_size))
     low = data.draw(st.integers(1, top))

@@ -42,11 +42,11 @@ ALL_512 = {1: (1000,)}
         (decodes(3, 7), ([1, 2, 3], [1], [1, 2, 3, 4, 5, 6, 7])),
     ],
 )
-def test_values_of_few_are_all_multiples_of_step(space: Space, axes: Axes) -> None:
+def test_small_axis_has_all_multiples_of_the_step(space: Space, axes: Axes) -> None:
     assert choose_axes(space, {}) == axes
 
 
-def test_values_are_even_up_to_512_multiples() -> None:
+def test_values_are_evenly_spaced_up_to_512_multiples() -> None:
     assert choose_axes(prompts(513, 513, block=1), {}, ALL_512)[1] == list(range(1, 514))
 
 
@@ -58,7 +58,7 @@ def test_values_beyond_512_multiples_have_seven_significant_digits() -> None:
     assert choose_axes(prompts(3073, 3073, block=3), {}, ALL_512)[1] == [*(3 * each for each in digits), 3072, 3073]
 
 
-def test_thinned_batch_sizes_keep_those_that_the_budget_forces() -> None:
+def test_thinned_batch_sizes_keep_those_required_by_the_budget() -> None:
     space = prompts(512, 1024, prefills=6)
     assert space.forced() == [2, 3, 4, 5]
     assert choose_axes(space, {}, {2: (1, 2)})[0] == [2, 3, 4, 5, 6]
@@ -69,7 +69,7 @@ def padded(values: Sequence[int], weights: dict[int, int]) -> float:
 
 
 @given(st.dictionaries(st.integers(1, 8), st.integers(1, 9), min_size=1), st.integers(1, 8))
-def test_thinned_values_are_those_padded_least_alone(weights: dict[int, int], count: int) -> None:
+def test_thinned_values_have_the_least_padding(weights: dict[int, int], count: int) -> None:
     traffic = {Bucket(1, 10 * value - 3, 0): float(weight) for value, weight in weights.items()}
     chosen = choose_axes(prompts(80, 80, block=10), traffic, {1: (count,)})[1]
     tens = {10 * value: weight for value, weight in weights.items()}
@@ -78,7 +78,7 @@ def test_thinned_values_are_those_padded_least_alone(weights: dict[int, int], co
     assert padded(chosen, tens) == min(padded(each, tens) for each in choices)
 
 
-def test_weight_of_the_largest_value_asks_for_no_other() -> None:
+def test_weight_on_the_largest_value_keeps_only_that_value() -> None:
     traffic = {Bucket(1, 7, 0): 1.0, Bucket(1, 77, 0): 100.0}
     assert choose_axes(prompts(80, 80, block=10), traffic, {1: (2,)})[1] == [10, 80]
 

@@ -1,6 +1,6 @@
-"""What strategy optimal gains on the Azure conversation trace, learned on its first half and judged on the second.
+"""The gain of strategy optimal on the Azure conversation trace, learned on its first half and judged on the second.
 
-The exponential strategy's own figures stand beside it, so that a change of either shows.
+The figures of the exponential strategy are also fixed, so that a change of either is visible.
 """
 
 from functools import cache

@@ -35,7 +35,7 @@ def test_roofline_of_small_decode_batch_is_time_to_read_weights() -> None:
     assert ROOFLINE(DECODE, Bucket(1, 1, 1)) == pytest.approx(16e9 / 2.45e12, rel=0.01)
 
 
-def test_roofline_of_a_long_prompt_is_its_arithmetic() -> None:
+def test_roofline_of_a_long_prompt_is_bound_by_compute() -> None:
     arithmetic = (2 * 8e9 * 4096 + 4 * 32 * 32 * 128 * 4096 * 4096) / 432e12
     assert ROOFLINE(PROMPT, Bucket(1, 4096, 0)) == pytest.approx(arithmetic)
 
@@ -46,7 +46,7 @@ SEQUENCES = {PROMPT: 3, DECODE: 1}
 
 @pytest.mark.parametrize("phase", SEQUENCES)
 def test_arithmetic_is_of_weights_and_of_all_tokens_seen(phase: BucketPhase) -> None:
-    """Context is that of each sequence of a prompt batch, blocks are those of the whole decode batch."""
+    """Context counts for each sequence of a prompt batch, blocks count for the whole decode batch."""
     tokens, cached = 3 * 40, SEQUENCES[phase] * 5 * 128
     operations = 2 * 8e9 * tokens + 4 * 32 * 32 * 128 * (cached * 40 + tokens * 40)
     assert ARITHMETIC(phase, Bucket(3, 40, 5)) == pytest.approx(operations / 432e12)

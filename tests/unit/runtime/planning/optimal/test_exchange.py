@@ -1,4 +1,4 @@
-"""Plans that grow bucket by bucket, and exchanges of one for another, beside a search that computes every cost anew."""
+"""Greedy growth and exchange of buckets, compared with a search that computes every cost from scratch."""
 
 from itertools import product
 
@@ -30,7 +30,7 @@ def market(cells: dict[Bucket, float], budget: float) -> Market:
 
 
 def cost_of(plan: Buckets, cells: dict[Bucket, float]) -> float:
-    """Of each cell, the first bucket in plan order that is as large."""
+    """Return the sum over all cells of the cost of the first bucket in plan order that is large enough."""
     return sum(weight * cost(next(b for b in plan if _holds(b, cell))) for cell, weight in cells.items())
 
 
@@ -39,7 +39,7 @@ def _holds(bucket: Bucket, shape: Bucket) -> bool:
 
 
 def best_step(plan: Buckets, cells: dict[Bucket, float], slack: float) -> tuple[float, Bucket] | None:
-    """What saves most for its price, the larger of equals."""
+    """Return the bucket that saves most per price, and the larger one of equals."""
     steps = []
     for each in set(GRID) - set(plan):
         gain = cost_of(plan, cells) - cost_of(tuple(sorted((*plan, each))), cells)
@@ -50,22 +50,22 @@ def best_step(plan: Buckets, cells: dict[Bucket, float], slack: float) -> tuple[
 
 
 @given(CELLS, st.integers(1, 12))
-def test_plan_grows_by_what_saves_most_for_its_price(cells: dict[Bucket, float], budget: int) -> None:
+def test_plan_grows_by_the_bucket_with_most_savings_per_price(cells: dict[Bucket, float], budget: int) -> None:
     plan: Buckets = (CORNER,)
     while step := best_step(plan, cells, budget - sum(map(price, plan))):
         plan = tuple(sorted((*plan, step[1])))
     assert grow_plan(market(cells, budget)) == plan
 
 
-def test_bucket_that_saves_nothing_is_not_taken() -> None:
-    """Two sequences of 1 token cost as much as one of 2: of equals the larger shape is taken, and no second one."""
+def test_bucket_without_savings_is_not_added() -> None:
+    """Two sequences of 1 token cost as much as one of 2. The larger shape is added, then the other saves nothing."""
     candidates = [Bucket(1, 2, 0), Bucket(2, 1, 0), CORNER]
     plenty = Market({Bucket(1, 1, 0): 1.0}, candidates, (CORNER,), cost, lambda _: 1.0, 9)
     assert grow_plan(plenty) == (Bucket(2, 1, 0), CORNER)
 
 
 def once_exchanged(plan: Buckets, cells: dict[Bucket, float], budget: float) -> Buckets | None:
-    """The least missed of three given for what saves most."""
+    """Return the plan after the best exchange of one of the three least useful buckets."""
     losses = []
     for given_up in plan:
         rest = tuple(each for each in plan if each != given_up)
@@ -80,7 +80,7 @@ def once_exchanged(plan: Buckets, cells: dict[Bucket, float], budget: float) -> 
 
 @given(CELLS, st.lists(st.sampled_from(GRID), max_size=5))
 @settings(max_examples=60)
-def test_bucket_missed_least_is_exchanged_while_that_pays(cells: dict[Bucket, float], some: list[Bucket]) -> None:
+def test_least_useful_bucket_is_exchanged_while_that_saves(cells: dict[Bucket, float], some: list[Bucket]) -> None:
     plan: Buckets = tuple(sorted({*some, CORNER}))
     budget = sum(map(price, plan))
     found = exchange_buckets(market(cells, budget), plan)
@@ -108,14 +108,14 @@ def better(traffic: dict[Bucket, float], budget: float, plan: Buckets) -> Bucket
 TRAFFIC = {Bucket(1, 2, 0): 9.0, Bucket(1, 2, 5): 1.0, Bucket(2, 3, 1): 5.0}
 
 
-def test_poor_bucket_is_given_for_one_that_saves_more() -> None:
+def test_bucket_is_exchanged_for_one_that_saves_more() -> None:
     poor = tuple(sorted((*NEEDED, Bucket(1, 7, 1))))
     found = better(TRAFFIC, 3, poor)
     assert found == tuple(sorted((*NEEDED, Bucket(1, 2, 0))))
     assert Finder(found).first(1, 2, 5) is not None
 
 
-def test_plan_of_more_than_24_graphs_stays() -> None:
+def test_plan_of_more_than_24_graphs_is_unchanged() -> None:
     many = tuple(sorted({*NEEDED, *(Bucket(1, 7, blocks) for blocks in range(8)), *_long(15)}))
     assert len(many) == 25
     assert better(TRAFFIC, 25, many) == many
@@ -128,6 +128,6 @@ def _long(count: int) -> list[Bucket]:
     return list(grid)[:count]
 
 
-def test_plan_for_traffic_of_one_dimension_stays() -> None:
+def test_plan_for_one_dimensional_traffic_is_unchanged() -> None:
     plan = tuple(sorted((*NEEDED, Bucket(1, 7, 0))))
     assert better({Bucket(1, 2, 0): 9.0, Bucket(1, 4, 0): 9.0}, 3, plan) == plan

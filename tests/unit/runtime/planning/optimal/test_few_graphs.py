@@ -1,4 +1,4 @@
-"""Plans with few graphs beside the best of all plans, on small random traffic (tests/benchmarks/brute_force.py)."""
+"""Plans with few graphs compared with the best of all plans (tests/benchmarks/brute_force.py)."""
 
 import pytest
 

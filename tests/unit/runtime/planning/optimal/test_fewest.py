@@ -1,4 +1,4 @@
-"""How many graphs a plan gets where no budget is given."""
+"""The number of graphs of a plan without a budget."""
 
 from functools import cache
 
@@ -43,7 +43,7 @@ def padding(plan: BucketPlan, phase: BucketPhase, kind: Kind) -> float:
 
 @pytest.mark.parametrize("with_context", [False, True])
 @pytest.mark.parametrize("phase", list(BucketPhase))
-def test_no_kind_of_traffic_is_padded_more_than_by_exponential(with_context: bool, phase: BucketPhase) -> None:
+def test_every_kind_of_traffic_is_padded_at_most_like_exponential(with_context: bool, phase: BucketPhase) -> None:
     plan, rival = plans(with_context)
     for kind in prior(phase, WITH_CONTEXT if with_context else LIMITS, KV_BLOCKS, COST):
         assert padding(plan, phase, kind) <= padding(rival, phase, kind) * (1 + TOLERANCE), kind.name
@@ -59,13 +59,13 @@ def test_traffic_of_a_single_shape_needs_three_graphs() -> None:
     plan = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
     kinds = (Kind("traffic", {Bucket(7, 1, 100): 1.0}),)
     buckets = fewest(DECODE, kinds, KV_BLOCKS, Rival(plan, LIMITS, COST)).buckets[DECODE]
-    # One row for the shape, which with contiguous attention holds all blocks, and the largest bucket.
+    # One row for the shape, which has all blocks with contiguous attention, and the largest bucket.
     assert [bucket.num_blocks for bucket in buckets] == [100, 1200, 1200]
     assert buckets[-1] == Bucket(32, 1, 1200)
 
 
 @pytest.mark.parametrize("phase", list(BucketPhase))
-def test_traffic_that_was_never_met_is_padded_within_bounds(phase: BucketPhase) -> None:
+def test_unknown_traffic_is_padded_within_bounds(phase: BucketPhase) -> None:
     learned = OptimalSettings(traffic="prompt 1 700 0 1\ndecode 2 1 9 1")
     plan = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=learned), LIMITS, KV_BLOCKS)
     rival = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
@@ -73,7 +73,7 @@ def test_traffic_that_was_never_met_is_padded_within_bounds(phase: BucketPhase) 
         assert padding(plan, phase, kind) <= padding(rival, phase, kind) * (UNMET_MOST + TOLERANCE), kind.name
 
 
-def test_gap_of_the_rival_costs_what_its_fallback_takes() -> None:
+def test_gap_of_exponential_costs_as_much_as_its_fallback() -> None:
     rival = Rival(BucketPlan(prompt=(), decode=(Bucket(1, 1, 8),)), LIMITS, COST)
     kind = Kind("traffic", {Bucket(2, 1, 4): 1.0})
     assert rival.compute(DECODE, kind) == COST(DECODE, Bucket(4, 1, 8))

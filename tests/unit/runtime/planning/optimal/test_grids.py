@@ -1,4 +1,4 @@
-"""The search against decode grids that were made by hand, with as many graphs."""
+"""The search compared with manual decode grids of the same number of graphs."""
 
 from functools import cache
 
@@ -23,7 +23,7 @@ LIMITS = Limits(
     contiguous_paged_attention=False,
     gapless=True,
 )
-"""Those of the 8B example, and below its KV blocks."""
+"""The limits of the 8B example, with and without fewer KV blocks."""
 KV_BLOCKS = 4774
 CONTIGUOUS = LIMITS.model_copy(update={"contiguous_paged_attention": True})
 
@@ -48,7 +48,7 @@ def test_grid_has_the_graphs_that_were_proposed(name: str, graphs: int) -> None:
 
 @pytest.mark.parametrize("limits", [LIMITS, CONTIGUOUS], ids=["plain", "contiguous"])
 @pytest.mark.parametrize("name", GRIDS)
-def test_search_pads_less_than_a_grid_of_as_many_graphs(name: str, limits: Limits) -> None:
+def test_search_pads_less_than_a_grid_of_the_same_size(name: str, limits: Limits) -> None:
     grid = decode_grid(name, limits, KV_BLOCKS)
     settings = OptimalSettings(prompt_graphs=4, decode_graphs=len(grid))
     plan = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), limits, KV_BLOCKS)

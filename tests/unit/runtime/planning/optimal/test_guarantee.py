@@ -1,4 +1,4 @@
-"""Whatever the traffic, the limits and the budget: every admissible batch has a bucket."""
+"""Every admissible batch has a bucket, for any traffic, limits and budget."""
 
 import pytest
 from hypothesis import given, settings
@@ -38,7 +38,7 @@ def policy(traffic: Traffic, **budget: int) -> BucketPolicy:
 
 
 def traffic_with_one_of_each(prompts: dict[Bucket, int], steps: dict[Bucket, int], limits: Limits) -> Traffic:
-    """The drawn shapes, and one of each phase that is surely admissible."""
+    """Return traffic of the drawn shapes, and one shape of each phase that is certainly admissible."""
     return Traffic({**prompts, Bucket(1, 1, 0): 1}, {**steps, Bucket(1, 1, 1): 1})
 
 

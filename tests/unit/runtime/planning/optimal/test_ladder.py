@@ -12,7 +12,7 @@ WEIGHTS = st.lists(st.integers(0, 50), min_size=1, max_size=9)
 
 
 def ladder(weights: list[int], prices: list[float] | None = None) -> Ladder:
-    """Rungs of 1, 2, .. tokens, one graph each."""
+    """Return rungs of 1, 2, ... tokens with one graph each."""
     prices = prices or [1.0] * len(weights)
     rungs = zip(weights, prices, strict=True)
     return Ladder(
@@ -26,7 +26,7 @@ def every_choice(rungs: Ladder) -> list[tuple[int, ...]]:
     return [(*chosen, last) for count in range(last + 1) for chosen in combinations(range(last), count)]
 
 
-def test_ladder_keeps_the_rungs_where_the_weight_is() -> None:
+def test_ladder_keeps_the_rungs_with_the_weight() -> None:
     assert ladder([0, 9, 0, 0, 9, 0, 1]).exactly(3) == (1, 4, 6)
 
 
@@ -61,7 +61,7 @@ def test_exactly_weighs_prices_where_they_differ(weights: list[int], rate: float
 
 
 @given(WEIGHTS)
-def test_one_rung_more_gains_ever_less(weights: list[int]) -> None:
+def test_gain_of_each_further_rung_decreases(weights: list[int]) -> None:
     rungs = ladder(weights)
     costs = [rungs.cost(rungs.exactly(count)) for count in range(1, len(weights) + 1)]
     gains = [before - after for before, after in pairwise(costs)]

@@ -1,4 +1,4 @@
-"""The cheapest selection within a budget: exact where every selection can be tried."""
+"""The cheapest selection within a budget, compared with all selections if they can be enumerated."""
 
 from itertools import combinations, product
 
@@ -16,17 +16,17 @@ WEIGHTS = st.lists(st.integers(0, 50), min_size=1, max_size=6)
 
 
 def ladder(*rungs: tuple[float, float, float]) -> Ladder:
-    """Rungs of (weight, cost, price)."""
+    """Return rungs of (weight, cost, price)."""
     return Ladder(BucketPhase.PROMPT, [Rung(Bucket(1, at, 0), *rung) for at, rung in enumerate(rungs)])
 
 
 def graphs(weights: list[int]) -> Ladder:
-    """Rungs of 1, 2, .. tokens, one graph each."""
+    """Return rungs of 1, 2, ... tokens with one graph each."""
     return ladder(*((float(weight), float(at), 1.0) for at, weight in enumerate(weights, start=1)))
 
 
 def least(ladders: list[Ladder], budget: float) -> float:
-    """The cost of the cheapest of all selections within the budget."""
+    """Return the cost of the cheapest of all selections within the budget."""
     found = []
     for kept in product(*(choices(each) for each in ladders)):
         pairs = list(zip(ladders, kept, strict=True))
@@ -77,33 +77,33 @@ def test_ladder_of_different_prices_is_exact_by_itself(weights: list[int], budge
     assert fitted([alone], budget).selection.cost == pytest.approx(least([alone], budget))
 
 
-def test_budget_of_exactly_the_least_is_enough() -> None:
+def test_budget_of_exactly_the_minimum_suffices() -> None:
     assert fitted([graphs([3, 4])], 1).selection.price == 1
 
 
-def test_budget_below_the_least_fits_nothing() -> None:
+def test_budget_below_the_minimum_fits_nothing() -> None:
     assert fit(choice_of_rungs(graphs([3, 4])), 0.5) is None
 
 
-def test_budget_of_everything_is_used_and_nothing_gains() -> None:
+def test_sufficient_budget_selects_everything() -> None:
     found = fitted([graphs([3, 4, 5])], 3)
     assert (found.selection.cost, found.selection.price, found.next_gain) == (3 + 4 * 2 + 5 * 3, 3, 0.0)
 
 
-def test_rung_that_saves_nothing_is_not_filled_in() -> None:
-    """The second ladder has no traffic below its last rung, and the budget is too little for all of the first."""
+def test_rung_without_savings_is_not_added() -> None:
+    """The second ladder has no traffic below its last rung, and the budget is too small for all of the first."""
     found = fitted([graphs([9, 9, 9, 9]), graphs([0, 5])], 4).selection
     assert [len(kept.rungs) for kept in found.ladders] == [3, 1]
 
 
-def test_what_is_left_buys_nothing_that_saves_nothing() -> None:
-    """Of 2 that are left the rung that saves takes 5, and the one of price 1 has no traffic."""
+def test_remaining_budget_is_not_spent_without_savings() -> None:
+    """With the remaining 2, the rung that saves costs 5, and the one of price 1 has no traffic."""
     ladders = [ladder((9, 1, 5), (1, 2, 1)), ladder((0, 1, 1), (5, 2, 1))]
     assert fitted(ladders, 4).selection.price == 2
 
 
-def test_dearer_form_is_thinned_out_until_it_fits() -> None:
-    """One ladder of price 1 costs 50; two ladders of price 5 together cost 21, and without a rung of the first 29."""
+def test_expensive_form_is_thinned_until_it_fits() -> None:
+    """One ladder of price 1 costs 50. Two ladders of price 5 together cost 21, and without a rung of the first 29."""
     plain = choice_of_rungs(ladder((1, 50, 1)))
     rich = sum_of_choices([choice_of_rungs(ladder((weight, 1, 1), (1, 2, 1.5))) for weight in (8, 9)])
     found = fit(cheaper_of(plain, rich), 4.5)
@@ -111,8 +111,8 @@ def test_dearer_form_is_thinned_out_until_it_fits() -> None:
     assert (found.selection.cost, found.selection.price) == (29, 4)
 
 
-def test_what_is_left_goes_to_one_ladder_first() -> None:
-    """Of 3 that are left, a rung of price 3 that saves 9 is better than one of price 1 that saves 4."""
+def test_remaining_budget_buys_the_largest_saving() -> None:
+    """With the remaining 3, a rung of price 3 that saves 9 is better than one of price 1 that saves 4."""
     ladders = [ladder((2, 1, 1), (7, 2, 3), (0, 3, 1)), ladder((30, 1, 6), (0, 2, 1))]
     found = fitted(ladders, 5).selection
     assert (found.cost, found.price) == (2 * 9 + 60, 5)

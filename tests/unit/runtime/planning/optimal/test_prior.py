@@ -1,4 +1,4 @@
-"""The traffic that stands in where none is known."""
+"""The assumed traffic if none is known."""
 
 from math import isclose
 
@@ -41,7 +41,7 @@ def limits(draw: st.DrawFn) -> Limits:
 
 @settings(max_examples=60)
 @given(limits(), st.integers(1, 20_000))
-def test_every_shape_is_one_that_the_limits_admit(limits: Limits, kv_blocks: int) -> None:
+def test_every_shape_is_admissible(limits: Limits, kv_blocks: int) -> None:
     spaces: dict[BucketPhase, Space] = {
         PROMPT: PromptSpace(limits, with_context=limits.has_context),
         DECODE: DecodeSpace(limits, kv_blocks),
@@ -63,7 +63,7 @@ def test_every_doubling_of_sequences_is_a_kind_of_decode_steps() -> None:
     ]
 
 
-def test_kinds_with_as_many_sizes_have_the_same_compute() -> None:
+def test_kinds_with_equally_many_sizes_have_the_same_compute() -> None:
     kinds = {kind.name: kind for kind in prior(DECODE, LIMITS, 20_000, COST)}
     assert isclose(compute(DECODE, kinds["16 to 31 sequences"]), compute(DECODE, kinds["32 to 63 sequences"]))
 
@@ -80,12 +80,12 @@ def test_prompts_are_of_the_kinds_that_the_limits_allow(change: dict[str, int], 
     assert names(PROMPT, LIMITS.model_copy(update=change)) == expected
 
 
-def test_fewer_sequences_run_where_the_device_has_no_room() -> None:
+def test_sequences_are_limited_by_the_device_memory() -> None:
     (busiest,) = (kind for kind in prior(DECODE, LIMITS, 128, COST) if kind.name == "64 to 127 sequences")
     assert min(shape.batch_size for shape in busiest.weights) == 4
     assert max(shape.num_blocks for shape in busiest.weights) <= 128
 
 
-def test_sizes_are_evenly_spaced_and_end_with_the_most() -> None:
+def test_sizes_are_evenly_spaced_and_end_with_the_maximum() -> None:
     assert geometric_sizes(1, 16, 1) == [1, 2, 4, 8, 16]
     assert geometric_sizes(5, 5, 8) == [5]

@@ -1,7 +1,7 @@
-"""Plans of small policies as this code made them (tests/data/optimal_plans.json): a change that moves any shows.
+"""Plans of small policies, as recorded from this code (tests/data/optimal_plans.json). Any change of a plan fails.
 
-Other tests judge whether such plans are good (test_optimizer.py, test_row_search.py, tests/benchmarks/brute_force.py).
-These hold that a policy keeps its graphs from one release to the next.
+Other tests check the quality of such plans (test_optimizer.py, test_row_search.py, tests/benchmarks/brute_force.py).
+These tests check that a policy keeps its graphs from one release to the next.
 """
 
 import json
@@ -18,7 +18,7 @@ PLANS = json.loads((DATA / "optimal_plans.json").read_text())
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=[plan["name"] for plan in PLANS])
-def test_policy_has_the_plan_that_was_recorded(plan: dict[str, Any]) -> None:
+def test_policy_has_the_recorded_plan(plan: dict[str, Any]) -> None:
     settings = OptimalSettings(traffic="\n".join(plan["traffic"]) or None, **plan["budget"])
     policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)
     made = make_plan(policy, Limits(**plan["limits"]), plan["kv_blocks"])

@@ -21,34 +21,34 @@ def shape_of(name: str) -> ModelShape:
     return shape
 
 
-def test_llama_8b_multiplies_a_token_with_all_weights_but_embeddings() -> None:
-    """7.5 billion of its 8.03 billion parameters; 128,256 * 4096 embeddings are looked up."""
+def test_llama_8b_token_uses_all_weights_except_embeddings() -> None:
+    """It has 7.5 billion of 8.03 billion parameters, because 128,256 * 4096 embeddings are looked up."""
     found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
     assert found.matmul_weights == pytest.approx(8.03e9 - 128_256 * 4096, rel=0.001)
     assert found.weight_bytes == pytest.approx(16.06e9, rel=0.001)
 
 
-def test_token_is_multiplied_with_matrices_and_not_with_norms() -> None:
-    """The output head, and in each of 32 layers queries and output, keys and values, and the feed-forward's three."""
+def test_matrices_count_and_norms_do_not() -> None:
+    """The output head, and in each of 32 layers queries and output, keys and values, and three matrices of the MLP."""
     found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
     layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336
     assert found.matmul_weights == 128_256 * 4096 + 32 * layer
 
 
 def test_llama_8b_caches_a_block_of_16_mib() -> None:
-    """The block of log 000, by the token."""
+    """The block of log 000, per token."""
     found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
     assert found.kv_bytes_per_token * 128 == 16 * 2**20
 
 
-def test_token_visits_the_active_experts_alone() -> None:
-    """Mixtral 8x7B: 46.7 billion parameters, 12.9 billion of them for a token."""
+def test_token_uses_only_the_active_experts() -> None:
+    """Mixtral 8x7B has 46.7 billion parameters, 12.9 billion of them active for a token."""
     found = roofline_of(shape_of("mistralai/Mixtral-8x7B-v0.1"), BF16, GAUDI2, 128)
     assert found.matmul_weights == pytest.approx(12.9e9 - 32_000 * 4096, rel=0.01)
     assert found.weight_bytes == pytest.approx(2 * 46.7e9, rel=0.01)
 
 
-def test_fp8_cache_halves_what_decode_reads_of_it() -> None:
+def test_fp8_cache_halves_the_bytes_that_decode_reads() -> None:
     shape = shape_of("meta-llama/Llama-3.1-8B")
     fp8 = roofline_of(shape, Spread(1, 1, 2, 1), GAUDI2, 128)
     assert 2 * fp8.kv_bytes_per_token == roofline_of(shape, BF16, GAUDI2, 128).kv_bytes_per_token
@@ -62,8 +62,8 @@ def test_ranks_change_no_cost() -> None:
     ]
 
 
-def test_layers_of_pipeline_ranks_are_all_read() -> None:
-    """Of one model: two stages with tied embeddings would hold them twice."""
+def test_layers_of_all_pipeline_ranks_are_read() -> None:
+    """All stages belong to one model. Two stages with tied embeddings would count them twice."""
     shape = shape_of("meta-llama/Llama-3.2-1B")
     found = roofline_of(shape, Spread(1, 2, 2, 2), GAUDI2, 128)
     assert found == roofline_of(shape, BF16, GAUDI2, 128)
@@ -75,7 +75,7 @@ def test_attention_is_as_wide_as_heads_of_all_layers() -> None:
 
 
 def test_latent_attention_is_as_wide_as_scores_and_values() -> None:
-    """DeepSeek V2 Lite: 27 layers of 16 heads, scores on 128 + 64 numbers, values of 128."""
+    """DeepSeek V2 Lite has 27 layers of 16 heads, with scores on 128 + 64 numbers and values of 128."""
     found = roofline_of(shape_of("deepseek-ai/DeepSeek-V2-Lite"), BF16, GAUDI2, 128)
     assert found.attention_width == 27 * 16 * (128 + 64 + 128) / 2
 

@@ -1,4 +1,4 @@
-"""Rows of ladders beside every way to cut rows on a few values, and the bound on the search."""
+"""Rows of ladders compared with every partition of a few values into rows, and the limit of the search."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
@@ -47,31 +47,31 @@ def price(bucket: Bucket) -> float:
     return 1.0 + bucket.query_len % 3
 
 
-def cuts(values: Sequence[int]) -> Iterator[list[int]]:
-    """Every choice of values that has the last one."""
+def choices_with_last(values: Sequence[int]) -> Iterator[list[int]]:
+    """Yield every choice of values that includes the last one."""
     *others, last = values
     for count in range(len(values)):
         yield from ([*chosen, last] for chosen in combinations(others, count))
 
 
-def rows(low: int, values: Sequence[int]) -> Iterator[list[Row]]:
-    """Every way to cut the values into rows."""
-    for tops in cuts(values):
+def partitions(low: int, values: Sequence[int]) -> Iterator[list[Row]]:
+    """Yield every partition of the values into rows."""
+    for tops in choices_with_last(values):
         yield [Row(before, top) for before, top in zip([low, *(top + 1 for top in tops)], tops, strict=False)]
 
 
 def every_plan(space: Space, axes: Axes, outer: tuple[Row, ...] = ()) -> Iterator[Plan]:
-    """Every plan of rows of ladders."""
+    """Yield every plan of rows of ladders."""
     span = space.span(outer)
     if span is None:
         return
     values = [*(value for value in axes[len(outer)] if span.low <= value < span.top), span.top]
     if len(outer) == (2 if len(axes[2]) > 1 else 1):
         only = axes[2] if len(outer) == 1 else []
-        for tops in cuts(values):
+        for tops in choices_with_last(values):
             yield tuple(Bucket._make((*(row.top for row in outer), each, *only)) for each in tops)
         return
-    for cut in rows(span.low, values):
+    for cut in partitions(span.low, values):
         for plans in product(*(list(every_plan(space, axes, (*outer, row))) for row in cut)):
             yield tuple(bucket for plan in plans for bucket in plan)
 
@@ -89,7 +89,7 @@ def buckets_of(selection: Selection) -> Plan:
 @pytest.mark.parametrize(("space", "axes"), SPACES)
 @settings(max_examples=15)
 @given(data=st.data(), rate=st.integers(0, 40))
-def test_rows_are_as_cheap_as_the_best_of_all_cuts(space: Space, axes: Axes, data: st.DataObject, rate: int) -> None:
+def test_rows_are_as_cheap_as_the_best_partition(space: Space, axes: Axes, data: st.DataObject, rate: int) -> None:
     shapes = [shape for shape in map(Bucket._make, product(*axes)) if space.admits(shape)]
     cells = data.draw(st.dictionaries(st.sampled_from(shapes), st.integers(1, 9).map(float), min_size=1))
     found = Search(space, axes, cells, cost, price).choice()(rate)
@@ -101,16 +101,16 @@ def test_rows_are_as_cheap_as_the_best_of_all_cuts(space: Space, axes: Axes, dat
     assert found.total(rate) == pytest.approx(best)
 
 
-def test_what_is_rounded_beyond_row_counts_at_its_end() -> None:
-    """Three sequences have queries of 2 tokens at most, and the next value of the axis is 4."""
+def test_size_rounded_beyond_a_row_counts_at_its_end() -> None:
+    """Three sequences have queries of at most 2 tokens, and the next value of the axis is 4."""
     space = PromptSpace(limits(8, 8, seqs=3), with_context=False)
     axes: Axes = ([1, 2, 3], [4, 8], [0])
     found = Search(space, axes, {Bucket(3, 4, 0): 5.0}, cost, price).choice()(0.0)
     assert found.cost == 5 * 3 * 2
 
 
-def test_what_is_rounded_beyond_row_of_queries_counts_there() -> None:
-    """Three sequences have queries of 2 tokens at most, and the values of the axis are 4 and 8."""
+def test_query_rounded_beyond_a_row_counts_at_its_end() -> None:
+    """Three sequences have queries of at most 2 tokens, and the values of the axis are 4 and 8."""
     space = PromptSpace(limits(8, 8, seqs=3), with_context=True)
     axes: Axes = ([1, 2, 3], [4, 8], [0, 4])
     found = Search(space, axes, {Bucket(3, 8, 0): 5.0}, cost, price).choice()(0.0)
@@ -123,8 +123,8 @@ def chosen(context: float, rate: float) -> Selection:
     return search_rows(space, traffic, cost, price)(rate)
 
 
-def test_rare_context_shares_the_buckets_that_hold_everything() -> None:
-    """Its requests pay for a whole bucket each; those without context have rows of their own."""
+def test_rare_context_uses_the_largest_buckets() -> None:
+    """Its requests use a whole bucket each. Requests without context have their own rows."""
     found = chosen(context=0.01, rate=1.0)
     assert set(buckets_of(found)) == {
         Bucket(1, 2, 0),
@@ -138,12 +138,12 @@ def test_rare_context_shares_the_buckets_that_hold_everything() -> None:
     assert found.price == sum(map(price, buckets_of(found)))
 
 
-def test_frequent_context_has_rows_of_its_own() -> None:
+def test_frequent_context_has_its_own_rows() -> None:
     assert {1, 2, 3} & {bucket.num_blocks for bucket in buckets_of(chosen(context=90.0, rate=1.0))}
 
 
-def test_cut_that_costs_as_much_keeps_the_row_whole() -> None:
-    """Of equals the row that begins first is taken."""
+def test_partition_without_savings_keeps_the_row() -> None:
+    """If costs are equal, the row that begins first is used."""
     whole, half = Selection(cost=1.0, price=2.0), Selection(cost=1.0, price=0.5)
     found = choice_of_rows(2, {(0, 1): lambda _: half, (0, 2): lambda _: whole, (1, 2): lambda _: half})(1.0)
     assert (found.cost, found.price) == (1.0, 2.0)
@@ -152,8 +152,8 @@ def test_cut_that_costs_as_much_keeps_the_row_whole() -> None:
 WIDE = ([1], list(range(1, 25)), list(range(1000)))
 
 
-def test_search_among_300000_rungs_is_made() -> None:
-    """24 values have 24 * 25 / 2 = 300 rows, each with 1000 rungs."""
+def test_search_among_300000_rungs_is_accepted() -> None:
+    """24 values have 24 * 25 / 2 = 300 rows, with 1000 rungs each."""
     check_rungs(PromptSpace(limits(24, 24, block=1), with_context=True), WIDE)
 
 
@@ -178,7 +178,7 @@ def test_search_among_300000_rungs_is_made() -> None:
         ),
     ],
 )
-def test_search_among_more_rungs_is_refused_with_number(space: Space, axes: Axes, rungs: int) -> None:
+def test_search_among_more_rungs_is_refused_with_their_number(space: Space, axes: Axes, rungs: int) -> None:
     with pytest.raises(PlanImpossible) as refused:
         check_rungs(space, axes)
     assert str(refused.value) == (

@@ -7,7 +7,7 @@ PLAN = BucketPlan(prompt=(Bucket(1, 128, 0), Bucket(1, 256, 0)), decode=(Bucket(
 COST = token_cost(block_size=128)
 
 
-def test_padding_is_padded_over_real_tokens_of_what_has_bucket() -> None:
+def test_padding_is_padded_over_real_tokens_with_a_bucket() -> None:
     traffic = Traffic({Bucket(1, 64, 0): 2, Bucket(1, 200, 0): 1, Bucket(1, 999, 0): 1}, {})
     assert score(PLAN, BucketPhase.PROMPT, traffic, COST) == Score(2, (2 * 128 + 256) / (2 * 64 + 200), 0.75)
 

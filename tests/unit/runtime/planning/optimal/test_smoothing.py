@@ -22,26 +22,26 @@ def test_smoothing_keeps_the_weight(cells: dict[Bucket, float]) -> None:
 
 
 @given(CELLS)
-def test_most_of_the_weight_stays_where_it_was_seen(cells: dict[Bucket, float]) -> None:
+def test_most_of_the_weight_stays_at_the_observed_shape(cells: dict[Bucket, float]) -> None:
     smoothed = smooth(cells, AXES)
     assert all(smoothed[cell] >= (1 - SPREAD_SHARE) * weight for cell, weight in cells.items())
 
 
-def test_neighbours_get_more_than_what_is_far() -> None:
+def test_neighbours_get_more_than_distant_shapes() -> None:
     smoothed = smooth({Bucket(1, 384, 0): 1.0}, AXES)
     assert smoothed[Bucket(1, 256, 0)] > smoothed.get(Bucket(1, 1024, 0), 0.0)
 
 
-def test_prompts_without_context_stay_without() -> None:
+def test_prompts_without_context_get_none() -> None:
     assert all(cell.num_blocks == 0 for cell in smooth({Bucket(1, 384, 0): 1.0}, AXES))
 
 
-def test_prompts_with_context_stay_with_it() -> None:
+def test_prompts_with_context_keep_it() -> None:
     assert all(cell.num_blocks > 0 for cell in smooth({Bucket(1, 384, 1): 1.0}, AXES))
 
 
 def shares(axis: list[int], centre: int) -> dict[int, float]:
-    """A log-normal distribution around the middle of the cell that ends at `centre`, without what is negligible."""
+    """Return the non-negligible log-normal shares around the middle of the cell that ends at `centre`."""
     ends = [0, *axis]
     middle = (ends[axis.index(centre)] + centre) / 2
     spread = NormalDist(log(middle), SPREAD_WIDTH)
@@ -66,7 +66,7 @@ def test_dimensions_are_spread_independently() -> None:
 
 
 def test_weight_of_value_too_close_to_another_is_kept() -> None:
-    """Its own share of what is spread is negligible."""
+    """Its own share of the distributed weight is negligible."""
     smoothed = smooth({Bucket(1, 100_001, 0): 3.0}, ([1], [100_000, 100_001, 200_000], [0]))
     assert smoothed[Bucket(1, 100_001, 0)] == pytest.approx(3 * (1 - SPREAD_SHARE))
     assert sum(smoothed.values()) == pytest.approx(3)

@@ -1,4 +1,4 @@
-"""Budgets in a policy: graphs, bytes, seconds; what is too little and what contradicts."""
+"""Budgets in a policy: graphs, bytes, seconds, insufficient budgets and contradictions."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ def plan(**budget: int) -> BucketPlan:
     return make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), LIMITS, kv_blocks=100)
 
 
-def spent(chosen: BucketPlan, price: Price) -> float:
+def cost_of(chosen: BucketPlan, price: Price) -> float:
     return sum(price(phase, bucket) for phase in BucketPhase for bucket in chosen.buckets_of(phase))
 
 
@@ -39,7 +39,7 @@ def test_graphs_per_phase_are_used_up() -> None:
     assert (len(chosen.prompt), len(chosen.decode)) == (5, 9)
 
 
-def test_without_budget_there_are_fewer_graphs_than_exponential_has() -> None:
+def test_plan_without_budget_has_fewer_graphs_than_exponential() -> None:
     chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
     assert len(chosen.prompt) < len(rival.prompt)
     assert len(chosen.decode) < len(rival.decode)
@@ -48,7 +48,7 @@ def test_without_budget_there_are_fewer_graphs_than_exponential_has() -> None:
 @pytest.mark.parametrize(
     ("budget", "plans"), [({}, 1), ({"prompt_graphs": 5}, 1), ({"prompt_graphs": 5, "decode_graphs": 9}, 0)]
 )
-def test_rival_is_planned_at_most_once(budget: dict[str, int], plans: int) -> None:
+def test_exponential_is_planned_at_most_once(budget: dict[str, int], plans: int) -> None:
     made: list[BucketPlan] = []
 
     def exponential() -> BucketPlan:
@@ -60,12 +60,12 @@ def test_rival_is_planned_at_most_once(budget: dict[str, int], plans: int) -> No
     assert len(made) == plans
 
 
-def test_without_budget_traffic_is_padded_no_more_than_by_exponential() -> None:
+def test_plan_without_budget_pads_at_most_like_exponential() -> None:
     chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
-    traffic, cost_of = read_traffic(TRAFFIC), cost.typical_cost(128)
+    traffic, token_cost = read_traffic(TRAFFIC), cost.typical_cost(128)
     for phase in BucketPhase:
-        padding = cost.score(chosen, phase, traffic, cost_of).padding
-        bound = cost.score(rival, phase, traffic, cost_of).padding
+        padding = cost.score(chosen, phase, traffic, token_cost).padding
+        bound = cost.score(rival, phase, traffic, token_cost).padding
         assert padding is not None
         assert bound is not None
         assert padding <= bound * (1 + TOLERANCE)
@@ -74,17 +74,17 @@ def test_without_budget_traffic_is_padded_no_more_than_by_exponential() -> None:
 @settings(max_examples=8)
 @given(st.integers(8 * GIB, 60 * GIB))
 def test_graph_bytes_are_never_exceeded(budget: int) -> None:
-    assert spent(plan(graph_bytes=budget), cost.graph_bytes(128)) <= budget
+    assert cost_of(plan(graph_bytes=budget), cost.graph_bytes(128)) <= budget
 
 
 @settings(max_examples=8)
 @given(st.integers(3, 90))
 def test_warmup_seconds_are_never_exceeded(budget: int) -> None:
-    assert spent(plan(warmup_seconds=budget), cost.warmup_seconds) <= budget
+    assert cost_of(plan(warmup_seconds=budget), cost.warmup_seconds) <= budget
 
 
-def test_bytes_of_one_phase_alone_buy_what_they_hold() -> None:
-    """Its plan is searched further by exchanges, as those of graphs are."""
+def test_bytes_of_one_phase_are_used_up() -> None:
+    """Its plan is improved by exchanges, like plans with a budget of graphs."""
     traffic = read_traffic(TRAFFIC)
     price = cost.graph_bytes(128)
     decode = (BucketPhase.DECODE,)
@@ -96,7 +96,7 @@ def test_bytes_of_one_phase_alone_buy_what_they_hold() -> None:
     assert sum(price(BucketPhase.DECODE, bucket) for bucket in chosen) <= budget
 
 
-def test_more_seconds_buy_more_graphs() -> None:
+def test_more_seconds_give_more_graphs() -> None:
     counts = [len(each.prompt) + len(each.decode) for each in (plan(warmup_seconds=10), plan(warmup_seconds=30))]
     assert counts == sorted(set(counts))
 
@@ -150,18 +150,18 @@ def test_traffic_beyond_the_limits_is_reported() -> None:
     )
 
 
-def test_equal_inputs_make_equal_plans() -> None:
+def test_equal_inputs_give_equal_plans() -> None:
     assert plan(decode_graphs=20) == plan(decode_graphs=20)
 
 
-def test_optimal_settings_beside_another_strategy_are_named_as_ignored() -> None:
+def test_optimal_settings_are_ignored_by_another_strategy() -> None:
     policy = BucketPolicy(optimal=OptimalSettings(traffic=TRAFFIC))
     (warning,) = make_plan(policy, LIMITS, 100).warnings
     assert warning.startswith("bucketing.optimal is ignored")
 
 
-def test_search_among_too_many_buckets_is_refused_before_it_begins() -> None:
-    """Most prompt batch sizes have a longest query of their own under a large maxNumBatchedTokens."""
+def test_search_among_too_many_buckets_is_refused_immediately() -> None:
+    """Most prompt batch sizes have a different longest query under a large maxNumBatchedTokens."""
     limits = Limits(
         max_model_len=4_194_304,
         max_num_seqs=65_536,

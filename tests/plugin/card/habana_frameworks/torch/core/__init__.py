@@ -1,7 +1,7 @@
-"""Lazy execution: nothing is deferred here, so a step has no end."""
+"""Lazy execution. Nothing is deferred here, so a step does not have to be marked."""
 
 from typing import Any
 
 
 def mark_step(*_: Any, **__: Any) -> None:
-    """Nothing."""
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""`torch.hpu`: one card, whose streams are always done."""
+"""`torch.hpu` with one card, whose streams have always completed."""
 
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
@@ -63,5 +63,5 @@ def current_device() -> int:
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Bytes, free and total."""
+    """Return the free and the total memory in bytes."""
     return MEMORY.free, MEMORY.total

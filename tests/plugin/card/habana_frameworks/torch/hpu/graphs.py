@@ -1,4 +1,4 @@
-"""HPU graphs, found by their inputs as the card's software finds them. A replay computes the module again."""
+"""HPU graphs, found by their inputs as in the card's software. A replay computes the module again."""
 
 from collections import Counter
 from functools import wraps
@@ -13,11 +13,11 @@ from habana_frameworks.torch.memory import MEMORY, tensors
 CAPTURES: Counter[str] = Counter()
 REPLAYS: Counter[str] = Counter()
 BYPASSES: Counter[str] = Counter()
-"""By the class of the module."""
+"""The number of captured graphs by the class of the module."""
 
 
 def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> Any:
-    """Gives the module a forward that keeps a graph for every combination of inputs, and the memory of each."""
+    """Replace the forward of a module so that each combination of inputs has a graph, which takes memory."""
     compute, name = module.forward, type(module).__name__
     kept: set[int] = set()
     kind = MODEL if any(True for _ in module.parameters()) else HELPER
@@ -25,7 +25,7 @@ def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> A
     @wraps(compute)
     def forward(*args: Any, bypass_hpu_graphs: bool = False, warmup_mode: bool = False, **kwargs: Any) -> Any:
         found = _key((args, kwargs))
-        # Recipes and graphs are two things: without a graph the same recipe runs.
+        # Recipes and graphs are separate. The same recipe also runs without a graph.
         compile_recipe((id(module), found), kind)
         if bypass_hpu_graphs:
             BYPASSES[name] += 1
@@ -46,7 +46,7 @@ def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> A
 
 
 def _key(value: Any) -> int:
-    """Tensors by their layout, everything else by its value."""
+    """Return a key of the value: the layout of a tensor, and the value of everything else."""
     if isinstance(value, torch.Tensor):
         return hash((tuple(value.shape), value.stride(), value.storage_offset(), value.dtype))
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""The bridge's metric `graph_compilation`: recipes that were compiled, and the microseconds that this took.
+"""The bridge's metric `graph_compilation`: the number of compiled recipes, and the microseconds that compilation took.
 
-No recipe takes any time here, so each is given a duration by what is in it.
+Compilation takes no time here, so each kind of recipe has a fixed duration.
 """
 
 from collections import Counter
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 
 MODEL, HELPER = "model", "helper"
 MICROSECONDS = {MODEL: 400_000, HELPER: 500}
-"""A recipe with the model's weights, and one of a helper graph, such as a copy, a cast or a comparison."""
+"""The kinds of recipes: with the model's weights, or a helper graph such as a copy, a cast or a comparison."""
 RECIPES: Counter[str] = Counter()
-"""Recipes of this process by their kind."""
+"""The recipes of this process by their kind."""
 _KEPT: set[Hashable] = set()
 
 
 def compile_recipe(key: Hashable, kind: str) -> None:
-    """Compile the recipe of a graph and its concrete sizes, unless this process has it."""
+    """Compile the recipe of a graph and its concrete sizes, unless this process already has it."""
     if key not in _KEPT:
         _KEPT.add(key)
         RECIPES[kind] += 1
@@ -27,7 +27,7 @@ class Metric:
         self._before = RECIPES.copy()
 
     def stats(self) -> list[tuple[str, float]]:
-        """As the bridge reports them if PT_HPU_METRICS_GC_DETAILS is not set."""
+        """Return the values that the bridge reports if PT_HPU_METRICS_GC_DETAILS is not set."""
         found = {kind: RECIPES[kind] - self._before[kind] for kind in MICROSECONDS}
         number = sum(found.values())
         time = sum(MICROSECONDS[kind] * count for kind, count in found.items())
@@ -38,7 +38,7 @@ _GLOBAL = Metric()
 
 
 def metric_global(name: str) -> Metric | None:
-    """None for a metric that the bridge does not know."""
+    """Return a metric, or None if the bridge has no metric of this name."""
     return _GLOBAL if name == "graph_compilation" else None
 
 

@@ -1,4 +1,4 @@
-"""Settings of the bridge. As in the real one, the context has no finally, and compile-only mode launches nothing."""
+"""Settings of the bridge. As in the real bridge, the context manager has no finally."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ SETTINGS: dict[str, Any] = {_COMPILE_ONLY: False}
 
 @contextmanager
 def env_setting(name: str, value: Any) -> Iterator[None]:
-    """KeyError for a setting that the bridge does not know."""
+    """Set a setting of the bridge for the block. Raises KeyError for an unknown setting."""
     before = SETTINGS[name]
     SETTINGS[name] = value
     yield
@@ -20,12 +20,12 @@ def env_setting(name: str, value: Any) -> Iterator[None]:
 
 
 def get_pt_compile_only_mode() -> bool:
-    """Whether nothing is launched now."""
+    """Return True if nothing is launched now."""
     return bool(SETTINGS[_COMPILE_ONLY])
 
 
 def launched(results: Any) -> Any:
-    """The results of a graph: those of a card that was told to compile only were never computed."""
+    """Return the results of a graph, or zeros in compile-only mode, in which they were not computed."""
     if get_pt_compile_only_mode():
         for each in tensors(results):
             each.zero_()

@@ -2,7 +2,7 @@ from enum import IntEnum
 
 
 class synDeviceType(IntEnum):
-    """Numbers of the generations."""
+    """The numbers of the card generations."""
 
     synDeviceGaudi = 1
     synDeviceGaudi2 = 4

@@ -1,4 +1,4 @@
-"""A Gaudi card that exists in memory alone: what it has compiled, the memory that graphs take, and when it fails."""
+"""A fake Gaudi card: its compiled recipes, the memory of its graphs, and its failures."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ MIB, GIB = 2**20, 2**30
 
 @dataclass
 class Card:
-    """Free bytes, the bytes of a graph per prompt token and per decode batch, and who may run out of memory.
+    """Free bytes, bytes of a graph per prompt token and decode batch, and operations that run out of memory.
 
     `longest_graphed` is the plugin's own limit of tokens, above which a prompt bypasses graphs.
     """
@@ -34,11 +34,11 @@ class Card:
         self.compile_seconds += seconds
 
     def run(self, *shape: object) -> None:
-        """The forward that follows a check of its shape: a new one needs a recipe."""
+        """Run the forward that follows a check of its shape. A new shape needs a recipe."""
         if shape not in self.compiled:
             self.compiled.add(shape)
             self.compile()
 
     def settle(self) -> None:
-        """Wait until the work that still runs has taken its memory."""
+        """Wait until running work has allocated its memory."""
         self.free, self.running = self.free - self.running, 0

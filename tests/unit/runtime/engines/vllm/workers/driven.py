@@ -1,4 +1,4 @@
-"""The runtime's own orchestrator over the HPU verbs: a whole start-up against the stand-in, without clock or card."""
+"""The runtime's orchestrator with the HPU verbs: a complete start-up with the fake plugin, without waiting."""
 
 import json
 import threading
@@ -16,13 +16,13 @@ from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.warmup.runner import warm_up
 from tests.unit.runtime.engines.vllm.workers.card import GIB, Card
 from tests.unit.runtime.engines.vllm.workers.stand_in import KV_BLOCKS, bridge, plugin
-from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start
+from tests.unit.runtime.warmup.virtual import VirtualClock, start_on_virtual_clock
 
 PROMPT, DECODE = [2, 256, 0], [4, 1, 64]
 
 
 def verbs_on(card: Card, runner: Any = None, **made: Any) -> HpuVerbs:
-    """The verbs of a worker on this card, with a plan of two prompt buckets and one decode bucket."""
+    """Return the verbs of a worker on this card, with a plan of two prompt buckets and one decode bucket."""
     verbs = HpuVerbs(runner or plugin(card, **made), bridge(card))
     verbs.plan([PROMPT, [1, 128, 0]], [DECODE])
     card.log.clear()
@@ -30,14 +30,14 @@ def verbs_on(card: Card, runner: Any = None, **made: Any) -> HpuVerbs:
 
 
 def plain(answer: Any) -> Any:
-    """What of an answer survives the wire between worker and runtime."""
+    """Return the part of an answer that can be serialized between worker and runtime."""
     copied = json.loads(json.dumps(answer))
     assert copied == answer
     return copied
 
 
 class DrivenEngine(SimEngine):
-    """Loads and serves as the simulation; everything between goes to the verbs, as remote calls would."""
+    """Loads and serves as the simulation, and passes everything else to the verbs, as remote calls would."""
 
     def __init__(self, config: RuntimeConfig, clock: VirtualClock, verbs: HpuVerbs, card: Card) -> None:
         super().__init__(config, clock.sleep)
@@ -45,19 +45,19 @@ class DrivenEngine(SimEngine):
         self.captures_graphs = plain(verbs.describe())["captures_graphs"]
 
     def profile(self) -> DeviceMemory:
-        """The free memory that the reference log states."""
+        """Return the free memory in the reference log."""
         return DeviceMemory(free=round(79.16 * GIB), total=self.card.total)
 
     def allocate(self, kv_blocks: int) -> None:
-        """vLLM allocates before the verbs are called; the log states what was free then."""
+        """Return the free memory in the reference log. vLLM allocates before the verbs are called."""
         self.card.free = round(55.43 * GIB)
 
     def memory(self) -> DeviceMemory:
         return DeviceMemory(**plain(self.verbs.memory()))
 
     def use_plan(self, plan: BucketPlan) -> None:
-        told = plain(self.verbs.plan([list(each) for each in plan.prompt], [list(each) for each in plan.decode]))
-        self.vision = tuple(VisionBucket(*each) for each in told.get("vision", ()))
+        answer = plain(self.verbs.plan([list(each) for each in plan.prompt], [list(each) for each in plan.decode]))
+        self.vision = tuple(VisionBucket(*each) for each in answer.get("vision", ()))
 
     def use_warm(self, plan: BucketPlan) -> None:
         super().use_warm(plan)
@@ -79,7 +79,7 @@ class DrivenEngine(SimEngine):
         return int(outcome["bytes"])
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
-        """One verb for all batch sizes."""
+        """Warm all batch sizes with one verb."""
         if batch_size == 0:
             plain(self.verbs.sampler())
 
@@ -96,13 +96,13 @@ class DrivenEngine(SimEngine):
 
 
 def drive(config: RuntimeConfig, verbs: HpuVerbs, card: Card) -> WarmupReport:
-    """The report after a whole start-up; the card's log has the calls."""
+    """Return the report after a whole start-up. The card's log has the calls."""
     clock = VirtualClock()
-    return virtual_start(config, clock, DrivenEngine(config, clock, verbs, card))
+    return start_on_virtual_clock(config, clock, DrivenEngine(config, clock, verbs, card))
 
 
 def drive_plan(plan: BucketPlan, config: RuntimeConfig, verbs: HpuVerbs, card: Card) -> None:
-    """The warm-up of a plan that is given instead of made."""
+    """Warm up a given plan."""
     clock = VirtualClock()
     engine = DrivenEngine(config, clock, verbs, card)
     engine.use_plan(plan)

@@ -1,6 +1,6 @@
-"""A stand-in for vLLM's plugin, generated from the recorded contract: its names and signatures, and none besides.
+"""A fake of vLLM's plugin, generated from the recorded contract with exactly its names and signatures.
 
-Methods record their calls. What a few of them do besides is what the contract's notes say of them, on a pretended card.
+Methods record their calls. A few of them also behave as the contract's notes describe, on a fake card.
 """
 
 import json
@@ -19,12 +19,12 @@ from tests.unit.runtime.engines.vllm.workers.card import GIB, MIB, Card
 CONTRACT = json.loads((Path(__file__).parents[5] / "data" / "vllm_gaudi_contract.json").read_text())["classes"]
 KV_BLOCKS = 1519
 OURS = "gaudi"
-"""What we add to a class of the plugin begins so."""
+"""The prefix of attributes that we add to a class of the plugin."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A view of a storage of so many bytes."""
+    """A view of a storage of this many bytes."""
 
     address: int
     size: int
@@ -45,11 +45,11 @@ LAYERS = [
     (SHARED, None, None, None),
     (SHARED, None, None, None),
 ]
-"""A KV cache of 6 GiB: a layer with keys, values and scales, and two that share one storage."""
+"""A KV cache of 6 GiB: a layer with keys, values and scales, and two layers that share one storage."""
 
 
 def signature(parameters: list[str]) -> Signature:
-    """Of a method, from its recorded parameters; one with a default is written name=default."""
+    """Return the signature of a method from its recorded parameters. One with a default is recorded as name=default."""
     made = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
     for each in parameters:
         name, _, default = each.partition("=")
@@ -60,7 +60,7 @@ def signature(parameters: list[str]) -> Signature:
 
 
 def generate(contract: str, without: str | None, **behaviours: Callable[..., Any]) -> type:
-    """The class of this contract entry; `without` one name that another release might not have."""
+    """Return the class of this contract entry, without the name `without`, which another release might lack."""
     facts = CONTRACT[contract]
     known = {*facts["attributes"], *facts["methods"]} - {without}
 
@@ -96,32 +96,32 @@ def plugin(
     drafts: int = 0,
     images: Sequence[int] | None = None,
 ) -> Any:
-    """A model runner after the allocation of its KV cache; `without` (entry, name) is missing. It drafts by n-grams.
+    """Return a model runner that drafts by n-grams and has its KV cache. `without` (entry, name) is missing.
 
     With `images` its model takes images, in batches of these sizes.
     """
 
-    def lacking(entry: str) -> str | None:
+    def missing_in(entry: str) -> str | None:
         return without[1] if without[0] == entry else None
 
     def record(name: str) -> Callable[..., None]:
         return lambda self, *args: card.log.append(f"{name}{args if args else '()'}")
 
-    swaps = generate("OnlineDefragmenter", lacking("OnlineDefragmenter"), warmup=record("defragmenter.warmup"))
-    _give_constructor(swaps, lacking("OnlineDefragmenter"))
+    swaps = generate("OnlineDefragmenter", missing_in("OnlineDefragmenter"), warmup=record("defragmenter.warmup"))
+    _set_constructor(swaps, missing_in("OnlineDefragmenter"))
     manager = generate(
         "HPUBucketingManager",
-        lacking("HPUBucketingManager"),
-        generate_prompt_buckets=_planned_without_us,
-        generate_decode_buckets=_planned_without_us,
-        find_prompt_bucket=_found("prompt_buckets"),
-        find_decode_bucket=_found("decode_buckets"),
+        missing_in("HPUBucketingManager"),
+        generate_prompt_buckets=_plan_by_plugin,
+        generate_decode_buckets=_plan_by_plugin,
+        find_prompt_bucket=_lookup_in("prompt_buckets"),
+        find_decode_bucket=_lookup_in("decode_buckets"),
     )()
-    _fill(manager, lacking("HPUBucketingManager"), prompt_buckets=[], decode_buckets=[], num_hpu_blocks=KV_BLOCKS)
+    _fill(manager, missing_in("HPUBucketingManager"), prompt_buckets=[], decode_buckets=[], num_hpu_blocks=KV_BLOCKS)
     runner = generate(
         "HPUModelRunner",
-        lacking("HPUModelRunner"),
-        warmup_model=lambda self: _prepare(self, card, swaps, lacking("HPUModelRunner")),
+        missing_in("HPUModelRunner"),
+        warmup_model=lambda self: _prepare(self, card, swaps, missing_in("HPUModelRunner")),
         warmup_sampler=record("warmup_sampler"),
         _prepare_dummy_scenario=lambda self, prompt, decode: _dummy(self, card, prompt, decode),
         _add_dummy_request=_add_dummy,
@@ -145,11 +145,11 @@ def plugin(
         "use_contiguous_pa": False,
         "use_structured_output": False,
     }
-    sizes = generate("HPUVisionBucketManager", lacking("HPUVisionBucketManager"), greedy_plan=_divided)()
+    sizes = generate("HPUVisionBucketManager", missing_in("HPUVisionBucketManager"), greedy_plan=_divided)()
     seen = {"multimodal_buckets": images, "is_batch_based": True}
-    _fill(sizes, lacking("HPUVisionBucketManager"), **seen)
+    _fill(sizes, missing_in("HPUVisionBucketManager"), **seen)
     sees = {"model": SimpleNamespace(vision_bucket_manager=sizes, embed_multimodal=partial(_embed, card, sizes))}
-    _fill(runner, lacking("HPUModelRunner"), **settings, **models, **state, **cache, **sees)
+    _fill(runner, missing_in("HPUModelRunner"), **settings, **models, **state, **cache, **sees)
     return runner
 
 
@@ -164,7 +164,7 @@ class Pixels:
 
 
 def _warm_images(runner: Any, buckets: Sequence[int]) -> None:
-    """As the plugin does it for models that take images in batches: of one size, each run once."""
+    """Warm up batches of images of one size, each once, as the plugin does for models that take images."""
     for at, size in enumerate(buckets):
         embedded = runner.model.embed_multimodal(**runner._get_mm_dummy_batch("image", size, 896, 896, None))
         assert [each.ndim for each in embedded] == [2] * size
@@ -179,7 +179,7 @@ def _divided(manager: Any, images: int, sizes: Sequence[int]) -> list[int]:
 
 
 def _embed(card: Card, manager: Any, pixel_values: Pixels) -> list[Any]:
-    """The tower runs a batch at a time, and takes memory for each size that it has not run before."""
+    """Run the vision tower on one batch at a time. Each new size takes memory."""
     images = pixel_values.shape[0]
     for size in manager.greedy_plan(images, manager.multimodal_buckets):
         shape = (size, *pixel_values.shape[2:])
@@ -194,7 +194,7 @@ def _embed(card: Card, manager: Any, pixel_values: Pixels) -> list[Any]:
 
 
 def bridge(card: Card, *missing: str) -> Bridge:
-    """The Gaudi software around the card, found as the runtime finds it; `missing` names are not there."""
+    """Return the Gaudi software of the card, as the runtime finds it. The `missing` names do not exist."""
 
     @contextmanager
     def env_setting(name: str, value: object) -> Any:
@@ -225,7 +225,7 @@ class _Metric:
     card: Card
 
     def stats(self) -> list[tuple[str, float]]:
-        """As the bridge reports it, in microseconds."""
+        """Return the values of the bridge, in microseconds."""
         return [("TotalNumber", self.card.recipes), ("TotalTime", self.card.compile_seconds * 1e6), ("AvgTime", 0.0)]
 
 
@@ -239,42 +239,42 @@ def _module(name: str, card: Card, missing: tuple[str, ...]) -> SimpleNamespace:
     return SimpleNamespace(**{each: figures[each] for each in recorded if each not in missing})
 
 
-def _give_constructor(swaps: Any, lacking: str | None) -> None:
+def _set_constructor(swaps: Any, missing_in: str | None) -> None:
     def construct(self: Any, kv_caches: Any, block_size: int) -> None:
-        _fill(self, lacking, kv_caches=kv_caches, block_size=block_size)
+        _fill(self, missing_in, kv_caches=kv_caches, block_size=block_size)
 
     swaps.__init__ = construct
 
 
 def _fill(instance: Any, without: str | None, **values: object) -> None:
-    """Every recorded attribute, None where nothing else is said; but not those that the plugin makes later."""
+    """Set every recorded attribute to None or its default, except those that the plugin creates later."""
     for name in CONTRACT[type(instance).__name__]["attributes"]:
         if name not in (without, "defragmenter"):
             setattr(instance, name, values.get(name))
 
 
-def _planned_without_us(manager: Any) -> None:
+def _plan_by_plugin(manager: Any) -> None:
     raise AssertionError("the plugin plans buckets by itself")
 
 
-def _prepare(runner: Any, card: Card, swaps: Any, lacking: str | None) -> None:
-    """warmup_model: plan both phases, make the defragmenter, and go on only when warm-up is not to be skipped."""
+def _prepare(runner: Any, card: Card, swaps: Any, missing_in: str | None) -> None:
+    """Implement warmup_model: plan both phases and create the defragmenter, and continue unless warm-up is skipped."""
     runner.bucketing_manager.generate_prompt_buckets()
     runner.bucketing_manager.generate_decode_buckets()
-    if lacking != "defragmenter":
+    if missing_in != "defragmenter":
         runner.defragmenter = swaps((), 128)
     card.log.append(f"warmup_model() skip_warmup={runner.skip_warmup}")
 
 
 def _merges(runner: Any, batch: Sequence[int], prompt: Sequence[int]) -> bool:
-    """As the plugin decides it, of lengths: whatever bucket is found, also a new one, it must not be too large."""
+    """Decide on lengths as the plugin does: the bucket that is found, or a new one, must not be too large."""
     lengths = (*batch, *prompt)
     size, query, _ = runner.bucketing_manager.find_prompt_bucket(len(lengths), max(lengths), 0)
     return bool(size * query <= 2048)
 
 
-def _found(buckets: str) -> Callable[..., Any]:
-    """As the plugin looks buckets up: the first in order that holds the batch, else a new one that is kept."""
+def _lookup_in(buckets: str) -> Callable[..., Any]:
+    """Look up buckets as the plugin does: the first one that holds the batch, or a new one that is kept."""
 
     def find(manager: Any, *sizes: int) -> Any:
         wanted = sizes if buckets == "prompt_buckets" else (sizes[0], 1, sizes[1])
@@ -290,7 +290,7 @@ def _found(buckets: str) -> Callable[..., Any]:
 
 
 def serve(runner: Any, *batches: tuple[str, tuple[int, int, int]]) -> None:
-    """One step: the plugin looks up what it might merge, then every batch of these real sizes, then runs them."""
+    """Run one step: look up batches that might be merged, then every batch of these sizes, and run them."""
     manager, forwards = runner.bucketing_manager, []
     manager.find_prompt_bucket(1, 64, 0)
     for phase, (size, query, blocks) in batches:
@@ -309,7 +309,7 @@ def serve(runner: Any, *batches: tuple[str, tuple[int, int, int]]) -> None:
 
 @dataclass(frozen=True)
 class Dummy:
-    """A request of so many tokens, of which so many are in the cache."""
+    """A request of this many tokens, of which some are in the cache."""
 
     computed: int
     total: int
@@ -325,13 +325,13 @@ def _add_dummy(runner: Any, requests: list[Dummy], scheduled: dict[str, int], *s
 def _execute_dummies(runner: Any, requests: list[Dummy], scheduled: dict[str, int]) -> None:
     step = {"requests": requests, "num_scheduled_tokens": scheduled, "scheduled_spec_decode_tokens": {}}
     run = getattr(runner, "execute_model", None)
-    # A release may name it otherwise: only drafts need it by its name.
+    # Other releases may name it differently. Its name matters only for drafts.
     if run:
         run(SimpleNamespace(**step), warmup_mode=True)
 
 
 def _run_dummies(runner: Any, card: Card, step: Any) -> None:
-    """A batch of prompts, or of sequences with drafts, padded as those of requests are."""
+    """Run a batch of prompts, or of sequences with drafts, padded like those of requests."""
     manager, block_size = runner.bucketing_manager, runner.block_size
     requests, tokens = step.requests, max(step.num_scheduled_tokens.values())
     if requests[0].computed < requests[0].total:
@@ -346,7 +346,7 @@ def _run_dummies(runner: Any, card: Card, step: Any) -> None:
 
 
 def _dummy(runner: Any, card: Card, prompt: tuple[int, int, int] | None, decode: tuple[int, int, int] | None) -> None:
-    """One forward: its shape is checked first, then a lazy card captures a graph of a new shape that may have one."""
+    """Run one forward: check its shape, and capture a graph of a new shape if the card is lazy and allows it."""
     shape = prompt or decode
     assert shape is not None
     size, query, blocks = shape

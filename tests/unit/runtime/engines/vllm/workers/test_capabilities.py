@@ -1,4 +1,4 @@
-"""Every name that the HPU path uses is the contract's, and without it there is a sentence, never an AttributeError."""
+"""Every name that the HPU path uses is in the contract, and a missing one is an error message or a degradation."""
 
 from inspect import signature
 
@@ -50,7 +50,7 @@ def label(case: tuple[str, Name]) -> str:
 
 
 @pytest.mark.parametrize("case", USED, ids=label)
-def test_every_name_and_its_parameters_stand_in_the_contract(case: tuple[str, Name]) -> None:
+def test_contract_has_every_name_with_its_parameters(case: tuple[str, Name]) -> None:
     facts, name = CONTRACT[case[0]], case[1]
     if name.parameters is None:
         assert name.name in facts["attributes"]
@@ -59,7 +59,7 @@ def test_every_name_and_its_parameters_stand_in_the_contract(case: tuple[str, Na
 
 
 @pytest.mark.parametrize("case", NECESSARY, ids=label)
-def test_necessary_name_that_is_missing_is_error_with_supported_releases(case: tuple[str, Name]) -> None:
+def test_missing_required_name_is_an_error_with_supported_releases(case: tuple[str, Name]) -> None:
     card = Card()
     with pytest.raises(EngineUnsupported) as refused:
         HpuVerbs(plugin(card, without=(case[0], case[1].name)), bridge(card))
@@ -69,7 +69,7 @@ def test_necessary_name_that_is_missing_is_error_with_supported_releases(case: t
 
 
 @pytest.mark.parametrize("case", SPARED, ids=label)
-async def test_other_missing_names_are_losses_and_warm_up_goes_on(case: tuple[str, Name]) -> None:
+async def test_missing_optional_name_is_a_degradation(case: tuple[str, Name]) -> None:
     card = Card()
     verbs = HpuVerbs(plugin(card, without=(case[0], case[1].name)), bridge(card))
     described, planned = plain(verbs.describe()), plain(verbs.plan([[1, 128, 0]], [[1, 1, 64]]))
@@ -81,8 +81,8 @@ async def test_other_missing_names_are_losses_and_warm_up_goes_on(case: tuple[st
 
 
 @pytest.mark.parametrize(("owner", "name"), UNUSED)
-async def test_a_name_that_we_do_not_use_may_go(owner: str, name: str) -> None:
-    """So the tables name all that the verbs touch."""
+async def test_missing_unused_name_has_no_effect(owner: str, name: str) -> None:
+    """The tables therefore list all names that the verbs use."""
     card = Card()
     verbs = HpuVerbs(plugin(card, without=(owner, name)), bridge(card))
     report = drive(sim_config(), verbs, card)
@@ -91,7 +91,7 @@ async def test_a_name_that_we_do_not_use_may_go(owner: str, name: str) -> None:
     assert verbs.counters()["met"] == []
 
 
-def test_a_method_with_other_parameters_counts_as_missing() -> None:
+def test_method_with_other_parameters_counts_as_missing() -> None:
     runner = plugin(Card())
     runner.__class__._use_graphs = lambda self: True
     with pytest.raises(EngineUnsupported, match=r"has no _use_graphs\(attn_metadata, batch_size\)"):
@@ -104,7 +104,7 @@ def test_incomplete_gaudi_software_is_an_error_naming_the_image(missing: str) ->
         bridge(Card(), missing)
 
 
-def test_without_gaudi_software_the_device_is_unavailable() -> None:
+def test_device_is_unavailable_without_gaudi_software() -> None:
     def load(name: str) -> object:
         raise ImportError(f"No module named {name!r}")
 
@@ -112,20 +112,20 @@ def test_without_gaudi_software_the_device_is_unavailable() -> None:
         open_bridge(load)
 
 
-def test_without_compile_only_mode_compiling_computes_the_buckets() -> None:
+def test_buckets_are_computed_without_compile_only_mode() -> None:
     card = Card()
     found = find_capabilities(plugin(card), bridge(card, "habana_frameworks.torch.internal.bridge_config"))
     assert found.degradations == ("the bridge has no compile-only mode: every bucket is computed while it is compiled",)
 
 
 @pytest.mark.parametrize("missing", ["habana_frameworks.torch.hpu.metrics", "graph_compilation"])
-def test_without_the_metric_of_compiles_only_new_shapes_count(missing: str) -> None:
+def test_only_new_shapes_count_without_the_compile_metric(missing: str) -> None:
     card = Card()
     found = find_capabilities(plugin(card), bridge(card, missing))
     assert found.degradations == (NO_COMPILE_METRIC,)
 
 
-def test_bridge_without_compile_only_mode_is_asked_once() -> None:
+def test_compile_only_mode_is_tried_once() -> None:
     def env_setting(name: str, value: object) -> object:
         raise KeyError(name)
 
@@ -139,7 +139,7 @@ def test_bridge_without_compile_only_mode_is_asked_once() -> None:
     assert open_bridge(modules.__getitem__).compile_only is None
 
 
-def test_a_plugin_without_buckets_is_refused() -> None:
+def test_plugin_without_buckets_is_refused() -> None:
     runner = plugin(Card())
     runner.enable_bucketing = False
     del runner.graphed_buckets
@@ -158,7 +158,7 @@ DRAFTED = [("HPUModelRunner", each) for each in DRAFTS] + [("HPUBucketingManager
 
 
 @pytest.mark.parametrize("case", DRAFTED, ids=label)
-def test_names_for_drafts_stand_in_the_contract(case: tuple[str, Name]) -> None:
+def test_contract_has_the_names_for_drafts(case: tuple[str, Name]) -> None:
     facts, name = CONTRACT[case[0]], case[1]
     recorded = facts["methods"].get(name.name, [])
     assert name.name in facts["attributes"] or {*(name.parameters or ())} <= {e.partition("=")[0] for e in recorded}
@@ -172,13 +172,13 @@ def test_drafts_with_contiguous_attention_are_refused() -> None:
 
 
 @pytest.mark.parametrize("case", DRAFTED, ids=label)
-def test_a_plugin_without_a_name_for_drafts_is_refused_drafts(case: tuple[str, Name]) -> None:
+def test_missing_name_for_drafts_refuses_drafts(case: tuple[str, Name]) -> None:
     runner = plugin(Card(), without=(case[0], case[1].name), drafts=3)
     with pytest.raises(EngineUnsupported, match=f"has no {case[1].name}"):
         HpuVerbs(runner, bridge(Card()))
 
 
-def test_drafts_of_a_second_model_are_refused() -> None:
+def test_draft_models_are_refused() -> None:
     runner = plugin(Card(), drafts=3)
     runner.speculative_config.method = "eagle"
     with pytest.raises(UnsupportedModel, match=r"by method eagle is not supported, for .* use method ngram"):
@@ -186,7 +186,7 @@ def test_drafts_of_a_second_model_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("owner", "name"), [("runner", "mem_margin"), ("manager", "num_hpu_blocks")])
-def test_plugin_that_has_not_split_its_memory_yet_is_refused(owner: str, name: str) -> None:
+def test_plugin_without_a_memory_split_is_refused(owner: str, name: str) -> None:
     runner = plugin(Card())
     setattr(runner if owner == "runner" else runner.bucketing_manager, name, None)
     with pytest.raises(EngineUnsupported, match="has not divided the device memory yet"):
@@ -200,6 +200,6 @@ def test_modes_without_graphs_need_no_margin(mode: ExecutionMode) -> None:
     assert find_capabilities(runner, bridge(card)).mode is mode
 
 
-def test_the_stand_in_takes_exactly_the_recorded_parameters() -> None:
+def test_fake_has_exactly_the_recorded_parameters() -> None:
     taken = signature(plugin(Card())._check_config)
     assert list(taken.parameters) == ["batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode"]

@@ -1,4 +1,4 @@
-"""A bucket as a step of vLLM's scheduler: never longer than a sequence may be, on blocks that exist."""
+"""A bucket as a step of vLLM's scheduler, within the sequence length and the existing blocks."""
 
 from itertools import chain
 
@@ -32,7 +32,7 @@ def tables(shape: StepShape, block_size: int, blocks: int) -> list[list[int]]:
         (BucketPhase.DECODE, Bucket(1, 1, 64), StepShape(1, 1, 1022)),
     ],
 )
-def test_a_bucket_is_the_largest_step_that_it_is_for(phase: BucketPhase, bucket: Bucket, shape: StepShape) -> None:
+def test_bucket_is_its_largest_step(phase: BucketPhase, bucket: Bucket, shape: StepShape) -> None:
     """Blocks of 128 tokens, sequences of at most 1024."""
     assert step_shape(phase, bucket, 128, 1024) == shape
 
@@ -50,7 +50,7 @@ def test_no_sequence_is_too_long_with_its_sampled_token(
 
 @settings(max_examples=60)
 @given(st.sampled_from(BucketPhase), BUCKETS, BLOCK_SIZES, LENGTHS, st.integers(2, 600))
-def test_every_block_exists_and_is_not_vllms_own(
+def test_every_block_exists_and_is_not_reserved_by_vllm(
     phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int, blocks: int
 ) -> None:
     shape = step_shape(phase, bucket, block_size, max_model_len)
@@ -59,7 +59,7 @@ def test_every_block_exists_and_is_not_vllms_own(
 
 @settings(max_examples=60)
 @given(st.sampled_from(BucketPhase), BUCKETS, BLOCK_SIZES, LENGTHS)
-def test_table_has_just_the_blocks_for_every_token(
+def test_table_has_exactly_the_blocks_for_every_token(
     phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int
 ) -> None:
     shape = step_shape(phase, bucket, block_size, max_model_len)
@@ -69,7 +69,7 @@ def test_table_has_just_the_blocks_for_every_token(
 
 @settings(max_examples=60)
 @given(st.sampled_from(BucketPhase), BUCKETS, BLOCK_SIZES, LENGTHS)
-def test_bucket_that_fits_gets_block_of_its_own_for_everything(
+def test_bucket_that_fits_shares_no_blocks(
     phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int
 ) -> None:
     shape = step_shape(phase, bucket, block_size, max_model_len)
@@ -80,8 +80,8 @@ def test_bucket_that_fits_gets_block_of_its_own_for_everything(
 
 @settings(max_examples=60)
 @given(BUCKETS, BLOCK_SIZES, LENGTHS)
-def test_a_decode_bucket_takes_no_more_blocks_than_it_has(bucket: Bucket, block_size: int, max_model_len: int) -> None:
-    """But one for each sequence, where it has fewer than sequences."""
+def test_decode_bucket_uses_at_most_its_blocks(bucket: Bucket, block_size: int, max_model_len: int) -> None:
+    """If it has fewer blocks than sequences, each sequence still has one block."""
     shape = step_shape(BucketPhase.DECODE, bucket, block_size, max_model_len)
     taken = sum(len(each) for each in tables(shape, block_size, 10_000))
     assert taken <= max(bucket.num_blocks, bucket.batch_size)

@@ -1,4 +1,4 @@
-"""Our worker on a card, over a stand-in of the plugin's: what it overrides, what it leaves alone, what it counts."""
+"""Our worker on a card over a fake of the plugin's worker: its overrides, its additions and its counters."""
 
 import importlib
 import os
@@ -35,7 +35,7 @@ CONFIG = {
 
 
 class FullAttentionSpec(NamedTuple):
-    """A stand-in with the name and fields of vLLM's spec."""
+    """A fake with the name and fields of vLLM's spec."""
 
     block_size: int = 128
     page_size_bytes: int = 1000
@@ -43,18 +43,18 @@ class FullAttentionSpec(NamedTuple):
 
 LAYERS = {"model.layers.0.attn": FullAttentionSpec(), "model.layers.1.attn": FullAttentionSpec()}
 FILLED = (4 * 8 + 1) * 1000 * 2
-"""Bytes that 4 sequences of 1024 tokens fill, and vLLM's own block."""
+"""The bytes of 4 sequences of 1024 tokens and the block that vLLM reserves."""
 
 
 class CompilationTimes(NamedTuple):
-    """Of vllm.v1.worker.worker_base, as the contract says: seconds of both."""
+    """The contract's vllm.v1.worker.worker_base type, with both durations in seconds."""
 
     language_model: float
     encoder: float
 
 
 class Fault(Exception):
-    """What the plugin fails with."""
+    """The error that the plugin raises."""
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def failures(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """DrivenHpuWorker, imported over stand-ins of the plugin and of what vLLM itself gives a worker."""
+    """DrivenHpuWorker, imported over fakes of the plugin and of vLLM's worker interface."""
     orders = Orders(execution_mode="hpuGraphs", failures=str(failures), runtime_pid=os.getpid())
     for name, value in give_orders(orders).items():
         monkeypatch.setenv(name, value)
@@ -90,7 +90,7 @@ def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def plugin_worker(card: Card) -> type:
-    """As the contract says: its initialize_from_config calls compile_or_warm_up_model itself."""
+    """Return the plugin's worker, whose initialize_from_config calls compile_or_warm_up_model, as in the contract."""
 
     def record(name: str) -> Any:
         return lambda self, *args: card.log.append(name)
@@ -133,7 +133,7 @@ def overridden(worker_class: type) -> list[str]:
     return sorted(name for name in ours if name in RECORDED["methods"])
 
 
-def started(worker_class: Any) -> Any:
+def started_worker(worker_class: Any) -> Any:
     worker = worker_class(**CONFIG)
     worker.init_device()
     worker.load_model()
@@ -141,7 +141,7 @@ def started(worker_class: Any) -> Any:
     return worker
 
 
-def test_we_override_these_methods_and_no_other(worker_class: Any) -> None:
+def test_overridden_methods_are_exactly_these(worker_class: Any) -> None:
     assert overridden(worker_class) == [
         "__init__",
         "compile_or_warm_up_model",
@@ -155,61 +155,61 @@ def test_we_override_these_methods_and_no_other(worker_class: Any) -> None:
 
 
 @pytest.mark.parametrize("by_name", [True, False])
-def test_every_override_takes_what_the_plugins_method_takes(worker_class: Any, by_name: bool) -> None:
+def test_every_override_has_the_parameters_of_the_plugins_method(worker_class: Any, by_name: bool) -> None:
     for name in overridden(worker_class):
         parameters = [each.partition("=")[0] for each in RECORDED["methods"][name]]
         taken = signature(getattr(worker_class, name))
         assert taken.bind(None, **dict.fromkeys(parameters)) if by_name else taken.bind(None, *parameters)
 
 
-def test_everything_else_that_we_add_is_named_as_ours(worker_class: Any) -> None:
+def test_other_additions_have_our_prefix(worker_class: Any) -> None:
     added = {name for kind in (worker_class, driven.DrivenWorker) for name in vars(kind) if not name.startswith("__")}
     assert all(name in RECORDED["methods"] or name.startswith(OURS) for name in added)
 
 
-def test_the_worker_watches_the_runtime_before_the_plugin_is_made(worker_class: Any, card: Card) -> None:
+def test_worker_watches_the_runtime_before_the_plugin_starts(worker_class: Any, card: Card) -> None:
     worker_class(**CONFIG)
     assert card.log == ["watches True", "rank 1"]
 
 
-def test_plugins_own_warm_up_is_never_reached(worker_class: Any, card: Card) -> None:
-    """Its method raises in the stand-in; the second call is the engine's."""
-    worker = started(worker_class)
+def test_warm_up_of_the_plugin_is_never_called(worker_class: Any, card: Card) -> None:
+    """The fake's method raises. The second call is the engine's."""
+    worker = started_worker(worker_class)
     assert worker.compile_or_warm_up_model() == CompilationTimes(0.0, 0.0)
     assert card.log[2:] == ["init_device", "load_model", "initialize_from_config"]
 
 
 @pytest.mark.parametrize(("measured", "reported"), [(FILLED - 1, FILLED - 1), (FILLED + 1, FILLED)])
-def test_measured_memory_is_reported_up_to_what_sequences_fill(
+def test_reported_memory_is_limited_to_what_sequences_fill(
     card: Card, worker_class: Any, measured: int, reported: int
 ) -> None:
     card.free = measured
     assert worker_class(**CONFIG).determine_available_memory() == reported
 
 
-def test_a_step_before_any_verb_goes_straight_to_the_plugin(worker_class: Any) -> None:
-    worker = started(worker_class)
+def test_step_before_any_verb_is_passed_to_the_plugin(worker_class: Any) -> None:
+    worker = started_worker(worker_class)
     worker.sample_tokens(None)
     assert worker.gaudi("counters", []) == {"answer": {"met": []}}
 
 
-def test_a_step_of_serving_is_counted_and_executed(worker_class: Any) -> None:
-    worker = started(worker_class)
+def test_step_of_serving_is_counted_and_executed(worker_class: Any) -> None:
+    worker = started_worker(worker_class)
     worker.gaudi("start_serving", [])
     worker.sample_tokens(None)
     met = worker.gaudi("counters", [])["answer"]["met"]
     assert met == [["prompt", [1, 5, 0], [32, 64, 0, False], 1, 1]]
 
 
-def test_seed_is_set_again_when_serving_begins(worker_class: Any, card: Card) -> None:
-    """What is sampled does not depend on what was warmed."""
-    started(worker_class).gaudi("start_serving", [])
+def test_seed_is_reset_when_serving_starts(worker_class: Any, card: Card) -> None:
+    """Sampling does not depend on the buckets that were warmed."""
+    started_worker(worker_class).gaudi("start_serving", [])
     assert card.log[-1] == f"seed {SEED}"
 
 
-def test_verbs_run_in_the_mode_in_which_requests_run(worker_class: Any) -> None:
-    """Or torch.compile makes everything once more for the first request."""
-    worker = started(worker_class)
+def test_verbs_run_in_the_mode_of_requests(worker_class: Any) -> None:
+    """Otherwise torch.compile compiles everything again for the first request."""
+    worker = started_worker(worker_class)
     worker.gaudi("describe", [])
     worker.model_runner.warmup_sampler = lambda: inference.append(torch.is_inference_mode_enabled())
     inference: list[bool] = []
@@ -217,8 +217,8 @@ def test_verbs_run_in_the_mode_in_which_requests_run(worker_class: Any) -> None:
     assert inference == [True]
 
 
-def test_every_verb_answers_plain_data(worker_class: Any) -> None:
-    worker = started(worker_class)
+def test_every_verb_returns_plain_data(worker_class: Any) -> None:
+    worker = started_worker(worker_class)
     asked = [("describe", []), ("memory", []), ("profile", []), ("plan", [[[1, 128, 0]], [[1, 1, 64]]])]
     asked += [("warm", ["prompt", [1, 128, 0]]), ("capture", ["decode", [1, 1, 64]]), ("sampler", [])]
     asked += [("defragmenter", []), ("start_serving", []), ("counters", [])]
@@ -226,30 +226,30 @@ def test_every_verb_answers_plain_data(worker_class: Any) -> None:
         assert list(plain(worker.gaudi(verb, arguments))) == ["answer"], verb
 
 
-def test_mode_that_is_not_the_configured_one_is_a_loss(worker_class: Any, card: Card) -> None:
-    """Configured are HPU graphs; the bridge of this card is not lazy."""
+def test_other_mode_than_configured_is_a_degradation(worker_class: Any, card: Card) -> None:
+    """HPU graphs are configured, but the bridge of this card is not lazy."""
     card.lazy = False
-    described = started(worker_class).gaudi("describe", [])["answer"]
+    described = started_worker(worker_class).gaudi("describe", [])["answer"]
     assert described["execution_mode"] == "torchCompile"
     assert described["degradations"] == [
         "the worker runs in mode TorchCompile and not in HpuGraphs: a variable of the image or of engine.env sets it"
     ]
 
 
-def test_the_configured_mode_is_no_loss(worker_class: Any) -> None:
-    assert started(worker_class).gaudi("describe", [])["answer"]["degradations"] == []
+def test_configured_mode_is_no_degradation(worker_class: Any) -> None:
+    assert started_worker(worker_class).gaudi("describe", [])["answer"]["degradations"] == []
 
 
-def test_an_error_of_ours_travels_as_its_reason_and_sentence(worker_class: Any) -> None:
-    worker = started(worker_class)
+def test_own_error_is_serialized_with_reason_and_message(worker_class: Any) -> None:
+    worker = started_worker(worker_class)
     worker.model_runner.is_pooling_model = True
     answer = plain(worker.gaudi("describe", []))
     assert answer["reason"] == "UnsupportedModel"
     assert answer["message"].startswith("Warm-up of pooling models")
 
 
-def test_any_other_error_travels_as_its_kind_and_words(worker_class: Any) -> None:
-    worker = started(worker_class)
+def test_other_error_is_serialized_with_type_and_message(worker_class: Any) -> None:
+    worker = started_worker(worker_class)
     worker.gaudi("describe", [])
     worker.model_runner._prepare_dummy_scenario = lambda prompt, decode: 1 / 0
     answer = plain(worker.gaudi("warm", ["decode", [1, 1, 64]]))
@@ -265,7 +265,7 @@ def test_any_other_error_travels_as_its_kind_and_words(worker_class: Any) -> Non
         ("initialize_from_config", "the KV cache was allocated"),
     ],
 )
-def test_a_step_of_the_start_that_fails_leaves_its_reason(
+def test_failed_step_of_the_start_leaves_its_reason(
     worker_class: Any, failures: Path, monkeypatch: pytest.MonkeyPatch, method: str, step: str
 ) -> None:
     def fail(self: Any, *args: object) -> None:

@@ -1,4 +1,4 @@
-"""The prompts that stand for a bucket which no prompt fills, compared with a scan of all prompts."""
+"""Dummy prompts for a bucket that no single prompt fills, compared with a scan of all prompts."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The sampler of a step with a grammar runs at the batch sizes of warm-up, and the answer has the step's own rows."""
+"""The sampler of a step with a grammar runs at the batch sizes of warm-up, and returns the step's own rows."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -12,14 +12,14 @@ from gaudi_runtime.engines.vllm.workers.guided import GuidedSampling
 
 @dataclass
 class Output:
-    """As vLLM's SamplerOutput."""
+    """The fields of vLLM's SamplerOutput."""
 
     sampled_token_ids: torch.Tensor
     logprobs_tensors: None = None
 
 
 class Runner:
-    """As the plugin's model runner, with buckets for two and four sequences; its sampler is greedy."""
+    """A fake of the plugin's model runner with buckets for two and four sequences, and a greedy sampler."""
 
     def __init__(self, guided: bool) -> None:
         self.use_structured_output = guided
@@ -47,7 +47,7 @@ def sample(runner: Runner, rows: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("rows", "size"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 5)])
-def test_guided_step_is_sampled_at_a_size_of_warm_up(rows: int, size: int) -> None:
+def test_guided_step_is_sampled_at_a_warmed_size(rows: int, size: int) -> None:
     """Above all sizes of warm-up there is nothing to pad to."""
     runner = Runner(guided=True)
     assert sample(runner, rows) == list(range(rows))

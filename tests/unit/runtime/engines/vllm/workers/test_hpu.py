@@ -1,4 +1,4 @@
-"""The verbs of a worker on a Gaudi card, against the stand-in of the plugin."""
+"""The verbs of a worker on a Gaudi card, with a fake of the plugin."""
 
 from dataclasses import dataclass, field
 
@@ -17,20 +17,20 @@ def test_warming_compiles_one_bucket_and_captures_nothing() -> None:
     assert card.log == ["_prepare_dummy_scenario((2, 256, 0), None) compile-only"]
 
 
-def test_capturing_answers_what_the_device_has_less_than_before() -> None:
+def test_capture_returns_the_decrease_of_free_memory() -> None:
     card = Card()
     outcome = plain(verbs_on(card).capture("prompt", PROMPT))
     assert outcome == {"bytes": 2 * 256 * MIB, "graph": True, "out_of_memory": None}
     assert card.log == ["_prepare_dummy_scenario((2, 256, 0), None) -> graph"]
 
 
-def test_decode_buckets_go_to_the_other_side_of_dummy_scenario() -> None:
+def test_decode_buckets_use_the_decode_part_of_dummy_scenario() -> None:
     card = Card()
     verbs_on(card).warm("decode", DECODE)
     assert card.log == ["_prepare_dummy_scenario(None, (4, 1, 64)) compile-only"]
 
 
-def test_torch_compile_compiles_when_it_warms_and_captures_nothing_more() -> None:
+def test_torch_compile_compiles_in_warm_up_and_captures_nothing() -> None:
     card = Card(lazy=False)
     verbs = verbs_on(card)
     assert verbs.warm("decode", DECODE)["bytes"] == card.per_decode_graph
@@ -49,14 +49,14 @@ def test_prompt_above_plugins_own_limit_is_not_counted_as_graph() -> None:
     assert verbs_on(card).capture("prompt", [1, 16384, 0]) == {"bytes": 0, "graph": False, "out_of_memory": None}
 
 
-def test_out_of_memory_is_an_answer_with_its_bucket() -> None:
+def test_out_of_memory_is_returned_with_its_bucket() -> None:
     card = Card(fails_at=(2, 256, 0))
     outcome = plain(verbs_on(card).capture("prompt", PROMPT))
     assert (outcome["graph"], outcome["bytes"]) == (False, 0)
     assert outcome["out_of_memory"].startswith("the device ran out of memory at prompt bucket (2, 256, 0)")
 
 
-def test_after_out_of_memory_no_dummy_batch_runs_any_more() -> None:
+def test_no_dummy_batch_runs_after_out_of_memory() -> None:
     card = Card(fails_at=(2, 256, 0))
     verbs = verbs_on(card)
     first = verbs.capture("prompt", PROMPT)
@@ -67,7 +67,7 @@ def test_after_out_of_memory_no_dummy_batch_runs_any_more() -> None:
 
 @dataclass
 class Batch:
-    """The plugin's batch: rows by name, and the rows that it was told to close up, which must come last first."""
+    """The plugin's batch: rows by name, and the rows to condense, which must be passed in descending order."""
 
     req_id_to_index: dict[str, int]
     condensed: list[int] = field(default_factory=list)
@@ -89,27 +89,27 @@ def test_out_of_memory_leaves_no_dummy_request_in_the_runner() -> None:
     assert (batch.req_id_to_index, batch.condensed) == ({}, [1, 0])
 
 
-def test_the_bridges_words_for_lack_of_memory_are_known() -> None:
-    """The first has no word of memory in it."""
+def test_memory_errors_of_the_bridge_are_recognized() -> None:
+    """The first message does not contain "memory"."""
     for words in ("PT_DEVMEM Allocation failed for size::512 MB", "PT_DEVMEM OOM: No enough memory"):
         card = Card(fails_at=(2, 256, 0), failure=f"[Rank:0] FATAL ERROR :: MODULE:{words}")
         assert verbs_on(card).capture("prompt", PROMPT)["out_of_memory"], words
 
 
-def test_compile_only_mode_is_left_when_a_forward_fails() -> None:
-    """The bridge's own context has no finally."""
+def test_compile_only_mode_ends_if_a_forward_fails() -> None:
+    """The bridge's own context manager has no finally."""
     card = Card(fails_at=(2, 256, 0))
     verbs_on(card).warm("prompt", PROMPT)
     assert not card.compile_only
 
 
-def test_other_errors_of_the_plugin_are_no_lack_of_memory() -> None:
+def test_other_errors_of_the_plugin_are_not_out_of_memory() -> None:
     card = Card(fails_at=(2, 256, 0), failure="synStatus 26")
     with pytest.raises(RuntimeError, match="synStatus 26"):
         verbs_on(card).warm("prompt", PROMPT)
 
 
-def test_bucket_longer_than_any_sequence_is_warmed_all_the_same() -> None:
+def test_bucket_longer_than_any_sequence_is_warmed() -> None:
     """The plugin's own dummy would cut its context, and so run the bucket with less."""
     card = Card()
     runner = plugin(card)
@@ -141,7 +141,7 @@ def test_rank_that_runs_out_of_memory_leaves_a_note() -> None:
     assert "ran out of memory at prompt bucket (2, 256, 0)" in left[0]
 
 
-def test_bucket_that_plugin_runs_as_another_is_said() -> None:
+def test_bucket_that_runs_as_another_is_reported() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
@@ -157,7 +157,7 @@ def test_bucket_that_plugin_runs_as_another_is_said() -> None:
         }
 
 
-def test_the_plugin_knows_the_graphs_that_there_are() -> None:
+def test_plugin_gets_the_captured_graphs() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
@@ -166,7 +166,7 @@ def test_the_plugin_knows_the_graphs_that_there_are() -> None:
     assert runner.graphed_buckets == {(2, 256, 0, True), (4, 1, 64, False)}
 
 
-def test_our_buckets_take_the_place_of_the_plugins_own() -> None:
+def test_our_buckets_replace_those_of_the_plugin() -> None:
     card = Card()
     runner = plugin(card)
     answer = plain(HpuVerbs(runner, bridge(card)).plan([PROMPT, [1, 128, 0]], [DECODE]))
@@ -176,13 +176,13 @@ def test_our_buckets_take_the_place_of_the_plugins_own() -> None:
     assert runner.bucketing_manager._fallback_max_ctx == 64
 
 
-def test_the_plugin_prepares_itself_and_warms_nothing() -> None:
+def test_plugin_prepares_itself_and_warms_nothing() -> None:
     card = Card()
     HpuVerbs(plugin(card), bridge(card)).plan([PROMPT], [DECODE])
     assert card.log == ["warmup_model() skip_warmup=True"]
 
 
-def test_a_plan_stays_ours_when_vllm_warms_up_once_more() -> None:
+def test_plan_stays_ours_if_vllm_warms_up_again() -> None:
     card = Card()
     runner = plugin(card)
     verbs_on(card, runner)
@@ -191,7 +191,7 @@ def test_a_plan_stays_ours_when_vllm_warms_up_once_more() -> None:
     assert runner.bucketing_manager.decode_buckets == [(4, 1, 64)]
 
 
-def test_the_profile_tells_memory_margin_and_blocks() -> None:
+def test_profile_returns_memory_margin_and_blocks() -> None:
     card = Card()
     assert plain(HpuVerbs(plugin(card), bridge(card)).profile()) == {
         "free": 16 * GIB,
@@ -206,7 +206,7 @@ def test_the_profile_tells_memory_margin_and_blocks() -> None:
     }
 
 
-def test_blocks_of_another_size_than_attention_are_told_apart() -> None:
+def test_other_block_sizes_than_attention_are_reported_separately() -> None:
     card = Card()
     runner = plugin(card)
     runner.block_size, runner.attn_block_size = 768, 128
@@ -215,7 +215,7 @@ def test_blocks_of_another_size_than_attention_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("name", UNBOUNDED)
-def test_decode_batches_of_hybrids_are_not_bounded(name: str) -> None:
+def test_decode_batches_of_hybrids_are_not_limited(name: str) -> None:
     card = Card()
     runner = plugin(card)
     setattr(runner, name, 4)
@@ -223,7 +223,7 @@ def test_decode_batches_of_hybrids_are_not_bounded(name: str) -> None:
 
 
 @pytest.mark.parametrize(("explicit", "step"), [(True, 256), (False, 1)])
-def test_chunks_of_mamba_are_the_step_of_queries(explicit: bool, step: int) -> None:
+def test_query_step_is_the_chunk_size_of_mamba(explicit: bool, step: int) -> None:
     card = Card()
     runner = plugin(card)
     runner.bucketing_manager.mamba_chunk_size = 256
@@ -239,13 +239,13 @@ def test_sampler_and_defragmenter_are_warmed_by_the_plugin() -> None:
 
 
 def test_sampler_is_followed_by_a_piece_of_a_prompt() -> None:
-    """What has no logits is compiled by itself, and the plugin's own warm-up finishes every prompt."""
+    """A piece without logits is compiled separately, and the plugin's own warm-up finishes every prompt."""
     card = Card()
     verbs_on(card).sampler()
     assert card.log == ["warmup_sampler()", "_prepare_dummy_scenario((1, 128, 0), None)"]
 
 
-def test_serving_begins_with_a_fresh_defragmenter() -> None:
+def test_serving_starts_with_a_new_defragmenter() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
@@ -256,8 +256,8 @@ def test_serving_begins_with_a_fresh_defragmenter() -> None:
 
 
 @pytest.mark.parametrize(("graphed", "warmed", "times"), [(True, True, 2), (False, True, 1), (True, False, 0)])
-def test_swaps_with_graphs_are_warmed_once_more(graphed: bool, warmed: bool, times: int) -> None:
-    """Graphs belong to the defragmenter that captured them, and serving begins with another."""
+def test_swaps_with_graphs_are_warmed_again(graphed: bool, warmed: bool, times: int) -> None:
+    """Graphs belong to the defragmenter that captured them, and serving starts with a new one."""
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)

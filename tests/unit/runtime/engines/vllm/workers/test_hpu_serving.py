@@ -1,4 +1,4 @@
-"""Serving by a worker on a Gaudi card: the shapes that it counts and those that it refuses, on a stand-in."""
+"""Serving by a worker on a Gaudi card: the shapes that it counts and refuses, with a fake of the plugin."""
 
 from functools import partial
 from typing import Any
@@ -13,49 +13,49 @@ from tests.unit.runtime.engines.vllm.workers.driven import DECODE, PROMPT, plain
 from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin, serve
 
 
-def test_a_graph_that_failed_is_not_used_while_serving() -> None:
+def test_failed_graph_is_not_used_while_serving() -> None:
     card = Card(fails_at=(2, 256, 0))
     runner = plugin(card)
     verbs = verbs_on(card, runner)
     verbs.capture("prompt", PROMPT)
     assert runner.graphed_buckets == set()
-    assert served(verbs, runner, ("prompt", (2, 200, 0))) == [["prompt", [2, 200, 0], [2, 256, 0, False], 1, 0]]
+    assert serve_step(verbs, runner, ("prompt", (2, 200, 0))) == [["prompt", [2, 200, 0], [2, 256, 0, False], 1, 0]]
 
 
-def served(verbs: HpuVerbs, runner: Any, *batches: tuple[str, tuple[int, int, int]]) -> Any:
-    """The rows of one step with batches of these real sizes."""
+def serve_step(verbs: HpuVerbs, runner: Any, *batches: tuple[str, tuple[int, int, int]]) -> Any:
+    """Return the rows of one step with batches of these sizes."""
     verbs.start_serving()
     verbs.step(partial(serve, runner, *batches))
     return plain(verbs.counters())["met"]
 
 
-def test_a_bucket_without_a_graph_is_no_hit() -> None:
+def test_bucket_without_a_graph_is_no_hit() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
     verbs.warm("prompt", PROMPT)
-    assert served(verbs, runner, ("prompt", (2, 200, 0))) == [["prompt", [2, 200, 0], [2, 256, 0, False], 1, 0]]
+    assert serve_step(verbs, runner, ("prompt", (2, 200, 0))) == [["prompt", [2, 200, 0], [2, 256, 0, False], 1, 0]]
 
 
-def test_a_bucket_with_a_graph_is_a_hit() -> None:
+def test_bucket_with_a_graph_is_a_hit() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
     verbs.capture("prompt", PROMPT)
-    assert served(verbs, runner, ("decode", (3, 1, 60)), ("prompt", (2, 200, 0))) == [
+    assert serve_step(verbs, runner, ("decode", (3, 1, 60)), ("prompt", (2, 200, 0))) == [
         ["decode", [3, 1, 60], [4, 1, 64, False], 1, 1],
         ["prompt", [2, 200, 0], [2, 256, 0, True], 1, 0],
     ]
 
 
 def test_context_of_prompts_counts_for_one_sequence() -> None:
-    """The plugin checks it for the whole batch."""
+    """The plugin checks the context for the whole batch."""
     card = Card()
     runner = plugin(card)
     verbs = HpuVerbs(runner, bridge(card))
     verbs.plan([[2, 128, 3]], [DECODE])
     verbs.capture("prompt", [2, 128, 3])
-    assert served(verbs, runner, ("prompt", (2, 100, 2))) == [["prompt", [2, 100, 2], [2, 128, 3, True], 1, 0]]
+    assert serve_step(verbs, runner, ("prompt", (2, 100, 2))) == [["prompt", [2, 100, 2], [2, 128, 3, True], 1, 0]]
 
 
 def test_shape_without_a_bucket_never_becomes_one() -> None:
@@ -65,12 +65,12 @@ def test_shape_without_a_bucket_never_becomes_one() -> None:
     verbs = HpuVerbs(runner, bridge(card))
     verbs.plan([[1, 128, 0]], [DECODE])
     verbs.capture("prompt", [1, 128, 0])
-    served(verbs, runner, ("prompt", (1, 90, 1)))
-    assert served(verbs, runner, ("prompt", (1, 90, 0))) == [["prompt", [1, 90, 0], [1, 128, 0, True], 1, 0]]
+    serve_step(verbs, runner, ("prompt", (1, 90, 1)))
+    assert serve_step(verbs, runner, ("prompt", (1, 90, 0))) == [["prompt", [1, 90, 0], [1, 128, 0, True], 1, 0]]
     assert runner.bucketing_manager.prompt_buckets == [(1, 128, 0)]
 
 
-def test_batches_are_padded_past_a_bucket_that_stayed_cold() -> None:
+def test_batches_are_padded_past_a_cold_bucket() -> None:
     card = Card()
     runner = plugin(card)
     verbs = HpuVerbs(runner, bridge(card))
@@ -78,11 +78,11 @@ def test_batches_are_padded_past_a_bucket_that_stayed_cold() -> None:
     verbs.capture("prompt", [1, 256, 0])
     verbs.capture("decode", [4, 1, 64])
     verbs.use_warm([[1, 256, 0]], [[4, 1, 64]])
-    assert served(verbs, runner, ("prompt", (1, 90, 0)), ("decode", (2, 1, 60))) == [
+    assert serve_step(verbs, runner, ("prompt", (1, 90, 0)), ("decode", (2, 1, 60))) == [
         ["prompt", [1, 90, 0], [1, 256, 0, True], 1, 0],
         ["decode", [2, 1, 60], [4, 1, 64, True], 1, 0],
     ]
-    # Blocks of a larger batch are not cut to those of the warm buckets.
+    # Blocks of a larger batch are not reduced to those of the warm buckets.
     assert runner.bucketing_manager._fallback_max_ctx == 96
 
 
@@ -94,17 +94,15 @@ def test_batches_are_padded_past_a_bucket_that_stayed_cold() -> None:
         pytest.param([200], [300], False, id="too many tokens for the plugin"),
     ],
 )
-def test_prompts_share_a_batch_only_where_a_bucket_holds_them(
-    batch: list[int], prompt: list[int], merged: bool
-) -> None:
+def test_prompts_share_a_batch_only_if_a_bucket_holds_them(batch: list[int], prompt: list[int], merged: bool) -> None:
     card = Card()
     runner = plugin(card)
     verbs_on(card, runner)
     assert runner._can_merge_prefill_contents(batch, prompt) is merged
 
 
-def compiling(runner: Any, card: Card, *seconds: float) -> None:
-    """Every forward of this runner compiles recipes that take so long."""
+def with_compile_times(runner: Any, card: Card, *seconds: float) -> None:
+    """Make every forward of this runner compile recipes that take this long."""
     check = runner._check_config
 
     def checked(*shape: Any) -> None:
@@ -126,8 +124,8 @@ def test_all_recipes_of_one_forward_are_one_recompilation(lazy: bool) -> None:
     for phase, bucket in (("prompt", PROMPT), ("decode", DECODE)):
         verbs.warm(phase, bucket)
         verbs.capture(phase, bucket)
-    compiling(runner, card, 0.09, 0.09)
-    found = served(verbs, runner, ("prompt", (2, 200, 0)), ("decode", (3, 1, 60)))
+    with_compile_times(runner, card, 0.09, 0.09)
+    found = serve_step(verbs, runner, ("prompt", (2, 200, 0)), ("decode", (3, 1, 60)))
     assert found == [
         ["prompt", [2, 200, 0], [2, 256, 0, False], 1, 1],
         ["decode", [3, 1, 60], [4, 1, 64, False], 1, 1],
@@ -141,7 +139,7 @@ def test_compiles_up_to_the_threshold_are_no_recompilation(lazy: bool) -> None:
     verbs = verbs_on(card, runner)
     for execute in (verbs.warm, verbs.capture):
         execute("prompt", PROMPT)
-    compiling(runner, card, RECOMPILATION_SECONDS / 2, RECOMPILATION_SECONDS / 2)
+    with_compile_times(runner, card, RECOMPILATION_SECONDS / 2, RECOMPILATION_SECONDS / 2)
     verbs.start_serving()
     verbs.step(partial(serve, runner, ("prompt", (2, 200, 0))))
     counters = plain(verbs.counters())
@@ -152,8 +150,8 @@ def test_compiles_up_to_the_threshold_are_no_recompilation(lazy: bool) -> None:
     ]
 
 
-def test_compiles_before_a_first_forward_are_its_own() -> None:
-    """Such as the moves of a defragmenter, for which its requests wait."""
+def test_compiles_before_a_forward_count_for_it() -> None:
+    """Examples are the moves of a defragmenter, for which its requests wait."""
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
@@ -170,12 +168,12 @@ class Queued:
     def get_output(self) -> None: ...
 
 
-def test_compile_that_ends_late_counts_for_its_own_batch() -> None:
+def test_late_compile_counts_for_its_own_batch() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
     verbs.capture("decode", DECODE)
-    card.compiled.add((32, 1, 96, False))  # its compile ends later
+    card.compiled.add((32, 1, 96, False))  # The compilation ends later.
     verbs.start_serving()
 
     def step(batch: tuple[int, int, int]) -> Queued:
@@ -202,9 +200,9 @@ def test_cold_shapes_are_refused_before_they_run(lazy: bool) -> None:
     verbs.warm("prompt", PROMPT)
     compiled = card.recipes
     with pytest.raises(ColdShape, match=r"prompt shape \(32, 32, 0\) was not warmed up, and warmup.failOnColdShapes"):
-        served(verbs, runner, ("prompt", (3, 5, 0)))
+        serve_step(verbs, runner, ("prompt", (3, 5, 0)))
     assert "prompt shape (32, 32, 0)" in left[0]
-    assert served(verbs, runner, ("prompt", (2, 200, 0)))[0][-2:] == [1, 0]
+    assert serve_step(verbs, runner, ("prompt", (2, 200, 0)))[0][-2:] == [1, 0]
     assert card.recipes == compiled
 
 
@@ -214,7 +212,7 @@ def test_other_pods_run_cold_shapes_and_count_them(fail: bool, graphs: bool) -> 
     runner = plugin(card, graphs=graphs)
     verbs = HpuVerbs(runner, bridge(card), fail_on_cold_shapes=fail)
     verbs.plan([PROMPT], [DECODE])
-    assert [row[-1] for row in served(verbs, runner, ("prompt", (3, 5, 0)))] == [1]
+    assert [row[-1] for row in serve_step(verbs, runner, ("prompt", (3, 5, 0)))] == [1]
 
 
 @pytest.mark.parametrize("missing", [(), ("graph_compilation",)])
@@ -224,11 +222,11 @@ def test_shape_unseen_by_warm_up_counts_as_compiled_once(missing: tuple[str, ...
     verbs = HpuVerbs(runner, bridge(card, *missing))
     verbs.plan([PROMPT], [DECODE])
     row = ["decode", [9, 1, 70], [32, 1, 96, False], 1]
-    assert served(verbs, runner, ("decode", (9, 1, 70))) == [[*row, 1]]
-    assert served(verbs, runner, ("decode", (9, 1, 70))) == [[*row, 0]]
+    assert serve_step(verbs, runner, ("decode", (9, 1, 70))) == [[*row, 1]]
+    assert serve_step(verbs, runner, ("decode", (9, 1, 70))) == [[*row, 0]]
 
 
-def test_what_warm_up_runs_is_not_counted_as_served() -> None:
+def test_warm_up_is_not_counted_as_served() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
@@ -236,19 +234,19 @@ def test_what_warm_up_runs_is_not_counted_as_served() -> None:
     assert plain(verbs.counters()) == {"met": []}
 
 
-def test_what_was_counted_is_handed_over_once() -> None:
+def test_counters_are_handed_over_once() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
-    assert len(served(verbs, runner, ("prompt", (1, 100, 0)))) == 1
+    assert len(serve_step(verbs, runner, ("prompt", (1, 100, 0)))) == 1
     assert plain(verbs.counters())["met"] == []
 
 
-def test_forward_that_checks_no_shape_gives_no_other_bucket_graph() -> None:
+def test_forward_without_a_shape_check_adds_no_graph() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
     verbs.warm("prompt", PROMPT)
     runner._prepare_dummy_scenario = lambda prompt_cfg, decode_cfg: None
     verbs.capture("decode", DECODE)
-    assert served(verbs, runner, ("prompt", (2, 200, 0)))[0][2] == [2, 256, 0, False]
+    assert serve_step(verbs, runner, ("prompt", (2, 200, 0)))[0][2] == [2, 256, 0, False]

@@ -1,4 +1,4 @@
-"""The KV cache of a card holds what sequences can fill, and no more."""
+"""The KV cache of a card is limited to the blocks that sequences can fill."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from gaudi_runtime.engines.vllm.workers.kv_cache import useful_bytes
 
 @dataclass(frozen=True)
 class FullAttentionSpec:
-    """A stand-in with the name and fields of vLLM's spec."""
+    """A fake with the name and fields of vLLM's spec."""
 
     block_size: int = 128
     page_size_bytes: int = 1000
@@ -19,7 +19,7 @@ class FullAttentionSpec:
 
 @dataclass(frozen=True)
 class SlidingWindowSpec:
-    """A stand-in with the name and fields of vLLM's spec."""
+    """A fake with the name and fields of vLLM's spec."""
 
     block_size: int = 128
     page_size_bytes: int = 1000
@@ -37,7 +37,7 @@ LAYERS = {"model.layers.0.attn": FullAttentionSpec(), "model.layers.1.attn": Ful
 
 
 def test_every_sequence_has_blocks_for_its_longest_length() -> None:
-    # 1025 tokens need 9 blocks of 128; one block is vLLM's own.
+    # 1025 tokens need 9 blocks of 128, and one block is reserved by vLLM.
     assert useful_bytes(vllm_config(), LAYERS) == (4 * 9 + 1) * 1000 * 2
 
 
@@ -53,9 +53,9 @@ def test_cached_prefixes_and_watermark_use_any_number_of_blocks(config: Any) -> 
 @pytest.mark.parametrize(
     "other", [SlidingWindowSpec(), FullAttentionSpec(block_size=64), FullAttentionSpec(page_size_bytes=500)]
 )
-def test_layers_that_differ_are_not_bounded(other: Any) -> None:
+def test_layers_that_differ_are_not_limited(other: Any) -> None:
     assert useful_bytes(vllm_config(), {**LAYERS, "model.layers.2.attn": other}) is None
 
 
-def test_model_without_full_attention_is_not_bounded() -> None:
+def test_model_without_full_attention_is_not_limited() -> None:
     assert useful_bytes(vllm_config(), {"model.layers.0.attn": SlidingWindowSpec()}) is None

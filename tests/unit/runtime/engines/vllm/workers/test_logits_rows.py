@@ -1,4 +1,4 @@
-"""The logits of a prompt batch have a row for each prompt, so warm-up runs every number of prompts."""
+"""The logits of a prompt batch have a row per prompt, so warm-up runs every number of prompts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the runtime would call of vLLM's plugin, in order, as in the reference log; reviewed in the golden file."""
+"""The runtime's calls of vLLM's plugin, in the order of the reference log. A reviewed golden file has them."""
 
 import json
 from pathlib import Path
@@ -26,12 +26,12 @@ MODES = {
 
 
 def seeds_card() -> Card:
-    """The bytes of graphs that the log of logs 000 and 002 implies."""
+    """Return a card with the graph sizes of logs 000 and 002."""
     return Card(per_prompt_token=int(1.43 * MIB), per_decode_graph=int(3.37 * MIB))
 
 
 def seeds_plugin(card: Card) -> Any:
-    """With the margin of the log: 79.16 GiB free, half of it usable."""
+    """Return a plugin with the margin of the log: 79.16 GiB free, half of it usable."""
     runner = plugin(card)
     runner.mem_margin = 39.58 * GIB
     return runner

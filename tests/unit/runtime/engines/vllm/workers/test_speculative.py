@@ -1,4 +1,4 @@
-"""Decode buckets of speculative decoding against the stand-in of the plugin: every way to meet one is run."""
+"""Decode buckets of speculative decoding with a fake of the plugin: every way to use a bucket is run."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ LIMITS = Limits(
 PLAN = make_plan(POLICY, LIMITS, KV_BLOCKS)
 
 
-def drafting(card: Card, seeds: Sequence[Bucket] = PLAN.seeds) -> tuple[HpuVerbs, Any]:
+def verbs_with_drafts(card: Card, seeds: Sequence[Bucket] = PLAN.seeds) -> tuple[HpuVerbs, Any]:
     runner = plugin(card, drafts=2)
     runner.max_model_len = 1024
     verbs = HpuVerbs(runner, bridge(card))
@@ -38,12 +38,12 @@ def drafting(card: Card, seeds: Sequence[Bucket] = PLAN.seeds) -> tuple[HpuVerbs
 
 
 def test_describe_says_how_much_is_drafted() -> None:
-    assert plain(drafting(Card())[0].describe())["draft_tokens"] == 2
+    assert plain(verbs_with_drafts(Card())[0].describe())["draft_tokens"] == 2
 
 
-def test_bucket_is_run_in_every_way_it_can_be_met() -> None:
+def test_bucket_is_run_with_and_without_drafts() -> None:
     card = Card()
-    drafting(card)[0].warm("decode", [3, 1, 24])
+    verbs_with_drafts(card)[0].warm("decode", [3, 1, 24])
     assert card.log == [
         "_prepare_dummy_scenario(None, (3, 1, 24)) compile-only",
         "_prepare_dummy_scenario(None, (3, 1, 24)) compile-only of 1 sequences with 3 tokens",
@@ -52,7 +52,7 @@ def test_bucket_is_run_in_every_way_it_can_be_met() -> None:
 
 def test_every_planned_bucket_runs_as_itself() -> None:
     card = Card()
-    verbs, _ = drafting(card)
+    verbs, _ = verbs_with_drafts(card)
     for bucket in PLAN.decode:
         assert verbs.warm("decode", list(bucket))["out_of_memory"] is None
 
@@ -60,7 +60,7 @@ def test_every_planned_bucket_runs_as_itself() -> None:
 def test_bucket_that_no_step_is_padded_to_needs_no_graph() -> None:
     """Three rows are one sequence with two drafts, which has at most 8 blocks and reads them three times."""
     card = Card()
-    verbs, runner = drafting(card)
+    verbs, runner = verbs_with_drafts(card)
     runner.bucketing_manager.decode_buckets.extend([(7, 1, 24)])
     outcome = verbs.capture("decode", [7, 1, 24])
     assert (outcome["graph"], outcome["bytes"], card.log) == (True, 0, [])
@@ -68,27 +68,27 @@ def test_bucket_that_no_step_is_padded_to_needs_no_graph() -> None:
 
 def test_step_with_drafts_is_counted_by_its_rows() -> None:
     card = Card()
-    verbs, runner = drafting(card)
+    verbs, runner = verbs_with_drafts(card)
     verbs.capture("decode", [6, 1, 24])
     verbs.start_serving()
     verbs.step(lambda: step_of(runner, sequences=2, tokens=3, highest=20))
     assert plain(verbs.counters())["met"] == [["decode", [6, 1, 20], [6, 1, 24, True], 1, 0]]
 
 
-def test_graph_of_single_tokens_is_none_of_drafts() -> None:
-    """torch.compile and the plugin's inputs tell them apart, so a step in a way that was not captured has no graph."""
+def test_graph_of_single_tokens_does_not_serve_drafts() -> None:
+    """torch.compile and the plugin's inputs distinguish both ways, so each way needs its own graph."""
     card = Card()
-    verbs, runner = drafting(card)
+    verbs, runner = verbs_with_drafts(card)
     verbs.capture("decode", [1, 1, 24])
     verbs.start_serving()
     verbs.step(lambda: step_of(runner, sequences=1, tokens=3, highest=20))
     assert [each[2] for each in plain(verbs.counters())["met"]] == [[3, 1, 24, False]]
 
 
-def test_graph_of_drafts_is_none_of_single_tokens() -> None:
-    """With seeds of one sequence alone, a bucket of three rows is captured with drafts and in no other way."""
+def test_graph_of_drafts_does_not_serve_single_tokens() -> None:
+    """With only seeds of one sequence, a bucket of three rows is captured with drafts and in no other way."""
     card = Card()
-    verbs, runner = drafting(card, [seed for seed in PLAN.seeds if seed[0] == 1])
+    verbs, runner = verbs_with_drafts(card, [seed for seed in PLAN.seeds if seed[0] == 1])
     verbs.capture("decode", [3, 1, 24])
     verbs.start_serving()
     verbs.step(lambda: step_of(runner, sequences=3, tokens=1, highest=20))
@@ -110,12 +110,12 @@ def step_of(runner: Any, sequences: int, tokens: int, highest: int) -> None:
         ([[-1], [-1]], [[NO_MATCH] * 2] * 2),
     ],
 )
-def test_every_sequence_has_as_many_drafts(drafted: list[list[int]], even: list[list[int]]) -> None:
-    """The plugin computes what is missing at position 0, over the first token of the sequence."""
+def test_every_sequence_gets_the_same_number_of_drafts(drafted: list[list[int]], even: list[list[int]]) -> None:
+    """The plugin computes missing drafts at position 0, over the first token of the sequence."""
     assert even_drafts(batch_of(100, 200), drafted) == even
 
 
-def test_nobody_drafts_beside_a_sequence_at_its_end() -> None:
+def test_no_sequence_drafts_if_one_is_at_its_end() -> None:
     assert even_drafts(batch_of(100, 1022), [[5, 6], [7]]) == [[], []]
 
 

@@ -1,4 +1,4 @@
-"""The numbers of tokens that have a graph on a CPU, and what a step is padded to."""
+"""The numbers of tokens with a graph on a CPU, and the padding of a step."""
 
 import pytest
 from hypothesis import given, settings
@@ -18,26 +18,26 @@ def known(tokens: list[int]) -> TokenCounts:
 
 @settings(max_examples=60)
 @given(COUNTS, st.integers(1, 400))
-def test_step_takes_smallest_graph_that_holds_it_or_makes_one(tokens: list[int], step: int) -> None:
+def test_step_uses_the_smallest_sufficient_graph_or_compiles(tokens: list[int], step: int) -> None:
     assert known(tokens).padded(step) == min((each for each in tokens if each >= step), default=step)
 
 
 @settings(max_examples=60)
 @given(COUNTS, st.integers(1, 400), st.integers(1, 400))
-def test_warm_up_pads_to_exactly_bucket_and_never_cuts_step(tokens: list[int], wanted: int, step: int) -> None:
+def test_warm_up_pads_to_the_bucket_and_never_truncates(tokens: list[int], wanted: int, step: int) -> None:
     counts = known(tokens)
     with counts.exactly(wanted):
         assert counts.padded(step) == max(step, wanted)
 
 
-def test_after_the_block_steps_take_graphs_again() -> None:
+def test_steps_use_graphs_again_after_the_block() -> None:
     counts = known([64])
     with counts.exactly(128):
         pass
     assert counts.padded(10) == 64
 
 
-def test_a_block_that_fails_leaves_no_bucket_behind() -> None:
+def test_failed_block_leaves_no_bucket() -> None:
     counts = known([64])
     with pytest.raises(RuntimeError), counts.exactly(128):
         raise RuntimeError

@@ -1,4 +1,4 @@
-"""The vision tower against the stand-in of the plugin: what it plans is read, run one by one, and counted."""
+"""The vision tower with a fake of the plugin: its planned buckets are read, run one by one, and counted."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ BUCKETS = [["image", 896, 896, size] for size in SIZES]
 USED = [("HPUModelRunner", each) for each in VISION] + [("HPUVisionBucketManager", each) for each in VISION_BUCKETS]
 
 
-def seeing(card: Card, sizes: Any = SIZES, **options: Any) -> tuple[HpuVerbs, Any]:
+def verbs_with_images(card: Card, sizes: Any = SIZES, **options: Any) -> tuple[HpuVerbs, Any]:
     runner = plugin(card, images=sizes)
     verbs = HpuVerbs(runner, bridge(card), **options)
     return verbs, runner
@@ -29,7 +29,7 @@ def planned(verbs: HpuVerbs) -> dict[str, Any]:
     return dict(plain(verbs.plan([[1, 128, 0]], [[1, 1, 64]])))
 
 
-def meet(runner: Any, images: int) -> None:
+def serve_images(runner: Any, images: int) -> None:
     runner.model.embed_multimodal(pixel_values=Pixels((images, 3, 896, 896)))
 
 
@@ -38,7 +38,7 @@ def label(case: tuple[str, Name]) -> str:
 
 
 @pytest.mark.parametrize("case", USED, ids=label)
-def test_every_name_and_its_parameters_stand_in_the_contract(case: tuple[str, Name]) -> None:
+def test_contract_has_every_name_with_its_parameters(case: tuple[str, Name]) -> None:
     facts, name = CONTRACT[case[0]], case[1]
     if name.parameters is None:
         assert name.name in facts["attributes"]
@@ -47,30 +47,30 @@ def test_every_name_and_its_parameters_stand_in_the_contract(case: tuple[str, Na
 
 
 @pytest.mark.parametrize("case", USED, ids=label)
-def test_without_one_of_its_names_the_tower_stays_cold(case: tuple[str, Name]) -> None:
+def test_tower_stays_cold_if_a_name_is_missing(case: tuple[str, Name]) -> None:
     card = Card()
     verbs = HpuVerbs(plugin(card, images=SIZES, without=(case[0], case[1].name)), bridge(card))
-    told, answer = plain(verbs.describe()), planned(verbs)
-    assert [*told["degradations"], *answer["degradations"]] == [COLD]
+    described, answer = plain(verbs.describe()), planned(verbs)
+    assert [*described["degradations"], *answer["degradations"]] == [COLD]
     assert answer.get("vision", []) == []
 
 
-def test_plan_of_the_tower_is_the_plugins_and_runs_nothing() -> None:
+def test_plan_of_the_tower_is_read_from_the_plugin() -> None:
     card = Card()
-    assert planned(seeing(card)[0]) == {"prompt": 1, "decode": 1, "vision": BUCKETS, "degradations": []}
+    assert planned(verbs_with_images(card)[0]) == {"prompt": 1, "decode": 1, "vision": BUCKETS, "degradations": []}
     assert card.log == ["warmup_model() skip_warmup=True"]
 
 
 @pytest.mark.parametrize("sizes", [(), None])
-def test_a_tower_without_buckets_is_a_loss(sizes: object) -> None:
-    """None is what the plugin has where somebody switched its buckets off."""
+def test_tower_without_buckets_is_a_degradation(sizes: object) -> None:
+    """The plugin has None if its buckets were disabled."""
     card = Card()
-    verbs, runner = seeing(card)
+    verbs, runner = verbs_with_images(card)
     runner.model.vision_bucket_manager.multimodal_buckets = sizes
     assert planned(verbs)["degradations"] == [NO_VISION]
 
 
-def test_a_model_without_a_tower_has_no_vision() -> None:
+def test_model_without_a_tower_has_no_vision() -> None:
     card = Card()
     verbs = HpuVerbs(plugin(card), bridge(card))
     assert "vision" not in planned(verbs)
@@ -79,30 +79,30 @@ def test_a_model_without_a_tower_has_no_vision() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lazy", "for_real", "said"),
+    ("lazy", "for_real", "logged"),
     [(True, False, "tower 2"), (False, False, "tower 2 compile-only"), (False, True, "tower 2")],
 )
-def test_only_what_torch_compiles_is_not_computed(lazy: bool, for_real: bool, said: str) -> None:
+def test_tower_is_not_computed_only_under_torch_compile(lazy: bool, for_real: bool, logged: str) -> None:
     card = Card(lazy=lazy)
-    verbs, _ = seeing(card, vision_for_real=for_real)
+    verbs, _ = verbs_with_images(card, vision_for_real=for_real)
     planned(verbs)
     outcome = plain(verbs.warm_vision(*BUCKETS[1]))
-    assert card.log[1:] == [said]
+    assert card.log[1:] == [logged]
     assert outcome == {"bytes": 2 * MIB, "graph": False, "out_of_memory": None}
 
 
-async def test_every_vision_bucket_is_warmed_once_before_all_else() -> None:
+async def test_every_vision_bucket_is_warmed_once_and_first() -> None:
     card = Card()
-    report = drive(sim_config(), seeing(card)[0], card)
+    report = drive(sim_config(), verbs_with_images(card)[0], card)
     assert card.log[1:4] == ["tower 1", "tower 2", "tower 4"]
     assert sum(each.startswith("tower") for each in card.log) == 3
     assert report.vision is not None
     assert (report.vision.planned, report.vision.warmed, report.vision.device_bytes) == (3, 3, 7 * MIB)
 
 
-async def test_a_full_card_leaves_the_larger_ones_out() -> None:
+async def test_full_card_skips_larger_vision_buckets() -> None:
     card = Card(fails_at=(2, 896, 896), failure="PT_DEVMEM Allocation failed for size::1 MB")
-    report = drive(sim_config(), seeing(card)[0], card)
+    report = drive(sim_config(), verbs_with_images(card)[0], card)
     assert report.vision is not None
     assert report.vision.warmed == 1
     assert [str(each.bucket) for each in report.vision.skipped] == ["image 896x896x2", "image 896x896x4"]
@@ -110,9 +110,9 @@ async def test_a_full_card_leaves_the_larger_ones_out() -> None:
     assert report.prompt.captured == report.prompt.planned > 0
 
 
-async def test_size_that_the_plugin_cannot_run_is_left_out() -> None:
+async def test_size_that_the_plugin_cannot_run_is_skipped() -> None:
     card = Card(fails_at=(2, 896, 896), failure="no such dummy")
-    report = drive(sim_config(), seeing(card)[0], card)
+    report = drive(sim_config(), verbs_with_images(card)[0], card)
     assert report.vision is not None
     assert report.vision.warmed == 2
     (left,) = report.vision.skipped
@@ -122,23 +122,23 @@ async def test_size_that_the_plugin_cannot_run_is_left_out() -> None:
     )
 
 
-async def test_spent_time_leaves_the_vision_tower_cold() -> None:
+async def test_exhausted_time_budget_keeps_the_vision_tower_cold() -> None:
     config, card = sim_config(), Card()
     late = config.warmup.model_copy(update={"time_budget_seconds": 0.0})
-    report = drive(config.model_copy(update={"warmup": late}), seeing(card)[0], card)
+    report = drive(config.model_copy(update={"warmup": late}), verbs_with_images(card)[0], card)
     assert report.vision is not None
     assert (report.vision.warmed, len(report.vision.skipped)) == (0, 3)
 
 
 def test_warm_images_are_hits_and_others_are_not() -> None:
     card = Card()
-    verbs, runner = seeing(card)
+    verbs, runner = verbs_with_images(card)
     planned(verbs)
     for bucket in BUCKETS[:2]:
         verbs.warm_vision(*bucket)
     verbs.start_serving()
     for images in (2, 3, 3, 4):
-        meet(runner, images)
+        serve_images(runner, images)
     assert plain(verbs.counters())["vision"] == [
         ["pixel_values 2x3x896x896", True, 1, 0],
         ["pixel_values 3x3x896x896", True, 2, 0],
@@ -147,16 +147,16 @@ def test_warm_images_are_hits_and_others_are_not() -> None:
     assert verbs.counters()["vision"] == []
 
 
-def test_compiles_of_the_tower_are_no_batch_of_tokens_own() -> None:
+def test_compiles_of_the_tower_do_not_count_for_token_batches() -> None:
     card = Card(lazy=False)
-    verbs, runner = seeing(card)
+    verbs, runner = verbs_with_images(card)
     planned(verbs)
     verbs.warm("prompt", [1, 128, 0])
     verbs.start_serving()
 
     def step() -> None:
         serve(runner, ("prompt", (1, 90, 0)))
-        meet(runner, 1)
+        serve_images(runner, 1)
 
     verbs.step(step)
     counters = plain(verbs.counters())
@@ -164,7 +164,7 @@ def test_compiles_of_the_tower_are_no_batch_of_tokens_own() -> None:
     assert [row[-1] for row in counters["vision"]] == [1]
 
 
-def test_inputs_on_the_host_are_told_apart_by_value() -> None:
+def test_inputs_on_the_host_are_distinguished_by_value() -> None:
     grid = SimpleNamespace(
         shape=(1, 3),
         device=SimpleNamespace(type="cpu"),

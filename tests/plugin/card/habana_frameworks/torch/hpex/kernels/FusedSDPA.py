@@ -1,4 +1,4 @@
-"""Attention whole, and in slices that the plugin puts together."""
+"""Fused attention, as a whole and in slices that the plugin combines."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 LEAST = -1e30
-"""Of a row in which everything is masked: minus infinity would make it no number."""
+"""The logit of masked positions. Minus infinity would result in NaN for rows that are completely masked."""
 
 
 class FusedSDPA:
@@ -25,26 +25,26 @@ class FusedSDPA:
         seq_padding_type: str = "left",
         *_: Any,
     ) -> torch.Tensor:
-        """Padding stands right of each sequence, where a causal mask keeps it from being seen by what counts."""
+        """Compute attention. Padding is at the end of each sequence, where the causal mask hides it."""
         assert valid_seq_len is None or seq_padding_type == "right"
         shared = q.shape[-3] != k.shape[-3]
         return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=shared)
 
 
 def is_gqa(q: torch.Tensor, k: torch.Tensor) -> bool:
-    """Whether several heads of queries share one of keys."""
+    """Return True if several query heads share one key head."""
     return q.shape[1] != k.shape[1]
 
 
 def gqa_input_reshape_fwd(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> Any:
-    """Heads that share keys in a dimension of their own."""
+    """Move heads that share keys into a separate dimension."""
     heads = k.shape[1]
     grouped = q.unflatten(1, (heads, q.shape[1] // heads))
     return grouped, k.unsqueeze(2), v.unsqueeze(2), None if mask is None else mask.unsqueeze(2)
 
 
 def gqa_output_reshape(x: torch.Tensor) -> torch.Tensor:
-    """Back to one dimension of heads."""
+    """Merge the heads into one dimension again."""
     return x.flatten(1, 2)
 
 
@@ -62,7 +62,7 @@ def sdpa_recomp_fwd(
     valid: torch.Tensor | None,
     padding: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Attention, the largest logit of each row, and one by the sum of its exponentials."""
+    """Return the attention, the largest logit of each row, and the inverse of the sum of its exponentials."""
     logits = (q.float() @ k.float().transpose(-1, -2)) * scale
     if mask is not None:
         logits = logits + mask

@@ -1,4 +1,4 @@
-"""Rotary embedding and attention, by PyTorch's own operations."""
+"""Rotary embedding and attention, implemented with PyTorch's own operations."""
 
 from enum import Enum
 from typing import Any
@@ -21,7 +21,7 @@ def apply_rotary_pos_emb(
     offset: int = 0,
     mode: RotaryPosEmbeddingMode = RotaryPosEmbeddingMode.BLOCKWISE,
 ) -> torch.Tensor:
-    """Rotate halves, or neighbours."""
+    """Rotate halves or adjacent pairs."""
     if mode is RotaryPosEmbeddingMode.BLOCKWISE:
         low, high = p.chunk(2, dim=-1)
         rotated = torch.cat((-high, low), dim=-1)

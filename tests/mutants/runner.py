@@ -1,7 +1,7 @@
-"""Who notices: the tests that reach a changed function, quickest first, each change in a fork of a process of its own.
+"""Run the tests that reach a changed function, fastest first, for each mutant in a forked process.
 
-The tests are collected once. Every fork begins where collection ended, exchanges the function, and ends with the
-first test that fails; so a change costs what its tests cost, and not the start of Python.
+The tests are collected once. Every fork starts after collection, replaces the function, and ends at the first failing
+test. A mutant therefore costs the time of its tests, but not the start of Python.
 """
 
 import functools
@@ -31,16 +31,16 @@ from tests.mutants import texts
 from tests.mutants.changes import Key, Mutant, functions_by_key
 
 SLOWEST_TEST_SECONDS = 1.0
-"""Slower tests reach everything, and are left out: what they alone notice has no test that tells where it broke."""
+"""Slower tests are left out. They reach most of the code, so their failure does not locate the fault."""
 MOST_SECONDS = 60.0
-"""For all tests of one change, stories last. Nearly every test of the core reaches its state."""
+"""The time limit for all tests of one change, slowest last. Nearly every test of the core reaches its state."""
 EXAMPLES = 30
-"""Of a property. With more of them survivors would cost minutes."""
+"""The examples of a property. More examples would cost minutes for each survivor."""
 MEMORY_BYTES = 6 * 2**30
 
 
 class Verdict(StrEnum):
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     KILLED = "killed"
     TIMED_OUT = "timed out"
@@ -53,7 +53,7 @@ ALIVE = (Verdict.ALIVE, Verdict.UNREACHED)
 
 
 class Measured(TypedDict):
-    """Seconds and names of functions by test of one file, as long as the file has this hash."""
+    """Duration and reached functions of each test of one file. Valid while the file has this hash."""
 
     hash: str
     tests: dict[str, tuple[float, list[str]]]
@@ -61,7 +61,7 @@ class Measured(TypedDict):
 
 @dataclass
 class Fork:
-    """A mutant that is being tried."""
+    """A mutant whose tests are running."""
 
     mutant: Mutant
     pid: int
@@ -69,17 +69,18 @@ class Fork:
 
 
 @dataclass(eq=False)
-class Judge:
-    """A plugin of pytest that tries mutants in place of running the tests once.
+class MutantRunner:
+    """A pytest plugin that tries mutants instead of running the tests once.
 
-    `paths` are all modules that these tests are to notice changes of; `tell` hears of each verdict. `memory` keeps what
-    a run without changes has shown of each file of tests, and who noticed what: with `fresh` it is not believed.
+    `paths` are the modules that these tests should cover. `record` is called with each verdict. `memory` is the file
+    that keeps the measurements of each test file and the tests that noticed changes. With `fresh`, measurements are
+    taken again.
     """
 
     paths: Sequence[Path]
     mutants: Sequence[Mutant]
     jobs: int
-    tell: Callable[[Mutant, Verdict], None]
+    record: Callable[[Mutant, Verdict], None]
     memory: Path
     fresh: bool
     known: dict[str, Measured] = field(default_factory=dict)
@@ -90,12 +91,12 @@ class Judge:
     failed: str | None = None
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """In place of pytest's own loop."""
+        """Measure the tests and try the mutants. Replaces pytest's own loop."""
         if session.testsfailed:
             raise session.Interrupted("tests cannot be collected")
-        gc.unfreeze()  # what the judge of another room has frozen, nobody finds: its functions would count as unreached
+        gc.unfreeze()  # Functions frozen by an earlier runner would not be found and would count as unreached.
         self.functions = functions_by_key(self.paths)
-        # Not isinstance(): it asks objects for their class, and some of torch's answer with a warning.
+        # isinstance() would access __class__ of every object, and some of torch's objects warn about that.
         self.caches = [each for each in gc.get_objects() if type(each) is functools._lru_cache_wrapper]
         self.caches = [each for each in self.caches if each.__module__.startswith("gaudi_")]
         for item in session.items:
@@ -111,12 +112,12 @@ class Judge:
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the first failure."""
+        """Record the first failure."""
         if report.failed and self.failed is None:
             self.failed = report.nodeid
 
     def _measure(self, items: Sequence[pytest.Item]) -> None:
-        """Which functions does each test reach, and how long does it take? All must pass."""
+        """Measure the duration and the reached functions of each test. Raises pytest.UsageError if a test fails."""
         hashes = {item.path: sha256(item.path.read_bytes()).hexdigest() for item in items}
         for path, digest in hashes.items():
             file = str(path)
@@ -132,8 +133,8 @@ class Judge:
         if not items:
             return
         read, pid = self._fork(lambda write: self._watch(items, write))
-        with os.fdopen(read) as told:
-            lines = [line.rstrip("\n").split("\t") for line in told]
+        with os.fdopen(read) as stream:
+            lines = [line.rstrip("\n").split("\t") for line in stream]
         os.waitpid(pid, 0)
         if not lines or lines[-1][0] != "end":
             raise pytest.UsageError(f"A test fails without any change: {lines[-1][0] if lines else items[0].nodeid}")
@@ -160,10 +161,10 @@ class Judge:
             sys.setprofile(profile)
             item.ihook.pytest_runtest_protocol(item=item, nextitem=after)
             sys.setprofile(None)
-            _say(write, "\t".join((item.nodeid, f"{time.process_time() - started:.4f}", *sorted(seen))) + "\n")
+            _write(write, "\t".join((item.nodeid, f"{time.process_time() - started:.4f}", *sorted(seen))) + "\n")
             if self.failed:
                 return
-        _say(write, "end\n")
+        _write(write, "end\n")
 
     def _try_all(self) -> None:
         waiting, running = list(reversed(self.mutants)), dict[int, Fork]()
@@ -174,7 +175,7 @@ class Judge:
                     read, pid = self._fork(lambda write, mutant=mutant, tests=tests: self._try(mutant, tests, write))
                     running[read] = Fork(mutant, pid, time.monotonic() + 60 + 20 * self._estimate(tests))
                 else:
-                    self.tell(mutant, Verdict.UNREACHED)
+                    self.record(mutant, Verdict.UNREACHED)
             for read in select.select(list(running), [], [], 1)[0]:
                 self._note(running.pop(read), read)
             for read, fork in [each for each in running.items() if each[1].deadline < time.monotonic()]:
@@ -182,21 +183,21 @@ class Judge:
                 self._note(running.pop(read), read)
 
     def _note(self, fork: Fork, read: int) -> None:
-        with os.fdopen(read) as told:
-            said = told.read()
+        with os.fdopen(read) as stream:
+            output = stream.read()
         with suppress(ProcessLookupError):
-            os.killpg(fork.pid, signal.SIGKILL)  # what a test has left running
+            os.killpg(fork.pid, signal.SIGKILL)  # Stop processes that a test has left running.
         os.waitpid(fork.pid, 0)
-        # A fork that ends without a word has met a limit.
-        kind, _, killer = said.partition("\t")
+        # A fork that ends without output exceeded a limit.
+        kind, _, killer = output.partition("\t")
         verdict = Verdict(kind) if kind else Verdict.TIMED_OUT
         if verdict is Verdict.KILLED:
             killers = self.killers.setdefault(reach(fork.mutant.key), [])
             killers[:] = [killer, *(each for each in killers if each != killer)]
-        self.tell(fork.mutant, verdict)
+        self.record(fork.mutant, verdict)
 
     def _tests(self, mutant: Mutant) -> list[pytest.Item]:
-        """Those first that noticed the last changes of the same function, then the quickest."""
+        """Return the tests of a mutant: first those that noticed earlier changes of the function, then the fastest."""
         function = reach(mutant.key)
         killers = {name: place for place, name in enumerate(self.killers.get(function, [])[:20])}
         tests = sorted(
@@ -216,7 +217,7 @@ class Judge:
         try:
             mutant.apply(self.functions)
         except (SyntaxError, ValueError):
-            _say(write, Verdict.IMPOSSIBLE)
+            _write(write, Verdict.IMPOSSIBLE)
             return
         texts.install()
         for cache in self.caches:
@@ -224,15 +225,15 @@ class Judge:
         for item, after in _with_next(tests):
             item.ihook.pytest_runtest_protocol(item=item, nextitem=after)
             if self.failed:
-                _say(write, f"{Verdict.KILLED}\t{self.failed}")
+                _write(write, f"{Verdict.KILLED}\t{self.failed}")
                 return
             if mutant.depends_on_strings and texts.passed.no_strings:
                 break
         is_none = mutant.depends_on_strings and not texts.passed.strings
-        _say(write, Verdict.IMPOSSIBLE if is_none else Verdict.ALIVE)
+        _write(write, Verdict.IMPOSSIBLE if is_none else Verdict.ALIVE)
 
     def _fork(self, work: Callable[[int], None]) -> tuple[int, int]:
-        """Do `work` in a process group of its own. Returns the end of a pipe to read from, and the process."""
+        """Call `work` in a forked process group. Returns the read end of a pipe and the process id."""
         read, write = os.pipe()
         pid = os.fork()
         if pid:
@@ -251,12 +252,12 @@ class Judge:
 
 
 def reach(key: Key) -> str:
-    """What a function is called among those that a test reaches: not by its line, which edits move."""
+    """Return the name of a function in the measurements. It has no line number, because edits move lines."""
     return f"{key[0]}::{key[1]}"
 
 
 def few_examples(item: pytest.Item) -> None:
-    """A property tries the same few examples in each fork, and does not look for a smaller one."""
+    """Make a property test try the same few examples in each fork, without shrinking."""
     test = getattr(item, "obj", None)
     known = getattr(test, "_hypothesis_internal_use_settings", None)
     if known is not None:
@@ -272,5 +273,5 @@ def _with_next(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pyte
     yield from zip(items, [*items[1:], None], strict=True)
 
 
-def _say(write: int, text: str) -> None:
+def _write(write: int, text: str) -> None:
     os.write(write, text.encode())

@@ -1,0 +1,72 @@
+"""Runs with vLLM's AsyncLLM as in production, whose engine cores are separate processes."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram
+from tests.plugin.engine import Facts, Run, collect_rank_facts, run_in_fork, shape_name
+
+SETTINGS = {
+    # With spawn, vLLM would start new interpreters, which import everything again.
+    "VLLM_WORKER_MULTIPROC_METHOD": "fork",
+    # Our functions are passed to vLLM's workers.
+    "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
+}
+
+
+def run_with_engine_processes(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path) -> Facts:
+    """Return the facts that the coroutine `work` collects about a run whose engine cores are processes."""
+
+    async def with_separate_processes(run: Run) -> Any:
+        run.separate_processes = True
+        try:
+            return await work(run)
+        finally:
+            await run.engine.close()
+
+    with mock.patch.dict(os.environ, SETTINGS):
+        return run_in_fork(with_separate_processes, config, folder)
+
+
+async def rank_facts_by_core(run: Run) -> list[Facts]:
+    """Return what the one rank of each engine core has run and holds now."""
+    cores = await run.engine._ranks._cores.call(collect_rank_facts, (), 60)  # type: ignore[arg-type]
+    return [rank for (rank,) in cores]
+
+
+async def answer_on_core(run: Run, number: int, prompt: Sequence[int], tokens: int, core: int) -> list[int]:
+    """Return the greedy answer of this engine core. Each request of a run needs another `number`."""
+    from vllm.inputs import TokensPrompt
+    from vllm.sampling_params import SamplingParams
+
+    tokens_so_far: list[int] = []
+    sampling = SamplingParams(max_tokens=tokens, ignore_eos=True, temperature=0.0)
+    text = TokensPrompt(prompt_token_ids=list(prompt))
+    async for output in run.engine._engine.generate(text, sampling, str(number), data_parallel_rank=core):
+        tokens_so_far = list(output.outputs[0].token_ids)
+    return tokens_so_far
+
+
+async def count_batches(run: Run) -> dict[str, int]:
+    """Return the batches by the shape that they ran as, after the engine's watch has counted all served batches."""
+    served = sum((Counter(rank["served"]) for rank in await rank_facts_by_core(run)), Counter[str]())
+    counters, taken = run.engine.counters, asyncio.Event()
+
+    def absorb(*counts: Any) -> None:
+        ServingHistogram.absorb(counters, *counts)
+        if sum(each.batches for each in counters.tallies.values()) >= served.total():
+            taken.set()
+
+    counters.absorb = absorb  # type: ignore[method-assign]
+    watching = asyncio.ensure_future(run.engine.until_lost())
+    waiting = asyncio.ensure_future(taken.wait())
+    await asyncio.wait({watching, waiting}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+    watching.cancel()
+    waiting.cancel()
+    return {shape_name(key[0].value, key[1]): each.batches for key, each in counters.tallies.items()}
