@@ -139,11 +139,6 @@ ACCELERATORS = (
         "resourceClaimTemplateName needs a card",
         {"accelerator": {"resourceClaimTemplateName": "gaudi"}},
     ),
-    Bad(
-        "resource_without_domain",
-        "spec.accelerator.resourceName in body should match",
-        {"accelerator": {"resourceName": "gaudi"}},
-    ),
     Bad("memory_with_wrong_unit", "deviceMemory in body should match", {"accelerator": {"deviceMemory": "512MB"}}),
     Bad(
         "more_ranks_than_cards_of_a_node",

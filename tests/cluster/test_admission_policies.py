@@ -186,7 +186,7 @@ async def test_scale_is_limited_by_the_class(
         return None
 
     sentence = await until(refused, "the API server to know the limit")
-    assert "replicas 3 is above 2, the most that the class of tiny allows (status.mostReplicas)" in sentence
+    assert "replicas 3 is above 2, the most that the class of tiny allows (status.maxReplicas)" in sentence
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
     await api.merge("GaudiInference", "other", {"spec": {"replicas": 3}}, "scale")
     # Scaling down is always allowed, even if it stays above the limit.

@@ -26,7 +26,7 @@ async def test_rejected_pods_are_retried_with_back_off_until_they_serve(
     assert min(each["metadata"]["creationTimestamp"] for each in pods if each not in failed) >= row["until"]
     (served,) = (await api.get("GaudiInference", "tiny"))["status"]["revisions"]
     assert "backOff" not in served
-    assert served["lastError"]["message"] == "UnexpectedAdmissionError: Allocate failed."
+    assert served["lastTermination"]["message"] == "UnexpectedAdmissionError: Allocate failed."
 
 
 async def test_stalled_warm_up_is_reported_without_a_new_report(

@@ -49,7 +49,7 @@ async def test_seeds_000_and_002_status_shows_62_and_100_percent(served: Object)
         "decode": {"planned": 48, "warmed": 48, "captured": 48},
     }
     assert status["memory"]["usableBytes"] / GIB == pytest.approx(39.58, abs=0.03)
-    assert status["simulated"]
+    assert status["plan"]["basis"] == "Simulated"
     assert "This is a simulation" in status["pods"][0]["message"]
     assert {kind: condition_of(served, kind)["status"] for kind in ("PlanAccepted", "WarmedUp", "Degraded")} == {
         "PlanAccepted": "True",

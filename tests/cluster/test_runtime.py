@@ -31,7 +31,7 @@ async def test_real_runtime_warms_up_and_its_gate_opens(
     await api.create(simulated(compileSeconds="0.02", captureSeconds="0.02"))
     await until(partial(ready, api), "the resource to be Ready", seconds=60)
     assert await captured_percent(api) == {"prompt": 100, "decode": 100}
-    assert ((await api.get("GaudiInference", "tiny")) or {})["status"]["simulated"]
+    assert ((await api.get("GaudiInference", "tiny")) or {})["status"]["plan"]["basis"] == "Simulated"
 
 
 async def test_killed_runtime_closes_the_gate_and_warms_up_again(

@@ -54,7 +54,7 @@ def test_status_shows_every_graph_captured(installed: Installed, namespace: str,
     assert status["capturedPercent"] == {"prompt": 100, "decode": 100}
     assert status["warmup"]["percent"] == 100
     assert status["ready"] == "2/2"
-    assert status["simulated"] is False
+    assert status["plan"]["basis"] == "Measured"
 
 
 def test_get_shows_the_readiness_columns(installed: Installed, namespace: str, served: str) -> None:

@@ -68,7 +68,7 @@ def test_resource_becomes_ready_bucket_by_bucket(states: list[dict[str, Any]]) -
     assert shown == sorted(shown)
     assert len({percent for percent in shown if 0 < percent < 100}) >= 2
     assert states[-1]["status"]["capturedPercent"] == {"prompt": 100, "decode": 100}
-    assert states[-1]["status"]["simulated"] is False
+    assert states[-1]["status"]["plan"]["basis"] == "Measured"
 
 
 def test_streamed_chat_equals_the_whole_answer(client: openai.OpenAI) -> None:

@@ -163,7 +163,7 @@ def _of_scale() -> Manifest:
     return {
         "matchConditions": [
             {"name": "of-this-resource", "expression": "params.metadata.name == object.metadata.name"},
-            {"name": "limited", "expression": "params.?status.?mostReplicas.hasValue()"},
+            {"name": "limited", "expression": "params.?status.?maxReplicas.hasValue()"},
             {
                 "name": "scaled-up",
                 "expression": "object.?spec.?replicas.orValue(0) > oldObject.?spec.?replicas.orValue(0)",
@@ -171,11 +171,11 @@ def _of_scale() -> Manifest:
         ],
         "validations": [
             {
-                "expression": "object.spec.replicas <= params.status.mostReplicas",
+                "expression": "object.spec.replicas <= params.status.maxReplicas",
                 "messageExpression": "'replicas ' + string(object.spec.replicas) + ' is above ' +"
-                " string(params.status.mostReplicas) + ', the most that the class of ' + params.metadata.name +"
-                " ' allows (status.mostReplicas): ask for fewer, or use another class.'",
-                "message": "replicas is above status.mostReplicas: ask for fewer, or use another class.",
+                " string(params.status.maxReplicas) + ', the most that the class of ' + params.metadata.name +"
+                " ' allows (status.maxReplicas): ask for fewer, or use another class.'",
+                "message": "replicas is above status.maxReplicas: ask for fewer, or use another class.",
                 "reason": "Forbidden",
             }
         ],

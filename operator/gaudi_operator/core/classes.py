@@ -178,7 +178,7 @@ def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str
         ("pod.user_from_cluster", defaults.user_from_cluster, not own_user and defaults.run_as_user is None),
         (
             "recipe_cache.object_store",
-            defaults.recipe_store,
+            defaults.recipe_object_store,
             spec.recipe_cache.enabled and spec.recipe_cache.object_store is None,
         ),
         ("tracing", defaults.tracing, spec.tracing is None),

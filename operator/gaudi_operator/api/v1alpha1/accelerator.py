@@ -3,12 +3,13 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from gaudi_operator.api.base import QUALIFIED_NAME, ApiModel, ObjectName, Quantity, Rule, validated_by
+from gaudi_operator.api.base import ApiModel, ObjectName, Quantity, Rule, validated_by
 from gaudi_runtime.contract.config import Ranks
 
-ResourceName = Annotated[str, StringConstraints(min_length=3, max_length=317, pattern=QUALIFIED_NAME)]
+CARD_RESOURCE = "habana.ai/gaudi"
+"""The extended resource of Intel's device plugin: one unit is one card."""
 
 
 class Generation(StrEnum):
@@ -34,9 +35,6 @@ class Accelerator(ApiModel):
         ),
     )
     generation: Generation = Field(description="Card generation: gaudi2, gaudi3, or none for the CPU.")
-    resource_name: ResourceName = Field(
-        "habana.ai/gaudi", description="Extended resource that the device plugin offers."
-    )
     resource_claim_template_name: ObjectName | None = Field(
         None, description="ResourceClaimTemplate of the DRA driver, instead of the extended resource."
     )

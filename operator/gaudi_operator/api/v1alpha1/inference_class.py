@@ -76,7 +76,7 @@ class ClassDefaults(ApiModel):
     user_from_cluster: bool = Field(
         False, description="Whether the cluster assigns the user of resources that name none, as OpenShift does."
     )
-    recipe_store: RecipeObjectStore | None = Field(
+    recipe_object_store: RecipeObjectStore | None = Field(
         None, description="In place of spec.recipeCache.objectStore, where recipeCache is enabled."
     )
     tracing: Tracing | None = Field(None, description="In place of spec.tracing.")

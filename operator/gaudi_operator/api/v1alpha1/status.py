@@ -154,6 +154,7 @@ class LastTermination(ApiModel):
     bucket: Annotated[str, Field(max_length=128)] | None = Field(
         None, description="Bucket that was being compiled or captured then, if it was known."
     )
+    message: Text = Field(description="All of it in one sentence, with the last lines that the container wrote.")
 
 
 class PodState(ApiModel):
@@ -168,10 +169,7 @@ class PodState(ApiModel):
     captured_percent: CapturedPercent = Field(CapturedPercent(), description="Captured graphs in percent of the plan.")
     recompiles_since_ready: Count = Field(0, description="Compiles on the request path since it serves.")
     restarts: Count = Field(0, description="How often its container was restarted.")
-    last_error: Text | None = Field(
-        None, description="How its last container ended: phase and bucket where known, exit code, last words."
-    )
-    last_termination: LastTermination | None = Field(None, description="The same as facts, for programs.")
+    last_termination: LastTermination | None = Field(None, description="How the last container of the pod ended.")
     message: Text | None = Field(None, description="What keeps it from serving.")
 
 
@@ -229,7 +227,6 @@ class Revisions(ApiModel):
     """Which revisions exist."""
 
     current: Revision | None = Field(None, description="The desired revision.")
-    previous: Revision | None = Field(None, description="The revision that still has pods, or served last.")
     stable: Revision | None = Field(
         None, description="The last revision that was rolled out completely: what a failed one is rolled back to."
     )
@@ -240,13 +237,13 @@ class RevisionPhase(StrEnum):
 
     SERVING = "Serving"
     ROLLING_OUT = "RollingOut"
-    LEAVING = "Leaving"
+    SCALING_DOWN = "ScalingDown"
     FAILED = "Failed"
     ROLLED_BACK = "RolledBack"
     KEPT = "Kept"
 
 
-class LastError(ApiModel):
+class RevisionTermination(ApiModel):
     """How a pod of a revision, or a container in it, ended last; kept when both are gone."""
 
     time: Timestamp = Field(description="When it ended.")
@@ -269,13 +266,15 @@ class RevisionStatus(ApiModel):
     name: Revision = Field(description="Name: the hash of what made it.")
     number: Annotated[int, Field(ge=0)] = Field(description="Order in which revisions were last to be run.")
     phase: RevisionPhase = Field(
-        description="Serving: rolled out. RollingOut: being rolled out. Leaving: replaced, with pods left. Failed:"
+        description="Serving: rolled out. RollingOut: being rolled out. ScalingDown: replaced, with pods left. Failed:"
         " given up, and paused or with pods left. RolledBack: given up, without pods. Kept: neither run nor desired."
     )
     created: Timestamp | None = Field(None, description="When it was first asked for.")
     reason: Annotated[str, Field(max_length=64)] | None = Field(None, description="Why it failed, as a stable word.")
     message: Text | None = Field(None, description="Why it failed, with the evidence.")
-    last_error: LastError | None = Field(None, description="How a pod of it, or a container there, ended last.")
+    last_termination: RevisionTermination | None = Field(
+        None, description="How a pod of it, or a container there, ended last."
+    )
     back_off: BackOff | None = Field(
         None, description="Tries that ended since a pod of it served, and when the next pod is made."
     )
@@ -304,7 +303,7 @@ class GaudiInferenceStatus(ApiModel):
         description="Pods that should take traffic: as many as did at once since replicas was last lowered, less what a"
         " rollout may take away. If readyReplicas is lower, the difference was lost.",
     )
-    most_replicas: Count | None = Field(
+    max_replicas: Count | None = Field(
         None, description="Replicas that the class allows at most, by their number and by their cards."
     )
     selector: Annotated[str, Field(max_length=1024)] = Field("", description="Label selector of the pods.")
@@ -319,7 +318,6 @@ class GaudiInferenceStatus(ApiModel):
     memory: MemorySplit | None = Field(None, description="Memory split.")
     recompiles: Recompiles = Field(Recompiles(), description="Compiles on the request path.")
     recipe_cache: RecipeCacheState | None = Field(None, description="Recipe cache, where spec.recipeCache is enabled.")
-    simulated: bool = Field(False, description="True when the figures come from the sim engine.")
     revision: Revisions = Field(Revisions(), description="Revisions by their part.")
     revisions: Annotated[tuple[RevisionStatus, ...], Field(max_length=MAX_REVISIONS)] = Field(
         (), description="The newest kept revisions, newest first."

@@ -17,6 +17,7 @@ from gaudi_operator.cli.kubectl.why import Form, Output, explain
 from gaudi_operator.core.notation import parse_timestamp
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
+from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.contract.text import on_one_line
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def heading(resource: Manifest, now: datetime) -> Iterator[str]:
     """Yield the lines about the resource as a whole."""
     status, found = read_status(resource), explain(resource)
     name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
-    simulated = "simulated" if status.simulated else ""
+    simulated = "simulated" if resource["spec"].get("engine", {}).get("name") == EngineName.SIM else ""
     parts = (name, status.phase, f"{status.ready} ready", simulated, _left(status, now))
     yield on_one_line("  ".join(part for part in parts if part))
     yield f"{found.reason}: {found.sentence}"
@@ -144,6 +145,6 @@ def notes(pods: Sequence[PodState], said: str = "") -> Iterator[str]:
 def _coloured(row: Sequence[str], pod: PodState) -> list["Text"]:
     from rich.text import Text
 
-    colour = "green" if pod.ready else "red" if pod.last_error and not pod.warmup_percent else "yellow"
+    colour = "green" if pod.ready else "red" if pod.last_termination and not pod.warmup_percent else "yellow"
     drawn = zip(COLUMNS, row, strict=True)
     return [Text(cell, style=colour if column in ("PHASE", "WARM-UP") else "") for column, cell in drawn]

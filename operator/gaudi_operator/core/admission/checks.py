@@ -14,7 +14,6 @@ from dataclasses import replace
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.network import PUBLISHED, ServiceType
-from gaudi_operator.api.v1alpha1.pods.containers import SideContainer
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures_graphs, least_memory, most_kv_blocks, usable_bytes
@@ -25,9 +24,8 @@ from gaudi_operator.core.admission.review import cached_forecast
 from gaudi_operator.core.admission.speculation import drafts_cannot_be_verified
 from gaudi_operator.core.answers import PlanTooExpensive
 from gaudi_operator.core.observed import InstallationDefaults, Observed
-from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes, parse_quantity
+from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes
 from gaudi_operator.core.rendering.container import image
-from gaudi_operator.core.rendering.metadata import as_written
 from gaudi_operator.core.rendering.runtime_config import (
     on_cpu,
     runtime_config,
@@ -177,26 +175,6 @@ def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Pr
     )
 
 
-def requests_are_above_limits(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse requests above limits in stored objects. A rule of the schema refuses them in new ones."""
-    pod = inference.spec.pod
-    fields = (("initContainers", pod.init_containers), ("sidecars", pod.sidecars))
-    found = (why for field, containers in fields for each in containers if (why := _why_above(field, each)))
-    sentence = next(found, None)
-    return Problem("ResourcesWrong", sentence) if sentence else None
-
-
-def _why_above(field: str, container: SideContainer) -> str | None:
-    requests, limits = (as_written(each) for each in (container.resources.requests, container.resources.limits))
-    for name in (each for each in requests if each in limits):
-        if parse_quantity(requests[name]) > parse_quantity(limits[name]):
-            return (
-                f"spec.pod.{field}: {container.name} requests {requests[name]} of {name}, more than its limit "
-                f"{limits[name]}: lower the request, or raise the limit."
-            )
-    return None
-
-
 def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Refuse a plan that leaves no KV block or no bucket, or that is too expensive to compute."""
     spec = inference.spec
@@ -322,7 +300,6 @@ _first_violation = Checks(
     no_image_is_known,
     memory_is_above_all_devices,
     shared_memory_takes_all,
-    requests_are_above_limits,
     plan_is_impossible,
     thresholds_are_unreachable,
 )

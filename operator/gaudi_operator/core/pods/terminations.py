@@ -1,6 +1,6 @@
 """Terminations of pods and containers: how they ended.
 
-A Termination holds facts for decisions and a sentence for users. Both are stored in status.pods, because the report
+A Termination holds facts for decisions and a sentence for users. They are stored in status.pods, because the report
 that had phase and bucket is lost with its container and with the leader that read it. A PodEnd is a termination as the
 back-off counts it.
 """
@@ -21,15 +21,14 @@ MAX_REASON = 64
 
 @dataclass(frozen=True)
 class Termination:
-    """The termination of a pod's last container, or of the whole pod.
-
-    `phase` is that of the runtime at the time, `bucket` what it compiled or captured; each is None if unknown. An
-    example of `sentence` is "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation
-    fault".
-    """
+    """The termination of a pod's last container, or of the whole pod."""
 
     facts: LastTermination
-    sentence: str
+
+    @property
+    def sentence(self) -> str:
+        """One sentence: "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation fault"."""
+        return self.facts.message
 
     @property
     def phase(self) -> Phase | None:
@@ -59,20 +58,23 @@ def _termination(pod: PodView, known: PodState | None, word: PodReport | None) -
         time=timestamp(at) if at else None,
         reason=(pod.ended_reason or (last.reason if last else "Failed"))[:MAX_REASON],
         exit_code=last.exit_code if last else None,
+        message=ended[:MAX_TEXT],
     )
     # The written termination has more facts: the current report may be that of the next container.
     if known is not None and known.last_termination and _same(known.last_termination, bare):
-        return Termination(known.last_termination, known.last_error or ended[:MAX_TEXT])
+        return Termination(known.last_termination)
     report = _of_the_ended(pod, word)
     if report is not None:
-        facts = bare.model_copy(update={"phase": report.phase.value, "bucket": current_bucket(report)})
-        return Termination(facts, f"In {describe_activity(report)}: {ended}"[:MAX_TEXT])
+        message = f"In {describe_activity(report)}: {ended}"[:MAX_TEXT]
+        found = {"phase": report.phase.value, "bucket": current_bucket(report), "message": message}
+        return Termination(bare.model_copy(update=found))
     # If this process has no report, the written row has the phase.
     if word is None or word.report is None:
         phase = known.phase if known is not None and known.phase in set(Phase) else None
         where = f"In phase {phase}: " if phase else ""
-        return Termination(bare.model_copy(update={"phase": phase}), f"{where}{ended}"[:MAX_TEXT])
-    return Termination(bare, ended[:MAX_TEXT])
+        message = f"{where}{ended}"[:MAX_TEXT]
+        return Termination(bare.model_copy(update={"phase": phase, "message": message}))
+    return Termination(bare)
 
 
 def _same(known: LastTermination, bare: LastTermination) -> bool:

@@ -6,6 +6,7 @@ user in the same pod have the same security context, and no secrets of the opera
 
 from collections.abc import Iterable
 
+from gaudi_operator.api.v1alpha1.accelerator import CARD_RESOURCE
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import EnvVar, SideContainer
 from gaudi_operator.api.v1alpha1.pods.pod import Capability, Pod
@@ -201,7 +202,7 @@ def _resources(spec: GaudiInferenceSpec) -> Object:
     accelerator = spec.accelerator
     devices = {"hugepages-2Mi": accelerator.hugepages} if accelerator.hugepages else {}
     if not on_cpu(accelerator) and not accelerator.resource_claim_template_name:
-        devices[accelerator.resource_name] = str(spec.parallelism.ranks_per_pod)
+        devices[CARD_RESOURCE] = str(spec.parallelism.ranks_per_pod)
     limits = {**as_written(spec.pod.resources.limits), **devices}
     requests = {**as_written(spec.pod.resources.requests), **devices}
     # Kubernetes refuses hugepages in a container that requests neither CPU nor memory; a limit is also a request.

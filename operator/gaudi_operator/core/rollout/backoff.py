@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gaudi_operator.api.base import MOST_COUNT
-from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionStatus
+from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, RevisionStatus, RevisionTermination
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.notation import parse_timestamp, timestamp
 from gaudi_operator.core.pods.terminations import PodEnd, Termination, pod_ends
@@ -30,7 +30,7 @@ FORGOTTEN = timedelta(seconds=600)
 class FailureRecord:
     """The terminations of a revision's pods: the last error and the current back-off."""
 
-    last_error: LastError | None = None
+    last_termination: RevisionTermination | None = None
     back_off: BackOff | None = None
 
     def pause(self, deadlines: Deadlines) -> BackOff | None:
@@ -55,7 +55,7 @@ def failure_records(
 
 def _written(row: RevisionStatus) -> FailureRecord:
     """Return the record of a status row, without entries with invalid times, which any client may write."""
-    error, pause = row.last_error, row.back_off
+    error, pause = row.last_termination, row.back_off
     return FailureRecord(
         error if error and parse_timestamp(error.time) else None,
         pause if pause and parse_timestamp(pause.since) and parse_timestamp(pause.until) else None,
@@ -87,7 +87,7 @@ def add_back_off(
     """
     if known is None or active >= desired:
         return problem
-    pause, error = known.pause(deadlines), known.last_error
+    pause, error = known.pause(deadlines), known.last_termination
     if pause is None:
         return problem
     tries = f"{pause.failures} tries in a row ended before a pod served"
@@ -103,11 +103,11 @@ def add_back_off(
 def _attempts(known: FailureRecord, pods: list[PodView], found: Mapping[str, Termination]) -> FailureRecord:
     """Continue the written record. A termination that it has counted is not counted again while its pod is visible."""
     proven = max((since for pod in pods if pod.ready and (since := pod.open_since)), default=None)
-    error, back_off = known.last_error, known.back_off
+    error, back_off = known.last_termination, known.back_off
     for end in pod_ends(pods, found):
         # Times are whole seconds: a termination in the second of the last counted one is taken to be that one.
         if error is None or end.at > datetime.fromisoformat(error.time):
-            error = LastError(time=timestamp(end.at), pod=end.pod, message=end.sentence)
+            error = RevisionTermination(time=timestamp(end.at), pod=end.pod, message=end.sentence)
             back_off = _counted(back_off, end) if end.counts and (proven is None or end.at > proven) else back_off
     if back_off and proven and proven >= datetime.fromisoformat(back_off.since):
         back_off = None

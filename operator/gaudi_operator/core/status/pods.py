@@ -43,7 +43,6 @@ def _row(pod: PodView, before: Mapping[str, PodState], state: State) -> PodState
         gate=pod.gate_open,
         ready=pod.ready,
         restarts=pod.container.restarts if pod.container else 0,
-        last_error=last.sentence if last else None,
         last_termination=last.facts if last else None,
         message=(_message(pod, state) or "")[:MAX_TEXT] or None,
         **numbers,

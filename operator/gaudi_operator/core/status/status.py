@@ -147,9 +147,9 @@ def make_status(state: State) -> GaudiInferenceStatus:
         updated_replicas=len(state.updated),
         ready_replicas=len(state.serving),
         expected_ready_replicas=expected_ready(state),
-        most_replicas=_most_replicas(state),
+        max_replicas=_max_replicas(state),
         selector=",".join(f"{key}={value}" for key, value in traffic_labels(state.inference).items()),
-        revision=Revisions(current=state.current, previous=_previous(state), stable=state.stable),
+        revision=Revisions(current=state.current, stable=state.stable),
         revisions=revision_states(state),
         endpoint=endpoint(state.inference) if state.current else None,
         plan=plan_state(state),
@@ -159,7 +159,7 @@ def make_status(state: State) -> GaudiInferenceStatus:
     )
 
 
-def _most_replicas(state: State) -> int | None:
+def _max_replicas(state: State) -> int | None:
     """Return the maximum of the scale subresource (api/door.py), which does not know the class."""
     says, current = state.platform.says, state.rollout.current
     return most_replicas(current, says.limits) if says and current else None
@@ -180,11 +180,10 @@ def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
         "recompiles": figures.recompile_counts(
             [row for row in rows if row.ready], [pod.report for pod in state.serving if pod.report]
         ),
-        "simulated": any(report.simulated for report in reports),
     }
     # A new leader has no reports yet. Zeros would look like a loss of all graphs.
     if pods and not reports:
-        found |= {key: getattr(written, key) for key in ("buckets", "memory", "recompiles", "simulated")}
+        found |= {key: getattr(written, key) for key in ("buckets", "memory", "recompiles")}
     return found
 
 
@@ -250,15 +249,6 @@ def _undated(status: GaudiInferenceStatus) -> GaudiInferenceStatus:
     return status.model_copy(update={"revisions": revisions})
 
 
-def _previous(state: State) -> str | None:
-    """Return the newest older revision that has pods, otherwise the previously desired one."""
-    with_pods = {pod.revision for pod in state.old}
-    if found := next((each.name for each in state.stored if each.name in with_pods), None):
-        return found
-    written = state.before.revision
-    return written.current if written.current not in (None, state.current) else written.previous
-
-
 def revision_states(state: State) -> tuple[RevisionStatus, ...]:
     """Return a row per stored revision, newest first, limited to the maximum of the status."""
     newest = sorted(state.revisions, key=lambda revision: revision.number, reverse=True)
@@ -274,7 +264,7 @@ def _state(state: State, revision: Revision) -> RevisionStatus:
         created=revision.created,
         reason=failure.reason if failure else None,
         message=failure.message if failure else None,
-        last_error=remembered.last_error,
+        last_termination=remembered.last_termination,
         back_off=remembered.back_off,
     )
 
@@ -286,7 +276,7 @@ def _revision_phase(state: State, revision: Revision) -> RevisionPhase:
         return RevisionPhase.FAILED if current or has_pods else RevisionPhase.ROLLED_BACK
     if current:
         return RevisionPhase.SERVING if revision.name == state.stable else RevisionPhase.ROLLING_OUT
-    return RevisionPhase.LEAVING if has_pods else RevisionPhase.KEPT
+    return RevisionPhase.SCALING_DOWN if has_pods else RevisionPhase.KEPT
 
 
 REASON = "SpecUnreadable"

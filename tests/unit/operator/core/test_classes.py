@@ -173,7 +173,7 @@ DEFAULTS_OF_A_CLASS: dict[str, Any] = {
     "cacheSize": "30Gi",
     "tmpSize": "3Gi",
     "runAsUser": 1000,
-    "recipeStore": {"url": "https://recipes.test/gaudi"},
+    "recipeObjectStore": {"url": "https://recipes.test/gaudi"},
     "tracing": {"endpoint": "http://collector.test:4317"},
 }
 

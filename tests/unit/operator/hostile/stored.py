@@ -140,7 +140,7 @@ def remembered(cluster: Cluster, value: Any) -> None:
     """Write the status about terminations of a revision and the estimated end of warm-up."""
     status = cluster.resource["status"]
     status["revisions"][0] |= {
-        "lastError": {"time": value, "pod": "gone", "message": "Error, exit code 1"},
+        "lastTermination": {"time": value, "pod": "gone", "message": "Error, exit code 1"},
         "backOff": {"failures": 2**31 - 1, "since": value, "until": value},
     }
     status["warmup"] = {"percent": 50, "phase": "Compiling", "eta": value}

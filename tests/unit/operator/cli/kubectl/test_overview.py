@@ -76,7 +76,11 @@ def test_name_of_a_pod_is_never_cut() -> None:
 
 
 def test_heading_says_that_no_model_runs() -> None:
-    assert next(heading(shown(WARMS, phase="Serving", simulated=True), NOW)).endswith("ready  simulated")
+    resource = shown(WARMS, phase="Serving")
+    resource["spec"]["engine"] = {"name": "sim"}
+    assert next(heading(resource, NOW)).endswith("ready  simulated")
+    resource["spec"]["engine"] = {"name": "vllm"}
+    assert next(heading(resource, NOW)).endswith("ready")
 
 
 def test_text_of_several_waiting_pods_is_said_once() -> None:

@@ -56,7 +56,12 @@ def test_what_asks_for_a_person_comes_first(conditions: Any, reason: str) -> Non
 
 
 def test_pod_that_does_not_serve_is_the_evidence() -> None:
-    pod = {**POD, "message": "no card is free", "lastError": "exit code 1", "restarts": 2}
+    pod = {
+        **POD,
+        "message": "no card is free",
+        "lastTermination": {"reason": "Error", "message": "exit code 1"},
+        "restarts": 2,
+    }
     found = explain(shown(WAITS, STALLED, pods=[SERVING, pod]))
     assert found.evidence == (
         "pod tiny-a-x: Pending, warm-up 0 %, 2 restarts",

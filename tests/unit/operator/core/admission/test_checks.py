@@ -31,11 +31,6 @@ def hub_adapter(name: str, secret: str) -> dict[str, Any]:
     return {"name": name, "source": {"huggingFace": hub}}
 
 
-ABOVE = {
-    "requests": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": 1},
-    "limits": {"memory": "1024Mi", "ephemeral-storage": "500m"},
-}
-
 NOT_BUILT = "is not built in this release"
 NOT_SIMULATED = "is not built for the sim engine: leave it out, or use engine vllm."
 
@@ -114,18 +109,6 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "MemoryTooSmall",
         "spec.pod.resources.limits.memory 1Gi must be above the 1024Mi of /dev/shm, which counts as memory of the "
         "container: raise it, or lower spec.pod.sharedMemorySize.",
-    ),
-    "sidecar_that_asks_for_more_than_it_may_use": (
-        {"pod": {"sidecars": [{"name": "log", "image": "log:1", "resources": ABOVE}]}},
-        "ResourcesWrong",
-        "spec.pod.sidecars: log requests 1 of ephemeral-storage, more than its limit 500m: lower the request, or raise "
-        "the limit.",
-    ),
-    "init_container_that_asks_for_more_than_it_may_use": (
-        {"pod": {"initContainers": [{"name": "get", "image": "get:1", "resources": ABOVE}]}},
-        "ResourcesWrong",
-        "spec.pod.initContainers: get requests 1 of ephemeral-storage, more than its limit 500m: lower the request, or "
-        "raise the limit.",
     ),
     "prompts_without_a_graph": (
         {

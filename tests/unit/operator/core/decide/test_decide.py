@@ -140,7 +140,7 @@ def test_broken_revision_never_replaces_what_serves() -> None:
         cluster.controllers()
         cluster.kubelet()
     assert status(cluster)["readyReplicas"] == 2
-    assert status(cluster)["revision"]["previous"] in old
+    assert status(cluster)["revision"]["stable"] in old
 
 
 def test_pod_stalls_only_after_the_terminating_one_has_left() -> None:

@@ -43,13 +43,17 @@ def test_old_workload_and_config_map_are_deleted_without_the_revision() -> None:
     assert len(cluster.kind("ControllerRevision")) == 2
 
 
-def test_previous_revision_is_the_last_serving_one() -> None:
+def test_revision_that_served_before_is_kept() -> None:
     cluster = served()
     (first,) = revisions(cluster)
     cluster.change(model={"maxModelLen": 512})
     cluster.settle()
     (second,) = revisions(cluster)
-    assert status(cluster)["revision"] == {"current": second, "previous": first, "stable": second}
+    assert status(cluster)["revision"] == {"current": second, "stable": second}
+    assert [(row["name"], row["phase"]) for row in status(cluster)["revisions"]] == [
+        (second, "Serving"),
+        (first, "Kept"),
+    ]
 
 
 def test_history_is_limited() -> None:

@@ -15,8 +15,10 @@ from tests.unit.operator.core.resources import NOW
 
 SEGFAULT = {"terminated": {"reason": "Error", "exitCode": 139, "message": "compiling\nSegmentation fault"}}
 COMPILING = report(Phase.COMPILING, prompt=PhaseProgress(planned=8, current=(1, 128, 0)))
-FACTS = LastTermination(reason="Error", exit_code=139, phase="Compiling", bucket="prompt bucket (1, 128, 0)")
 FOUND = "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation fault"
+FACTS = LastTermination(
+    reason="Error", exit_code=139, phase="Compiling", bucket="prompt bucket (1, 128, 0)", message=FOUND
+)
 
 
 def found(manifest: Object, said_by: str | None = None, **row: Any) -> str | None:
@@ -46,9 +48,7 @@ def test_failure_reported_before_the_end_is_used() -> None:
 
 
 def test_termination_is_kept_while_the_next_container_warms_up() -> None:
-    assert (
-        found(pod(container="c2", last_state=SEGFAULT), said_by="c2", last_error=FOUND, last_termination=FACTS) == FOUND
-    )
+    assert found(pod(container="c2", last_state=SEGFAULT), said_by="c2", last_termination=FACTS) == FOUND
 
 
 def test_recorded_phase_is_used_without_the_report() -> None:
@@ -77,16 +77,13 @@ def test_report_of_the_next_container_is_not_used() -> None:
     ended = terminations([restarted], GaudiInferenceStatus(pods=(row,)), word)["a"]
     assert (ended.sentence, ended.facts) == (
         "Error, exit code 139: Segmentation fault",
-        LastTermination(reason="Error", exit_code=139),
+        LastTermination(reason="Error", exit_code=139, message="Error, exit code 139: Segmentation fault"),
     )
 
 
 def test_later_termination_replaces_it() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
-    assert (
-        found(pod(container="c2", last_state=killed), last_error=FOUND, last_termination=FACTS)
-        == "OOMKilled, exit code 137"
-    )
+    assert found(pod(container="c2", last_state=killed), last_termination=FACTS) == "OOMKilled, exit code 137"
 
 
 @pytest.mark.parametrize(("said", "reason"), [({}, "Evicted"), ({"reason": None}, "Failed")])
@@ -100,7 +97,7 @@ def test_facts_have_no_unknown_time() -> None:
 
 
 def test_end_of_a_failed_pod_has_its_phase() -> None:
-    known = Termination(FACTS, "In phase Compiling: Evicted.")
+    known = Termination(LastTermination(reason="Evicted", message="In phase Compiling: Evicted."))
     (end,) = pod_ends([view(evicted())], {"a": known})
     assert end.sentence == known.sentence
 
@@ -129,7 +126,6 @@ def test_facts_outlive_report_and_operator() -> None:
         phase="CrashLoopBackOff",
         gate=False,
         ready=False,
-        last_error=first.sentence,
         last_termination=first.facts,
     )
     later = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(pods=(row,)), {})["a"]

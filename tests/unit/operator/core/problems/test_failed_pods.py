@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.status import BackOff, LastError
+from gaudi_operator.api.v1alpha1.status import BackOff, RevisionTermination
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.pod_problems import failed_in_a_row, failed_pods_problem
 from gaudi_operator.core.rollout.backoff import FailureRecord, add_back_off
@@ -75,10 +75,12 @@ def test_reason_comes_from_the_container_if_the_pod_has_none() -> None:
 
 
 SOME = Problem("Odd", "Look at it.")
-ERROR = LastError(time=at(-5), pod="gone", message="No card.")
+ERROR = RevisionTermination(time=at(-5), pod="gone", message="No card.")
 
 
-def problem_of_revision(problem: Problem | None, *pods: PodView, error: LastError | None = ERROR) -> Problem | None:
+def problem_of_revision(
+    problem: Problem | None, *pods: PodView, error: RevisionTermination | None = ERROR
+) -> Problem | None:
     """Return the problem of a revision with two desired pods that backs off."""
     state = state_of(pods, failures={"new": FailureRecord(error, BackOff(failures=3, since=at(-5), until=at(15)))})
     return add_back_off(problem, state.failures["new"], len(state.updated), state.desired, state.deadlines)
@@ -98,7 +100,7 @@ def test_existing_pod_has_its_own_problem() -> None:
     assert problem_of_revision(None, warming()) is None
 
 
-def test_revision_without_a_last_error_has_no_problem() -> None:
+def test_revision_without_a_last_termination_has_no_problem() -> None:
     assert problem_of_revision(None, error=None) is None
 
 

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionPhase, RevisionStatus
+from gaudi_operator.api.v1alpha1.status import (
+    BackOff,
+    GaudiInferenceStatus,
+    RevisionPhase,
+    RevisionStatus,
+    RevisionTermination,
+)
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.pods.view import PodView
@@ -57,7 +63,11 @@ def ready(since: int, created: int = 0) -> PodView:
 
 def remembered(known: FailureRecord) -> GaudiInferenceStatus:
     row = RevisionStatus(
-        name="new", number=1, phase=RevisionPhase.ROLLING_OUT, last_error=known.last_error, back_off=known.back_off
+        name="new",
+        number=1,
+        phase=RevisionPhase.ROLLING_OUT,
+        last_termination=known.last_termination,
+        back_off=known.back_off,
     )
     return GaudiInferenceStatus(revisions=(row,))
 
@@ -117,7 +127,7 @@ def test_pod_ready_in_the_ends_second_resets_the_count() -> None:
 
 def test_ready_pod_resets_the_count_and_keeps_the_error() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2), ready(since=3))
-    assert (found.back_off, found.last_error and found.last_error.pod) == (None, "b")
+    assert (found.back_off, found.last_termination and found.last_termination.pod) == (None, "b")
 
 
 def test_ends_during_long_service_of_another_pod_are_counted() -> None:
@@ -145,7 +155,10 @@ def test_container_restart_next_to_serving_pods_causes_no_pause() -> None:
 
 def test_container_restart_after_serving_is_left_to_the_kubelet() -> None:
     found = judged(crashed(0, 1, served=True))
-    assert (found.back_off, found.last_error) == (None, LastError(time=at(1), pod="c", message="Error, exit code 139"))
+    assert (found.back_off, found.last_termination) == (
+        None,
+        RevisionTermination(time=at(1), pod="c", message="Error, exit code 139"),
+    )
 
 
 def test_deleted_pod_is_not_counted() -> None:
@@ -164,11 +177,13 @@ def test_status_keeps_the_count_of_deleted_pods() -> None:
     assert judged(known=known) == known
     found = judged(refused("c", 13, 14), known=known)
     assert found.back_off == BackOff(failures=3, first=at(1), since=at(14), until=at(34))
-    assert found.last_error == LastError(time=at(14), pod="c", message="UnexpectedAdmissionError: No card.")
+    assert found.last_termination == RevisionTermination(
+        time=at(14), pod="c", message="UnexpectedAdmissionError: No card."
+    )
 
 
 def test_unreadable_times_of_the_status_are_ignored() -> None:
-    error = LastError(time="yesterday", pod="a", message="No card.")
+    error = RevisionTermination(time="yesterday", pod="a", message="No card.")
     for pause in (BackOff(failures=2, since="soon", until=at(12)), BackOff(failures=2, since=at(2), until="soon")):
         assert judged(known=FailureRecord(error, pause)) == NONE
 
@@ -254,11 +269,11 @@ def test_immediately_refused_pods_are_created_less_and_less() -> None:
     assert [round((after - before).total_seconds(), -1) for before, after in pairwise(tries)] == [20, 40, 80, 160]
 
 
-def test_message_has_the_last_error_and_the_next_attempt() -> None:
+def test_message_has_the_last_termination_and_the_next_attempt() -> None:
     cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": 10}))
     refuse_all(cluster, 20)
     (row,) = status(cluster)["revisions"]
-    until, last = row["backOff"]["until"], row["lastError"]
+    until, last = row["backOff"]["until"], row["lastTermination"]
     assert shown(cluster, "Stalled") == ("True", "PodsFail")
     message = next(each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled")
     assert f" {row['backOff']['failures']} tries " in message
@@ -313,12 +328,12 @@ def test_deleted_pods_are_reported_during_a_pause() -> None:
     (row,) = status(cluster)["revisions"]
     message = next(each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled")
     assert message == (
-        f"3 tries in a row ended before a pod served, the last one with pod {row['lastError']['pod']}: "
+        f"3 tries in a row ended before a pod served, the last one with pod {row['lastTermination']['pod']}: "
         f"UnexpectedAdmissionError. The next pod is made at {row['backOff']['until']}."
     )
 
 
-def test_last_error_keeps_phase_bucket_and_message() -> None:
+def test_last_termination_keeps_phase_bucket_and_message() -> None:
     cluster = Cluster(resource(replicas=1))
     cluster.operate()
     cluster.controllers()
@@ -330,7 +345,7 @@ def test_last_error_keeps_phase_bucket_and_message() -> None:
     cluster.operate()
     cluster.delete("Pod", name)
     cluster.operate()
-    assert status(cluster)["revisions"][0]["lastError"] == {
+    assert status(cluster)["revisions"][0]["lastTermination"] == {
         "time": at(9),
         "pod": name,
         "message": "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation fault",

@@ -24,7 +24,7 @@ def revision(name: str, number: int = 1, failure: Problem | None = None) -> Revi
     [
         ("new", [serving()], None, "new", RevisionPhase.SERVING),
         ("new", [serving()], None, "old", RevisionPhase.ROLLING_OUT),
-        ("old", [serving(revision="old")], None, "old", RevisionPhase.LEAVING),
+        ("old", [serving(revision="old")], None, "old", RevisionPhase.SCALING_DOWN),
         ("old", [serving()], None, "new", RevisionPhase.KEPT),
         ("new", [], FAILURE, "old", RevisionPhase.FAILED),
         ("old", [serving(revision="old")], FAILURE, "new", RevisionPhase.FAILED),

@@ -161,11 +161,6 @@ def test_end_of_warmup_moves_only_by_more_than_ten_seconds(seconds: float, eta: 
     assert found.eta == eta
 
 
-def test_simulation_says_so() -> None:
-    assert status([serving("a", said=captured(24, simulated=True))]).simulated
-    assert not status([serving("a", said=captured(24))]).simulated
-
-
 def test_counts_of_replicas() -> None:
     found = status([serving("a", "old"), serving("b"), warming("c")])
     assert (found.replicas, found.updated_replicas, found.ready_replicas) == (3, 2, 2)
@@ -267,9 +262,9 @@ def test_pod_whose_container_has_ended_loses_its_figures() -> None:
 
 
 def test_figures_of_all_stay_while_nobody_has_reported() -> None:
-    before = status([serving("a", said=captured(15, recompiles_since_ready=2, simulated=True))])
+    before = status([serving("a", said=captured(15, recompiles_since_ready=2))])
     after = status([serving("a")], before=before)
-    keys = ("captured_percent", "buckets", "recompiles", "simulated", "memory")
+    keys = ("captured_percent", "buckets", "recompiles", "memory")
     assert [getattr(after, key) for key in keys] == [getattr(before, key) for key in keys]
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, PodState
+from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, LastTermination, PodState
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
@@ -233,10 +233,11 @@ async def test_written_texts_have_no_control_characters(memory: Memory, writer: 
 
 
 async def test_status_has_no_control_characters(memory: Memory, writer: Writer) -> None:
-    row = PodState(name="a", revision="r1", phase="Ended", gate=False, ready=False, last_error="\x1b[2J")
+    ended = LastTermination(reason="Error", message="\x1b[2J")
+    row = PodState(name="a", revision="r1", phase="Ended", gate=False, ready=False, last_termination=ended)
     await writer.show(memory.resource(), GaudiInferenceStatus(pods=(row,)))
     [shown] = memory.api.objects["GaudiInference", "tiny"]["status"]["pods"]
-    assert shown["lastError"] == "\\x1b[2J"
+    assert shown["lastTermination"]["message"] == "\\x1b[2J"
 
 
 async def test_unobserved_own_object_is_applied(memory: Memory, writer: Writer) -> None:
