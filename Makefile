@@ -61,6 +61,7 @@ lint: $(READY) ## Formatting, types, import layers, generated files, links of th
 	@$(BIN)/python -m scripts.cli_docs --check
 	@$(BIN)/python -m scripts.plots --check
 	@$(BIN)/python -m scripts.layers --check
+	@$(BIN)/python -m scripts.fields --check
 	@$(BIN)/python -m scripts.words --check
 	@$(MANUAL)
 	@$(BIN)/python -m scripts.house
@@ -137,6 +138,7 @@ generate: $(READY) ## Write CRD, reference docs, chart docs and the baseline of 
 	@$(BIN)/python -m scripts.cli_docs
 	@$(BIN)/python -m scripts.plots
 	@$(BIN)/python -m scripts.layers
+	@$(BIN)/python -m scripts.fields
 	@$(BIN)/python -m scripts.words
 
 pins: $(READY) ## Write requirements/*.txt again: hashed, without index or host names
