@@ -78,7 +78,8 @@ def read_rows(page: str) -> Iterator[Row]:
 
 def problems(page: str, fields: Fields) -> list[str]:
     """Return a sentence for each field without a row, each row without a field, and each row that is incomplete."""
-    found, known = [], set()
+    found: list[str] = []
+    known: set[tuple[str, str]] = set()
     for row in read_rows(page):
         where = f"{PAGE.relative_to(ROOT)}: {row.path} ({row.part})"
         if row.path not in fields.get(row.part, ()):

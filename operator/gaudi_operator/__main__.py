@@ -24,12 +24,12 @@ def main() -> None:
         raise SystemExit(f"{USAGE}\nTry 'gaudi-operator --help' for help.")
     # Process 1 of a container ignores a SIGTERM that it has no handler for, and the imports below take seconds.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    from gaudi_operator.replica import live
+    from gaudi_operator.replica import run_replica
     from gaudi_operator.settings import variables
 
     os.environ.update(variables(arguments[1:]))
 
-    raise SystemExit(live())
+    raise SystemExit(run_replica())
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
-"""What can go wrong in a reconcile, sorted by the reaction that it asks for.
+"""Errors of a reconcile, by the reaction that they require.
 
 OperatorError
-├── Stalled     nothing helps but a change by somebody: the API server refuses the request (422, 400)
-│   └── Forbidden   rights are missing (403), or the API server has just started and does not know them yet
-├── Waiting     the cluster is about to change by itself: look again after `seconds`
-├── Transient   the way to the API server failed (no answer, 5xx, 429, conflict): back off and try again
-├── NotFound    the object of the request is not there, or has another UID
-└── NotLeader   the lease is lost or too old to be sure of: no write may leave this process
+├── Stalled     a retry does not help: the API server rejects the request (422, 400)
+│   └── Forbidden   permissions are missing (403), or the API server has just started and has not loaded them
+├── Waiting     the cluster is about to change: requeue after `seconds`
+├── Transient   the request failed (no answer, 5xx, 429, conflict): retry with back-off
+├── NotFound    the object of the request does not exist, or has another UID
+└── NotLeader   the lease is lost or may be expired: this process must not write
 
-Errors of libraries are translated at one border (shell/client.py), with their cause chained. Backoff says how long to
-wait before the next try.
+shell/client.py translates the errors of libraries and chains their cause. Backoff is the delay before a retry.
 """
 
 import random
@@ -17,64 +16,64 @@ from dataclasses import dataclass
 
 
 class OperatorError(Exception):
-    """Anything that ends a reconcile. `reason` is a CamelCase word for conditions, events and metrics."""
+    """An error that ends a reconcile. `reason` is a CamelCase word for conditions, events and metrics."""
 
     def __init__(self, reason: str, message: str) -> None:
-        """Take the machine's word and the person's sentence."""
+        """Create an error with a reason for programs and a message for people."""
         super().__init__(message)
         self.reason = reason
         self.message = message
 
 
 class Stalled(OperatorError):
-    """Trying again as it is would fail again."""
+    """A retry without a change fails again."""
 
 
 class Forbidden(Stalled):
-    """Rights are missing. An API server that has just started says so too, for some seconds."""
+    """Permissions are missing. An API server that has just started returns this for some seconds too."""
 
 
 class Waiting(OperatorError):
-    """The obstacle goes away by itself; look again after `seconds`."""
+    """The obstacle disappears by itself. Requeue after `seconds`."""
 
     def __init__(self, reason: str, message: str, seconds: float) -> None:
-        """`seconds` until another look is worth it."""
+        """Create an error with the delay until the requeue in seconds."""
         super().__init__(reason, message)
         self.seconds = seconds
 
 
 class Transient(OperatorError):
-    """The next try may succeed; `retry_after` seconds when the server named a time."""
+    """A retry may succeed. `retry_after` is the delay in seconds if the server named one."""
 
     def __init__(self, reason: str, message: str, retry_after: float | None = None) -> None:
-        """`retry_after` in seconds, from the server's Retry-After header."""
+        """Create an error with the Retry-After header of the server, in seconds."""
         super().__init__(reason, message)
         self.retry_after = retry_after
 
 
 class NotFound(OperatorError):
-    """The object is gone, or another one has taken its name."""
+    """The object does not exist, or another object has its name."""
 
 
 class NotLeader(OperatorError):
-    """Another replica may lead by now."""
+    """Another replica may be the leader."""
 
 
 @dataclass
 class Backoff:
-    """Delays from `first` to `most` seconds; each is drawn from the upper half of its step."""
+    """Exponential delays from `first` to `most` seconds. Each is random in the upper half of its step."""
 
     first: float
     most: float
     failures: int = 0
 
     def next(self) -> float:
-        """The delay after one more failure, in seconds."""
-        # Bounded: the power of a year of failures is no float any more.
+        """Count a failure and return the delay after it, in seconds."""
+        # The exponent is bounded, because a large power overflows a float.
         step = min(self.most, self.first * 2.0 ** min(self.failures, 30))
         self.failures += 1
         return step * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
 
     def reset(self) -> None:
-        """Something worked: begin again."""
+        """Start again with the first delay, after a success."""
         self.failures = 0

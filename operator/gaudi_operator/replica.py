@@ -1,4 +1,4 @@
-"""One replica of the operator: be elected, then lead; stop working before anybody else can start."""
+"""One replica of the operator: it is elected, leads, and stops before another replica can start."""
 
 import asyncio
 import gc
@@ -19,30 +19,30 @@ from gaudi_operator.shell.watching.watches import watch
 from gaudi_runtime.process.open_files import allow_open_files
 
 DEEPEST = 30_000
-"""Levels of calls. The API server lets JSON of 10,000 levels through where a field may hold anything, such as the data
-of a ControllerRevision that somebody labels as ours: Python's own limit would end the watches with it, for ever.
+"""The recursion limit. The API server accepts JSON of 10,000 levels in a field without a schema, such as the data of a
+ControllerRevision with the labels of the operator. With Python's default limit, such an object would end the watches.
 """
 
 SWITCH_SECONDS = 0.001
-"""After so long a thread lets others run that want to, five times as soon as is Python's default: each turn of the loop
-waits for it once while a decision on a thousand pods is worked out in a thread.
+"""The switch interval of threads, a fifth of Python's default. Each step of the event loop waits this long while
+another thread computes a decision about a thousand pods.
 """
 
 NEW_OBJECTS = 10_000
-"""So many objects more than before are looked through for cycles. Python's default, 700, is a seventh of all processor
-time here: a reconcile makes thousands, and nearly all of them go by themselves.
+"""The number of new objects that starts a garbage collection. A reconcile creates thousands of objects, most of them
+without cycles: with Python's default of 700, collections take a seventh of the CPU time.
 """
 
 log = logging.getLogger("gaudi_operator")
 
 
-def live() -> int:
-    """Read the settings, live a replica's life, and return the exit code of the process."""
+def run_replica() -> int:
+    """Read the settings, run the replica, and return the exit code of the process."""
     settings = from_environment()
     sys.setrecursionlimit(DEEPEST)
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(NEW_OBJECTS)
-    gc.freeze()  # what was imported stays, and need not be looked through
+    gc.freeze()  # imported modules stay, so collections need not visit them
     configure_logs(settings.log_format, settings.log_level)
     allow_open_files()
     return asyncio.run(run(settings))
@@ -52,7 +52,7 @@ async def run(settings: Settings) -> int:
     """Serve until SIGTERM (exit code 0) or until the lease or the watches are lost (1)."""
     stop = asyncio.Event()
     take_signals = partial(_take_signals, stop)
-    # From the first second: what follows waits for an API server that may be away.
+    # From the start, because connecting waits for an API server that may be unreachable.
     take_signals()
     metrics = Metrics()
     async with AsyncExitStack() as stack:
@@ -75,7 +75,7 @@ async def run(settings: Settings) -> int:
                 settings.http_host,
                 settings.http_port,
                 metrics,
-                # Asked again each time: a term may end and another leader object take its place.
+                # Lambdas, because the leader object is replaced when a term ends.
                 lambda: operator.leader.why_not_alive(),
                 lambda: operator.leader.why_not_ready(),
             )
@@ -85,15 +85,15 @@ async def run(settings: Settings) -> int:
 
 
 async def _connected(settings: Settings) -> Connection:
-    """A connection of the loop that runs this."""
+    """Return a connection that belongs to the running event loop."""
     return await (await Connection.connect(settings.kubeconfig)).__aenter__()
 
 
 class Operator:
-    """A replica's life: follower, perhaps leader, end."""
+    """The life cycle of a replica: follower, leader, stopped."""
 
     def __init__(self, settings: Settings, around: LeaderDependencies, metrics: Metrics) -> None:
-        """A follower that has not asked for the lease yet."""
+        """Create a follower that has not requested the lease yet."""
         self._metrics = metrics
         self._election = Election(around.lease_cluster or around.cluster, settings, around.clock)
         self._aside = around.aside
@@ -102,7 +102,7 @@ class Operator:
         around.cluster.may_write = self._election.leads
 
     async def run(self, stop: asyncio.Event) -> int:
-        """The exit code of the process."""
+        """Run until the stop signal or the loss of the lease, and return the exit code of the process."""
         stopped = asyncio.create_task(stop.wait(), name="stop signal")
         acquired = asyncio.create_task(self._aside(self._election.acquire()), name="election")
         await asyncio.wait({stopped, acquired}, return_when=asyncio.FIRST_COMPLETED)
@@ -114,18 +114,18 @@ class Operator:
         kept = asyncio.create_task(self._aside(self._election.keep()), name="lease")
         led = asyncio.create_task(self._lead(), name="leader")
         await asyncio.wait({stopped, kept, led}, return_when=asyncio.FIRST_COMPLETED)
-        # Before anything is awaited: tasks take time to end, and by then another replica may lead.
+        # Before any await: tasks take time to end, and another replica may lead by then.
         self.leader.stop_work()
         await _cancel(led)
         self._metrics.leader.set(0)
         await _cancel(kept)
-        # Last: nothing of this process can write any more.
+        # Last, when this process can no longer write.
         await self._aside(self._election.release())
-        # Whoever lost the lease restarts as a follower, with nothing in memory: the kubelet sees to that.
+        # Without the lease, the process ends, and the kubelet restarts it as a follower.
         return 0 if stopped.done() else 1
 
     async def _lead(self) -> None:
-        """Term after term under one lease: kopf cannot be given more kinds to watch, and takes all tasks with it."""
+        """Run one term after another under one lease: kopf cannot watch further kinds without a restart."""
         while await self.leader.run():
             self.leader.stop_work()
             self.leader = self._new_leader()

@@ -1,4 +1,4 @@
-"""Everything that the environment decides; no other module reads it.
+"""Settings of the operator from environment variables, which no other module reads.
 
 `python -m gaudi_operator.settings` writes docs/reference/settings.md.
 """
@@ -25,7 +25,7 @@ Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 
 class HostPath(BaseModel):
-    """Folders of nodes that resources may mount, and where."""
+    """A folder of nodes that resources may mount, with the namespaces that may and the groups of their pods."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,97 +37,114 @@ class HostPath(BaseModel):
     @classmethod
     def _absolute(cls, prefix: str) -> str:
         if not prefix.startswith("/") or ".." in prefix.split("/"):
-            raise ValueError(f"{prefix} is no absolute path without '..': start it with '/'")
+            raise ValueError(f"{prefix} is not an absolute path without '..': start it with '/'")
         return prefix
 
 
 class Settings(BaseSettings):
-    """Settings of one operator process; each is an environment variable with the prefix GAUDI_OPERATOR_."""
+    """Settings of one operator process. Each is an environment variable with the prefix GAUDI_OPERATOR_."""
 
-    # Ignored, not refused: a newer chart may set what this release does not know.
+    # Unknown variables are ignored: a newer chart may set them.
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
-    runtime_image: str = Field(min_length=1, description="Image of pods without cards, unless a resource names one.")
-    hpu_image: str = Field("", description="Image of pods with Gaudi cards; empty when every resource names its own.")
+    runtime_image: str = Field(
+        min_length=1, description="Image of pods without cards, unless a resource or its class sets one."
+    )
+    hpu_image: str = Field(
+        "",
+        description="Image of pods with Gaudi cards, unless a resource or its class sets one. If it is empty, each must"
+        " set its own.",
+    )
     image_pull_policy: PullPolicy = Field(
         PullPolicy.IF_NOT_PRESENT,
-        description="When nodes pull the runtime's image, for resources that say IfNotPresent or leave it out.",
+        description="When nodes pull the runtime image, for resources with IfNotPresent, the default.",
     )
-    # Not decoded by the library, which would want JSON.
+    # The library does not decode it: it expects JSON.
     image_pull_secrets: Annotated[tuple[ObjectName, ...], NoDecode, Field(max_length=8)] = Field(
         (),
-        description="Secrets for pulling images, by names in each resource's own namespace, separated by commas; for"
-        " resources that name none.",
+        description="Names of Secrets for pulling images, separated by commas, in the namespace of each resource. For"
+        " resources that set none.",
     )
-    # The library does not decode it: it would accept no empty text, and its error does not name the form.
+    # The library does not decode it: it rejects an empty text, and its error does not name the format.
     allow_host_path: Annotated[tuple[HostPath, ...], NoDecode] = Field(
         (),
-        description="Folders of nodes that resources may mount, as a JSON list of prefix, namespaces (all when left"
-        " out) and groups that their pods may have.",
+        description="Folders of nodes that resources may mount, as a JSON list with prefix, namespaces (all when left"
+        " out) and the groups that their pods may have.",
     )
-    allow_simulation: bool = Field(False, description="Whether resources may have the sim engine, which runs no model.")
+    allow_simulation: bool = Field(False, description="Whether resources may use the sim engine, which runs no model.")
     controller: Controller = Field(
-        DEFAULT_CONTROLLER, description="Classes that name this controller are served by this installation."
+        DEFAULT_CONTROLLER,
+        description="Name of this installation: it serves the classes whose spec.controller is this name.",
     )
-    namespace: str = Field("gaudi-system", description="Namespace that the operator runs in; it holds the Lease.")
-    # Not decoded by the library, which would want JSON.
+    namespace: str = Field("gaudi-system", description="Namespace of the operator, with its Lease.")
+    # The library does not decode it: it expects JSON.
     watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="Namespaces to serve, separated by commas; empty means all."
+        (), description="Namespaces to serve, separated by commas. Empty means all."
     )
     monitoring_from: Annotated[tuple[Client, ...], Field(max_length=16)] = Field(
         (),
-        description="Who may read the metrics of models' pods, in their network policies: a JSON list of peers as in"
-        " `ingress[].from`. Empty: only the operator.",
+        description="Clients that may read metrics of the pods of models, for their network policies: a JSON list of"
+        " peers as in `ingress[].from`. Empty: only the operator.",
     )
     gateways_from: Annotated[tuple[Client, ...], Field(max_length=16)] = Field(
         (),
-        description="Gateways and ingress controllers that may reach the models whose `networkAccess.clients` is left"
-        " out: a JSON list of peers as in `ingress[].from`. Empty: only pods of the model's namespace.",
+        description="Gateways and ingress controllers that may reach models without `networkAccess.clients`: a JSON"
+        " list of peers as in `ingress[].from`. Empty: only pods of the model's namespace.",
     )
-    # Not decoded by the library: the chart says nothing where there is no collector.
+    # The library does not decode it: the chart writes an empty text if there is no collector.
     tracing: Annotated[Tracing | None, NoDecode] = Field(
         None,
-        description="Where models' pods send traces, as JSON in the form of `spec.tracing`, for resources that say"
-        " nothing; revisions that exist stay as they are.",
+        description="Where pods of models send traces, as JSON with the fields of `spec.tracing`, for resources without"
+        " it. Existing revisions do not change.",
     )
     lease_name: str = Field("gaudi-operator", description="Name of the Lease that elects the leader.")
     lease_duration_seconds: Seconds = Field(
-        15, description="A leader that has not renewed for so long is replaced; whole seconds."
+        15, description="Time after which a leader that has not renewed the Lease is replaced, in whole seconds."
     )
-    renew_deadline_seconds: Seconds = Field(10, description="A leader that could not renew for so long gives up.")
-    retry_period_seconds: Seconds = Field(2, description="Time between two attempts to take or renew the Lease.")
-    # The host name alone is that of the pod: a container that restarts would take itself for the holder.
+    renew_deadline_seconds: Seconds = Field(
+        10, description="Time after which a leader that could not renew the Lease stops, in seconds."
+    )
+    retry_period_seconds: Seconds = Field(
+        2, description="Time between two attempts to acquire or renew the Lease, in seconds."
+    )
+    # A restarted container has the same host name, and must not consider itself the holder.
     identity: str = Field(
         default_factory=lambda: f"{socket.gethostname()}_{uuid4().hex[:8]}",
-        description="Name in the Lease, different in every process.",
+        description="Name of the process in the Lease. It must be different for every process.",
     )
-    http_host: str = Field("", description="Address for /healthz, /livez, /readyz and /metrics; empty means all.")
-    http_port: Annotated[int, Field(ge=0, le=65_535)] = Field(8080, description="Port for the same; 0 takes any.")
+    http_host: str = Field("", description="Address for /healthz, /livez, /readyz and /metrics. Empty means all.")
+    http_port: Annotated[int, Field(ge=0, le=65_535)] = Field(
+        8080, description="Port for the same. 0 takes a free port."
+    )
     reconcile_concurrency: Annotated[int, Field(ge=1, le=256)] = Field(
-        8, description="Resources that are reconciled at the same time."
+        8, description="Number of resources that are reconciled concurrently."
     )
     plan_memory_mib: Annotated[int, Field(ge=128, le=65_536)] = Field(
         256,
-        description="Address space in MiB of the process that works out plans. With what the operator takes itself it "
-        "must stay below the memory limit of the pod.",
+        description="Maximum address space of the process that computes plans, in MiB. Together with the operator's own"
+        " memory it must stay below the memory limit of the pod.",
     )
     plan_cpu_seconds: Annotated[float, Field(ge=0.1, le=600)] = Field(
-        10, description="Processor time for a question about a plan; one that takes more is refused (PlanTooExpensive)."
+        10,
+        description="Maximum CPU time for one computation of a plan, in seconds. A plan that takes more is rejected"
+        " (PlanTooExpensive).",
     )
     report_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
         1000,
-        description="Long-polls to pods that are held open at a time. Of more pods those that serve are asked every"
-        " `REPORT_WAIT_SECONDS`, and those that do not serve yet once a second.",
+        description="Maximum number of long-polls to pods that are open at the same time. With more pods, ready pods"
+        " are polled every `REPORT_WAIT_SECONDS`, and the others once per second.",
     )
     report_wait_seconds: Annotated[float, Field(gt=0, le=60)] = Field(
-        30, description="How long a pod may hold a long-poll until it answers although nothing has changed."
+        30, description="Maximum time that a pod delays the answer to a long-poll if nothing has changed, in seconds."
     )
-    log_format: Literal["auto", "json", "text"] = Field("auto", description="auto is text on a terminal, else json.")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least level that is logged.")
+    log_format: Literal["auto", "json", "text"] = Field(
+        "auto", description="Format of log lines. auto is text on a terminal, otherwise json."
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Minimum level of log lines.")
     kubeconfig: str | None = Field(
         None,
         validation_alias="KUBECONFIG",
-        description="Kubeconfig file, as kubectl reads it; the pod's service account when left out.",
+        description="Kubeconfig file, as for kubectl. The service account of the pod when left out.",
     )
 
     @field_validator("allow_host_path", mode="before")
@@ -159,7 +176,9 @@ class Settings(BaseSettings):
     @classmethod
     def _no_patterns(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if wrong := [name for name in names if set(name) & set("*?!")]:
-            raise ValueError(f"{wrong[0]} names no namespace: patterns are not served; name each, or none to serve all")
+            raise ValueError(
+                f"{wrong[0]} is not a namespace: patterns are not supported; list each namespace, or none to serve all"
+            )
         return names
 
     @model_validator(mode="after")
@@ -167,12 +186,12 @@ class Settings(BaseSettings):
         if not self.retry_period_seconds < self.renew_deadline_seconds < self.lease_duration_seconds:
             raise ValueError(
                 f"{PREFIX}RETRY_PERIOD_SECONDS must be below {PREFIX}RENEW_DEADLINE_SECONDS, and that below"
-                f" {PREFIX}LEASE_DURATION_SECONDS: a leader has to give up before another one may take over"
+                f" {PREFIX}LEASE_DURATION_SECONDS: a leader must stop before another replica may take over"
             )
         return self
 
     def defaults(self) -> InstallationDefaults:
-        """What decisions need to know about the installation."""
+        """Return the settings that decisions use."""
         return InstallationDefaults(
             runtime_image=self.runtime_image,
             hpu_image=self.hpu_image,
@@ -191,7 +210,7 @@ class Settings(BaseSettings):
 
 
 def from_environment() -> Settings:
-    """The settings, or SystemExit with one sentence per wrong variable."""
+    """Return the settings. Raises SystemExit with a sentence for each wrong variable."""
     try:
         return Settings()
     except ValidationError as error:
@@ -210,14 +229,14 @@ def _fault(kind: str, field: str, message: str) -> str:
 
 
 def variables(arguments: Sequence[str]) -> dict[str, str]:
-    """The environment variables that `--log-level=DEBUG` and its like stand for. Raises SystemExit with a sentence."""
+    """Return the environment variables of arguments such as `--log-level=DEBUG`. Raises SystemExit with a sentence."""
     known = {_option(name): name for name in Settings.model_fields}
     found = {}
     for argument in arguments:
         option, given, value = argument.partition("=")
         if not given or option not in known:
             raise SystemExit(
-                f"gaudi-operator run: {argument} sets nothing: write a setting such as --log-level=DEBUG;"
+                f"gaudi-operator run: {argument} is not a setting: write it as --log-level=DEBUG;"
                 " `gaudi-operator --help` lists them."
             )
         found[_variable(known[option])] = value
@@ -237,17 +256,17 @@ def options() -> str:
 
 
 def variable_of(field: str) -> str:
-    """The environment variable of a field."""
+    """Return the environment variable of a field."""
     return field if field.isupper() else f"{PREFIX}{field.upper()}"
 
 
 def _variable(name: str) -> str:
-    """The same for a field of Settings, whose variable may have no prefix."""
+    """Return the environment variable of a field of Settings, which may have no prefix."""
     return str(Settings.model_fields[name].validation_alias or variable_of(name))
 
 
 def table() -> str:
-    """docs/reference/settings.md: one row per variable."""
+    """Return docs/reference/settings.md, with a row for each variable."""
     rows = [
         "# Settings of the operator",
         "",

@@ -58,7 +58,7 @@ MODELS = (
     ),
     Bad(
         "cache_of_a_mounted_model",
-        "spec.model.cache keeps",
+        "spec.model.cache is only for downloaded files",
         {"model": {"cache": {"persistentVolumeClaim": {"claimName": "shared"}}}},
     ),
     Bad("image_reference_with_space", "reference in body should match", source(ociImage={"reference": "a b"})),

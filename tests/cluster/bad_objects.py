@@ -65,7 +65,7 @@ ENGINES = (
     ),
     Bad(
         "sliding_window_slices_with_optimal",
-        "spec.engine.slidingWindowSlices does not go",
+        "spec.engine.slidingWindowSlices cannot be combined",
         {"engine": {**VLLM, "slidingWindowSlices": {}}, "bucketing": {"strategy": "Optimal"}},
     ),
     Bad("variable_without_value", "value or valueFrom", {"engine": {"env": [{"name": "A"}]}}),
@@ -85,14 +85,20 @@ BUCKETS = (
     Bad("strategy_unknown", 'Unsupported value: "random"', {"bucketing": {"strategy": "random"}}),
     Bad("strategy_not_offered", 'Unsupported value: "unified"', {"bucketing": {"strategy": "unified"}}),
     Bad(
-        "file_strategy_without_file", "spec.bucketing.file or fileFrom belongs to", {"bucketing": {"strategy": "File"}}
+        "file_strategy_without_file",
+        "spec.bucketing.file or fileFrom is required with strategy File",
+        {"bucketing": {"strategy": "File"}},
     ),
     Bad(
         "file_with_another_strategy",
-        "spec.bucketing.file or fileFrom belongs to",
+        "spec.bucketing.file or fileFrom is required with strategy File",
         {"bucketing": {"file": "(1, 128, 0)"}},
     ),
-    Bad("budget_with_another_strategy", "spec.bucketing.optimal belongs to", {"bucketing": {"optimal": {}}}),
+    Bad(
+        "budget_with_another_strategy",
+        "spec.bucketing.optimal is only for strategy Optimal",
+        {"bucketing": {"optimal": {}}},
+    ),
     Bad(
         "traffic_twice",
         "spec.bucketing.optimal must name at most one of",
@@ -193,7 +199,11 @@ NETWORKS = (
         {"service": {"type": "NodePort", "insecure": True}},
     ),
     Bad("client_without_selector", "every entry needs podSelector", clients({})),
-    Bad("ip_block_with_selector", "ipBlock stands alone", clients({"podSelector": {}, "ipBlock": {"cidr": "::/0"}})),
+    Bad(
+        "ip_block_with_selector",
+        "ipBlock cannot be combined with selectors",
+        clients({"podSelector": {}, "ipBlock": {"cidr": "::/0"}}),
+    ),
     Bad("ip_block_that_is_no_range", "must be a range", clients({"ipBlock": {"cidr": "10.0.0.1"}})),
     Bad(
         "client_selector_without_values",
@@ -202,7 +212,11 @@ NETWORKS = (
     ),
 )
 PODS = (
-    Bad("label_of_the_operator", "they are the operator's", {"pod": {"labels": {"inference.gaudi.dev/name": "x"}}}),
+    Bad(
+        "label_of_the_operator",
+        "they are reserved for the operator",
+        {"pod": {"labels": {"inference.gaudi.dev/name": "x"}}},
+    ),
     Bad("label_key_with_space", "every key must be", {"pod": {"labels": {"a b": "x"}}}),
     Bad("label_value_with_slash", "should match", {"pod": {"labels": {"app": "a/b"}}}),
     Bad("user_is_root", "spec.pod.runAsUser in body should be greater than or equal to 1", {"pod": {"runAsUser": 0}}),
@@ -213,17 +227,17 @@ PODS = (
     ),
     Bad(
         "toleration_exists_with_value",
-        "spec.pod.tolerations: value must be left out",
+        "value must be left out when operator is Exists",
         {"pod": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}},
     ),
     Bad(
         "toleration_equal_without_key",
-        "spec.pod.tolerations: key is needed",
+        "key is needed when operator is Equal",
         {"pod": {"tolerations": [{"value": "b"}]}},
     ),
     Bad(
         "toleration_seconds_with_no_schedule",
-        "spec.pod.tolerations: tolerationSeconds",
+        "tolerationSeconds is only for effect NoExecute",
         {"pod": {"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5}]}},
     ),
     Bad("pull_secret_as_text", "must be of type object", {"pod": {"imagePullSecrets": ["registry"]}}),
@@ -234,12 +248,12 @@ TRACES = (
     Bad("collector_without_scheme", "must start with https:// or http://", {"tracing": {"endpoint": "collector:4317"}}),
     Bad(
         "collector_with_a_password",
-        "must not carry a password or a key",
+        "must not contain a password or a key",
         {"tracing": {"endpoint": "https://me:word@collector.example:4318"}},
     ),
     Bad(
         "collector_with_a_key",
-        "must not carry a password or a key",
+        "must not contain a password or a key",
         {"tracing": {"endpoint": "https://collector.example:4318/v1/traces?api-key=word"}},
     ),
     Bad(

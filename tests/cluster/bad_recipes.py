@@ -9,7 +9,7 @@ S3 = {"region": "eu-1", "credentialsSecretName": "reader"}
 RECIPES = (
     Bad(
         "recipe_store_with_s3_address",
-        "HTTPS end point",
+        "HTTPS endpoint",
         {"recipeCache": {"objectStore": {"url": "s3://bucket/recipes"}}},
     ),
     Bad(
@@ -24,7 +24,7 @@ RECIPES = (
     ),
     Bad(
         "recipe_store_with_token_over_http",
-        "https:// where tokenSecretRef is set",
+        "https:// if tokenSecretRef is set",
         {"recipeCache": {"objectStore": {"url": "http://store.example/recipes", "tokenSecretRef": KEY}}},
     ),
     Bad(

@@ -162,7 +162,7 @@ async def test_edit_within_a_tighter_class_warns_of_other_violations(
     namespace, runtime_class = sorted(api.warnings)
     assert f"spec.className {name} is not for namespace" in namespace
     assert "spec.pod.runtimeClassName kata is not among what is allowed (limits.runtimeClasses: none)" in runtime_class
-    assert "What serves goes on serving, but the operator does not run this change" in runtime_class
+    assert "Pods keep serving, but the operator does not run the edited spec" in runtime_class
     await api.merge("GaudiInference", "tiny", {"spec": {"pod": {"runtimeClassName": None}}})
     (namespace,) = api.warnings
     assert "is not for namespace" in namespace
@@ -186,7 +186,7 @@ async def test_scale_is_limited_by_the_class(
         return None
 
     sentence = await until(refused, "the API server to know the limit")
-    assert "replicas 3 is above 2, the most that the class of tiny allows (status.maxReplicas)" in sentence
+    assert "replicas 3 is above 2, the maximum that the class of tiny allows (status.maxReplicas)" in sentence
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
     await api.merge("GaudiInference", "other", {"spec": {"replicas": 3}}, "scale")
     # Scaling down is always allowed, even if it stays above the limit.

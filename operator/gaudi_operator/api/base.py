@@ -1,4 +1,4 @@
-"""The base of all API types, bounded leaf types, and how a CEL rule is written beside the fields it guards."""
+"""The base of all API types, bounded leaf types, and CEL rules."""
 
 from typing import Annotated, Any
 
@@ -9,10 +9,10 @@ from gaudi_runtime.contract.base import Tolerant
 
 
 class Rule(BaseModel):
-    """A CEL rule of the schema: the API server refuses an object that breaks it, with this sentence.
+    """A CEL rule of the schema. The API server rejects an object that violates it, with `message`.
 
-    With `before`, `oldSelf` is an optional: empty while an object is created, so that the rule holds for new objects
-    and can spare those that broke it before there was one.
+    With `before`, `oldSelf` is an optional, which is empty when an object is created. The rule can then apply to new
+    objects and exempt objects that are older than the rule.
     """
 
     rule: str
@@ -20,44 +20,44 @@ class Rule(BaseModel):
     before: bool = False
 
     def written(self) -> JsonDict:
-        """As it stands in the schema."""
+        """Return the rule as an entry of x-kubernetes-validations."""
         written: JsonDict = {"rule": self.rule, "message": self.message}
         return written | {"optionalOldSelf": True} if self.before else written
 
 
 def rules(*rules: Rule) -> JsonDict:
-    """JSON schema keywords that make the API server check `rules`; for `json_schema_extra` of a field."""
+    """Return the schema keywords that make the API server check `rules`, for `json_schema_extra` of a field."""
     return {"x-kubernetes-validations": [each.written() for each in rules]}
 
 
 MEANT_WHEN_LEFT_OUT = "x-meant-when-left-out"
-"""Marks a field whose default the operator fills in and not the API server; no schema that leaves us has it."""
+"""The keyword of a default that the operator fills in instead of the API server. No published schema contains it."""
 
 
 def meant_when_left_out(schema: JsonDict) -> None:
-    """Take the default out of the schema; for `json_schema_extra` of a field.
+    """Remove the default from the schema of a field, for `json_schema_extra`.
 
-    The API server would write the default into every resource. An operator of another release may not know the value.
+    The API server would write the default into every resource, and an operator of another release may reject it.
     """
     schema[MEANT_WHEN_LEFT_OUT] = schema.pop("default")
 
 
 def list_map(*keys: str) -> JsonDict:
-    """JSON schema keywords of a list whose entries are merged by `keys` (server-side apply)."""
+    """Return the schema keywords of a list whose entries server-side apply merges by `keys`."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 def validated_by(*checks: Rule) -> ConfigDict:
-    """Model configuration that puts CEL rules into the schema; they see the object as `self`."""
+    """Return the model configuration that adds CEL rules to the schema. `self` is the object."""
     return ConfigDict(json_schema_extra=rules(*checks))
 
 
 class ApiModel(Tolerant):
-    """A part of a resource. Unknown fields are dropped: a newer CRD must not break an older operator."""
+    """A part of a resource. Unknown fields are ignored, so that a newer CRD does not break an older operator."""
 
 
 def number_as_text(value: Any) -> Any:
-    """A whole number as people write it without quotes, as text; everything else as it is."""
+    """Return a whole number as text, and every other value unchanged."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -72,10 +72,10 @@ Quantity = Annotated[
     str,
     StringConstraints(min_length=1, max_length=32, pattern=QUANTITY),
     BeforeValidator(number_as_text),
-    # The pattern bounds text alone: a number needs its own bound.
+    # The pattern applies to text only. A number needs a bound of its own.
     Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0}),
 ]
-"""An amount in Kubernetes' notation; people write whole numbers without quotes, so the wire takes both."""
+"""A quantity of Kubernetes: text, or a whole number without quotes."""
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 PathText = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 AbsolutePath = Annotated[
@@ -95,7 +95,7 @@ RelativePath = Annotated[
         json_schema_extra=rules(
             Rule(
                 rule="!self.startsWith('/') && !self.split('/').exists(part, part == '..')",
-                message="must be a relative path without '..': it is looked up inside its folder",
+                message="must be a relative path without '..': it is relative to its folder",
             )
         )
     ),
@@ -110,27 +110,27 @@ AnnotationValue = Annotated[str, StringConstraints(max_length=4096)]
 KeyText = Annotated[str, StringConstraints(min_length=1, max_length=317)]
 VALID_KEYS = Rule(
     rule="self.all(key, key.matches('^([a-z0-9][-a-z0-9.]*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",
-    message="every key must be a name like app or example.com/app",
+    message="every key must be a name such as app or example.com/app",
 )
 Labels = Annotated[dict[KeyText, LabelValue], Field(max_length=32, json_schema_extra=rules(VALID_KEYS))]
 Annotations = Annotated[dict[KeyText, AnnotationValue], Field(max_length=32, json_schema_extra=rules(VALID_KEYS))]
 
 
 DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
-"""A key of the data of a Secret or a ConfigMap."""
+"""A key of a Secret or a ConfigMap."""
 
 
 class SecretKey(ApiModel):
-    """A key of a Secret in the same namespace; the operator never reads it, only the kubelet does."""
+    """Key of a Secret in the same namespace. The kubelet reads it, the operator does not."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     name: ObjectName = Field(description="Name of the Secret.")
-    key: DataKey = Field(description="Key inside the Secret.")
+    key: DataKey = Field(description="Key of the Secret.")
 
 
 class ConfigMapKey(ApiModel):
-    """A key of a ConfigMap in the same namespace."""
+    """Key of a ConfigMap in the same namespace."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     name: ObjectName = Field(description="Name of the ConfigMap.")
-    key: DataKey = Field(description="Key inside the ConfigMap.")
+    key: DataKey = Field(description="Key of the ConfigMap.")

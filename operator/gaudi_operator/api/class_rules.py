@@ -1,7 +1,7 @@
-"""The limits of a GaudiInferenceClass that can be judged from a spec, each as one row of RULES, in CEL.
+"""The limits of a GaudiInferenceClass that can be checked from a spec, each as one row of RULES, in CEL.
 
-door.py makes a ValidatingAdmissionPolicy of them. The operator judges the same limits over the rendered pod
-(core/admission/class_limits.py) and over the spec (core/admission/spec_limits.py).
+class_policies.py writes them as a ValidatingAdmissionPolicy. The operator checks the same limits in the rendered pod
+(core/admission/class_limits.py) and in the spec (core/admission/spec_limits.py).
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 
 SPEC = "SPEC"
-"""Stands in an expression for the spec, new or old."""
+"""Placeholder in an expression for the new or the old spec."""
 
 _LIMIT = "LIMIT"
-"""Stands in an expression for the value of the class."""
+"""Placeholder in an expression for the value of the class."""
 
 _SIDES = (
     f"{SPEC}.?pod.?sidecars.orValue([])",
@@ -26,7 +26,7 @@ _ADAPTERS = f"{SPEC}.?model.?adapters.orValue([])"
 
 
 def _listed(*paths: str) -> str:
-    """A list of the text at `paths` below the spec, without what is left out."""
+    """Return CEL of the list of the texts at `paths` below the spec. Fields that are left out have no entry."""
     return " + ".join(f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}] : [])" for path in paths)
 
 
@@ -38,31 +38,31 @@ def _of_sides(what: str) -> str:
 class Rule:
     """One limit.
 
-    `asked` is a list of texts of SPEC that are to be judged, `allowed` says of one, x, whether it may be; both are CEL,
-    in which LIMIT is the value of the class. `on` says when the limit counts at all: where the class has it, when
-    empty. `field` and `wrong` make the sentence, around the text that is not allowed.
+    `values` is CEL of the list of texts of SPEC to check, `allowed` is CEL that is true for an allowed text x. LIMIT is
+    the value of the class. `condition` is CEL that is true if the limit applies; if it is empty, the limit applies when
+    the class sets it. The message consists of `field`, the text that is not allowed, and `wrong`.
     """
 
     limit: str
     field: str
-    asked: str
+    values: str
     allowed: str = "x in LIMIT"
-    on: str = ""
+    condition: str = ""
     wrong: str = ""
 
     @property
-    def counts(self) -> str:
-        """CEL of when it counts."""
-        return self.of_class(self.on or "has(LIMIT)")
+    def applies(self) -> str:
+        """CEL that is true if the limit applies."""
+        return self.of_class(self.condition or "has(LIMIT)")
 
     def of_class(self, expression: str) -> str:
-        """CEL of this limit for the class that is judged by."""
+        """Return the expression with the value of the class in place of LIMIT."""
         return expression.replace(_LIMIT, f"params.spec.limits.{self.limit}")
 
 
 _REST = "x.substring(p.size(), p.size() + 1)"
 _ODD = "matches('/[.]?/|/[.]$')"
-"""A path that is spelled in an odd way is left to the operator, which knows what it means."""
+"""A path with dots or double slashes. The operator checks it, because CEL cannot normalize paths."""
 _CARDS = (
     f"({SPEC}.?accelerator.?generation.orValue('none') == 'none' ? 0 : {SPEC}.?parallelism.?tensor.orValue(1)"
     f" * {SPEC}.?parallelism.?pipeline.orValue(1) * {SPEC}.?parallelism.?data.orValue(1))"
@@ -83,18 +83,18 @@ def _names(limit: str, field: str) -> Rule:
 
 
 def _counts(path: str) -> Iterator[Rule]:
-    asked = f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}%s] : [])"
+    values = f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}%s] : [])"
     yield Rule(
         "maxReplicas",
         f"spec.{path} ",
-        f"{asked % ''}.map(n, string(n))",
+        f"{values % ''}.map(n, string(n))",
         "int(x) <= LIMIT",
         wrong="' is above ' + string(LIMIT) + ' (limits.maxReplicas)'",
     )
     yield Rule(
         "maxCards",
-        f"spec.{path} asks for ",
-        f"{asked % f' * {_CARDS}'}.map(n, string(n))",
+        f"spec.{path} needs ",
+        f"{values % f' * {_CARDS}'}.map(n, string(n))",
         "int(x) <= LIMIT",
         wrong="' cards, above ' + string(LIMIT) + ' (limits.maxCards)'",
     )
@@ -123,7 +123,7 @@ RULES = (
         "serviceAccounts",
         "spec.pod.serviceAccountName ",
         _listed("pod.serviceAccountName"),
-        # That one is made by the operator, without rights.
+        # The operator creates this account, without permissions.
         "x == object.metadata.name || x in LIMIT",
     ),
     Rule(
@@ -132,7 +132,7 @@ RULES = (
         f"LIMIT.filter(k, ({SPEC}.?pod.?nodeSelector.orValue({{}}).size() > 0 ? {SPEC}.pod.nodeSelector :"
         " params.spec.?defaults.?nodeSelector.orValue({}))[?k].orValue('') != LIMIT[k])",
         "false",
-        wrong="' must be as the class says (limits.nodeSelector)'",
+        wrong="' must have the value of the class (limits.nodeSelector)'",
     ),
     Rule(
         "tolerations",
@@ -144,7 +144,7 @@ RULES = (
         "variable ",
         f"{SPEC}.?engine.?env.orValue([]).map(e, e.name) + "
         + " + ".join(
-            # At most four each, and one list of names: CEL of Kubernetes 1.31 cannot flatten lists.
+            # At most four containers each. CEL of Kubernetes 1.31 cannot flatten a list of lists.
             f"({each}.size() > {number} ? {each}[{number}].?env.orValue([]).map(e, e.name) : [])"
             for each in _SIDES
             for number in range(4)
@@ -168,7 +168,7 @@ RULES = (
         f"{SPEC}.?engine.?settings.orValue({{}}).filter(k, k == '--trust-remote-code')"
         f".map(k, string({SPEC}.engine.settings[k])).filter(v, v.lowerAscii() != 'false')",
         "false",
-        on="!LIMIT",
+        condition="!LIMIT",
         wrong="' is not allowed (limits.trustRemoteCode)'",
     ),
     *_counts("replicas"),
@@ -193,7 +193,7 @@ RULES = (
         f"({SPEC}.?server.?apiKeySecretRef.hasValue() ||"
         f" {SPEC}.?engine.?env.orValue([]).exists(e, e.name == '{API_KEY_VARIABLE}')) ? [] : ['']",
         "false",
-        on="LIMIT",
+        condition="LIMIT",
         wrong="' is needed (limits.apiKeyRequired)'",
     ),
     Rule(
@@ -203,7 +203,7 @@ RULES = (
         f" + ({SPEC}.?networkAccess.?enabled.orValue(true) ? [] : ['enabled false'])"
         f" + ({SPEC}.?networkAccess.?clients.orValue([]).exists(c, {_IS_EVERYONE}) ? ['clients'] : [])",
         "false",
-        on="!LIMIT",
+        condition="!LIMIT",
         wrong="' lets every namespace reach the model port (limits.allowAllClients)'",
     ),
     Rule(

@@ -1,8 +1,8 @@
-"""pydantic's JSON schema -> the structural schema that a CustomResourceDefinition needs.
+"""Convert a JSON schema of pydantic to the structural schema of a CustomResourceDefinition.
 
-Each rewrite changes one thing of one node and knows nothing of the others; `structural` walks the schema from
-the leaves up and applies them in order. What structural schemas forbid is listed in the Kubernetes
-documentation, "Extend the Kubernetes API with CustomResourceDefinitions", Specifying a structural schema.
+`structural` walks the schema from the leaves up and applies each function of REWRITES to each node. The Kubernetes
+documentation lists what a structural schema must not contain ("Extend the Kubernetes API with
+CustomResourceDefinitions", Specifying a structural schema).
 """
 
 from collections.abc import Callable
@@ -17,46 +17,46 @@ Schema = dict[str, Any]
 INT_OR_STRING = "x-kubernetes-int-or-string"
 LIST_TYPE = "x-kubernetes-list-type"
 _INT32_MAX = 2**31 - 1
-_SAID_BY_ABSENCE: tuple[Any, ...] = (None, [], {})
+_SAME_AS_ABSENT: tuple[Any, ...] = (None, [], {})
 _BOUND = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}
 
 
 class SchemaError(ValueError):
-    """A model says something that no structural schema can say."""
+    """A model that has no structural schema."""
 
 
 def structural(model: type[BaseModel]) -> Schema:
-    """The structural schema of `model` in wire names, self-contained and with every value bounded.
+    """Return the structural schema of `model`, with the names of the API and without references.
 
-    Raises SchemaError for a string, list or map without a bound, and for what has no structural form.
+    Raises SchemaError for a string, list or map without a bound, and for a type without a structural form.
     """
     source = model.model_json_schema(by_alias=True)
     return _walked(_inlined(source, source.get("$defs", {})))
 
 
 def without_defaults(schema: Schema) -> Schema:
-    """`schema` without any default: in a status, what nobody has reported must stay absent."""
+    """Return `schema` without defaults. A field of a status is absent until it is reported."""
     bare = {key: value for key, value in schema.items() if key != "default"}
-    return _with_children(bare, without_defaults)
+    return with_children(bare, without_defaults)
 
 
 def _inlined(node: Schema, definitions: Schema) -> Schema:
-    """Put definitions where they are referred to; what stands beside the reference wins."""
+    """Replace references by their definitions. Keywords next to a reference take precedence."""
     kept = {key: value for key, value in node.items() if key not in ("$ref", "$defs")}
     if reference := node.get("$ref"):
         kept = definitions[reference.removeprefix("#/$defs/")] | kept
-    return _with_children(kept, lambda child: _inlined(child, definitions))
+    return with_children(kept, lambda child: _inlined(child, definitions))
 
 
 def _walked(node: Schema) -> Schema:
-    node = _with_children(node, _walked)
+    node = with_children(node, _walked)
     for rewrite in REWRITES:
         node = rewrite(node)
     return node
 
 
-def _with_children(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """`node` with every schema directly inside it changed."""
+def with_children(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """Return `node` with `change` applied to each schema directly inside it."""
     result = dict(node)
     for key in ("properties", "patternProperties"):
         if key in node:
@@ -71,12 +71,12 @@ def _with_children(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
 
 
 def drop_title(node: Schema) -> Schema:
-    """pydantic derives titles from names; they say nothing new."""
+    """Remove titles, which pydantic derives from names."""
     return _without(node, "title")
 
 
 def plain_optional(node: Schema) -> Schema:
-    """`X | None` becomes plain X: in Kubernetes a field that is not set is absent, never null."""
+    """Replace `X | None` by X: in Kubernetes a field that is not set is absent, not null."""
     options = [each for each in node.get("anyOf", ()) if each != {"type": "null"}]
     if "anyOf" not in node or len(options) == len(node["anyOf"]):
         return node
@@ -85,7 +85,7 @@ def plain_optional(node: Schema) -> Schema:
 
 
 def union_to_int_or_string(node: Schema) -> Schema:
-    """`int | str` is the one union that structural schemas know; the bounds of both sides apply."""
+    """Replace `int | str` by int-or-string, the only union of structural schemas, with the bounds of both."""
     options = {each.get("type"): each for each in node.get("anyOf", ())}
     if not options or INT_OR_STRING in node:
         return node
@@ -96,19 +96,19 @@ def union_to_int_or_string(node: Schema) -> Schema:
 
 
 def marked_int_or_string(node: Schema) -> Schema:
-    """Int-or-string has no type of its own, but the alternatives that clients look for."""
+    """Replace the type of int-or-string by the alternatives that clients expect."""
     if INT_OR_STRING not in node:
         return node
     return _without(node, "type") | {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
 
 def const_to_enum(node: Schema) -> Schema:
-    """A single allowed value is an enum of one."""
+    """Replace a constant by an enumeration with one value."""
     return _without(node, "const") | {"enum": [node["const"]]} if "const" in node else node
 
 
 def exclusive_bounds(node: Schema) -> Schema:
-    """OpenAPI 3.0 says whether a bound is exclusive, JSON schema gives it in place of the bound."""
+    """Replace an exclusive bound by the bound and a boolean, as in OpenAPI 3.0."""
     result = dict(node)
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         value = node.get(exclusive)
@@ -118,7 +118,7 @@ def exclusive_bounds(node: Schema) -> Schema:
 
 
 def tuple_to_list(node: Schema) -> Schema:
-    """A tuple of equal members is a list of fixed length; minItems and maxItems stand there already."""
+    """Replace a tuple of equal members by a list. It already has minItems and maxItems."""
     if "prefixItems" not in node:
         return node
     first, *others = node["prefixItems"]
@@ -128,7 +128,7 @@ def tuple_to_list(node: Schema) -> Schema:
 
 
 def map_values(node: Schema) -> Schema:
-    """Maps constrain their values only: the keys' pattern is for CEL, and no object is closed by the schema."""
+    """Keep only the constraint of the values of a map. CEL rules check the keys, and no object is closed."""
     patterns = node.get("patternProperties", {})
     values = next(iter(patterns.values()), node.get("additionalProperties"))
     rest = _without(node, "patternProperties", "propertyNames", "additionalProperties")
@@ -136,12 +136,12 @@ def map_values(node: Schema) -> Schema:
 
 
 def list_type(node: Schema) -> Schema:
-    """A list that says nothing else is replaced as a whole by whoever applies it."""
+    """Make a list atomic if it has no other list type: an apply replaces it as a whole."""
     return {LIST_TYPE: "atomic"} | node if node.get("type") == "array" else node
 
 
 def number_format(node: Schema) -> Schema:
-    """Kubernetes names the width of a number: int32 where the bounds allow it."""
+    """Set the format of a number: int32 if the bounds allow it, otherwise int64 or double."""
     if node.get("type") == "number":
         return {"format": "double"} | node
     if node.get("type") != "integer":
@@ -150,18 +150,18 @@ def number_format(node: Schema) -> Schema:
 
 
 def object_default(node: Schema) -> Schema:
-    """An object's default is that of all fields in it: the API server checks CEL rules against it as it stands.
+    """Set the default of an object to the defaults of its fields, which the API server checks CEL rules against.
 
-    No default at all where it would be null, an empty list or an empty map: an absent field says the same and
-    keeps stored objects short. Fields have their defaults as well, so a part that is given is completed.
+    A default that is null, an empty list or an empty map is removed: an absent field means the same and keeps stored
+    objects short. The fields keep their defaults, so that a partial object is completed.
     """
     if "default" not in node:
         return node
     fields = node.get("properties", {})
-    unsaid = {name for name, field in fields.items() if MEANT_WHEN_LEFT_OUT in field}
-    given = _without_fields(_significant(node["default"]), unsaid)
+    filled_in = {name for name, field in fields.items() if MEANT_WHEN_LEFT_OUT in field}
+    given = _without_fields(_significant(node["default"]), filled_in)
     own = {name: field["default"] for name, field in node.get("properties", {}).items() if "default" in field}
-    if given in _SAID_BY_ABSENCE:
+    if given in _SAME_AS_ABSENT:
         return _without(node, "default")
     if "properties" not in node:
         return node
@@ -171,7 +171,7 @@ def object_default(node: Schema) -> Schema:
 
 
 def unmarked(node: Schema) -> Schema:
-    """What a field means when it is left out was for the defaults of the objects around it."""
+    """Remove the defaults that the operator fills in, after `object_default` has read them."""
     if "properties" not in node:
         return node
     return node | {
@@ -180,7 +180,7 @@ def unmarked(node: Schema) -> Schema:
 
 
 def bounded(node: Schema) -> Schema:
-    """Refuse what has no upper bound: the API server must be able to bound the cost of every CEL rule."""
+    """Raise SchemaError if there is no upper bound: the API server estimates the cost of CEL rules from bounds."""
     kind = "string" if INT_OR_STRING in node else node.get("type", "")
     fixed = "enum" in node or "properties" in node
     if kind in _BOUND and not fixed and _BOUND[kind] not in node:
@@ -206,11 +206,11 @@ REWRITES: tuple[Callable[[Schema], Schema], ...] = (
 
 
 def _significant(value: Any) -> Any:
-    """A default without the fields that say nothing."""
+    """Return a default without empty fields."""
     if not isinstance(value, dict):
         return value
     inner = {key: _significant(each) for key, each in value.items()}
-    return {key: each for key, each in inner.items() if each not in _SAID_BY_ABSENCE}
+    return {key: each for key, each in inner.items() if each not in _SAME_AS_ABSENT}
 
 
 def _without_fields(value: Any, names: set[str]) -> Any:

@@ -1,7 +1,7 @@
-"""How a resource spells the words of a RuntimeConfig: with a capital letter, as Kubernetes spells its own values.
+"""The spelling of enumerations of the runtime contract in a resource: UpperCamelCase, as in Kubernetes.
 
-A RuntimeConfig, bare limits of `gaudi-plan` and Python spell them with a small letter. Enums of the API alone have the
-spelling of the resource in Python too, and need nothing from here.
+A RuntimeConfig, the bare limits of `gaudi-plan` and Python use lowerCamelCase. Enumerations that only the API has are
+UpperCamelCase in Python too, and do not need this module.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from gaudi_runtime.contract.base import as_in_spec
 
 
 @dataclass(frozen=True)
-class OwnWord:
-    """Marks, for Annotated, a field of a resource whose values are words of a RuntimeConfig.
+class ContractEnum:
+    """Annotation of a field whose values are those of an enumeration of the runtime contract.
 
-    `without` are the words that no resource may have.
+    `without` are the values that a resource must not have.
     """
 
     without: tuple[StrEnum, ...] = ()
@@ -29,19 +29,19 @@ class OwnWord:
         return core_schema.no_info_after_validator_function(
             words.__getitem__,
             spelled,
-            # Only in JSON, which is what people read and what a ControllerRevision keeps.
+            # Only in JSON, the form of resources and ControllerRevisions.
             serialization=core_schema.plain_serializer_function_ser_schema(as_in_spec, when_used="json"),
         )
 
 
-def says(field: str, *words: StrEnum) -> str:
-    """CEL: whether the field at this path below self has one of `words`; false if it is left out.
+def is_one_of(field: str, *words: StrEnum) -> str:
+    """Return CEL that is true if the field at this path below self has one of `words`, and false if it is left out.
 
-    The API server fills in none of these fields, so the field and its section may be absent.
+    The API server does not fill in these fields, so the field and its section may be absent.
     """
     return f"(self.?{field.replace('.', '.?')}.orValue('') in {[as_in_spec(word) for word in words]})"
 
 
 def _spelled(given: Any) -> Any:
-    """Return the spelling of a member of the enum, which Python code passes; every other value as it is."""
+    """Return the spelling of a member of the enumeration, and every other value unchanged."""
     return as_in_spec(given) if isinstance(given, StrEnum) else given

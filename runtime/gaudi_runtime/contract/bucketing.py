@@ -33,12 +33,14 @@ class RangeSettings(Wire):
 
     min: RangeValue | None = Field(None, description="Smallest value of the range.")
     step: Annotated[int, Field(ge=1, le=16_777_216)] | None = Field(
-        None, description="Distance between two values once the ramp-up is over."
+        None, description="Distance between two values after the ramp-up."
     )
     max: RangeValue | None = Field(None, description="Largest value of the range.")
-    pad_max: RangeValue | None = Field(None, description="Largest padding in tokens or blocks (PaddingAware only).")
+    pad_max: RangeValue | None = Field(
+        None, description="Maximum padding in tokens or blocks. Only with strategy PaddingAware."
+    )
     pad_percent: Annotated[int, Field(ge=0, le=50)] | None = Field(
-        None, description="Largest padding in percent of the bucket (PaddingAware only)."
+        None, description="Maximum padding in percent of the bucket. Only with strategy PaddingAware."
     )
 
 
@@ -67,18 +69,22 @@ class OptimalSettings(Wire):
     # An empty one is refused by the planner, in a sentence.
     traffic: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(
         None,
-        description="What the server meets, one shape per line: phase, batch size, query, blocks and weight, such as "
-        "'prompt 1 412 0 17'. `gaudi-plan trace --save-traffic` makes it from a trace. If left out, all sizes of "
-        "prompts and steps count the same.",
+        description="Shapes that the server meets, one per line: phase, batch size, query, blocks and weight, such as"
+        " 'prompt 1 412 0 17'. `gaudi-plan trace --save-traffic` makes it from a trace. When left out, all"
+        " sizes of prompts and steps have the same weight.",
     )
-    prompt_graphs: GraphCount | None = Field(None, description="Most prompt buckets.")
-    decode_graphs: GraphCount | None = Field(None, description="Most decode buckets.")
+    prompt_graphs: GraphCount | None = Field(
+        None,
+        description="Maximum number of prompt buckets. At most one kind of budget is set: graphs, bytes or seconds.",
+    )
+    decode_graphs: GraphCount | None = Field(None, description="Maximum number of decode buckets.")
     graph_bytes: Annotated[int, Field(ge=1, le=2**50)] | None = Field(
-        None, description="Most bytes of all graphs together, estimated from the logs of a Gaudi 2."
+        None, description="Maximum size of all graphs together in bytes, estimated from the logs of a Gaudi 2."
     )
     warmup_seconds: Annotated[int, Field(ge=1, le=604_800)] | None = Field(
         None,
-        description="Most seconds for compiling and capturing all graphs, estimated from the logs of a Gaudi 2.",
+        description="Maximum time for compiling and capturing all graphs in seconds, estimated from the logs of a Gaudi"
+        " 2.",
     )
 
 
@@ -90,7 +96,7 @@ class BucketPolicy(Wire):
     decode: DecodeRanges = Field(DecodeRanges(), description="Overrides for decode buckets.")
     file: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(
         None,
-        description="Buckets of strategy File: one (batch size, query, blocks) per line, as text.",
+        description="Buckets of strategy File, one per line: (batch size, query, blocks).",
     )
     optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy Optimal.")
 
@@ -98,8 +104,8 @@ class BucketPolicy(Wire):
 class AttentionSlices(Wire):
     """The slices in which fused attention of a sliding-window model is computed."""
 
-    tokens: Tokens = Field(1024, description="Tokens of a slice.")
-    from_tokens: Tokens = Field(8192, description="Query length from which prompts are sliced, in tokens.")
+    tokens: Tokens = Field(1024, description="Number of tokens of a slice.")
+    from_tokens: Tokens = Field(8192, description="Query length in tokens from which prompts are computed in slices.")
 
 
 class Limits(Wire):

@@ -112,9 +112,9 @@ class AdapterConfig(Wire):
 class ItemsPerPrompt(Wire):
     """The most items of a prompt besides text; 0 disables a kind. Defaults: knobs/fields.py."""
 
-    image: ItemsOfPrompt | None = Field(None, description="Images.")
-    video: ItemsOfPrompt | None = Field(None, description="Videos.")
-    audio: ItemsOfPrompt | None = Field(None, description="Audio clips.")
+    image: ItemsOfPrompt | None = Field(None, description="Maximum number of images of a prompt.")
+    video: ItemsOfPrompt | None = Field(None, description="Maximum number of videos of a prompt.")
+    audio: ItemsOfPrompt | None = Field(None, description="Maximum number of audio clips of a prompt.")
 
 
 class ModelConfig(Wire):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.api import door
+from gaudi_operator.api import class_policies
 from gaudi_operator.api.crd import class_definition, custom_resource_definition
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from gaudi_operator.settings import Settings, variable_of
@@ -266,7 +266,7 @@ def test_second_release_shares_no_name_with_the_first(defaults: list[Object]) ->
 
 def test_admission_policies_are_those_of_the_models(defaults: list[Object]) -> None:
     policies = [each for each in defaults if each["kind"].startswith("ValidatingAdmissionPolicy")]
-    made = door.policies("gaudi-operator", DEFAULT_CONTROLLER, [])
+    made = class_policies.policies("gaudi-operator", DEFAULT_CONTROLLER, [])
     assert [each["spec"] for each in policies if not each["metadata"]["name"].endswith("-account")] == [
         each["spec"] for kind in ("Policy", "PolicyBinding") for each in made if each["kind"].endswith(kind)
     ]

@@ -1,4 +1,4 @@
-"""spec.accelerator and spec.parallelism: what a pod gets, and how the model is spread over it."""
+"""spec.accelerator and spec.parallelism: the devices of a pod, and how a model is distributed over them."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -13,7 +13,7 @@ CARD_RESOURCE = "habana.ai/gaudi"
 
 
 class Generation(StrEnum):
-    """Card generation; `none` runs on the CPU, for laptops and CI."""
+    """Generation of the card; `none` is the CPU, for laptops and CI."""
 
     GAUDI2 = "gaudi2"
     GAUDI3 = "gaudi3"
@@ -21,31 +21,37 @@ class Generation(StrEnum):
 
 
 class Accelerator(ApiModel):
-    """The cards and memory of one pod."""
+    """Cards and device memory of one pod."""
 
     model_config = validated_by(
         Rule(
             rule="(self.generation == 'none') == has(self.deviceMemory)",
             message="spec.accelerator.deviceMemory belongs to generation none, and only to it:"
-            " a card's memory is measured",
+            " the memory of a card is measured",
         ),
         Rule(
             rule="!has(self.resourceClaimTemplateName) || self.generation != 'none'",
             message="spec.accelerator.resourceClaimTemplateName needs a card: set generation to gaudi2 or gaudi3",
         ),
     )
-    generation: Generation = Field(description="Card generation: gaudi2, gaudi3, or none for the CPU.")
+    generation: Generation = Field(description="Generation of the cards: gaudi2 or gaudi3; none for the CPU.")
     resource_claim_template_name: ObjectName | None = Field(
-        None, description="ResourceClaimTemplate of the DRA driver, instead of the extended resource."
+        None,
+        description="ResourceClaimTemplate that pods get their cards from, by dynamic resource allocation. Pods request"
+        f" the extended resource {CARD_RESOURCE} when left out.",
     )
-    hugepages: Quantity | None = Field(None, description="hugepages-2Mi of a pod, for example 21000Mi.")
+    hugepages: Quantity | None = Field(
+        None, description="Amount of hugepages-2Mi that a pod requests, such as 21000Mi. None when left out."
+    )
     device_memory: Quantity | None = Field(
-        None, description="Memory budget that stands for a card's memory when generation is none."
+        None,
+        description="Memory budget in place of the memory of a card. Required when generation is none, not allowed"
+        " otherwise.",
     )
 
 
 class Parallelism(ApiModel):
-    """How one replica of the model is spread over cards and nodes."""
+    """How one replica of the model is distributed over cards and nodes. It has tensor x pipeline x data ranks."""
 
     model_config = validated_by(
         Rule(
@@ -62,14 +68,17 @@ class Parallelism(ApiModel):
             message="spec.parallelism.experts needs more than one rank: raise tensor or data",
         ),
     )
-    tensor: Ranks = Field(1, description="Tensor-parallel ranks.")
-    pipeline: Ranks = Field(1, description="Pipeline-parallel stages.")
-    data: Ranks = Field(1, description="Data-parallel ranks inside one replica.")
+    tensor: Ranks = Field(1, description="Number of tensor parallel ranks.")
+    pipeline: Ranks = Field(1, description="Number of pipeline parallel stages.")
+    data: Ranks = Field(1, description="Number of data parallel ranks in one replica.")
     experts: bool = Field(
-        False, description="Whether the experts of a mixture are spread over the ranks instead of split between them."
+        False,
+        description="Whether each rank holds some experts of a mixture completely, instead of a part of each expert.",
     )
     nodes: Annotated[int, Field(ge=1, le=64)] = Field(
-        1, description="Nodes that one replica spans, a pod on each; above 1 it is a group of a LeaderWorkerSet."
+        1,
+        description="Number of nodes of one replica, with one pod on each. Above 1 the pods are a group of a"
+        " LeaderWorkerSet. Cannot change between 1 and more than 1.",
     )
 
     @property

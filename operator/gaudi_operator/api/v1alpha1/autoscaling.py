@@ -1,7 +1,7 @@
 """spec.autoscaling: bounds, metrics and behavior of the HorizontalPodAutoscaler, written as in autoscaling/v2.
 
-Whatever passes these types and rules is valid for the API server as well: the autoscaler that the operator writes is
-never refused. `tolerance` is left out: it is behind a feature gate that not every supported cluster has.
+The API server accepts every HorizontalPodAutoscaler that is written from these types. `tolerance` is missing: it is
+behind a feature gate that is off in some supported clusters.
 """
 
 from enum import StrEnum
@@ -24,20 +24,20 @@ PositiveQuantity = Annotated[
     BeforeValidator(number_as_text),
     Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 1, "maximum": 10**15}),
 ]
-"""An amount above 0 in Kubernetes' notation, without a part that the API server would round."""
+"""A quantity above 0 that the API server does not round."""
 PathSegment = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[^./%][^/%]*$")]
-"""A name that may stand in a path of the metrics APIs."""
+"""A name that is valid in a path of the metrics APIs."""
 
 
 class ResourceMetricName(StrEnum):
-    """The resources that Kubernetes measures of containers."""
+    """A resource that Kubernetes measures for containers."""
 
     CPU = "cpu"
     MEMORY = "memory"
 
 
 class MetricTargetType(StrEnum):
-    """Which field of a target counts."""
+    """The field of a target that is set."""
 
     UTILIZATION = "Utilization"
     VALUE = "Value"
@@ -45,7 +45,7 @@ class MetricTargetType(StrEnum):
 
 
 class MetricTarget(ApiModel):
-    """The value of a metric that the autoscaler aims for."""
+    """Value that the autoscaler keeps a metric at."""
 
     model_config = validated_by(
         Rule(
@@ -55,11 +55,11 @@ class MetricTarget(ApiModel):
             message="needs exactly the field of its type: value, averageValue or averageUtilization",
         )
     )
-    type: MetricTargetType = Field(description="Which of the other fields is set.")
-    value: PositiveQuantity | None = Field(None, description="The metric as it is, above 0.")
-    average_value: PositiveQuantity | None = Field(None, description="The metric per pod, above 0.")
+    type: MetricTargetType = Field(description="Which of the other fields is set: Utilization, Value or AverageValue.")
+    value: PositiveQuantity | None = Field(None, description="Value of the metric as a whole, above 0.")
+    average_value: PositiveQuantity | None = Field(None, description="Value of the metric per pod, above 0.")
     average_utilization: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        None, description="The resource per pod, in percent of what its containers request."
+        None, description="Usage per pod, in percent of the requests of its containers."
     )
 
 
@@ -70,39 +70,41 @@ _OF_ONE_OBJECT = Rule(rule="self.target.type != 'Utilization'", message="target.
 
 
 class ResourceMetric(ApiModel):
-    """A resource of the pods, of all their containers."""
+    """CPU or memory usage of the pods, summed over their containers."""
 
     model_config = validated_by(_OF_REQUESTS)
     name: ResourceMetricName = Field(description="Name of the resource.")
-    target: MetricTarget = Field(description="Utilization or AverageValue.")
+    target: MetricTarget = Field(description="Target of type Utilization or AverageValue.")
 
 
 class ContainerResourceMetric(ApiModel):
-    """A resource of one container of the pods."""
+    """CPU or memory usage of one container of the pods."""
 
     model_config = validated_by(_OF_REQUESTS)
     container: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL)] = Field(
-        description="Name of the container: runtime, or that of a sidecar."
+        description="Name of the container: runtime, or the name of a sidecar."
     )
     name: ResourceMetricName = Field(description="Name of the resource.")
-    target: MetricTarget = Field(description="Utilization or AverageValue.")
+    target: MetricTarget = Field(description="Target of type Utilization or AverageValue.")
 
 
 class MetricIdentifier(ApiModel):
-    """A metric that an adapter serves."""
+    """Name and labels of a metric that a metrics adapter serves."""
 
     name: PathSegment = Field(description="Name of the metric.")
-    selector: LabelSelector | None = Field(None, description="Series of the metric, by their labels.")
+    selector: LabelSelector | None = Field(
+        None, description="Labels of the series that count. All series of the metric when left out."
+    )
 
 
 class PodsMetric(ApiModel):
-    """A metric of the pods, which custom.metrics.k8s.io serves."""
+    """Metric of each pod, which an adapter serves at custom.metrics.k8s.io."""
 
     model_config = validated_by(
         Rule(rule="self.target.type == 'AverageValue'", message="target.type must be AverageValue for a metric of pods")
     )
-    metric: MetricIdentifier = Field(description="The metric.")
-    target: MetricTarget = Field(description="AverageValue.")
+    metric: MetricIdentifier = Field(description="Metric of the pods.")
+    target: MetricTarget = Field(description="Target of type AverageValue.")
 
 
 class DescribedObject(ApiModel):
@@ -116,7 +118,7 @@ class DescribedObject(ApiModel):
             ),
         ]
         | None
-    ) = Field(None, description="API version of the object; v1 when left out.")
+    ) = Field(None, description="API version of the object, such as networking.k8s.io/v1. v1 when left out.")
     kind: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9]*$")] = Field(
         description="Kind of the object."
     )
@@ -124,24 +126,24 @@ class DescribedObject(ApiModel):
 
 
 class ObjectMetric(ApiModel):
-    """A metric of another object, which custom.metrics.k8s.io serves."""
+    """Metric of one object, which an adapter serves at custom.metrics.k8s.io."""
 
     model_config = validated_by(_OF_ONE_OBJECT)
-    described_object: DescribedObject = Field(description="The object that has the metric.")
-    metric: MetricIdentifier = Field(description="The metric.")
-    target: MetricTarget = Field(description="Value or AverageValue.")
+    described_object: DescribedObject = Field(description="Object that the metric describes.")
+    metric: MetricIdentifier = Field(description="Metric of the object.")
+    target: MetricTarget = Field(description="Target of type Value or AverageValue.")
 
 
 class ExternalMetric(ApiModel):
-    """A metric of no object of the cluster, which external.metrics.k8s.io serves."""
+    """Metric of something outside the cluster, which an adapter serves at external.metrics.k8s.io."""
 
     model_config = validated_by(_OF_ONE_OBJECT)
-    metric: MetricIdentifier = Field(description="The metric.")
-    target: MetricTarget = Field(description="Value or AverageValue.")
+    metric: MetricIdentifier = Field(description="External metric.")
+    target: MetricTarget = Field(description="Target of type Value or AverageValue.")
 
 
 class MetricType(StrEnum):
-    """Which field of a metric counts."""
+    """The field of a metric that is set."""
 
     RESOURCE = "Resource"
     CONTAINER_RESOURCE = "ContainerResource"
@@ -154,7 +156,7 @@ _SOURCES = ("resource", "containerResource", "pods", "object", "external")
 
 
 class Metric(ApiModel):
-    """A metric with its target; the one that asks for most replicas counts."""
+    """Metric with its target. The metric that needs the most replicas decides."""
 
     model_config = validated_by(
         Rule(
@@ -162,33 +164,37 @@ class Metric(ApiModel):
             message=f"needs exactly the field of its type: {', '.join(_SOURCES[:-1])} or {_SOURCES[-1]}",
         )
     )
-    type: MetricType = Field(description="Which of the other fields is set.")
-    resource: ResourceMetric | None = Field(None, description="CPU or memory of the pods.")
-    container_resource: ContainerResourceMetric | None = Field(
-        None, description="CPU or memory of one container of the pods."
+    type: MetricType = Field(
+        description="Which of the other fields is set: Resource, ContainerResource, Pods, Object or External."
     )
-    pods: PodsMetric | None = Field(None, description="A metric of the pods.")
-    object: ObjectMetric | None = Field(None, description="A metric of another object in the namespace.")
-    external: ExternalMetric | None = Field(None, description="A metric of something outside of the cluster.")
+    resource: ResourceMetric | None = Field(None, description="CPU or memory usage of the pods.")
+    container_resource: ContainerResourceMetric | None = Field(
+        None, description="CPU or memory usage of one container of the pods."
+    )
+    pods: PodsMetric | None = Field(None, description="Metric of each pod.")
+    object: ObjectMetric | None = Field(None, description="Metric of another object in the namespace.")
+    external: ExternalMetric | None = Field(None, description="Metric of something outside the cluster.")
 
 
 class ScalingPolicyType(StrEnum):
-    """What a policy counts in."""
+    """Unit of a scaling policy."""
 
     PODS = "Pods"
     PERCENT = "Percent"
 
 
 class ScalingPolicy(ApiModel):
-    """How many replicas may come or go within a period."""
+    """Maximum change of the number of replicas within a period."""
 
-    type: ScalingPolicyType = Field(description="Pods, or percent of the replicas.")
-    value: Annotated[int, Field(ge=1, le=100_000)] = Field(description="How many of them.")
-    period_seconds: Annotated[int, Field(ge=1, le=1800)] = Field(description="Length of the period, in seconds.")
+    type: ScalingPolicyType = Field(description="Unit of value: Pods, or Percent of the replicas.")
+    value: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        description="Maximum number or percentage of replicas that are added or removed."
+    )
+    period_seconds: Annotated[int, Field(ge=1, le=1800)] = Field(description="Length of the period in seconds.")
 
 
 class SelectPolicy(StrEnum):
-    """Which of several policies counts."""
+    """Which of several scaling policies applies."""
 
     MAX = "Max"
     MIN = "Min"
@@ -199,34 +205,37 @@ StabilizationWindow = Annotated[int, Field(ge=0, le=3600)]
 
 
 class ScalingRules(ApiModel):
-    """How replicas are changed in one direction."""
+    """Speed of scaling in one direction."""
 
     stabilization_window_seconds: StabilizationWindow | None = Field(
-        None, description="How long past recommendations count: the least change among them applies."
+        None,
+        description="How long past recommendations are considered, in seconds. The smallest change among them is"
+        " applied.",
     )
     select_policy: SelectPolicy | None = Field(
-        None, description="The policy that counts: that of the most change, of the least, or none. Max when left out."
+        None,
+        description="Policy that applies: Max is the largest change, Min the smallest, Disabled none. Default: Max.",
     )
     policies: Annotated[tuple[ScalingPolicy, ...], Field(max_length=8)] = Field(
-        (), description="Limits of the speed; those of Kubernetes when left out."
+        (), description="Scaling policies. The defaults of Kubernetes when left out."
     )
 
 
 class Behavior(ApiModel):
-    """How fast the autoscaler adds and removes replicas."""
+    """Speed of scaling."""
 
     scale_up: ScalingRules = Field(
-        ScalingRules(), description="Rules for more replicas; the window is 0 seconds when left out."
+        ScalingRules(), description="Rules for adding replicas. The stabilization window is 0 seconds when left out."
     )
     scale_down: ScalingRules = Field(
         ScalingRules(),
-        description="Rules for fewer replicas. When left out, the window is the warm-up that a pod of the serving"
-        " revision measured, rounded up to a minute, at least 300 and at most 3600 seconds.",
+        description="Rules for removing replicas. When left out, the stabilization window is the warm-up that a pod of"
+        " the serving revision measured, rounded up to a minute, at least 300 and at most 3600 seconds.",
     )
 
 
 class Autoscaling(ApiModel):
-    """A HorizontalPodAutoscaler on the scale subresource, which then writes replicas (docs/how-to/scaling.md)."""
+    """HorizontalPodAutoscaler on the scale subresource, which writes replicas (docs/how-to/scaling.md)."""
 
     model_config = validated_by(
         Rule(
@@ -234,11 +243,11 @@ class Autoscaling(ApiModel):
             message="spec.autoscaling.minReplicas must be at most maxReplicas",
         )
     )
-    min_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] = Field(1, description="Fewest replicas.")
-    max_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] = Field(description="Most replicas.")
+    min_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] = Field(1, description="Minimum number of replicas.")
+    max_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] = Field(description="Maximum number of replicas.")
     metrics: Annotated[tuple[Metric, ...], Field(max_length=8)] = Field(
         (),
         description="Metrics and their targets. When left out: the metric gaudi_requests_running of the pods, with an"
-        " average of 80 % of engine.maxNumSeqs.",
+        " average value of 80 % of engine.maxNumSeqs.",
     )
-    behavior: Behavior = Field(Behavior(), description="How fast replicas are added and removed.")
+    behavior: Behavior = Field(Behavior(), description="Speed of scaling in both directions.")

@@ -1,4 +1,4 @@
-"""spec.engine: which engine runs the model, and its limits."""
+"""spec.engine: the engine that runs the model, and its limits."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from gaudi_operator.api.base import (
     rules,
     validated_by,
 )
-from gaudi_operator.api.spelling import OwnWord, says
+from gaudi_operator.api.spelling import ContractEnum, is_one_of
 from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar, VariableValue
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
@@ -28,17 +28,17 @@ Setting = Annotated[
     BeforeValidator(number_as_text),
     Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
 ]
-"""People write whole numbers without quotes, so the wire takes both."""
+"""A string, or a whole number without quotes."""
 
 
 class SlidingWindowSlices(contract.AttentionSlices):
-    """Slices that fused attention of a sliding-window model is computed in; only with the vllm engine."""
+    """Slices in which fused attention of a sliding-window model is computed. Only with the vllm engine."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class Engine(ApiModel):
-    """The engine, its execution mode and the limits that shape the bucket plan."""
+    """Engine, its execution mode and the limits that shape the bucket plan."""
 
     model_config = validated_by(
         Rule(
@@ -62,52 +62,63 @@ class Engine(ApiModel):
             message="spec.engine.simulation is only for the sim engine",
         ),
         Rule(
-            rule=f"self.name != 'torch' || !{says('executionMode', ExecutionMode.LAZY)}",
+            rule=f"self.name != 'torch' || !{is_one_of('executionMode', ExecutionMode.LAZY)}",
             message="spec.engine.executionMode Lazy is not offered by the torch engine:"
             " use HpuGraphs, TorchCompile or Eager",
         ),
     )
-    name: EngineName = Field(EngineName.VLLM, description="vllm, the built-in torch engine, or the simulation.")
-    execution_mode: Annotated[ExecutionMode, OwnWord()] | None = Field(
+    name: EngineName = Field(
+        EngineName.VLLM,
+        description="Engine: vllm, torch (the built-in engine) or sim (a simulation that runs no model).",
+    )
+    execution_mode: Annotated[ExecutionMode, ContractEnum()] | None = Field(
         None,
-        description="HpuGraphs captures a graph per bucket, TorchCompile compiles one, Lazy and Eager capture nothing;"
-        " TorchCompile when left out, but what runs keeps its mode until another field changes its revision.",
+        description="How a bucket is prepared: HpuGraphs captures a graph, TorchCompile compiles one, Lazy and Eager"
+        " capture nothing. TorchCompile when left out. A running revision keeps its mode until another"
+        " field changes the revision.",
     )
     compile_backend: CompileBackend | None = Field(
-        None, description="What a captured CPU graph runs on: eager (as traced) or inductor (C++ kernels)."
+        None,
+        description="What runs a captured CPU graph of the torch engine: eager (as traced) or inductor (C++ kernels)."
+        " Default: eager.",
     )
-    block_size: Annotated[int, Field(ge=1, le=4096)] = Field(128, description="Tokens per KV block.")
-    max_num_seqs: Sequences = Field(128, description="Most sequences in a decode batch.")
+    block_size: Annotated[int, Field(ge=1, le=4096)] = Field(128, description="Number of tokens per KV block.")
+    max_num_seqs: Sequences = Field(128, description="Maximum number of sequences in a decode batch.")
     max_num_batched_tokens: Tokens | None = Field(
-        None, description="Most tokens in a prompt batch, padding included; maxModelLen when left out."
+        None,
+        description="Maximum number of tokens in a prompt batch, padding included. model.maxModelLen when left out.",
     )
-    max_num_prefill_seqs: Sequences = Field(1, description="Most sequences in a prompt batch.")
+    max_num_prefill_seqs: Sequences = Field(1, description="Maximum number of sequences in a prompt batch.")
     device_memory_utilization_percent: Annotated[int, Field(ge=1, le=100)] = Field(
         90,
-        description="How much of the memory that is free after the profile run may be used, in percent; 90 when left"
-        " out.",
+        description="Share of the memory that is free after the profile run that the engine may use, in percent."
+        " Default: 90.",
         json_schema_extra=meant_when_left_out,
     )
-    prefix_caching: bool = Field(False, description="Whether prompts reuse KV blocks of earlier prompts.")
+    prefix_caching: bool = Field(
+        False,
+        description="Whether prompts reuse KV blocks of earlier prompts with the same prefix. Prompt buckets then have"
+        " a context dimension.",
+    )
     chunked_prefill: bool | None = Field(
         None,
-        description="Whether a prompt may be split over several steps; only with the vllm engine. The later pieces have"
-        " cached context, so the plan has several prompt buckets for each query length. When left out, prompts are"
-        " split only if maxNumBatchedTokens is below maxModelLen.",
+        description="Whether a prompt may be split over several steps. Only with the vllm engine. The later parts have"
+        " cached context, so the plan has several prompt buckets for each query length. When left out,"
+        " prompts are split only if maxNumBatchedTokens is below model.maxModelLen.",
     )
     contiguous_paged_attention: bool = Field(
         True, description="Whether decode attention reads one contiguous range of KV blocks."
     )
     sliding_window_slices: SlidingWindowSlices | None = Field(
         None,
-        description="Computes fused attention of a sliding-window model in slices: long prompts without cached context"
+        description="Computes fused attention of a sliding-window model in slices. Long prompts without cached context"
         " are then planned as whole slices. Off when left out.",
     )
     settings: Annotated[dict[SettingName, Setting], Field(max_length=MOST_SETTINGS)] = Field(
         {},
-        description="Knobs of the engine without a field of their own, by name; the manual lists them all (Knobs)."
-        " The operator checks names and values before a pod starts. For arguments that it does not list take extraArgs,"
-        " for all else env; a name in two of them is refused.",
+        description="Knobs of the engine that have no field, by name: variables and arguments (docs/reference/knobs.md"
+        " lists them). The operator validates names and values before a pod starts. Use extraArgs for"
+        " arguments that are not listed, and env for everything else. A name in two of them is rejected.",
         json_schema_extra=rules(
             Rule(
                 rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",
@@ -118,14 +129,14 @@ class Engine(ApiModel):
     )
     extra_args: Annotated[tuple[Argument, ...], Field(max_length=64)] = Field(
         (),
-        description="Arguments of the vllm engine that neither a field nor settings know: --name=value, or --name and"
-        " its values as entries of their own. vLLM checks them when it starts.",
+        description="Arguments of the vllm engine that neither a field nor settings has: --name=value, or --name"
+        " followed by its values as separate entries. vLLM validates them when it starts.",
     )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64)] = Field(
         (),
-        description="Environment of the runtime container.",
+        description="Environment variables of the runtime container.",
         json_schema_extra=list_map("name"),
     )
     simulation: Annotated[dict[ShortText, VariableValue], Field(max_length=32)] | None = Field(
-        None, description="Card and faults of the sim engine, by name."
+        None, description="Script of the sim engine: its card, times and faults, by name (docs/reference/sim.md)."
     )

@@ -1,4 +1,4 @@
-"""The kind GaudiInferenceClass: what the platform fills in, and what it allows (docs/how-to/classes.md)."""
+"""The kind GaudiInferenceClass: defaults and limits of a platform team (docs/how-to/classes.md)."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -37,53 +37,55 @@ DEFAULT_CONTROLLER = "inference.gaudi.dev/gaudi-operator"
 
 
 class DefaultImages(ApiModel):
-    """Runtime images by card generation; the installation's own where one is left out."""
+    """Runtime images by card generation. The image of the installation when left out."""
 
-    gaudi2: ImageReference | None = Field(None, description="For accelerator.generation gaudi2.")
-    gaudi3: ImageReference | None = Field(None, description="For accelerator.generation gaudi3.")
-    none: ImageReference | None = Field(None, description="For accelerator.generation none, the CPU.")
+    gaudi2: ImageReference | None = Field(None, description="Image for accelerator.generation gaudi2.")
+    gaudi3: ImageReference | None = Field(None, description="Image for accelerator.generation gaudi3.")
+    none: ImageReference | None = Field(None, description="Image for accelerator.generation none, the CPU.")
 
 
 class ClassDefaults(ApiModel):
-    """What a resource that says nothing of it gets. It becomes part of a revision when that is made."""
+    """Values for fields that a resource leaves out. They become part of a revision when it is created."""
 
-    images: DefaultImages = Field(DefaultImages(), description="In place of spec.server.image.")
+    images: DefaultImages = Field(DefaultImages(), description="Default of spec.server.image.")
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(
-        (), description="In place of spec.pod.imagePullSecrets.", json_schema_extra=list_map("name")
+        (), description="Default of spec.pod.imagePullSecrets.", json_schema_extra=list_map("name")
     )
     image_pull_policy: PullPolicy | None = Field(
         None,
-        description="In place of spec.server.imagePullPolicy where that is IfNotPresent, which it is when left out.",
+        description="Default of spec.server.imagePullPolicy. It also replaces IfNotPresent, the default of that field.",
     )
-    node_selector: Labels = Field({}, description="In place of spec.pod.nodeSelector.")
+    node_selector: Labels = Field({}, description="Default of spec.pod.nodeSelector.")
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32)] = Field(
-        (), description="In place of spec.pod.tolerations."
+        (), description="Default of spec.pod.tolerations."
     )
-    priority_class_name: ObjectName | None = Field(None, description="In place of spec.pod.priorityClassName.")
+    priority_class_name: ObjectName | None = Field(None, description="Default of spec.pod.priorityClassName.")
     hugepages: Quantity | None = Field(
-        None, description="In place of spec.accelerator.hugepages; only where there are cards."
+        None, description="Default of spec.accelerator.hugepages. Only for resources with cards."
     )
     resources: ContainerResources = Field(
         ContainerResources(),
-        description="In place of request and limit of each resource that spec.pod.resources does not mention.",
+        description="Default of request and limit of each resource for which spec.pod.resources has neither.",
     )
-    shared_memory_size: Quantity | None = Field(None, description="In place of spec.pod.sharedMemorySize.")
-    cache_size: Quantity | None = Field(None, description="In place of spec.pod.cacheSize.")
-    tmp_size: Quantity | None = Field(None, description="In place of spec.pod.tmpSize.")
+    shared_memory_size: Quantity | None = Field(None, description="Default of spec.pod.sharedMemorySize.")
+    cache_size: Quantity | None = Field(None, description="Default of spec.pod.cacheSize.")
+    tmp_size: Quantity | None = Field(None, description="Default of spec.pod.tmpSize.")
     run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] | None = Field(
-        None, description="In place of spec.pod.runAsUser where that is 65532, which it is when left out."
+        None, description="Default of spec.pod.runAsUser. It also replaces 65532, the default of that field."
     )
     user_from_cluster: bool = Field(
-        False, description="Whether the cluster assigns the user of resources that name none, as OpenShift does."
+        False,
+        description="Whether the cluster assigns the user, as OpenShift does, of resources that set neither"
+        " spec.pod.runAsUser nor userFromCluster.",
     )
     recipe_object_store: RecipeObjectStore | None = Field(
-        None, description="In place of spec.recipeCache.objectStore, where recipeCache is enabled."
+        None, description="Default of spec.recipeCache.objectStore. Only for resources with recipeCache.enabled."
     )
-    tracing: Tracing | None = Field(None, description="In place of spec.tracing.")
+    tracing: Tracing | None = Field(None, description="Default of spec.tracing.")
 
 
 class SourceKind(StrEnum):
-    """Where a model may come from, as spec.model.source names it."""
+    """A place that a model may come from, as in spec.model.source."""
 
     HUGGING_FACE = "HuggingFace"
     CLAIM = "PersistentVolumeClaim"
@@ -101,96 +103,105 @@ _Names = Annotated[tuple[ObjectName, ...], Field(max_length=64)]
 
 
 class ClassLimits(ApiModel):
-    """The limits of resources of the class. A limit that is not set does not apply, except to what needs permission.
+    """Limits of resources of the class. A limit that is not set does not apply, except where permission is required.
 
-    See docs/how-to/pods.md.
-
-    An empty list allows nothing. A list also gives permission: what it names is allowed.
+    An empty list allows nothing. A list also gives permission to its entries (docs/how-to/pods.md).
     """
 
     images: Annotated[tuple[ImagePrefix, ...], Field(max_length=64)] | None = Field(
         None,
-        description="Images of all containers and of models, by how their names begin; a prefix ends where a part of"
-        " the name does.",
+        description="Images that containers and models may use, by prefix. A prefix ends at the end of a part of the"
+        " name.",
     )
     host_paths: Annotated[tuple[AbsolutePath, ...], Field(max_length=64)] | None = Field(
-        None, description="Folders of nodes, and what is below; the installation must allow them as well."
+        None,
+        description="Folders of nodes that may be mounted, with everything below. The installation must allow them as"
+        " well.",
     )
-    priority_classes: _Names | None = Field(None, description="Priority classes; a pod without one is always allowed.")
-    runtime_classes: _Names | None = Field(None, description="Runtime classes; a pod without one is always allowed.")
+    priority_classes: _Names | None = Field(
+        None, description="Priority classes that pods may name. A pod without one is always allowed."
+    )
+    runtime_classes: _Names | None = Field(
+        None, description="Runtime classes that pods may name. A pod without one is always allowed."
+    )
     service_accounts: _Names | None = Field(
-        None, description="Service accounts besides the one that the operator makes for each resource."
+        None,
+        description="Service accounts that pods may name. The account that the operator creates for a resource is"
+        " always allowed.",
     )
-    node_selector: Labels = Field({}, description="Labels that every pod must select nodes by.")
+    node_selector: Labels = Field(
+        {}, description="Labels that every pod must have in its node selector, with these values."
+    )
     tolerations: Annotated[tuple[KeyText, ...], Field(max_length=64)] | None = Field(
-        None, description="Keys of the taints that may be tolerated, those of the control plane among them."
+        None, description="Keys of taints that pods may tolerate, including those of the control plane."
     )
     environment_variables: Annotated[tuple[VariablePattern, ...], Field(max_length=128)] | None = Field(
         None,
-        description="Variables of engine.env and of containers beside the runtime, by name or as PREFIX*; those that"
-        " the operator itself writes are always allowed.",
+        description="Variables that engine.env and the containers of spec.pod may set, by name or as PREFIX*. The"
+        " variables that the operator writes are always allowed.",
     )
     annotation_prefixes: Annotated[tuple[AnnotationPrefix, ...], Field(max_length=64)] | None = Field(
-        None, description="How keys of annotations of pods may begin."
+        None, description="Prefixes that keys of pod annotations may have."
     )
     extra_arguments: Annotated[tuple[ArgumentName, ...], Field(max_length=128)] | None = Field(
-        None, description="Names of arguments in engine.extraArgs, with their dashes."
+        None, description="Arguments that engine.extraArgs may have, by name with dashes."
     )
     trust_remote_code: bool = Field(True, description="Whether code of a checkpoint may run (--trust-remote-code).")
     max_replicas: Annotated[int, Field(ge=0, le=1000)] | None = Field(
-        None, description="Most replicas of a resource, those of its autoscaler too."
+        None, description="Maximum number of replicas of a resource, also by its autoscaler."
     )
     max_cards: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
-        None, description="Most cards of a resource, over all its replicas."
+        None, description="Maximum number of cards of a resource, summed over its replicas."
     )
     model_sources: Annotated[tuple[SourceKind, ...], Field(max_length=4)] | None = Field(
-        None, description="Where models and adapters may come from."
+        None, description="Kinds of places that models and adapters may come from."
     )
-    api_key_required: bool = Field(False, description="Whether every resource needs server.apiKeySecretRef.")
+    api_key_required: bool = Field(False, description="Whether every resource must set server.apiKeySecretRef.")
     allow_all_clients: bool = Field(
         False,
         description="Whether networkAccess may open the model port to every namespace: allowAllClients true, enabled"
-        " false, a client whose namespaceSelector has neither matchLabels nor an In expression, or an ipBlock larger"
-        f" than a /{SHORTEST_PREFIX}.",
+        " false, a client whose namespaceSelector has neither matchLabels nor an In expression, or an"
+        f" ipBlock larger than a /{SHORTEST_PREFIX}.",
     )
     service_types: Annotated[tuple[ServiceType, ...], Field(max_length=3)] | None = Field(
-        None, description="Types of Services; ClusterIP is always allowed."
+        None, description="Types that Services may have. ClusterIP is always allowed."
     )
     service_annotation_prefixes: Annotated[tuple[AnnotationPrefix, ...], Field(max_length=64)] | None = Field(
-        None, description="How keys of annotations of Services may begin."
+        None, description="Prefixes that keys of Service annotations may have."
     )
     max_recipe_cache_size: Quantity | None = Field(
-        None, description="Largest recipeCache.size of a PVC that the operator makes."
+        None, description="Maximum of recipeCache.size, for a claim that the operator creates."
     )
     max_surge: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] | None = Field(
         None,
-        description="Largest rollout.maxSurge in pods. A percentage counts of spec.replicas or autoscaling.maxReplicas,"
-        " whichever is larger.",
+        description="Maximum of rollout.maxSurge in pods. A percentage is relative to spec.replicas or"
+        " autoscaling.maxReplicas, whichever is larger.",
     )
     max_stall_timeout_seconds: Annotated[int, Field(ge=1800, le=604_800)] | None = Field(
         None,
-        description="Largest warmup.stallTimeoutSeconds, for which a pod without progress keeps its cards.",
+        description="Maximum of warmup.stallTimeoutSeconds. A pod without progress keeps its cards for that time.",
     )
 
 
 class GaudiInferenceClassSpec(ApiModel):
-    """Who may use the class, what it fills in, and what it allows."""
+    """Users, defaults and limits of the class."""
 
     controller: Controller = Field(
         DEFAULT_CONTROLLER,
-        description="The installation that serves resources of the class: the chart's value controller.",
+        description="Installation that serves resources of the class: the value controller of its chart.",
     )
     default: bool = Field(
-        False, description="Whether resources without spec.className have this class. At most one class is the default."
+        False,
+        description="Whether resources without spec.className have this class. At most one class may be the default.",
     )
     namespaces: LabelSelector | None = Field(
-        None, description="Namespaces whose resources may have the class, by their labels; all when left out."
+        None, description="Labels of the namespaces whose resources may have the class. All namespaces when left out."
     )
-    defaults: ClassDefaults = Field(ClassDefaults(), description="What fills in the fields that resources leave out.")
-    limits: ClassLimits = Field(ClassLimits(), description="What resources of the class may ask for.")
+    defaults: ClassDefaults = Field(ClassDefaults(), description="Values for fields that resources leave out.")
+    limits: ClassLimits = Field(ClassLimits(), description="Limits of resources of the class.")
 
 
 class GaudiInferenceClass(ApiModel):
-    """What a platform team fills in and allows for GaudiInferences; only the operator reads it."""
+    """Defaults and limits that a platform team sets for GaudiInferences."""
 
-    spec: GaudiInferenceClassSpec = Field(description="What the class says.")
+    spec: GaudiInferenceClassSpec = Field(description="Users, defaults and limits of the class.")

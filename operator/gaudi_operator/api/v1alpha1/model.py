@@ -1,4 +1,4 @@
-"""spec.model: which checkpoint is served, and from where."""
+"""spec.model: the checkpoint that is served, and where it comes from."""
 
 from enum import StrEnum
 from typing import Annotated, Self
@@ -35,28 +35,33 @@ Repository = Annotated[
 
 
 class HuggingFaceSource(ApiModel):
-    """A repository of the Hugging Face hub."""
+    """Repository of the Hugging Face hub."""
 
-    repo: Repository = Field(description="Repository, for example meta-llama/Llama-3.1-8B-Instruct.")
-    revision: ShortText = Field("main", description="Branch, tag or commit; pin a commit to make restarts repeatable.")
-    token_secret_ref: SecretKey | None = Field(None, description="Secret that holds the access token.")
+    repo: Repository = Field(description="Name of the repository, such as meta-llama/Llama-3.1-8B-Instruct.")
+    revision: ShortText = Field(
+        "main",
+        description="Branch, tag or commit. Only a commit makes sure that all pods and restarts have the same weights.",
+    )
+    token_secret_ref: SecretKey | None = Field(
+        None, description="Secret with the access token. Needed for gated repositories."
+    )
 
 
 class ClaimSource(ApiModel):
-    """A folder on a PersistentVolumeClaim in the same namespace."""
+    """Folder on a PersistentVolumeClaim in the same namespace."""
 
     claim_name: ObjectName = Field(description="Name of the PersistentVolumeClaim.")
-    path: RelativePath = Field(".", description="Folder of the checkpoint inside the volume.")
+    path: RelativePath = Field(".", description="Folder of the checkpoint, relative to the volume.")
 
 
 class HostPathSource(ApiModel):
-    """A folder on the node; only where the operator was installed with hostPath allowed."""
+    """Folder on the node. The installation must allow it."""
 
-    path: AbsolutePath = Field(description="Absolute folder of the checkpoint on every node that may run a pod.")
+    path: AbsolutePath = Field(description="Absolute path of the checkpoint on every node that may run a pod.")
 
 
 class PullPolicy(StrEnum):
-    """When an image is pulled."""
+    """When the kubelet pulls an image."""
 
     ALWAYS = "Always"
     IF_NOT_PRESENT = "IfNotPresent"
@@ -64,15 +69,17 @@ class PullPolicy(StrEnum):
 
 
 class OciImageSource(ApiModel):
-    """An OCI image whose root holds the checkpoint, mounted as an image volume."""
+    """OCI image that contains the files, mounted as an image volume."""
 
-    reference: ImageReference = Field(description="Image reference; a digest makes restarts repeatable.")
-    path: RelativePath = Field(".", description="Folder of the checkpoint inside the image.")
-    pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the image is pulled.")
+    reference: ImageReference = Field(
+        description="Reference of the image. Only a digest makes sure that all pods and restarts have the same files."
+    )
+    path: RelativePath = Field(".", description="Folder of the files, relative to the root of the image.")
+    pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the kubelet pulls the image.")
 
 
 class ModelSource(ApiModel):
-    """Exactly one place that the checkpoint comes from."""
+    """Where the files come from. Exactly one source is set."""
 
     model_config = validated_by(
         Rule(
@@ -82,14 +89,14 @@ class ModelSource(ApiModel):
             " ociImage",
         ),
     )
-    hugging_face: HuggingFaceSource | None = Field(None, description="A repository of the Hugging Face hub.")
-    persistent_volume_claim: ClaimSource | None = Field(None, description="A folder on a PersistentVolumeClaim.")
-    host_path: HostPathSource | None = Field(None, description="A folder on the node.")
-    oci_image: OciImageSource | None = Field(None, description="An OCI image, mounted as a volume.")
+    hugging_face: HuggingFaceSource | None = Field(None, description="Repository of the Hugging Face hub.")
+    persistent_volume_claim: ClaimSource | None = Field(None, description="Folder on a PersistentVolumeClaim.")
+    host_path: HostPathSource | None = Field(None, description="Folder on the node.")
+    oci_image: OciImageSource | None = Field(None, description="OCI image, mounted as a volume.")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        """Asked again of what a CustomResourceDefinition of another release has let in: nothing else refuses it."""
+        """Reject what the rule of the schema rejects: the installed definition may be of another release."""
         named = (self.hugging_face, self.persistent_volume_claim, self.host_path, self.oci_image)
         if sum(each is not None for each in named) != 1:
             raise ValueError("must name exactly one of huggingFace, persistentVolumeClaim, hostPath or ociImage")
@@ -97,23 +104,23 @@ class ModelSource(ApiModel):
 
 
 class ClaimCache(ApiModel):
-    """A PersistentVolumeClaim in the same namespace that keeps what was fetched."""
+    """PersistentVolumeClaim in the same namespace that keeps downloaded files."""
 
     claim_name: ObjectName = Field(
-        description="Name of the PersistentVolumeClaim; ReadWriteMany where pods run on several nodes."
+        description="Name of the PersistentVolumeClaim. Use ReadWriteMany if pods run on several nodes."
     )
 
 
 class PodCache(ApiModel):
-    """A folder on the node's disk that ends with its pod."""
+    """Folder on the disk of the node that is deleted with its pod."""
 
     size_limit: Quantity | None = Field(
-        None, description="Most that may be fetched into it; the space of the node's disk when left out."
+        None, description="Maximum size of the downloaded files. The free space of the node's disk when left out."
     )
 
 
 class FetchCache(ApiModel):
-    """At most one place that fetched files are kept in."""
+    """Where downloaded files are kept. At most one place is set."""
 
     model_config = validated_by(
         Rule(
@@ -122,13 +129,15 @@ class FetchCache(ApiModel):
         )
     )
     persistent_volume_claim: ClaimCache | None = Field(
-        None, description="A PVC that pods share: the first fetches, the others wait, later ones need no hub."
+        None,
+        description="PersistentVolumeClaim that pods share: the first pod downloads, the others wait, and later pods"
+        " need no hub.",
     )
-    empty_dir: PodCache | None = Field(None, description="A folder of each pod's own; the default.")
+    empty_dir: PodCache | None = Field(None, description="Folder of each pod. This is the default.")
 
 
 class Quantization(ApiModel):
-    """Quantized execution; INC needs its configuration file, which names its measurements, in the model's folder."""
+    """Quantized execution. Method inc needs a configuration file in the model's folder that names its measurements."""
 
     model_config = validated_by(
         Rule(
@@ -137,38 +146,39 @@ class Quantization(ApiModel):
         )
     )
     method: QuantizationMethod = Field(
-        description="inc converts by measurements at load; all others are the checkpoint's own format."
+        description="Quantization method. inc converts weights by measurements when the model is loaded; the other"
+        " methods are formats of the checkpoint."
     )
     config_file: RelativePath | None = Field(
-        None, description="Configuration file of the method, relative to the model's folder."
+        None, description="Configuration file of the method, relative to the model's folder. Required for method inc."
     )
 
 
 class ItemsPerPrompt(contract.ItemsPerPrompt):
-    """Most items of a prompt besides text; only with the vllm engine."""
+    """Maximum number of images, videos and audio clips of a prompt. Only with the vllm engine."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class Adapter(ApiModel):
-    """A LoRA adapter that requests choose by its name."""
+    """LoRA adapter that requests select by its name."""
 
     name: AdapterName = Field(description="Name that requests use as their model.")
-    source: ModelSource = Field(description="Where the adapter comes from.")
+    source: ModelSource = Field(description="Where the adapter comes from. Exactly one source is set.")
 
 
 class Model(ApiModel):
-    """The checkpoint, and the names under which it is served."""
+    """Checkpoint, and the names under which it is served."""
 
     model_config = validated_by(
         Rule(
             rule="!has(self.servedNames) || self.servedNames.all(name, self.servedNames.exists_one(n, n == name))",
-            message="spec.model.servedNames must be distinct",
+            message="spec.model.servedNames must be distinct: remove the second entry",
         ),
         Rule(
             rule="!has(self.adapters) || !has(self.servedNames) ||"
             " !self.adapters.exists(adapter, adapter.name in self.servedNames)",
-            message="spec.model.adapters and servedNames must not share a name: requests choose by it",
+            message="spec.model.adapters and servedNames must not share a name: requests select a model by it",
         ),
         Rule(
             rule="self.maxAdapterRank in [1, 8, 16, 32, 64, 128, 256, 320, 512]",
@@ -182,43 +192,49 @@ class Model(ApiModel):
         ),
         Rule(
             rule="self.kvCacheDtype == 'auto' || (has(self.quantization) && self.quantization.method == 'inc')",
-            message="spec.model.kvCacheDtype fp8 and fp8PerToken need quantization.method inc, which has their scales",
+            message="spec.model.kvCacheDtype fp8 and fp8PerToken need quantization.method inc, which has the scales",
         ),
         Rule(
             rule="!(has(self.cache) && (has(self.cache.persistentVolumeClaim) || has(self.cache.emptyDir))) ||"
             " has(self.source.huggingFace) ||"
             " (has(self.adapters) && self.adapters.exists(adapter, has(adapter.source.huggingFace)))",
-            message="spec.model.cache keeps what is fetched, and nothing is: leave it out, or use source huggingFace",
+            message="spec.model.cache is only for downloaded files: leave it out, or use source huggingFace",
         ),
     )
-    source: ModelSource = Field(description="Where the checkpoint comes from.")
-    cache: FetchCache = Field(FetchCache(), description="Where files are kept that are fetched from a hub.")
+    source: ModelSource = Field(description="Where the checkpoint comes from. Exactly one source is set.")
+    cache: FetchCache = Field(FetchCache(), description="Where files that are downloaded from a hub are kept.")
     served_names: Annotated[tuple[ShortText, ...], Field(max_length=16)] = Field(
-        (), description="Names that requests may use; the resource's name when empty."
+        (), description="Names that requests may use as their model. The name of the resource when left out."
     )
     dtype: Dtype = Field(
-        Dtype.AUTO, description="Number format of weights and activations; auto takes the checkpoint's own."
+        Dtype.AUTO, description="Number format of weights and activations. auto is the format of the checkpoint."
     )
     kv_cache_dtype: KvCacheDtype = Field(
         KvCacheDtype.AUTO,
-        description="Number format of the KV cache: auto is that of the model, fp8 has fixed scales, fp8PerToken a"
-        " scale per token.",
+        description="Number format of the KV cache: auto is the format of the model, fp8 has fixed scales, fp8PerToken"
+        " a scale for each token. fp8 and fp8PerToken need quantization.method inc.",
     )
-    max_model_len: Tokens = Field(description="Longest sequence, prompt and answer together, in tokens.")
-    quantization: Quantization | None = Field(None, description="Quantized execution.")
+    max_model_len: Tokens = Field(description="Maximum number of tokens of a sequence, prompt and answer together.")
+    quantization: Quantization | None = Field(
+        None, description="Quantized execution. The checkpoint runs as it is stored when left out."
+    )
     adapters: Annotated[tuple[Adapter, ...], Field(max_length=32)] = Field(
         (),
-        description="LoRA adapters.",
+        description="LoRA adapters that are served next to the model.",
         json_schema_extra=list_map("name"),
     )
     max_adapter_rank: AdapterRank = Field(
-        16, description="Highest rank of an adapter; memory is kept for it, and an adapter above it ends the start."
+        16,
+        description="Maximum rank of an adapter: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Memory is reserved for it, and"
+        " a pod with an adapter of a higher rank does not start.",
     )
     max_adapters_per_batch: Adapters | None = Field(
-        None, description="Different adapters in one step; all of them when left out. Memory is kept for as many."
+        None,
+        description="Maximum number of different adapters in one step. Memory is reserved for this number. All adapters"
+        " when left out.",
     )
     items_per_prompt: ItemsPerPrompt = Field(
         ItemsPerPrompt(),
-        description="Most items of a prompt besides text; 0 turns a kind off. When left out 4 images, 1 audio clip and"
-        " no video.",
+        description="Maximum number of images, videos and audio clips of a prompt. 0 turns a kind off. When left out: 4"
+        " images, 1 audio clip and no video.",
     )

@@ -11,7 +11,7 @@ from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 
 
 class ServiceType(StrEnum):
-    """How the Service is reachable."""
+    """How a Service is reachable."""
 
     CLUSTER_IP = "ClusterIP"
     NODE_PORT = "NodePort"
@@ -19,20 +19,24 @@ class ServiceType(StrEnum):
 
 
 class Service(ApiModel):
-    """The Service in front of the replicas; it has the resource's name."""
+    """Service of the replicas. It has the name of the resource."""
 
-    type: ServiceType = Field(ServiceType.CLUSTER_IP, description="How the Service is reachable.")
+    type: ServiceType = Field(
+        ServiceType.CLUSTER_IP,
+        description="Type of the Service. NodePort and LoadBalancer publish the model outside the cluster and need an"
+        " API key, a list of clients or insecure.",
+    )
     port: Annotated[int, Field(ge=1, le=65_535)] = Field(80, description="Port of the Service.")
-    annotations: Annotations = Field({}, description="Annotations of the Service.")
+    annotations: Annotations = Field({}, description="Annotations of the Service, such as those of a load balancer.")
     insecure: bool = Field(
         False,
-        description="Whether a type that is reachable from outside the cluster needs no key: anyone who reaches it"
-        " may then use the model.",
+        description="Whether a model may be published outside the cluster without an API key and without a list of"
+        " clients. Everyone who reaches the Service may then use the model.",
     )
 
 
 def _is_guarded(spec: str) -> str:
-    """CEL: whether a key or a list of clients guards a published model. `spec` is an object or an optional one."""
+    """Return CEL that is true unless a model is published without protection. `spec` is an object or an optional."""
     return (
         f"({spec}.?service.?type.orValue('ClusterIP') == 'ClusterIP' ||"
         f" {spec}.?service.?insecure.orValue(false) ||"
@@ -56,7 +60,7 @@ REACHED_FROM_OUTSIDE = Rule(
 
 
 def _is_range(text: str) -> str:
-    """Return a range of addresses as it is. Raises ValueError for a text that is none."""
+    """Return the text. Raises ValueError if it is not a range of addresses."""
     ip_network(text, strict=False)
     return text
 
@@ -74,21 +78,21 @@ SHORTEST_PREFIX = 8
 
 
 class IpBlock(ApiModel):
-    """Addresses outside the cluster."""
+    """Range of addresses outside the cluster."""
 
-    cidr: Cidr = Field(description="Range of addresses.")
+    cidr: Cidr = Field(description="Range of addresses, such as 10.0.0.0/8.")
     excluded: Annotated[tuple[Cidr, ...], Field(max_length=16)] = Field(
-        (), alias="except", description="Ranges within it that may not."
+        (), alias="except", description="Ranges within cidr that are not allowed."
     )
 
 
 class Client(ApiModel):
-    """Who may reach the model port, written as a peer of a NetworkPolicy."""
+    """Client that may reach the model port, written as a peer of a NetworkPolicy."""
 
     model_config = validated_by(
         Rule(
             rule="!has(self.ipBlock) || !(has(self.podSelector) || has(self.namespaceSelector))",
-            message="spec.networkAccess.clients: ipBlock stands alone, give selectors in an entry of their own",
+            message="spec.networkAccess.clients: ipBlock cannot be combined with selectors: write two entries",
         ),
         Rule(
             rule="has(self.podSelector) || has(self.namespaceSelector) || has(self.ipBlock)",
@@ -96,19 +100,20 @@ class Client(ApiModel):
         ),
     )
     pod_selector: LabelSelector | None = Field(
-        None, description="Pods of the namespaces that namespaceSelector names, of this one when that is left out."
+        None,
+        description="Labels of the pods. In the namespaces of namespaceSelector, or in this namespace when that is left"
+        " out.",
     )
     namespace_selector: LabelSelector | None = Field(
-        None, description="Namespaces; all their pods when podSelector is left out."
+        None, description="Labels of the namespaces. All pods of these namespaces when podSelector is left out."
     )
-    ip_block: IpBlock | None = Field(None, description="Addresses outside the cluster.")
+    ip_block: IpBlock | None = Field(
+        None, description="Range of addresses outside the cluster. Not together with a selector."
+    )
 
 
 class NetworkAccess(ApiModel):
-    """Who may reach the pods, as a NetworkPolicy for ingress.
-
-    The status port is open to the operator, and to the monitoring that the installation names.
-    """
+    """NetworkPolicy for ingress of the pods. It also admits the operator and the monitoring to the status port."""
 
     model_config = validated_by(
         Rule(
@@ -118,14 +123,16 @@ class NetworkAccess(ApiModel):
     )
 
     enabled: bool = Field(
-        True, description="Whether a NetworkPolicy is made. To set it to false a class must allow all clients."
+        True,
+        description="Whether the operator creates a NetworkPolicy for the pods. A class must allow false"
+        " (limits.allowAllClients).",
     )
     allow_all_clients: bool = Field(
         False,
-        description="Whether every namespace may reach the model port. A class must allow it (limits.allowAllClients).",
+        description="Whether all namespaces may reach the model port. A class must allow it (limits.allowAllClients).",
     )
     clients: Annotated[tuple[Client, ...], Field(max_length=16)] | None = Field(
         None,
-        description="Who may reach the model port. When left out: the pods of this namespace and the gateways that the"
-        " installation names. A list takes the place of both; an empty list allows no client.",
+        description="Clients that may reach the model port. When left out: the pods of this namespace and the gateways"
+        " that the installation names. A list replaces both; an empty list allows no client.",
     )

@@ -1,4 +1,4 @@
-"""Label selectors, written as everywhere in Kubernetes."""
+"""Label selectors, as in Kubernetes."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -28,7 +28,7 @@ NO_VALUES_OF_EXISTENCE = Rule(
 
 
 class SelectorOperator(StrEnum):
-    """How the label of an object is compared."""
+    """Comparison of a label."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -37,18 +37,18 @@ class SelectorOperator(StrEnum):
 
 
 class LabelRequirement(ApiModel):
-    """One comparison of a label."""
+    """Comparison of one label."""
 
     model_config = validated_by(VALUES_OF_A_COMPARISON, NO_VALUES_OF_EXISTENCE)
-    key: LabelKey = Field(description="Name of the label.")
-    operator: SelectorOperator = Field(description="In, NotIn, Exists or DoesNotExist.")
+    key: LabelKey = Field(description="Key of the label.")
+    operator: SelectorOperator = Field(description="Comparison: In, NotIn, Exists or DoesNotExist.")
     values: ComparedValues = Field((), description="Values that In and NotIn compare with.")
 
 
 class LabelSelector(ApiModel):
-    """Objects by their labels; all of them where it is empty."""
+    """Selects objects by their labels. An empty selector selects all objects."""
 
     match_labels: Labels = Field({}, description="Labels that an object must have, with these values.")
     match_expressions: Annotated[tuple[LabelRequirement, ...], Field(max_length=8)] = Field(
-        (), description="Comparisons that must hold besides."
+        (), description="Comparisons of labels. All must be true, in addition to matchLabels."
     )

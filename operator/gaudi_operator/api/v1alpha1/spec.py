@@ -1,11 +1,11 @@
-"""GaudiInferenceSpec: everything that a user may say."""
+"""GaudiInferenceSpec, and the rules that concern several of its sections."""
 
 from typing import Annotated
 
 from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Rule, validated_by
-from gaudi_operator.api.spelling import says
+from gaudi_operator.api.spelling import is_one_of
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.bucketing import Bucketing
@@ -23,23 +23,23 @@ from gaudi_runtime.contract.config import ExecutionMode
 _WITHOUT_A_CARD = (ExecutionMode.TORCH_COMPILE, ExecutionMode.EAGER)
 
 
-def _not_with_torch(asked: str, path: str) -> Rule:
-    """Refuses what the vllm engine offers, and the simulation with it, but not the torch engine."""
+def _not_with_torch(is_used: str, path: str) -> Rule:
+    """Return the rule that rejects a feature of the vllm engine for the torch engine. `is_used` is CEL."""
     return Rule(
-        rule=f"self.engine.name != 'torch' || !({asked})",
+        rule=f"self.engine.name != 'torch' || !({is_used})",
         message=f"spec.{path} is not offered by the torch engine: use engine vllm",
     )
 
 
 class GaudiInferenceSpec(ApiModel):
-    """A model that is served on Gaudi: every replica takes traffic once its graphs are captured."""
+    """Desired state of a model that is served on Gaudi."""
 
     model_config = validated_by(
         NOT_PUBLISHED,
         REACHED_FROM_OUTSIDE,
         Rule(
             rule="self.accelerator.generation != 'none' || !has(self.engine.executionMode) ||"
-            f" self.engine.name == 'sim' || {says('engine.executionMode', *_WITHOUT_A_CARD)}",
+            f" self.engine.name == 'sim' || {is_one_of('engine.executionMode', *_WITHOUT_A_CARD)}",
             message="spec.engine.executionMode must be TorchCompile or Eager when accelerator.generation is none:"
             " there is no card to capture HPU graphs on",
         ),
@@ -47,8 +47,7 @@ class GaudiInferenceSpec(ApiModel):
             rule="self.accelerator.generation == 'none' || has(self.accelerator.resourceClaimTemplateName) ||"
             " self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.data"
             " <= 8 * self.parallelism.nodes",
-            message="spec.parallelism asks for more than 8 cards of a node: lower tensor, pipeline or data,"
-            " or raise nodes",
+            message="spec.parallelism needs more than 8 cards per node: lower tensor, pipeline or data, or raise nodes",
         ),
         Rule(
             rule="self.engine.blockSize <= self.model.maxModelLen",
@@ -62,9 +61,9 @@ class GaudiInferenceSpec(ApiModel):
         _not_with_torch("has(self.model.quantization)", "model.quantization"),
         _not_with_torch("has(self.engine.slidingWindowSlices)", "engine.slidingWindowSlices"),
         Rule(
-            rule=f"!has(self.engine.slidingWindowSlices) || !{says('bucketing.strategy', Strategy.OPTIMAL)}",
-            message="spec.engine.slidingWindowSlices does not go with bucketing.strategy Optimal, which plans queries"
-            " of any length: use another strategy",
+            rule=f"!has(self.engine.slidingWindowSlices) || !{is_one_of('bucketing.strategy', Strategy.OPTIMAL)}",
+            message="spec.engine.slidingWindowSlices cannot be combined with bucketing.strategy Optimal, which plans"
+            " queries of any length: use another strategy",
         ),
         _not_with_torch("self.warmup.failOnColdShapes", "warmup.failOnColdShapes"),
         _not_with_torch("has(self.model.adapters) && self.model.adapters.size() > 0", "model.adapters"),
@@ -79,13 +78,13 @@ class GaudiInferenceSpec(ApiModel):
             rule="self.engine.name != 'vllm' || self.engine.?chunkedPrefill.orValue(true) ||"
             " self.engine.?maxNumBatchedTokens.orValue(self.model.maxModelLen) >= self.model.maxModelLen",
             message="spec.engine.maxNumBatchedTokens must be at least model.maxModelLen when chunkedPrefill is false:"
-            " a longer prompt would fit no step",
+            " a longer prompt fits into no step",
         ),
         Rule(
             rule="self.engine.name != 'vllm' || self.engine.maxNumSeqs <= (has(self.engine.maxNumBatchedTokens) ?"
             " self.engine.maxNumBatchedTokens : self.model.maxModelLen)",
             message="spec.engine.maxNumSeqs must be at most maxNumBatchedTokens (maxModelLen when left out) with the"
-            " vllm engine: every running sequence takes a token of a step",
+            " vllm engine: every running sequence needs one token of a step",
         ),
         Rule(
             rule="self.engine.name != 'vllm' || self.accelerator.generation != 'none' ||"
@@ -102,24 +101,64 @@ class GaudiInferenceSpec(ApiModel):
     )
     class_name: ObjectName | None = Field(
         None,
-        description="GaudiInferenceClass that fills in what is left out and limits the rest; the default class, if"
-        " there is one, when left out.",
+        description="Name of the GaudiInferenceClass whose defaults and limits apply. The default class, if there is"
+        " one, when left out. A change creates a revision.",
     )
-    model: Model = Field(description="The checkpoint, and the names under which it is served.")
-    accelerator: Accelerator = Field(description="The cards and memory of one pod.")
-    parallelism: Parallelism = Field(Parallelism(), description="How one replica is spread over cards and nodes.")
-    engine: Engine = Field(Engine(), description="The engine, its mode and its limits.")
-    server: Server = Field(Server(), description="The image of the runtime, and its model port.")
-    bucketing: Bucketing = Field(Bucketing(), description="Which shapes are prepared.")
-    warmup: Warmup = Field(Warmup(), description="What is prepared before traffic, and with how much memory.")
-    readiness: Readiness = Field(Readiness(), description="When a pod's gate opens.")
-    recipe_cache: RecipeCache = Field(RecipeCache(), description="A volume of compiled recipes.")
-    replicas: Annotated[int, Field(ge=0, le=1000)] = Field(1, description="Desired replicas; 0 stops serving.")
-    rollout: Rollout = Field(Rollout(), description="How a new revision replaces the old one.")
-    autoscaling: Autoscaling | None = Field(None, description="A HorizontalPodAutoscaler that writes replicas.")
-    service: Service = Field(Service(), description="The Service in front of the replicas.")
-    network_access: NetworkAccess = Field(NetworkAccess(), description="Who may reach the pods.")
+    model: Model = Field(
+        description="Checkpoint, and the names under which it is served. A change creates a revision, which replaces"
+        " the pods."
+    )
+    accelerator: Accelerator = Field(
+        description="Cards and device memory of one pod. A change creates a revision, which replaces the pods."
+    )
+    parallelism: Parallelism = Field(
+        Parallelism(),
+        description="How one replica is distributed over cards and nodes. A change creates a revision, which replaces"
+        " the pods.",
+    )
+    engine: Engine = Field(
+        Engine(),
+        description="Engine, its execution mode and its limits. A change creates a revision, which replaces the pods.",
+    )
+    server: Server = Field(
+        Server(),
+        description="Image of the runtime, and access to its model port. A change creates a revision, which replaces"
+        " the pods.",
+    )
+    bucketing: Bucketing = Field(
+        Bucketing(), description="Buckets that are prepared. A change creates a revision, which replaces the pods."
+    )
+    warmup: Warmup = Field(
+        Warmup(),
+        description="Preparation of a pod before it serves, and the memory for it. A change creates a revision, which"
+        " replaces the pods.",
+    )
+    readiness: Readiness = Field(Readiness(), description="When a pod is ready. A change restarts no pod.")
+    recipe_cache: RecipeCache = Field(
+        RecipeCache(),
+        description="Storage of compiled recipes that pods share. A change creates a revision, which replaces the pods;"
+        " a change of retentionPolicy does not.",
+    )
+    replicas: Annotated[int, Field(ge=0, le=1000)] = Field(
+        1, description="Desired number of replicas. 0 stops serving. A change restarts no pod."
+    )
+    rollout: Rollout = Field(
+        Rollout(), description="How a new revision replaces the old one. A change restarts no pod."
+    )
+    autoscaling: Autoscaling | None = Field(
+        None, description="HorizontalPodAutoscaler that writes replicas. None when left out. A change restarts no pod."
+    )
+    service: Service = Field(Service(), description="Service of the replicas. A change restarts no pod.")
+    network_access: NetworkAccess = Field(
+        NetworkAccess(), description="Clients that may reach the pods. A change restarts no pod."
+    )
     tracing: Tracing | None = Field(
-        None, description="Where its pods send traces by OpenTelemetry; where the installation says when left out."
+        None,
+        description="Where pods send OpenTelemetry traces. When left out: the setting of the class or of the"
+        " installation. A change creates a revision, which replaces the pods.",
     )
-    pod: Pod = Field(Pod(), description="Settings of the pods.")
+    pod: Pod = Field(
+        Pod(),
+        description="Settings of the pods, with the names of a Pod. A change creates a revision, which replaces the"
+        " pods.",
+    )

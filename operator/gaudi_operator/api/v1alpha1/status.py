@@ -1,4 +1,4 @@
-"""GaudiInferenceStatus: what everybody can see. Small; per-pod detail stands in the pod's own report."""
+"""GaudiInferenceStatus. It is small: the report of each pod has the details."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,7 +12,7 @@ Word = Annotated[str, Field(max_length=32)]
 Revision = Annotated[str, Field(max_length=64)]
 Bytes = Annotated[int, Field(ge=0)]
 Large = Annotated[int, Field(ge=0)]
-"""A number of 64 bits: KV blocks, seconds of a slowed-down simulation."""
+"""A number of 64 bits, such as KV blocks or the seconds of a slow simulation."""
 Generation = Annotated[int, Field(ge=0)]
 # Type, reason and message are bounded as in metav1.Condition, so that a condition of any writer is accepted.
 ConditionType = Annotated[
@@ -27,13 +27,13 @@ ConditionReason = Annotated[
     str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
 ]
 Timestamp = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
-# Every write carries all of them to every watcher, while a rollout changes them by the second.
+# Each write sends all of them to every watcher, and a rollout changes them every second.
 MAX_PODS = 20
 MAX_REVISIONS = 10
 
 
 class ConditionStatus(StrEnum):
-    """Whether a condition holds."""
+    """Whether a condition is true."""
 
     TRUE = "True"
     FALSE = "False"
@@ -41,50 +41,54 @@ class ConditionStatus(StrEnum):
 
 
 class Condition(ApiModel):
-    """One judged fact about the resource, as Kubernetes writes it."""
+    """Condition of the resource, as metav1.Condition of Kubernetes."""
 
-    type: ConditionType = Field(description="Which fact.")
-    status: ConditionStatus = Field(description="True, False or Unknown.")
-    reason: ConditionReason = Field(description="Stable word for machines.")
-    message: Annotated[str, Field(max_length=32_768)] = Field(description="Sentence for people.")
-    last_transition_time: Timestamp = Field(description="When status last changed.")
+    type: ConditionType = Field(description="Type of the condition, such as Ready.")
+    status: ConditionStatus = Field(description="Status of the condition: True, False or Unknown.")
+    reason: ConditionReason = Field(description="Reason of the status, in one word. Programs read it.")
+    message: Annotated[str, Field(max_length=32_768)] = Field(description="Explanation of the status. People read it.")
+    last_transition_time: Timestamp = Field(description="Time of the last change of the status.")
     observed_generation: Generation | None = Field(
-        None, description="Generation of the spec that the condition is about."
+        None, description="Generation of the spec that the condition was computed for."
     )
 
 
 class BucketCounts(ApiModel):
-    """Buckets of one phase; planned is always the denominator."""
+    """Number of buckets of one phase."""
 
-    planned: Count = Field(description="Buckets in the plan.")
-    warmed: Count = Field(description="Buckets that are compiled.")
-    captured: Count = Field(description="Buckets whose graph is captured.")
+    planned: Count = Field(description="Number of buckets in the plan.")
+    warmed: Count = Field(description="Number of planned buckets that are compiled.")
+    captured: Count = Field(description="Number of planned buckets whose graph is captured.")
 
 
 class VisionCounts(ApiModel):
-    """Buckets of the vision tower, which are not captured apart."""
+    """Number of buckets of the vision tower, which have no graph of their own."""
 
-    planned: Count = Field(description="Buckets that the plugin plans for the model.")
-    warmed: Count = Field(description="Buckets that the tower has run with.")
+    planned: Count = Field(description="Number of buckets that the plugin plans for the model.")
+    warmed: Count = Field(description="Number of planned buckets that the tower has run.")
 
 
 class Buckets(ApiModel):
-    """Buckets of both phases, of the pod that capturedPercent speaks of."""
+    """Number of buckets by phase, of the pod with the least captured graphs."""
 
-    prompt: BucketCounts | None = Field(None, description="Prompt buckets.")
-    decode: BucketCounts | None = Field(None, description="Decode buckets.")
-    vision: VisionCounts | None = Field(None, description="Vision buckets; only of a model that takes images.")
+    prompt: BucketCounts | None = Field(None, description="Number of prompt buckets.")
+    decode: BucketCounts | None = Field(None, description="Number of decode buckets.")
+    vision: VisionCounts | None = Field(None, description="Number of vision buckets. Only for models that take images.")
 
 
 class CapturedPercent(ApiModel):
-    """Captured graphs in percent of the plan, floored; the least over the pods that the figures speak of."""
+    """Share of planned buckets whose graph is captured, in percent, rounded down."""
 
-    prompt: Percent | None = Field(None, description="Captured prompt graphs in percent of planned prompt buckets.")
-    decode: Percent | None = Field(None, description="Captured decode graphs in percent of planned decode buckets.")
+    prompt: Percent | None = Field(
+        None, description="Share of planned prompt buckets whose graph is captured, in percent, rounded down."
+    )
+    decode: Percent | None = Field(
+        None, description="Share of planned decode buckets whose graph is captured, in percent, rounded down."
+    )
 
 
 class PlanBasis(StrEnum):
-    """Where the figures of a plan come from, least sure first."""
+    """Origin of the figures of a plan, least reliable first."""
 
     COUNTED = "Counted"
     ESTIMATED = "Estimated"
@@ -93,147 +97,168 @@ class PlanBasis(StrEnum):
 
 
 MEASURED_BASES = frozenset({PlanBasis.MEASURED, PlanBasis.SIMULATED})
-"""Bases whose figures are those of a pod that has warmed up."""
+"""The bases whose figures a pod has reported after its warm-up."""
 
 
 class PlanAdvice(ApiModel):
-    """A plan learned from the traffic of a pod that saves at least a third of the warm-up at no more padding."""
+    """Plan learned from the traffic of a pod that saves at least a third of the warm-up without more padding."""
 
-    graphs: Count = Field(description="Graphs of the learned plan.")
-    graphs_now: Count = Field(description="Graphs of the plan that serves.")
-    warmup_seconds: Large = Field(description="Estimated seconds of a warm-up with the learned plan.")
-    warmup_seconds_now: Large = Field(description="The same with the plan that serves.")
-    pod: Annotated[str, Field(max_length=253)] = Field(description="Name of the pod that compared both.")
+    graphs: Count = Field(description="Number of graphs of the learned plan.")
+    graphs_now: Count = Field(description="Number of graphs of the current plan.")
+    warmup_seconds: Large = Field(description="Estimated duration of a warm-up with the learned plan, in seconds.")
+    warmup_seconds_now: Large = Field(description="Estimated duration of a warm-up with the current plan, in seconds.")
+    pod: Annotated[str, Field(max_length=253)] = Field(description="Name of the pod that compared the two plans.")
     message: Text = Field(description="What the learned plan saves, and the command that applies it.")
 
 
 class PlanState(ApiModel):
-    """What the plan of the spec takes: estimated before a pod has warmed up, then as the first one has found it."""
+    """Size and cost of the plan of the spec: an estimate until a pod has warmed up, then its figures."""
 
     basis: PlanBasis = Field(
-        description="Counted: only buckets are known. Estimated: from a described card, before a pod has measured."
-        " Measured, or Simulated by the sim engine: by a pod of the current revision."
+        description="Origin of the figures. Counted: only the buckets are known. Estimated: computed for a described"
+        " card. Measured: reported by a pod of the current revision. Simulated: reported by a pod with the"
+        " sim engine."
     )
-    prompt_buckets: Count = Field(description="Prompt buckets.")
-    decode_buckets: Count = Field(description="Decode buckets.")
+    prompt_buckets: Count = Field(description="Number of prompt buckets.")
+    decode_buckets: Count = Field(description="Number of decode buckets.")
     vision_buckets: Count | None = Field(
-        None, description="Vision buckets of a model that takes images, once a pod has reported them."
+        None, description="Number of vision buckets, once a pod has reported them. Only for models that take images."
     )
-    kv_blocks: Large = Field(description="KV blocks that the plan is for.")
+    kv_blocks: Large = Field(description="Number of KV blocks that the plan covers.")
     block_size: Large | None = Field(
-        None, description="Tokens of a KV block, where the engine has others than spec.engine.blockSize."
+        None,
+        description="Number of tokens of a KV block, if the engine uses another number than spec.engine.blockSize.",
     )
-    graph_bytes: Bytes | None = Field(None, description="Bytes of the graphs that fit, of one card.")
+    graph_bytes: Bytes | None = Field(None, description="Size of the graphs that fit, of one card, in bytes.")
     warmup_seconds: Large | None = Field(
-        None, description="Seconds of warm-up as estimated, or from a pod's start until it served as measured."
+        None,
+        description="Duration of the warm-up in seconds: estimated, or measured from the start of a pod until it"
+        " served.",
     )
-    captured_percent: CapturedPercent = Field(CapturedPercent(), description="Graphs that fit, in percent of the plan.")
-    prompt_gaps: Count = Field(0, description="Regions of prompt batches that no bucket holds.")
-    decode_gaps: Count = Field(0, description="Regions of decode batches that no bucket holds.")
-    source: Text | None = Field(None, description="Where the figures come from, or why there are none yet.")
-    advice: PlanAdvice | None = Field(None, description="Only if a learned plan would save enough.")
+    captured_percent: CapturedPercent = Field(
+        CapturedPercent(), description="Share of planned buckets whose graph fits into memory."
+    )
+    prompt_gaps: Count = Field(0, description="Number of ranges of prompt batches without a bucket.")
+    decode_gaps: Count = Field(0, description="Number of ranges of decode batches without a bucket.")
+    source: Text | None = Field(
+        None, description="Card or pod that the figures come from, or the reason why there are none yet."
+    )
+    advice: PlanAdvice | None = Field(
+        None, description="Better plan for the traffic of a pod. Only if it saves enough."
+    )
 
 
 class WarmupProgress(ApiModel):
-    """How far the least advanced pod of the current revision is."""
+    """Progress of the least advanced pod of the current revision."""
 
-    percent: Percent = Field(0, description="Warm-up done, in percent of all buckets compiled and captured.")
+    percent: Percent = Field(0, description="Progress of compiling and capturing all buckets, in percent.")
     phase: Word = Field(description="Phase of the least advanced pod.")
-    eta: Timestamp | None = Field(None, description="Estimated end of warm-up, rounded to 10 s.")
+    eta: Timestamp | None = Field(None, description="Estimated end of the warm-up, rounded to 10 seconds.")
 
 
 class LastTermination(ApiModel):
-    """Facts about how the last container of a pod, or the pod as a whole, ended."""
+    """How the last container of a pod, or the whole pod, ended."""
 
-    time: Timestamp | None = Field(None, description="When it ended, as its kubelet says.")
-    reason: Annotated[str, Field(max_length=64)] = Field(description="Reason, such as OOMKilled, Error or Evicted.")
+    time: Timestamp | None = Field(None, description="Time of the end, as the kubelet reports it.")
+    reason: Annotated[str, Field(max_length=64)] = Field(
+        description="Reason in one word, such as OOMKilled, Error or Evicted."
+    )
     exit_code: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = Field(
-        None, description="Exit code of the container, if it ever ran."
+        None, description="Exit code of the container, if it ran."
     )
-    phase: Word | None = Field(None, description="Phase of its runtime then, if it was known.")
+    phase: Word | None = Field(None, description="Phase of the runtime at the end, if it is known.")
     bucket: Annotated[str, Field(max_length=128)] | None = Field(
-        None, description="Bucket that was being compiled or captured then, if it was known."
+        None, description="Bucket that was being compiled or captured, if it is known."
     )
-    message: Text = Field(description="All of it in one sentence, with the last lines that the container wrote.")
+    message: Text = Field(
+        description="Phase, bucket, reason, exit code and the last lines of the container, in one sentence."
+    )
 
 
 class PodState(ApiModel):
-    """One pod, as its last accepted report says."""
+    """State of one pod, from its last valid report."""
 
     name: Annotated[str, Field(max_length=253)] = Field(description="Name of the pod.")
-    revision: Revision = Field(description="Revision that it runs.")
-    phase: Word = Field(description="Phase of its runtime, or of the pod before that.")
-    gate: bool = Field(description="Whether its gate inference.gaudi.dev/warmed-up is open.")
-    ready: bool = Field(description="Whether the pod takes traffic.")
-    warmup_percent: Percent = Field(0, description="Warm-up done in percent.")
-    captured_percent: CapturedPercent = Field(CapturedPercent(), description="Captured graphs in percent of the plan.")
-    recompiles_since_ready: Count = Field(0, description="Compiles on the request path since it serves.")
-    restarts: Count = Field(0, description="How often its container was restarted.")
+    revision: Revision = Field(description="Revision of the pod.")
+    phase: Word = Field(description="Phase of the runtime, or of the pod before the runtime has started.")
+    gate: bool = Field(description="Whether the readiness gate inference.gaudi.dev/warmed-up of the pod is open.")
+    ready: bool = Field(description="Whether the pod is ready and receives traffic.")
+    warmup_percent: Percent = Field(0, description="Progress of the warm-up in percent.")
+    captured_percent: CapturedPercent = Field(
+        CapturedPercent(), description="Share of planned buckets whose graph is captured in this pod."
+    )
+    recompiles_since_ready: Count = Field(0, description="Number of compiles that requests of this pod waited for.")
+    restarts: Count = Field(0, description="Number of restarts of the runtime container.")
     last_termination: LastTermination | None = Field(None, description="How the last container of the pod ended.")
-    message: Text | None = Field(None, description="What keeps it from serving.")
+    message: Text | None = Field(None, description="Reason why the pod is not ready.")
 
 
 class MemorySplit(ApiModel):
-    """Memory of the least roomy pod after its profile run, in bytes."""
+    """Use of the memory of one card after the profile run, of the pod with the fewest KV blocks."""
 
-    usable_bytes: Bytes = Field(description="Bytes that may be used.")
-    graph_bytes: Bytes = Field(description="Bytes kept for graphs.")
-    kv_cache_bytes: Bytes = Field(description="Bytes of the KV cache.")
-    kv_blocks: Large = Field(description="KV blocks.")
+    usable_bytes: Bytes = Field(description="Memory that the engine may use, in bytes.")
+    graph_bytes: Bytes = Field(description="Memory that is reserved for graphs, in bytes.")
+    kv_cache_bytes: Bytes = Field(description="Memory of the KV cache, in bytes.")
+    kv_blocks: Large = Field(description="Number of KV blocks.")
 
 
 class ColdShape(ApiModel):
-    """A shape that met no warm graph."""
+    """Shape of a batch that had no warm graph."""
 
-    phase: Annotated[str, Field(max_length=16)] = Field(description="prompt or decode.")
-    shape: tuple[Large, Large, Large] = Field(description="(batch size, query tokens, KV blocks).")
-    count: Count = Field(description="How often, over all pods.")
-    compiles: Count = Field(0, description="Compiles that batches of this shape waited for, over all pods.")
+    phase: Annotated[str, Field(max_length=16)] = Field(description="Phase of the batch: prompt or decode.")
+    shape: tuple[Large, Large, Large] = Field(description="Shape of the batch: (batch size, query tokens, KV blocks).")
+    count: Count = Field(description="Number of batches of this shape, summed over all pods.")
+    compiles: Count = Field(
+        0, description="Number of compiles that batches of this shape waited for, summed over all pods."
+    )
 
 
 class Recompiles(ApiModel):
-    """Compiles on the request path since pods became ready."""
+    """Number of compiles that requests waited for, summed over the ready pods."""
 
-    since_ready: Count = Field(0, description="Over all serving pods.")
-    recent: Count = Field(0, description="Those of the last five minutes.")
-    prompt: Count = Field(0, description="Those of prompt batches.")
-    decode: Count = Field(0, description="Those of decode batches.")
-    vision: Count = Field(0, description="Those of the vision tower.")
+    since_ready: Count = Field(0, description="Number of compiles since the pods became ready.")
+    recent: Count = Field(0, description="Number of compiles in the last five minutes.")
+    prompt: Count = Field(0, description="Number of compiles of prompt batches since the pods became ready.")
+    decode: Count = Field(0, description="Number of compiles of decode batches since the pods became ready.")
+    vision: Count = Field(0, description="Number of compiles of the vision tower since the pods became ready.")
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=10)] = Field(
         (),
-        description="The most frequent cold shapes.",
+        description="The most frequent shapes without a warm graph.",
     )
 
 
 class RecipeCacheState(ApiModel):
-    """What the recipe cache did for pods of the current revision."""
+    """State of the recipe cache for pods of the current revision."""
 
     phase: Word = Field(
-        description="Empty before a pod has looked, Seeding while a pod compiles its content, Filled, or Missed"
-        " where pods can neither take nor add recipes."
+        description="State of the cache: Empty before a pod has read it, Seeding while a pod compiles its content,"
+        " Filled, or Missed if pods can neither read nor add recipes."
     )
     hit_percent: Percent | None = Field(
-        None, description="Planned buckets whose recipe a pod found at its start, in percent; of the pod with the most."
+        None,
+        description="Share of planned buckets whose recipe a pod found at its start, in percent. Of the pod with the"
+        " highest share.",
     )
     saved_seconds: Large | None = Field(
         None,
-        description="What compiling these buckets once took, less what copying and loading them took that pod, in"
-        " seconds; all measured.",
+        description="Measured time that this pod saved, in seconds: the compile time of these recipes, minus the time"
+        " to copy and load them.",
     )
-    message: Text | None = Field(None, description="Why a pod took nothing, or could add nothing.")
+    message: Text | None = Field(None, description="Reason why a pod read no recipes or could not add any.")
 
 
 class Revisions(ApiModel):
-    """Which revisions exist."""
+    """Names of the revisions that decide a rollout."""
 
-    current: Revision | None = Field(None, description="The desired revision.")
+    current: Revision | None = Field(None, description="Name of the desired revision.")
     stable: Revision | None = Field(
-        None, description="The last revision that was rolled out completely: what a failed one is rolled back to."
+        None,
+        description="Name of the last revision whose rollout was complete. A failed revision is rolled back to it.",
     )
 
 
 class RevisionPhase(StrEnum):
-    """Where a revision stands."""
+    """Phase of a revision."""
 
     SERVING = "Serving"
     ROLLING_OUT = "RollingOut"
@@ -244,85 +269,104 @@ class RevisionPhase(StrEnum):
 
 
 class RevisionTermination(ApiModel):
-    """How a pod of a revision, or a container in it, ended last; kept when both are gone."""
+    """How a pod of a revision, or a container of it, ended last. It is kept after both are deleted."""
 
-    time: Timestamp = Field(description="When it ended.")
+    time: Timestamp = Field(description="Time of the end.")
     pod: Annotated[str, Field(max_length=253)] = Field(description="Name of the pod.")
-    message: Text = Field(description="Phase and bucket where known, exit code or reason, last words.")
+    message: Text = Field(
+        description="Phase, bucket, reason, exit code and the last lines of the container, in one sentence."
+    )
 
 
 class BackOff(ApiModel):
-    """Tries of a revision that ended before a pod of it served, and the pause after the last of them."""
+    """Back-off of a revision whose pods ended before one became ready."""
 
-    failures: Count = Field(description="Tries in a row that ended; forgotten when a pod serves.")
-    first: Timestamp | None = Field(None, description="When the first of them ended.")
-    since: Timestamp = Field(description="When the last of them ended.")
-    until: Timestamp = Field(description="No new pod of the revision is made before; running pods stay.")
+    failures: Count = Field(
+        description="Number of consecutive pods or containers that ended. Reset when a pod becomes ready."
+    )
+    first: Timestamp | None = Field(None, description="Time of the first of these ends.")
+    since: Timestamp = Field(description="Time of the last of these ends.")
+    until: Timestamp = Field(description="Time before which no new pod of the revision is created. Existing pods stay.")
 
 
 class RevisionStatus(ApiModel):
-    """One revision of the history."""
+    """State of one kept revision."""
 
-    name: Revision = Field(description="Name: the hash of what made it.")
-    number: Annotated[int, Field(ge=0)] = Field(description="Order in which revisions were last to be run.")
+    name: Revision = Field(description="Name of the revision: the hash of its inputs.")
+    number: Annotated[int, Field(ge=0)] = Field(
+        description="Number of the revision. It grows whenever a revision becomes the desired one."
+    )
     phase: RevisionPhase = Field(
-        description="Serving: rolled out. RollingOut: being rolled out. ScalingDown: replaced, with pods left. Failed:"
-        " given up, and paused or with pods left. RolledBack: given up, without pods. Kept: neither run nor desired."
+        description="Phase of the revision. Serving: rolled out. RollingOut: rollout in progress. ScalingDown:"
+        " replaced, with pods left. Failed: failed, and paused or with pods left. RolledBack: failed,"
+        " without pods. Kept: neither running nor desired."
     )
-    created: Timestamp | None = Field(None, description="When it was first asked for.")
-    reason: Annotated[str, Field(max_length=64)] | None = Field(None, description="Why it failed, as a stable word.")
-    message: Text | None = Field(None, description="Why it failed, with the evidence.")
+    created: Timestamp | None = Field(None, description="Time at which the revision was created.")
+    reason: Annotated[str, Field(max_length=64)] | None = Field(
+        None, description="Reason of the failure, in one word. Programs read it."
+    )
+    message: Text | None = Field(None, description="Explanation of the failure, with its evidence.")
     last_termination: RevisionTermination | None = Field(
-        None, description="How a pod of it, or a container there, ended last."
+        None, description="How a pod of the revision, or a container of it, ended last."
     )
-    back_off: BackOff | None = Field(
-        None, description="Tries that ended since a pod of it served, and when the next pod is made."
-    )
+    back_off: BackOff | None = Field(None, description="Back-off after pods ended before one became ready.")
 
 
 class GaudiInferenceStatus(ApiModel):
-    """What the operator saw and judged."""
+    """Observed state of a model."""
 
-    observed_generation: Generation = Field(0, description="Generation of the spec that this status is about.")
+    observed_generation: Generation = Field(0, description="Generation of the spec that this status was computed for.")
     phase: Word = Field(
         "Pending",
-        description="One word: Pending, WarmingUp, Serving, RollingOut, Paused, RolledBack, ScaledToZero,"
-        " SpecRefused, Stalled.",
+        description="Summary of the state in one word: Pending, WarmingUp, Serving, RollingOut, Paused, RolledBack,"
+        " ScaledToZero, SpecRefused or Stalled. Programs read conditions.",
     )
-    ready: Annotated[str, Field(max_length=16)] = Field("0/0", description="Ready replicas of desired replicas.")
+    ready: Annotated[str, Field(max_length=16)] = Field(
+        "0/0", description="Number of ready and of desired replicas, such as 2/3."
+    )
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = Field(
         (),
-        description="Judged facts: Ready, Reconciling, Stalled, Available, WarmedUp, PlanAccepted, and more.",
+        description="Conditions: Ready, Reconciling, Stalled, Available, WarmedUp, PlanAccepted and others"
+        " (docs/reference/conditions.md).",
         json_schema_extra=list_map("type"),
     )
-    replicas: Count = Field(0, description="Pods of all revisions.")
-    updated_replicas: Count = Field(0, description="Pods of the current revision.")
-    ready_replicas: Count = Field(0, description="Pods that take traffic, of any revision.")
+    replicas: Count = Field(0, description="Number of pods of all revisions.")
+    updated_replicas: Count = Field(0, description="Number of pods of the current revision.")
+    ready_replicas: Count = Field(0, description="Number of ready pods of all revisions.")
     expected_ready_replicas: Count = Field(
         0,
-        description="Pods that should take traffic: as many as did at once since replicas was last lowered, less what a"
-        " rollout may take away. If readyReplicas is lower, the difference was lost.",
+        description="Number of pods that should be ready: the most that were ready at once since replicas was last"
+        " lowered, minus what a rollout may take away. If readyReplicas is lower, the difference was lost.",
     )
     max_replicas: Count | None = Field(
-        None, description="Replicas that the class allows at most, by their number and by their cards."
+        None, description="Maximum number of replicas that the limits of the class allow, by replicas and by cards."
     )
-    selector: Annotated[str, Field(max_length=1024)] = Field("", description="Label selector of the pods.")
+    selector: Annotated[str, Field(max_length=1024)] = Field(
+        "", description="Label selector of the pods, for the scale subresource."
+    )
     captured_percent: CapturedPercent = Field(
         CapturedPercent(),
-        description="Captured graphs, the least over the serving pods of the current revision, or over all its pods"
-        " while none serves.",
+        description="Share of planned buckets whose graph is captured: the minimum of the ready pods of the current"
+        " revision, or of all its pods if none is ready.",
     )
-    plan: PlanState | None = Field(None, description="What the plan of the spec takes; absent where none is possible.")
-    buckets: Buckets | None = Field(None, description="Planned, warmed and captured buckets.")
-    warmup: WarmupProgress | None = Field(None, description="Progress of warm-up.")
-    memory: MemorySplit | None = Field(None, description="Memory split.")
-    recompiles: Recompiles = Field(Recompiles(), description="Compiles on the request path.")
-    recipe_cache: RecipeCacheState | None = Field(None, description="Recipe cache, where spec.recipeCache is enabled.")
-    revision: Revisions = Field(Revisions(), description="Revisions by their part.")
+    plan: PlanState | None = Field(
+        None, description="Size and cost of the plan of the spec. Absent if no plan is possible."
+    )
+    buckets: Buckets | None = Field(
+        None,
+        description="Number of planned, warmed up and captured buckets, of the pod with the least captured graphs.",
+    )
+    warmup: WarmupProgress | None = Field(None, description="Progress of the warm-up of the least advanced pod.")
+    memory: MemorySplit | None = Field(None, description="Use of the memory of one card.")
+    recompiles: Recompiles = Field(Recompiles(), description="Number of compiles that requests waited for.")
+    recipe_cache: RecipeCacheState | None = Field(
+        None, description="State of the recipe cache. Only with spec.recipeCache.enabled."
+    )
+    revision: Revisions = Field(Revisions(), description="Names of the revisions that decide a rollout.")
     revisions: Annotated[tuple[RevisionStatus, ...], Field(max_length=MAX_REVISIONS)] = Field(
         (), description="The newest kept revisions, newest first."
     )
     endpoint: Text | None = Field(None, description="Address of the OpenAI API inside the cluster.")
     pods: Annotated[tuple[PodState, ...], Field(max_length=MAX_PODS)] = Field(
-        (), description="Up to 20 pods, worst first."
+        (), description="Up to 20 pods, those that are not ready first."
     )

@@ -1,4 +1,4 @@
-"""Where pods send their traces: an OTLP receiver, such as an OpenTelemetry collector (docs/how-to/monitoring.md)."""
+"""spec.tracing: the OTLP receiver of traces, such as an OpenTelemetry collector (docs/how-to/monitoring.md)."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,7 +10,7 @@ from gaudi_operator.api.base import ApiModel, Percent, Rule, rules
 from gaudi_runtime.tracing.collector import GRPC, HTTP, Collector, whole_address
 
 GRPC_PORT = 4317
-"""That of OTLP over gRPC in every collector."""
+"""The port of OTLP over gRPC."""
 
 OtlpAddress = Annotated[
     str,
@@ -25,7 +25,7 @@ OtlpAddress = Annotated[
             ),
             Rule(
                 rule="!self.contains('@') && !self.contains('?')",
-                message="must not carry a password or a key: put the header of your collector into a Secret, and name"
+                message="must not contain a password or a key: put the header of your collector into a Secret, and set"
                 " it in engine.env as OTEL_EXPORTER_OTLP_HEADERS",
             ),
         )
@@ -34,29 +34,30 @@ OtlpAddress = Annotated[
 
 
 class OtlpProtocol(StrEnum):
-    """How OTLP is spoken, by OpenTelemetry's own names."""
+    """Protocol of OTLP, by the names of OpenTelemetry."""
 
     HTTP = HTTP
     GRPC = GRPC
 
 
 class Tracing(ApiModel):
-    """Traces of each start, one span a stage and bucket, and of requests."""
+    """OpenTelemetry traces of starts, with a span for each stage and bucket, and of requests."""
 
     endpoint: OtlpAddress = Field(
-        description="Address of an OTLP receiver, such as http://otel-collector.monitoring:4317. Over HTTP /v1/traces"
-        " is added where it is missing."
+        description="Address of an OTLP receiver, such as http://otel-collector.monitoring:4317. For HTTP, /v1/traces"
+        " is appended if it is missing."
     )
     protocol: OtlpProtocol | None = Field(
-        None, description="How it is spoken to; left out it is grpc at port 4317 and http/protobuf at others."
+        None, description="Protocol of OTLP. When left out: grpc for port 4317, http/protobuf for every other port."
     )
     sampling_percent: Percent = Field(
         100,
-        description="Share of requests that are traced where the caller has not decided; each start is traced.",
+        description="Share of requests that are traced if the caller has not decided, in percent. Every start is"
+        " traced.",
     )
 
     @property
     def collector(self) -> Collector:
-        """The whole address and the protocol."""
+        """The complete address and the protocol."""
         protocol = self.protocol or (GRPC if urlsplit(self.endpoint).port == GRPC_PORT else HTTP)
         return Collector(whole_address(self.endpoint, protocol), str(protocol))

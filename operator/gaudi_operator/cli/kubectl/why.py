@@ -131,7 +131,7 @@ def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str)
             yield f"revision {revision.name}: {pause.failures} tries have ended, the next one is at {pause.until}"
     if pod:
         yield f"pod {pod.name}: {pod.phase}, warm-up {pod.warmup_percent} %, {pod.restarts} restarts"
-        words = (pod.message, pod.last_termination and pod.last_termination.message)
+        words = (pod.message, pod.last_termination.message if pod.last_termination else None)
         yield from (f"pod {pod.name}: {each}" for each in words if each and each not in sentence)
 
 

@@ -208,7 +208,7 @@ def beyond_counts(
         if limits.max_cards is not None and replicas * cards > limits.max_cards:
             yield (
                 f"{where} {replicas}",
-                f"asks for {replicas * cards} cards, above {limits.max_cards} (limits.maxCards)",
+                f"needs {replicas * cards} cards, above {limits.max_cards} (limits.maxCards)",
             )
 
 

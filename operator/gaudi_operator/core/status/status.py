@@ -160,7 +160,7 @@ def make_status(state: State) -> GaudiInferenceStatus:
 
 
 def _max_replicas(state: State) -> int | None:
-    """Return the maximum of the scale subresource (api/door.py), which does not know the class."""
+    """Return the maximum of the scale subresource (api/class_policies.py), which does not know the class."""
     says, current = state.platform.says, state.rollout.current
     return most_replicas(current, says.limits) if says and current else None
 

@@ -7,7 +7,7 @@ PAGE = reference(ROOT)
 
 
 def test_row_has_type_bounds_default_and_meaning() -> None:
-    assert "| `blockSize` | integer, 1 to 4096 | `128` | Tokens per KV block. |" in PAGE
+    assert "| `blockSize` | integer, 1 to 4096 | `128` | Number of tokens per KV block. |" in PAGE
 
 
 def test_required_field_is_marked() -> None:

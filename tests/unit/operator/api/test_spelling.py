@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError
 
 from gaudi_operator.api.base import ApiModel, meant_when_left_out
 from gaudi_operator.api.schema import structural
-from gaudi_operator.api.spelling import OwnWord, says
+from gaudi_operator.api.spelling import ContractEnum, is_one_of
 from gaudi_operator.api.v1alpha1.scaling import WhenNoRoom
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
@@ -31,10 +31,10 @@ WITH: dict[str, Any] = {
 class Spoken(ApiModel):
     """A model with an enum and a list of enums."""
 
-    word: Annotated[Strategy, OwnWord()] = Field(
+    word: Annotated[Strategy, ContractEnum()] = Field(
         Strategy.LINEAR, description="A word.", json_schema_extra=meant_when_left_out
     )
-    few: Annotated[Strategy, OwnWord(without=(Strategy.UNIFIED,))] | None = Field(None, description="Few.")
+    few: Annotated[Strategy, ContractEnum(without=(Strategy.UNIFIED,))] | None = Field(None, description="Few.")
 
 
 def contract_spelling(value: str) -> str:
@@ -69,7 +69,7 @@ def test_schema_has_only_capitalized_values() -> None:
 
 def test_rule_names_the_allowed_values_without_the_input() -> None:
     expected = "(self.?rollout.?whenNoRoom.orValue('') in ['ReplaceInPlace', 'Wait'])"
-    assert says("rollout.whenNoRoom", WhenNoRoom.REPLACE_IN_PLACE, WhenNoRoom.WAIT) == expected
+    assert is_one_of("rollout.whenNoRoom", WhenNoRoom.REPLACE_IN_PLACE, WhenNoRoom.WAIT) == expected
 
 
 @pytest.mark.parametrize(("path", "value"), WORDS)

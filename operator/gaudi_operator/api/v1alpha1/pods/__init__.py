@@ -1,7 +1,7 @@
-"""spec.pod: what may be said about the pods, in Kubernetes' own types, bounded.
+"""spec.pod: the settings of the pods, in bounded types with the names of Kubernetes.
 
-pod         spec.pod itself, and the amounts of the runtime's container
-scheduling  which nodes: taints, affinity, spread
-volumes     further volumes, and where containers see them
-containers  containers beside the runtime, and every container's environment
+pod         spec.pod itself
+scheduling  nodes: taints, affinity, spread
+volumes     further volumes and their mounts
+containers  init containers, sidecars, and the environment of every container
 """

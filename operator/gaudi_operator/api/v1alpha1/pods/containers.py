@@ -1,6 +1,6 @@
-"""spec.engine.env, and the containers of spec.pod beside the runtime, written as in a Pod.
+"""spec.engine.env, and the init containers and sidecars of spec.pod, as in a Pod.
 
-What they may do is the operator's to say (core/rendering/container.py), so that none weakens its pod.
+The operator sets their security context (core/rendering/container.py), so that no container weakens its pod.
 """
 
 from enum import StrEnum
@@ -29,19 +29,19 @@ Argument = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
 class EnvSecretKey(SecretKey):
-    """A key of a Secret in the same namespace, which only the kubelet reads."""
+    """Key of a Secret in the same namespace. Only the kubelet reads it."""
 
-    optional: bool | None = Field(None, description="Whether the container starts without it; false when left out.")
+    optional: bool | None = Field(None, description="Whether the container starts without the key. Default: false.")
 
 
 class EnvConfigMapKey(ConfigMapKey):
-    """A key of a ConfigMap in the same namespace, which only the kubelet reads."""
+    """Key of a ConfigMap in the same namespace. Only the kubelet reads it."""
 
-    optional: bool | None = Field(None, description="Whether the container starts without it; false when left out.")
+    optional: bool | None = Field(None, description="Whether the container starts without the key. Default: false.")
 
 
 class EnvField(ApiModel):
-    """A field of the pod itself."""
+    """Field of the pod."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     field_path: Annotated[
@@ -53,14 +53,14 @@ class EnvField(ApiModel):
             r"|status\.(hostIP|podIP|podIPs))$",
         ),
     ] = Field(
-        description="metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'],"
-        " metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.podIP or"
-        " status.podIPs."
+        description="Path of the field: metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'],"
+        " metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.podIP"
+        " or status.podIPs."
     )
 
 
 class ResourceName(StrEnum):
-    """What a container asks for, or is limited to."""
+    """Request or limit of a container."""
 
     CPU_LIMIT = "limits.cpu"
     MEMORY_LIMIT = "limits.memory"
@@ -71,14 +71,16 @@ class ResourceName(StrEnum):
 
 
 class EnvResource(ApiModel):
-    """A resource of the container itself."""
+    """Request or limit of the container."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
-    resource: ResourceName = Field(description="The resource: CPU in whole cores, all else in bytes.")
+    resource: ResourceName = Field(
+        description="Request or limit. The value is in whole cores for CPU, in bytes for the others."
+    )
 
 
 class EnvVarSource(ApiModel):
-    """Where the value of a variable comes from."""
+    """Source of the value of a variable. Exactly one member is set."""
 
     model_config = validated_by(
         Rule(
@@ -89,12 +91,12 @@ class EnvVarSource(ApiModel):
     )
     secret_key_ref: EnvSecretKey | None = Field(None, description="Key of a Secret in the same namespace.")
     config_map_key_ref: EnvConfigMapKey | None = Field(None, description="Key of a ConfigMap in the same namespace.")
-    field_ref: EnvField | None = Field(None, description="A field of the pod.")
-    resource_field_ref: EnvResource | None = Field(None, description="A resource of the container.")
+    field_ref: EnvField | None = Field(None, description="Field of the pod.")
+    resource_field_ref: EnvResource | None = Field(None, description="Request or limit of the container.")
 
 
 class EnvVar(ApiModel):
-    """An environment variable, written as in a Pod."""
+    """Environment variable, as in a Pod. Exactly one of value and valueFrom is set."""
 
     model_config = validated_by(
         Rule(
@@ -103,17 +105,17 @@ class EnvVar(ApiModel):
         )
     )
     name: VariableName = Field(description="Name of the variable.")
-    value: VariableValue | None = Field(None, description="Plain value; never put a secret here.")
-    value_from: EnvVarSource | None = Field(None, description="Where the value comes from.")
+    value: VariableValue | None = Field(None, description="Value of the variable. Use valueFrom for secrets.")
+    value_from: EnvVarSource | None = Field(None, description="Source of the value.")
 
 
 class Amounts(ApiModel):
-    """CPU, memory and space on the node's disk."""
+    """Amounts of CPU, memory and disk."""
 
-    cpu: Quantity | None = Field(None, description="CPU, for example 500m.")
-    memory: Quantity | None = Field(None, description="Memory, for example 256Mi.")
+    cpu: Quantity | None = Field(None, description="CPU in cores, such as 4 or 500m.")
+    memory: Quantity | None = Field(None, description="Memory, such as 256Mi.")
     ephemeral_storage: Quantity | None = Field(
-        None, alias="ephemeral-storage", description="Space on the node's disk, logs included."
+        None, alias="ephemeral-storage", description="Space on the disk of the node, logs included."
     )
 
 
@@ -127,42 +129,50 @@ def _request_within_limit(name: str, field: str) -> Rule:
 
 
 class ContainerResources(ApiModel):
-    """Resources of a container, written as in a Pod; cards are requested by spec.accelerator alone."""
+    """Requests and limits of a container, as in a Pod. Cards are requested by spec.accelerator."""
 
     model_config = validated_by(
         _request_within_limit("cpu", "cpu"),
         _request_within_limit("memory", "memory"),
-        # CEL's name of a field with a dash.
+        # The name that CEL uses for a field with a dash.
         _request_within_limit("ephemeral-storage", "ephemeral__dash__storage"),
     )
     requests: Amounts = Field(
-        Amounts(), description="Amounts that the node must have free; those of limits when left out."
+        Amounts(), description="Amounts that are reserved on the node. For a resource that is left out: its limit."
     )
-    limits: Amounts = Field(Amounts(), description="Amounts that the container may use; no limit when left out.")
+    limits: Amounts = Field(
+        Amounts(), description="Maximum amounts that the container may use. No maximum for a resource that is left out."
+    )
 
 
 class SideContainer(ApiModel):
-    """A container beside the runtime: its rights are those of the runtime, and it gets no secret of the operator."""
+    """Container next to the runtime, as in a Pod. It has the security context of the runtime."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL)] = Field(
         description="Name of the container.",
         json_schema_extra=rules(
-            Rule(rule="self != 'runtime'", message="must not be runtime, the name of the operator's own container")
+            Rule(rule="self != 'runtime'", message="must not be runtime, the name of the runtime container")
         ),
     )
-    image: ImageReference = Field(description="Image; it must run as a user that is not root, on a read-only root.")
-    image_pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the image is pulled.")
+    image: ImageReference = Field(
+        description="Image of the container. It must run as a user other than root, on a read-only root file system."
+    )
+    image_pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the kubelet pulls the image.")
     command: Annotated[tuple[Argument, ...], Field(max_length=32)] = Field(
-        (), description="Program and first arguments; those of the image when left out."
+        (), description="Program and its first arguments. The entry point of the image when left out."
     )
-    args: Annotated[tuple[Argument, ...], Field(max_length=32)] = Field((), description="Arguments.")
+    args: Annotated[tuple[Argument, ...], Field(max_length=32)] = Field(
+        (), description="Arguments of the program. The arguments of the image when left out."
+    )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=32)] = Field(
-        (), description="Environment; nothing of the runtime's.", json_schema_extra=list_map("name")
+        (),
+        description="Environment variables of the container. It has none of the runtime's.",
+        json_schema_extra=list_map("name"),
     )
-    resources: ContainerResources = Field(ContainerResources(), description="CPU, memory and space on disk.")
+    resources: ContainerResources = Field(ContainerResources(), description="Requests and limits of the container.")
     volume_mounts: VolumeMounts = Field(
         (),
-        description="Where it sees volumes of spec.pod.volumes; none is writable without one.",
+        description="Mounts of volumes of spec.pod.volumes. The container can only write to these.",
         json_schema_extra=list_map("mountPath"),
     )
 

@@ -1,4 +1,4 @@
-"""spec.pod: what may be said about the pods."""
+"""spec.pod: the settings of the pods."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -25,13 +25,13 @@ DEFAULT_USER = 65532
 
 
 class Capability(StrEnum):
-    """What may be added to the rights of the runtime container."""
+    """Linux capability that the runtime container may have."""
 
     SYS_NICE = "SYS_NICE"
 
 
 class SecretName(ApiModel):
-    """A Secret in the same namespace, by name."""
+    """Name of a Secret in the same namespace."""
 
     name: ObjectName = Field(description="Name of the Secret.")
 
@@ -40,7 +40,7 @@ _DECLARED = "has(self.volumes) && self.volumes.exists(volume, volume.name == mou
 
 
 class Pod(ApiModel):
-    """What may be said about the pods: an allowlist, so that nothing here weakens their security."""
+    """Settings of the pods, with the names of a Pod. No setting weakens the security context."""
 
     model_config = validated_by(
         Rule(
@@ -49,13 +49,14 @@ class Pod(ApiModel):
         ),
         Rule(
             rule=f"!has(self.volumeMounts) || self.volumeMounts.all(mount, {_DECLARED})",
-            message="spec.pod.volumeMounts: every name must be that of a volume in spec.pod.volumes",
+            message="spec.pod.volumeMounts: every name must be the name of a volume in spec.pod.volumes",
         ),
         *(
             Rule(
                 rule=f"!has(self.{field}) || self.{field}.all(each, !has(each.volumeMounts) ||"
                 f" each.volumeMounts.all(mount, {_DECLARED}))",
-                message=f"spec.pod.{field}: every name in volumeMounts must be that of a volume in spec.pod.volumes",
+                message=f"spec.pod.{field}: every name in volumeMounts must be the name of a volume in"
+                " spec.pod.volumes",
             )
             for field in ("initContainers", "sidecars")
         ),
@@ -67,91 +68,94 @@ class Pod(ApiModel):
     )
     labels: Labels = Field(
         {},
-        description="Further labels of the pods.",
+        description="Further labels of the pods. Keys that start with inference.gaudi.dev/ are reserved.",
         json_schema_extra=rules(
             VALID_KEYS,
             Rule(
                 rule="!self.exists(key, key.startsWith('inference.gaudi.dev/'))",
-                message="must not use keys that start with inference.gaudi.dev/: they are the operator's",
+                message="must not use keys that start with inference.gaudi.dev/: they are reserved for the operator",
             ),
         ),
     )
     annotations: Annotations = Field({}, description="Further annotations of the pods.")
-    node_selector: Labels = Field({}, description="Labels that a node must have.")
+    node_selector: Labels = Field({}, description="Labels that a node must have, with these values.")
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32)] = Field(
-        (), description="Taints that the pods tolerate."
+        (), description="Tolerations of the pods."
     )
-    affinity: Affinity | None = Field(None, description="Which nodes and pods they run near, or far from.")
+    affinity: Affinity | None = Field(None, description="Affinity of the pods.")
     topology_spread_constraints: TopologySpreadConstraints = Field(
         (),
-        description="How the pods are spread over places. One for kubernetes.io/hostname replaces the operator's own,"
-        " which prefers another node for each pod of a revision.",
+        description="How the pods are spread over places. A constraint for kubernetes.io/hostname replaces the"
+        " operator's own, which prefers a different node for each pod of a revision.",
     )
-    priority_class_name: ObjectName | None = Field(None, description="Priority class of the pods.")
-    scheduler_name: ObjectName | None = Field(None, description="Scheduler of the pods.")
-    runtime_class_name: ObjectName | None = Field(None, description="Runtime class of the pods.")
+    priority_class_name: ObjectName | None = Field(None, description="Name of the priority class of the pods.")
+    scheduler_name: ObjectName | None = Field(
+        None, description="Name of the scheduler of the pods. The default scheduler when left out."
+    )
+    runtime_class_name: ObjectName | None = Field(None, description="Name of the runtime class of the pods.")
     service_account_name: ObjectName | None = Field(
         None,
-        description="Service account of the pods; one is made when left out. Its token is never mounted.",
+        description="Name of the service account of the pods. The operator creates one when left out. Its token is"
+        " never mounted.",
     )
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(
         (), description="Secrets for pulling images.", json_schema_extra=list_map("name")
     )
     resources: ContainerResources = Field(
         ContainerResources(),
-        description="CPU, memory and disk of the runtime container. A limit of CPU slows compiles on a node that has"
-        " cores to spare. The disk holds logs, /cache, /tmp and a model that is fetched into no PVC.",
+        description="Requests and limits of the runtime container. A CPU limit slows compiles on a node with spare"
+        " cores. The disk holds logs, /cache, /tmp and a model that is downloaded without a claim.",
     )
     shared_memory_size: Quantity | None = Field(
         None,
-        description="Size of /dev/shm, which counts as memory of the container; 1Gi, and 512Mi for every rank of"
-        " several, when left out.",
+        description="Size of /dev/shm, which counts as memory of the container. When left out: 1Gi, plus 512Mi for each"
+        " rank if there are several.",
     )
     cache_size: Quantity | None = Field(
         None,
-        description="Size of /cache on the node's disk: what the engine has compiled, and the caches of its libraries."
-        " A pod that writes more is evicted. Without a size the limit of ephemeral-storage applies.",
+        description="Maximum size of /cache on the disk of the node: compiled code of the engine, and caches of its"
+        " libraries. A pod that writes more is evicted. When left out, the ephemeral-storage limit applies.",
     )
     tmp_size: Quantity | None = Field(
         None,
-        description="Size of /tmp on the node's disk: temporary files, and the logs of a card's software. A pod that"
-        " writes more is evicted. Without a size the limit of ephemeral-storage applies.",
+        description="Maximum size of /tmp on the disk of the node: temporary files, and logs of the Gaudi software. A"
+        " pod that writes more is evicted. When left out, the ephemeral-storage limit applies.",
     )
     run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] = Field(
-        DEFAULT_USER, description="User and group id of the pods; never root."
+        DEFAULT_USER, description="User id and group id of the pods. Root is not allowed."
     )
     user_from_cluster: bool = Field(
         False,
-        description="Whether the cluster assigns user and groups, as OpenShift does: runAsUser, runAsGroup and fsGroup"
-        " are then left out of the pods, which still must not run as root.",
+        description="Whether the cluster assigns user and groups, as OpenShift does. The pods then have no runAsUser,"
+        " runAsGroup and fsGroup, and still must not run as root.",
     )
     supplemental_groups: Annotated[tuple[Annotated[int, Field(ge=1, le=2_147_483_647)], ...], Field(max_length=16)] = (
-        Field((), description="Further group ids of the pods, such as that of the files on a shared file system.")
+        Field((), description="Further group ids of the pods, such as the group of the files on a shared file system.")
     )
     capabilities: Annotated[tuple[Capability, ...], Field(max_length=1)] = Field(
         (),
-        description="Linux capabilities of the runtime container, none when left out. SYS_NICE lets it place its memory"
-        " on NUMA nodes; a namespace of the Pod Security level restricted refuses it.",
+        description="Linux capabilities of the runtime container. SYS_NICE lets it bind its memory to NUMA nodes; the"
+        " Pod Security level restricted rejects it. None when left out.",
     )
     drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
-        30, description="How long running requests may take to finish when a pod is stopped, in seconds."
+        30, description="Maximum time that running requests have to finish after a pod is deleted, in seconds."
     )
     volumes: Annotated[tuple[Volume, ...], Field(max_length=16)] = Field(
         (), description="Further volumes of the pods.", json_schema_extra=list_map("name")
     )
     volume_mounts: VolumeMounts = Field(
         (),
-        description="Where the runtime container sees them; outside of what the operator mounts there.",
+        description="Mounts of these volumes in the runtime container, outside the operator's own mounts.",
         json_schema_extra=list_map("mountPath") | rules(OUTSIDE_OF_OURS),
     )
     init_containers: SideContainers = Field(
         (),
-        description="Containers that run one after another and end, before sidecars and the runtime start.",
+        description="Containers that run one after another before the sidecars and the runtime start.",
         json_schema_extra=list_map("name"),
     )
     sidecars: SideContainers = Field(
         (),
-        description="Containers that start before the runtime and end after it (init containers with restartPolicy"
-        " Always).",
+        description="Containers that start before the runtime and end after it, as init containers with restartPolicy"
+        " Always.",
         json_schema_extra=list_map("name"),
     )

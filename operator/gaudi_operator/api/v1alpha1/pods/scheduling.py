@@ -31,34 +31,39 @@ class TaintEffect(StrEnum):
 
 
 class Toleration(ApiModel):
-    """A taint that the pods tolerate, written as in a Pod."""
+    """Toleration of a taint, as in a Pod."""
 
     model_config = validated_by(
         Rule(
             rule="self.operator != 'Exists' || !has(self.value)",
-            message="spec.pod.tolerations: value must be left out when operator is Exists",
+            message="value must be left out when operator is Exists",
         ),
         Rule(
             rule="self.operator != 'Equal' || has(self.key)",
-            message="spec.pod.tolerations: key is needed when operator is Equal",
+            message="key is needed when operator is Equal",
         ),
         Rule(
             rule="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
-            message="spec.pod.tolerations: tolerationSeconds is only for effect NoExecute",
+            message="tolerationSeconds is only for effect NoExecute",
         ),
     )
 
-    key: KeyText | None = Field(None, description="Key of the taint; all taints when left out with Exists.")
-    operator: TolerationOperator = Field(TolerationOperator.EQUAL, description="Exists or Equal.")
-    value: LabelValue | None = Field(None, description="Value of the taint.")
-    effect: TaintEffect | None = Field(None, description="Effect of the taint; all effects when left out.")
+    key: KeyText | None = Field(None, description="Key of the taint. With operator Exists, all taints when left out.")
+    operator: TolerationOperator = Field(
+        TolerationOperator.EQUAL, description="How value is compared: Equal, or Exists for any value."
+    )
+    value: LabelValue | None = Field(None, description="Value of the taint, for operator Equal.")
+    effect: TaintEffect | None = Field(
+        None, description="Effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. All effects when left out."
+    )
     toleration_seconds: Annotated[int, Field(ge=0, le=604_800)] | None = Field(
-        None, description="How long a NoExecute taint is tolerated, in seconds."
+        None,
+        description="How long a taint with effect NoExecute is tolerated, in seconds. Without limit when left out.",
     )
 
 
 class NodeOperator(StrEnum):
-    """How the label of a node compares."""
+    """Comparison of a label of a node."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -69,7 +74,7 @@ class NodeOperator(StrEnum):
 
 
 class NodeRequirement(ApiModel):
-    """One comparison of a label or a field of a node."""
+    """Comparison of one label or field of a node."""
 
     model_config = validated_by(
         VALUES_OF_A_COMPARISON,
@@ -81,35 +86,37 @@ class NodeRequirement(ApiModel):
         ),
     )
 
-    key: LabelKey = Field(description="Key of the label.")
-    operator: NodeOperator = Field(description="In, NotIn, Exists, DoesNotExist, Gt or Lt.")
-    values: ComparedValues = Field((), description="Values for In and NotIn; one whole number for Gt and Lt.")
+    key: LabelKey = Field(description="Key of the label, or name of the field.")
+    operator: NodeOperator = Field(description="Comparison: In, NotIn, Exists, DoesNotExist, Gt or Lt.")
+    values: ComparedValues = Field(
+        (), description="Values that In and NotIn compare with; one whole number for Gt and Lt."
+    )
 
 
 class NodeSelectorTerm(ApiModel):
-    """Comparisons that must all hold of a node."""
+    """Comparisons that must all be true for a node."""
 
     match_expressions: Annotated[tuple[NodeRequirement, ...], Field(max_length=8)] = Field(
-        (), description="Comparisons of the node's labels."
+        (), description="Comparisons of labels of the node."
     )
     match_fields: Annotated[tuple[NodeRequirement, ...], Field(max_length=2)] = Field(
         (),
-        description="Comparisons of metadata.name, the node's name.",
+        description="Comparisons of the field metadata.name, the name of the node.",
         json_schema_extra=rules(
             Rule(
                 rule="self.all(field, field.key == 'metadata.name' && field.operator in ['In', 'NotIn'] &&"
                 " has(field.values) && field.values.size() == 1)",
-                message="must compare metadata.name with one name by In or NotIn; labels stand in matchExpressions",
+                message="must compare metadata.name with one name by In or NotIn; use matchExpressions for labels",
             )
         ),
     )
 
 
 class NodeSelector(ApiModel):
-    """Terms of which one must hold."""
+    """Terms for nodes. At least one must match."""
 
     node_selector_terms: Annotated[tuple[NodeSelectorTerm, ...], Field(min_length=1, max_length=8)] = Field(
-        description="Terms of which one must hold."
+        description="Terms for nodes. At least one must match."
     )
 
 
@@ -117,86 +124,89 @@ Weight = Annotated[int, Field(ge=1, le=100)]
 
 
 class PreferredNodes(ApiModel):
-    """Nodes that are preferred."""
+    """Nodes that are preferred, with a weight."""
 
-    weight: Weight = Field(description="How much it counts beside the others.")
-    preference: NodeSelectorTerm = Field(description="What holds of the preferred nodes.")
+    weight: Weight = Field(description="Weight of the preference relative to the others.")
+    preference: NodeSelectorTerm = Field(description="Term that matches the preferred nodes.")
 
 
 class NodeAffinity(ApiModel):
-    """Which nodes the pods may run on."""
+    """Nodes that pods may run on."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = Field(
-        None, description="What a node must have."
+        None, description="Term that a node must match."
     )
     preferred_during_scheduling_ignored_during_execution: Annotated[tuple[PreferredNodes, ...], Field(max_length=8)] = (
-        Field((), description="What a node should have.")
+        Field((), description="Terms that a node should match.")
     )
 
 
 class PodAffinityTerm(ApiModel):
-    """Pods, and how far from them."""
+    """Other pods, and the size of the place that they are in."""
 
     label_selector: LabelSelector | None = Field(
-        None, description="Selects the pods by their labels; the pods of this resource when left out."
+        None, description="Labels of the other pods. The pods of this resource when left out."
     )
     topology_key: LabelKey = Field(
-        description="Label of nodes: those with the same value count as one place, for example kubernetes.io/hostname."
+        description="Label of nodes that defines a place: nodes with the same value are one place. For example"
+        " kubernetes.io/hostname."
     )
     namespaces: Annotated[tuple[NamespaceName, ...], Field(max_length=8)] = Field(
-        (), description="Namespaces of the pods; that of this resource when namespaceSelector is left out too."
+        (),
+        description="Namespaces of the other pods. The namespace of this resource when namespaceSelector is left out"
+        " too.",
     )
     namespace_selector: LabelSelector | None = Field(
-        None, description="Selects further namespaces of the pods by their labels; all of them when it is empty."
+        None, description="Labels of further namespaces of the other pods. All namespaces when it is empty."
     )
 
 
 class PreferredPods(ApiModel):
-    """Pods that are preferred, or avoided."""
+    """Other pods that are preferred or avoided, with a weight."""
 
-    weight: Weight = Field(description="How much it counts beside the others.")
-    pod_affinity_term: PodAffinityTerm = Field(description="Which pods, and how far from them.")
+    weight: Weight = Field(description="Weight of the preference relative to the others.")
+    pod_affinity_term: PodAffinityTerm = Field(description="Other pods, and the size of the place that they are in.")
 
 
 class PodAffinity(ApiModel):
-    """Which pods should be near, or far."""
+    """Other pods that are preferred or avoided."""
 
     required_during_scheduling_ignored_during_execution: Annotated[tuple[PodAffinityTerm, ...], Field(max_length=8)] = (
-        Field((), description="What must hold of a node's place.")
+        Field((), description="Terms that must be true for the place of a node.")
     )
     preferred_during_scheduling_ignored_during_execution: Annotated[tuple[PreferredPods, ...], Field(max_length=8)] = (
-        Field((), description="What should hold of a node's place.")
+        Field((), description="Terms that should be true for the place of a node.")
     )
 
 
 class Affinity(ApiModel):
-    """Where the pods run, written as in a Pod."""
+    """Affinity of the pods, as in a Pod."""
 
-    node_affinity: NodeAffinity | None = Field(None, description="Which nodes the pods run on.")
-    pod_affinity: PodAffinity | None = Field(None, description="Which pods they run near.")
-    pod_anti_affinity: PodAffinity | None = Field(None, description="Which pods they do not run near.")
+    node_affinity: NodeAffinity | None = Field(None, description="Nodes that pods run on.")
+    pod_affinity: PodAffinity | None = Field(None, description="Other pods that pods run near.")
+    pod_anti_affinity: PodAffinity | None = Field(None, description="Other pods that pods run away from.")
 
 
 class WhenUnsatisfiable(StrEnum):
-    """What happens to a pod that would be spread worse than asked for."""
+    """The reaction to a pod that cannot be spread as requested."""
 
     DO_NOT_SCHEDULE = "DoNotSchedule"
     SCHEDULE_ANYWAY = "ScheduleAnyway"
 
 
 class NodePolicy(StrEnum):
-    """Whether nodes that a pod could not use count."""
+    """Whether nodes that the pod cannot use are counted."""
 
     HONOR = "Honor"
     IGNORE = "Ignore"
 
 
 OWN_NAME_LABEL = "inference.gaudi.dev/name"
-"""By which pods are selected where nothing else is said."""
+"""The label by which pods are selected if no selector is given."""
 
 
 class TopologySpreadConstraint(ApiModel):
-    """How pods are spread over places, written as in a Pod."""
+    """How pods are spread over places, as in a Pod."""
 
     model_config = validated_by(
         Rule(
@@ -215,32 +225,36 @@ class TopologySpreadConstraint(ApiModel):
     )
 
     max_skew: Annotated[int, Field(ge=1, le=1000)] = Field(
-        description="How many more pods than in the emptiest place may be in another."
+        description="Maximum difference between the number of pods in a place and in the place with the fewest."
     )
     topology_key: LabelKey = Field(
-        description="Label of nodes: those with the same value are one place, for example topology.kubernetes.io/zone."
+        description="Label of nodes that defines a place: nodes with the same value are one place. For example"
+        " topology.kubernetes.io/zone."
     )
     when_unsatisfiable: WhenUnsatisfiable = Field(
-        description="DoNotSchedule leaves a pod without a node, ScheduleAnyway only prefers others."
+        description="What happens to a pod that cannot be spread: DoNotSchedule leaves it pending, ScheduleAnyway"
+        " schedules it in the best place."
     )
     label_selector: LabelSelector | None = Field(
         None,
-        description="Selects the pods that are counted; those of this resource when left out, by their label"
-        f" {OWN_NAME_LABEL}.",
+        description=f"Labels of the pods that are counted. The pods of this resource, by their label {OWN_NAME_LABEL},"
+        " when left out.",
     )
     min_domains: Annotated[int, Field(ge=1, le=1000)] | None = Field(
-        None, description="Fewest places: while there are fewer, the emptiest counts as having no pod."
+        None,
+        description="Minimum number of places. If there are fewer, the place with the fewest pods counts as empty. Only"
+        " with DoNotSchedule.",
     )
     match_label_keys: Annotated[tuple[LabelKey, ...], Field(max_length=8)] = Field(
         (),
-        description="Only pods with the same values of these labels are counted; inference.gaudi.dev/revision counts"
-        " each revision by itself.",
+        description="Keys of labels whose values must be those of the new pod for another pod to be counted. With"
+        " inference.gaudi.dev/revision, each revision is spread separately.",
     )
     node_affinity_policy: NodePolicy | None = Field(
-        None, description="Whether only nodes of nodeSelector and nodeAffinity count; Honor when left out."
+        None, description="Whether only nodes that nodeSelector and nodeAffinity match are counted. Default: Honor."
     )
     node_taints_policy: NodePolicy | None = Field(
-        None, description="Whether nodes with taints that are not tolerated stay uncounted; Ignore when left out."
+        None, description="Whether nodes with taints that are not tolerated are not counted. Default: Ignore."
     )
 
 

@@ -1,7 +1,7 @@
-"""spec.pod.volumes and mounts, written as in a Pod.
+"""spec.pod.volumes and volumeMounts, as in a Pod.
 
-Only kinds of volumes that the Pod Security Standard "restricted" allows: none reaches into the node. What the operator
-mounts by itself keeps its names and paths.
+Only the kinds of volumes that the Pod Security Standard "restricted" allows. The names and paths of the operator's own
+volumes are reserved.
 """
 
 from enum import StrEnum
@@ -37,7 +37,7 @@ from gaudi_runtime.contract.ports import (
 LABEL_OR_ANNOTATION = (
     r"metadata\.(labels|annotations)\['([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?'\]"
 )
-"""How a field reference names one label or annotation."""
+"""The form of a field path for one label or annotation."""
 
 RESERVED_PATHS = (
     "/dev",
@@ -54,7 +54,7 @@ RESERVED_PATHS = (
     SEED_RECIPES_PATH,
     TLS_PATH,
 )
-"""Where the runtime container has what the operator mounts, or the machine's own; a test holds all our mounts to it."""
+"""Paths of the operator's own mounts and of the system in the runtime container."""
 
 RESERVED_VOLUMES = (
     "config",
@@ -68,12 +68,12 @@ RESERVED_VOLUMES = (
     "tmp",
     "shared-memory",
 )
-"""The operator's own volumes, and adapter-0 and so on."""
+"""Names of the operator's own volumes. adapter-0 and so on are reserved as well."""
 
 OUTSIDE_OF_OURS = Rule(
     rule=f"self.all(mount, !{list(RESERVED_PATHS)}.exists(own, mount.mountPath == own ||"
     " mount.mountPath.startsWith(own + '/') || own.startsWith(mount.mountPath + '/')))",
-    message="mountPath must neither be, lie in, nor lie above one of the operator's own: choose a path outside of"
+    message="mountPath must not be, be inside, or contain one of the operator's own paths: choose a path outside of"
     f" {', '.join(RESERVED_PATHS)}",
 )
 
@@ -108,82 +108,86 @@ FilePath = Annotated[
         json_schema_extra=rules(
             Rule(
                 rule="!self.matches('^/|^[.][.]|/[.][.](/|$)')",
-                message="must be a relative path that neither has '..' nor begins with two dots",
+                message="must be a relative path that neither contains '..' nor starts with two dots",
             )
         )
     ),
 ]
 FileMode = Annotated[int, Field(ge=0, le=0o777)]
-_MODE = "Permissions of the files, as a decimal number; 420, which is 0644, when left out."
+_MODE = "Permissions of the files, as a decimal number. Default: 420, which is 0644."
 
 
 class KeyToPath(ApiModel):
-    """A key, and the file that it becomes."""
+    """Key of a ConfigMap or Secret, and its file."""
 
-    key: DataKey = Field(description="The key.")
-    path: FilePath = Field(description="The file, relative to the volume.")
+    key: DataKey = Field(description="Key of the ConfigMap or Secret.")
+    path: FilePath = Field(description="Path of the file, relative to the volume.")
 
 
 Items = Annotated[tuple[KeyToPath, ...], Field(max_length=16)]
 
 
 class ConfigMapProjection(ApiModel):
-    """A ConfigMap in the same namespace, a file for each key."""
+    """ConfigMap in the same namespace, with a file for each key."""
 
     name: ObjectName = Field(description="Name of the ConfigMap.")
-    items: Items = Field((), description="The keys that become files; all when left out.")
-    optional: bool | None = Field(None, description="Whether pods start without it; false when left out.")
+    items: Items = Field((), description="Keys that become files. All keys when left out.")
+    optional: bool | None = Field(None, description="Whether pods start without the ConfigMap. Default: false.")
 
 
 class ConfigMapVolume(ConfigMapProjection):
-    """A ConfigMap in the same namespace, a file for each key."""
+    """ConfigMap in the same namespace, with a file for each key."""
 
     default_mode: FileMode | None = Field(None, description=_MODE)
 
 
 class SecretProjection(ApiModel):
-    """A Secret in the same namespace, a file for each key; only the kubelet reads it."""
+    """Secret in the same namespace, with a file for each key. Only the kubelet reads it."""
 
     name: ObjectName = Field(description="Name of the Secret.")
-    items: Items = Field((), description="The keys that become files; all when left out.")
-    optional: bool | None = Field(None, description="Whether pods start without it; false when left out.")
+    items: Items = Field((), description="Keys that become files. All keys when left out.")
+    optional: bool | None = Field(None, description="Whether pods start without the Secret. Default: false.")
 
 
 class SecretVolume(ApiModel):
-    """A Secret in the same namespace, a file for each key; only the kubelet reads it."""
+    """Secret in the same namespace, with a file for each key. Only the kubelet reads it."""
 
     secret_name: ObjectName = Field(description="Name of the Secret.")
-    items: Items = Field((), description="The keys that become files; all when left out.")
-    optional: bool | None = Field(None, description="Whether pods start without it; false when left out.")
+    items: Items = Field((), description="Keys that become files. All keys when left out.")
+    optional: bool | None = Field(None, description="Whether pods start without the Secret. Default: false.")
     default_mode: FileMode | None = Field(None, description=_MODE)
 
 
 class Medium(StrEnum):
-    """What an emptyDir is made of, where it is not the node's disk."""
+    """Medium of an emptyDir volume other than the disk of the node."""
 
     MEMORY = "Memory"
 
 
 class EmptyDirVolume(ApiModel):
-    """A folder that is empty at first and ends with its pod."""
+    """Folder that is empty at first and deleted with its pod."""
 
     medium: Medium | None = Field(
-        None, description="Memory counts as memory of the containers that write; the node's disk when left out."
+        None,
+        description="Medium of the folder. Memory counts as memory of the containers that write to it. The disk of the"
+        " node when left out.",
     )
-    size_limit: Quantity | None = Field(None, description="Most that may be written to it.")
+    size_limit: Quantity | None = Field(
+        None, description="Maximum size of the files. A pod that writes more is evicted."
+    )
 
 
 class ClaimVolume(ApiModel):
-    """A PersistentVolumeClaim in the same namespace."""
+    """PersistentVolumeClaim in the same namespace."""
 
     claim_name: ObjectName = Field(
-        description="Name of the PersistentVolumeClaim; ReadWriteMany or ReadOnlyMany where pods run on several nodes."
+        description="Name of the PersistentVolumeClaim. Use ReadWriteMany or ReadOnlyMany if pods run on several nodes."
     )
-    read_only: bool = Field(False, description="Whether no container may write to it.")
+    read_only: bool = Field(False, description="Whether the volume is mounted read-only in all containers.")
 
 
 class PodField(ApiModel):
-    """A field of the pod's metadata."""
+    """Field of the metadata of the pod."""
 
     field_path: Annotated[
         str,
@@ -193,26 +197,28 @@ class PodField(ApiModel):
             pattern=rf"^(metadata\.(name|namespace|uid|labels|annotations)|{LABEL_OR_ANNOTATION})$",
         ),
     ] = Field(
-        description="metadata.name, metadata.namespace, metadata.uid, metadata.labels, metadata.annotations,"
-        " metadata.labels['KEY'] or metadata.annotations['KEY']."
+        description="Path of the field: metadata.name, metadata.namespace, metadata.uid, metadata.labels,"
+        " metadata.annotations, metadata.labels['KEY'] or metadata.annotations['KEY']."
     )
 
 
 class DownwardFile(ApiModel):
-    """A field of the pod's metadata as a file."""
+    """File with a field of the metadata of the pod."""
 
-    path: FilePath = Field(description="The file, relative to the volume.")
-    field_ref: PodField = Field(description="The field.")
+    path: FilePath = Field(description="Path of the file, relative to the volume.")
+    field_ref: PodField = Field(description="Field of the pod.")
 
 
 class DownwardProjection(ApiModel):
-    """Fields of the pod as files."""
+    """Files with fields of the pod."""
 
-    items: Annotated[tuple[DownwardFile, ...], Field(max_length=16)] = Field((), description="The files.")
+    items: Annotated[tuple[DownwardFile, ...], Field(max_length=16)] = Field(
+        (), description="Files with fields of the pod."
+    )
 
 
 class Projection(ApiModel):
-    """One source of a projected volume."""
+    """Source of a projected volume. Exactly one member is set."""
 
     model_config = validated_by(
         Rule(
@@ -220,32 +226,36 @@ class Projection(ApiModel):
             message="must name exactly one of configMap, secret or downwardAPI",
         )
     )
-    config_map: ConfigMapProjection | None = Field(None, description="A ConfigMap.")
-    secret: SecretProjection | None = Field(None, description="A Secret.")
+    config_map: ConfigMapProjection | None = Field(None, description="ConfigMap in the same namespace.")
+    secret: SecretProjection | None = Field(None, description="Secret in the same namespace.")
     downward_api: DownwardProjection | None = Field(None, alias="downwardAPI", description="Fields of the pod.")
 
 
 class ProjectedVolume(ApiModel):
-    """Several sources in one folder; a token of the service account is none of them."""
+    """Several sources in one folder. A token of the service account is not offered."""
 
-    sources: Annotated[tuple[Projection, ...], Field(min_length=1, max_length=8)] = Field(description="The sources.")
+    sources: Annotated[tuple[Projection, ...], Field(min_length=1, max_length=8)] = Field(
+        description="Sources of the volume."
+    )
     default_mode: FileMode | None = Field(None, description=_MODE)
 
 
 class CsiVolume(ApiModel):
-    """A volume that a CSI driver of the cluster makes for each pod, such as one for secrets of a vault."""
+    """Volume that a CSI driver creates for each pod, such as one with secrets of a vault."""
 
     driver: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][-A-Za-z0-9.]*$")] = (
-        Field(description="Name of the driver; it must allow volumes that end with their pod.")
+        Field(description="Name of the CSI driver. It must support ephemeral inline volumes.")
     )
-    read_only: bool | None = Field(None, description="Whether no container may write to it; false when left out.")
+    read_only: bool | None = Field(
+        None, description="Whether the volume is mounted read-only in all containers. Default: false."
+    )
     volume_attributes: Annotated[dict[KeyText, AnnotationValue], Field(max_length=16)] = Field(
-        {}, description="Parameters of the driver."
+        {}, description="Parameters for the driver."
     )
 
 
 class Volume(ApiModel):
-    """A volume of the pods, written as in a Pod; hostPath and tokens of service accounts are none."""
+    """Volume of the pods, as in a Pod. Exactly one kind is set; hostPath and service account tokens are not offered."""
 
     model_config = validated_by(
         Rule(
@@ -254,24 +264,28 @@ class Volume(ApiModel):
             message="must name exactly one of configMap, secret, emptyDir, persistentVolumeClaim, projected or csi",
         )
     )
-    name: VolumeName = Field(description="Name of the volume, which mounts refer to.")
-    config_map: ConfigMapVolume | None = Field(None, description="A ConfigMap, a file for each key.")
-    secret: SecretVolume | None = Field(None, description="A Secret, a file for each key.")
-    empty_dir: EmptyDirVolume | None = Field(None, description="A folder that ends with its pod.")
-    persistent_volume_claim: ClaimVolume | None = Field(None, description="A PersistentVolumeClaim.")
+    name: VolumeName = Field(description="Name of the volume. Volume mounts refer to it.")
+    config_map: ConfigMapVolume | None = Field(None, description="ConfigMap, with a file for each key.")
+    secret: SecretVolume | None = Field(None, description="Secret, with a file for each key.")
+    empty_dir: EmptyDirVolume | None = Field(None, description="Folder that is deleted with its pod.")
+    persistent_volume_claim: ClaimVolume | None = Field(
+        None, description="PersistentVolumeClaim in the same namespace."
+    )
     projected: ProjectedVolume | None = Field(None, description="Several sources in one folder.")
-    csi: CsiVolume | None = Field(None, description="A volume that a CSI driver makes for each pod.")
+    csi: CsiVolume | None = Field(None, description="Volume that a CSI driver creates for each pod.")
 
 
 class VolumeMount(ApiModel):
-    """Where a container sees a volume."""
+    """Mount of a volume in a container, as in a Pod."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL)] = Field(
         description="Name of a volume in spec.pod.volumes."
     )
     mount_path: MountPath = Field(description="Absolute path in the container.")
-    sub_path: FilePath | None = Field(None, description="Folder or file of the volume; all of it when left out.")
-    read_only: bool = Field(True, description="Whether the container may only read; set false to write.")
+    sub_path: FilePath | None = Field(
+        None, description="Folder or file of the volume that is mounted. The whole volume when left out."
+    )
+    read_only: bool = Field(True, description="Whether the mount is read-only. Set false to write to the volume.")
 
 
 VolumeMounts = Annotated[tuple[VolumeMount, ...], Field(max_length=16)]

@@ -79,7 +79,7 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             "parallelism": {"tensor": 4},
             "autoscaling": {"minReplicas": 1, "maxReplicas": 4},
         },
-        "spec.autoscaling.maxReplicas 4 asks for 16 cards, above 8 ",
+        "spec.autoscaling.maxReplicas 4 needs 16 cards, above 8 ",
     ),
     *(
         (
@@ -155,7 +155,7 @@ def test_cards_of_all_pipeline_stages_are_counted() -> None:
     ranks = {"tensor": 2, "pipeline": 4}
     problem = found({"maxCards": 8}, replicas=2, engine={"name": "vllm"}, accelerator=CARD, parallelism=ranks)
     assert problem is not None
-    assert problem.message.startswith("spec.replicas 2 asks for 16 cards, above 8 (limits.maxCards)")
+    assert problem.message.startswith("spec.replicas 2 needs 16 cards, above 8 (limits.maxCards)")
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,15 @@
-"""The limits of a GaudiInferenceClass at the door: ValidatingAdmissionPolicies for the API server.
+"""ValidatingAdmissionPolicies for the limits of a GaudiInferenceClass (docs/how-to/classes.md).
 
-See docs/how-to/classes.md.
+Each limit that can be checked from a spec is one row of RULES (class_rules.py). The operator checks these limits again,
+together with those of the rendered pod (core/admission/class_limits.py, spec_limits.py). The policies reject nothing
+that the operator would allow.
 
-Each limit that a spec shows is one row of RULES (class_rules.py). The operator judges again what passes here, and what
-only the rendered pod shows (core/admission/class_limits.py, spec_limits.py). The policies refuse nothing that the
-operator would allow.
-
-Every class is a parameter, and match conditions pick the one that counts for a resource. An update is judged by what it
-changes: a class that was made tighter refuses no edit of something else. A second policy warns of the rest: the
-operator judges the whole spec, so it runs no edited spec that is still beyond the limits.
+All classes are parameters of the policies, and match conditions select the class of a resource. The first policy
+rejects what an update adds beyond the limits, so that a class that became stricter does not block unrelated edits. The
+second policy warns about the rest, because the operator checks the whole spec before it runs the edited one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gaudi_operator.api.class_rules import RULES, SPEC, Rule
@@ -21,28 +19,28 @@ from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
 Manifest = dict[str, Any]
 
 NAME, CONTROLLER, NAMESPACES = "NAME-OF-THE-CHART", "CONTROLLER-OF-THE-CHART", "NAMESPACES-OF-THE-CHART"
-"""Stand in the manifests for what the chart's values say."""
+"""Placeholders in the manifests for values of the chart."""
 
 
 def policies(
     name: str = NAME, controller: str = CONTROLLER, namespaces: str | list[str] = NAMESPACES
 ) -> list[Manifest]:
-    """The policies and their bindings, for the resources of an installation: in `namespaces`, in all when empty."""
+    """Return the policies and bindings of an installation, for resources in `namespaces`, or in all if it is empty."""
     return [
-        _policy(f"{name}-classes", inference_class.KIND, resource.PLURAL, _of_classes(controller)),
+        _policy(f"{name}-classes", inference_class.KIND, resource.PLURAL, _class_limits(controller)),
         _binding(f"{name}-classes", namespaces),
         _policy(f"{name}-class-warnings", inference_class.KIND, resource.PLURAL, _class_warnings(controller)),
         _binding(f"{name}-class-warnings", namespaces, action="Warn"),
-        _policy(f"{name}-scale", resource.KIND, f"{resource.PLURAL}/scale", _of_scale()),
+        _policy(f"{name}-scale", resource.KIND, f"{resource.PLURAL}/scale", _scale_limit()),
         _binding(f"{name}-scale", namespaces),
     ]
 
 
-def _of_classes(controller: str) -> Manifest:
-    """Refuse what a resource asks for beyond the limits of its class, unless the same class let it in before."""
+def _class_limits(controller: str) -> Manifest:
+    """Return the policy that rejects values beyond the limits, unless the old spec has them and the same class."""
     return {
         "matchConditions": [
-            *_class_that_counts(controller),
+            *_applicable_class(controller),
             {
                 "name": "spec-changed",
                 "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec",
@@ -54,7 +52,10 @@ def _of_classes(controller: str) -> Manifest:
             *(
                 each
                 for number, rule in enumerate(RULES)
-                for each in _variables(number, rule, "variables.kept", new=True)
+                for each in (
+                    {"name": f"had{number}", "expression": f"variables.kept ? ({_old_values(rule)}) : []"},
+                    _wrong_values(number, rule, f"!(x in variables.had{number})"),
+                )
             ),
         ],
         "validations": [
@@ -65,10 +66,10 @@ def _of_classes(controller: str) -> Manifest:
 
 
 def _class_warnings(controller: str) -> Manifest:
-    """Warn of what an update keeps although it is beyond the limits, which were made tighter since it was written."""
+    """Return the policy that warns about values beyond the limits that an update keeps."""
     return {
         "matchConditions": [
-            *_class_that_counts(controller),
+            *_applicable_class(controller),
             {
                 "name": "spec-changed",
                 "expression": f"request.operation == 'UPDATE' && object.spec != oldObject.spec && {_SAME_CLASS}",
@@ -76,7 +77,14 @@ def _class_warnings(controller: str) -> Manifest:
         ],
         "variables": [
             _LABELS,
-            *(each for number, rule in enumerate(RULES) for each in _variables(number, rule, "true", new=False)),
+            *(
+                each
+                for number, rule in enumerate(RULES)
+                for each in (
+                    {"name": f"had{number}", "expression": _old_values(rule)},
+                    _wrong_values(number, rule, f"x in variables.had{number}"),
+                )
+            ),
         ],
         "validations": [
             _for_namespace(_selected(), _NOT_RUN),
@@ -90,34 +98,32 @@ _SAME_CLASS = "object.spec.?className.orValue('') == oldObject.spec.?className.o
 _CHANGE = ": change it, or use another class."
 _CHANGE_CLASS = ". Name a class that does."
 _NOT_RUN = (
-    ". It was written before the class said so. What serves goes on serving, but the operator does not run this change:"
-    " change it, or use another class."
+    ". The class became stricter after it was written. Pods keep serving, but the operator does not run the edited"
+    " spec: change it, or use another class."
 )
 
 
-def _class_that_counts(controller: str) -> list[Manifest]:
+def _applicable_class(controller: str) -> list[Manifest]:
     return [
-        {"name": "served-here", "expression": f"params.spec.controller == '{controller}'"},
+        {"name": "own-controller", "expression": f"params.spec.controller == '{controller}'"},
         {
-            "name": "the-class-that-counts",
+            "name": "applicable-class",
             "expression": "has(object.spec.className) ? object.spec.className == params.metadata.name :"
             " params.spec.?default.orValue(false) == true",
         },
     ]
 
 
-def _variables(number: int, rule: Rule, compared: str, *, new: bool) -> Iterator[Manifest]:
-    """Yield the variables of one rule: what the old spec asks for if `compared` (CEL) holds, and what is not allowed.
+def _old_values(rule: Rule) -> str:
+    """Return CEL of the values that the old spec has."""
+    return rule.of_class(rule.values).replace(SPEC, "oldObject.spec")
 
-    What is not allowed is what the new spec adds, or what it keeps if `new` is false.
-    """
-    had, wrong = f"had{number}", f"wrong{number}"
-    old = rule.of_class(rule.asked).replace(SPEC, "oldObject.spec")
-    yield {"name": had, "expression": old if compared == "true" else f"{compared} ? ({old}) : []"}
-    asked = rule.of_class(rule.asked).replace(SPEC, "object.spec")
-    known = f"{'!' if new else ''}(x in variables.{had})"
-    found = f"({asked}).filter(x, !({rule.of_class(rule.allowed)}) && {known})"
-    yield {"name": wrong, "expression": f"{rule.counts} ? {found} : []"}
+
+def _wrong_values(number: int, rule: Rule, condition: str) -> Manifest:
+    """Return the variable of the values beyond the limit for which `condition` (CEL of x) is true."""
+    values = rule.of_class(rule.values).replace(SPEC, "object.spec")
+    found = f"({values}).filter(x, !({rule.of_class(rule.allowed)}) && {condition})"
+    return {"name": f"wrong{number}", "expression": f"{rule.applies} ? {found} : []"}
 
 
 def _validation(number: int, rule: Rule, remedy: str) -> Manifest:
@@ -127,12 +133,12 @@ def _validation(number: int, rule: Rule, remedy: str) -> Manifest:
         "expression": f"variables.wrong{number}.size() == 0",
         "messageExpression": f"'{rule.field}' + variables.wrong{number}[0] + {wrong} + ', as class ' +"
         f" params.metadata.name + ' says{remedy}'",
-        "message": f"{rule.field.strip()} is beyond limits.{rule.limit} of the class{remedy}",
+        "message": f"The spec is beyond limits.{rule.limit} of the class{remedy}",
     }
 
 
 def _selected() -> str:
-    """CEL: whether the class selects the namespace."""
+    """Return CEL that is true if the class selects the namespace."""
     holds = {
         "In": "e.key in variables.labels && variables.labels[e.key] in e.values",
         "NotIn": "!(e.key in variables.labels && variables.labels[e.key] in e.values)",
@@ -158,12 +164,15 @@ def _for_namespace(expression: str, remedy: str) -> Manifest:
     }
 
 
-def _of_scale() -> Manifest:
-    """A Scale says neither its class nor its labels. Its GaudiInference does, whose status bears what is allowed."""
+def _scale_limit() -> Manifest:
+    """Return the policy for the scale subresource.
+
+    A Scale has neither class nor labels. The status of its GaudiInference has the maximum.
+    """
     return {
         "matchConditions": [
-            {"name": "of-this-resource", "expression": "params.metadata.name == object.metadata.name"},
-            {"name": "limited", "expression": "params.?status.?maxReplicas.hasValue()"},
+            {"name": "same-resource", "expression": "params.metadata.name == object.metadata.name"},
+            {"name": "has-limit", "expression": "params.?status.?maxReplicas.hasValue()"},
             {
                 "name": "scaled-up",
                 "expression": "object.?spec.?replicas.orValue(0) > oldObject.?spec.?replicas.orValue(0)",
@@ -173,16 +182,16 @@ def _of_scale() -> Manifest:
             {
                 "expression": "object.spec.replicas <= params.status.maxReplicas",
                 "messageExpression": "'replicas ' + string(object.spec.replicas) + ' is above ' +"
-                " string(params.status.maxReplicas) + ', the most that the class of ' + params.metadata.name +"
-                " ' allows (status.maxReplicas): ask for fewer, or use another class.'",
-                "message": "replicas is above status.maxReplicas: ask for fewer, or use another class.",
+                " string(params.status.maxReplicas) + ', the maximum that the class of ' + params.metadata.name +"
+                " ' allows (status.maxReplicas): lower replicas, or use another class.'",
+                "message": "replicas is above status.maxReplicas: lower it, or use another class.",
                 "reason": "Forbidden",
             }
         ],
     }
 
 
-def _policy(name: str, parameters: str, what: str, judged: Mapping[str, Any]) -> Manifest:
+def _policy(name: str, parameters: str, what: str, checks: Mapping[str, Any]) -> Manifest:
     operations = ["UPDATE"] if "/" in what else ["CREATE", "UPDATE"]
     rule = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": operations, "resources": [what]}
     return {
@@ -193,7 +202,7 @@ def _policy(name: str, parameters: str, what: str, judged: Mapping[str, Any]) ->
             "failurePolicy": "Fail",
             "paramKind": {"apiVersion": API_VERSION, "kind": parameters},
             "matchConstraints": {"resourceRules": [rule]},
-            **judged,
+            **checks,
         },
     }
 
@@ -208,7 +217,7 @@ def _binding(name: str, namespaces: str | list[str], action: str = "Deny") -> Ma
         "spec": {
             "policyName": name,
             "validationActions": [action],
-            # Without any class nothing is limited; what names a class that is not there gets no pods of the operator.
+            # Without a class nothing is limited. The operator creates no pods for a resource whose class is missing.
             "paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"},
             **matched,
         },

@@ -1,0 +1,45 @@
+"""Descriptions for `kubectl explain`, which shows neither defaults nor bounds."""
+
+from typing import Any
+
+from gaudi_operator.api.schema import Schema, with_children
+
+_LENGTHS = {"array": ("minItems", "maxItems"), "object": ("minProperties", "maxProperties")}
+
+
+def with_bounds(schema: Schema) -> Schema:
+    """Return the schema with the bounds and the default of each field at the end of its description."""
+    node = with_children(schema, with_bounds)
+    fields = node.get("properties", {})
+    return node | {"properties": {name: _described(field) for name, field in fields.items()}} if fields else node
+
+
+def _described(field: Schema) -> Schema:
+    # A default that the operator fills in is the last sentence of the description.
+    text, label, written = field.get("description", "").partition(" Default: ")
+    sentences = (text, _bounds(field), f"{label}{written}".strip() or _default(field))
+    found = " ".join(sentence for sentence in sentences if sentence)
+    return field | {"description": found} if found else field
+
+
+def _bounds(field: Schema) -> str:
+    """Return the bounds of a number or of the length of a list or map."""
+    kind = field.get("type", "")
+    if kind in _LENGTHS:
+        lower, upper = (field.get(name) for name in _LENGTHS[kind])
+        return "" if upper is None else _sentence(lower, upper, " entry" if upper == 1 else " entries")
+    lower, upper = field.get("minimum"), field.get("maximum")
+    return "" if upper is None or kind not in ("integer", "number") else _sentence(lower, upper)
+
+
+def _sentence(lower: Any, upper: Any, unit: str = "") -> str:
+    return f"At most {upper}{unit}." if lower is None else f"Between {lower} and {upper}{unit}."
+
+
+def _default(field: Schema) -> str:
+    default: Any = field.get("default")
+    if default is None or "properties" in field:
+        return ""
+    if isinstance(default, bool):
+        return f"Default: {str(default).lower()}."
+    return f"Default: {default if str(default).isalnum() else repr(default)}."
