@@ -16,6 +16,7 @@ from gaudi_runtime.engines.sim.card import SimCard, SimClock, SimMemory
 from gaudi_runtime.engines.sim.script import SimScript
 from gaudi_runtime.engines.stop_strings import StopStrings
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
+from gaudi_runtime.units import plural
 
 
 class ByteTokenizer:
@@ -133,8 +134,8 @@ class SimServing:
         wanted = prompt_tokens + max_tokens
         if wanted > self._limits.max_model_len:
             return (
-                f"{prompt_tokens} prompt tokens and {max_tokens} tokens for the answer exceed the model's length of "
-                f"{self._limits.max_model_len}. Shorten the prompt or lower max_tokens."
+                f"{prompt_tokens} prompt tokens and {plural(max_tokens, 'token')} for the answer exceed the model's "
+                f"length of {self._limits.max_model_len}. Shorten the prompt or lower max_tokens."
             )
         if self.blocks(wanted) > self._scheduler.total_blocks:
             return f"{wanted} tokens need more than the {self._scheduler.total_blocks} KV blocks of this server."

@@ -71,7 +71,7 @@ async def test_seed_is_accepted(api: Served, path: str) -> None:
 
 
 async def test_chat_beyond_the_model_leaves_room_for_one_token(api: Served) -> None:
-    with pytest.raises(openai.BadRequestError, match="and 1 for the answer exceed"):
+    with pytest.raises(openai.BadRequestError, match="and 1 token for the answer exceed"):
         await api.openai.chat.completions.create(model="echo", messages=[{"role": "user", "content": "x" * 510}])
 
 
