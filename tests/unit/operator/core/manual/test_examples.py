@@ -1,5 +1,6 @@
 """Admission of the manifests in examples/."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,12 +84,15 @@ def test_unknown_forecast_names_the_remedy(manifest: Manifest) -> None:
         return
     assert found.why
     assert found.remedies
-    if found.remedies == (SERVE_ANYWAY.text,):
-        remedied = merged(manifest, {"spec": {"readiness": {"onShortfall": "ServeAndWarn"}}})
-        assert forecast_of(remedied).verdict is Verdict.WARNINGS
-    else:
+    if found.forecast.model is None:
         assert found.remedies == (NAME_THE_MODEL,)
-        assert found.forecast.model is None
+        return
+    serve, lower = found.remedies
+    assert serve == SERVE_ANYWAY.text
+    thresholds = dict.fromkeys(re.findall(r"minCaptured\w+Percent", lower), 0)
+    for remedy in ({"onShortfall": "ServeAndWarn"}, thresholds):
+        remedied = forecast_of(merged(manifest, {"spec": {"readiness": remedy}}))
+        assert remedied.verdict in {Verdict.FITS, Verdict.WARNINGS}, remedy
 
 
 @pytest.mark.parametrize("path", sorted((FOLDER / "vllm").glob("*.yaml")), ids=name_of)

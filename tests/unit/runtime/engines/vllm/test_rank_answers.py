@@ -42,5 +42,5 @@ def test_first_failed_rank_is_named_with_its_reason() -> None:
 
 
 def test_no_ranks_means_a_lost_engine() -> None:
-    with pytest.raises(EngineLost, match="No rank of vLLM answered plan"):
+    with pytest.raises(EngineLost, match="No rank of vLLM answered the call plan"):
         unwrapped([[]], "plan")
