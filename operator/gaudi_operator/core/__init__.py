@@ -1,4 +1,4 @@
-"""Pure decisions: take what was observed, return manifests, actions and status. No clock and no client.
+"""Pure decisions, without a clock or a client. They turn the observed state into manifests, actions and status.
 
 `decide.py` reads a frozen snapshot (`observed.py`, parsed by `resource.py`) and runs these steps in order:
 
@@ -11,6 +11,6 @@
 
 `problems` finds what keeps pods from serving, `rendering` builds the pods of a new revision, and `classes.py` resolves
 the class of a resource. `actions.py` defines the result, `deadlines.py` the time of the next reconcile, `notation.py`
-and `quantities.py` shared text forms. Each folder imports only those before it in this order: pods, gate, problems,
+and `quantities.py` shared text forms. Each folder imports only folders before it in this order: pods, gate, problems,
 rendering, rollout, admission, children, status.
 """

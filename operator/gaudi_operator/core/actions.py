@@ -1,4 +1,4 @@
-"""The actions of a reconcile. Each one carries the reason for the log and, if set, for an event."""
+"""The actions of a reconcile. Each action has a reason, which is logged."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -54,7 +54,7 @@ class SetGate:
 
 @dataclass(frozen=True)
 class SetDeletionCost:
-    """A deletion cost that makes the ReplicaSet controller remove this pod first, or resets it; guarded by the UID."""
+    """A write of the deletion cost of a pod, which `removed_first` or not, only if the pod still has this UID."""
 
     pod: str
     uid: str
@@ -70,10 +70,10 @@ Action = Apply | Delete | SetGate | SetDeletionCost
 class Decision:
     """The outcome of a reconcile: actions in order, the status to write, and the events after it.
 
-    `requeue_after` is the number of seconds until the next reconcile without a change; None if only a change in the
-    cluster or a report can change the outcome. `question` is set if the rest depends on a plan that is not computed
-    yet: then the actions are gates only, and the status is the written one. `status_held` is since when a newer status
-    has been waiting to be written.
+    `requeue_after` is the number of seconds until the next reconcile if nothing else triggers it, or None if no
+    deadline is pending. `question` is set if the rest of the decision needs a plan that is not computed yet. Then the
+    actions are only gates, and the status is the written one. `status_held` is the time since which a newer status has
+    waited to be written.
     """
 
     actions: tuple[Action, ...]

@@ -1,9 +1,9 @@
 """Questions about plans and their cached answers, computed outside of the reconcile.
 
-A spec may ask for hundreds of thousands of buckets, and a tenant may create many specs. No decision computes a plan
-itself: it asks a `PlanQuestion`, and PlanAnswers returns the cached answer or raises Unanswered. The reconcile then
-writes only its gates, and runs again after the answer was computed (shell/plans/planning.py). Answers are small
-whatever the size of the plan. Refusals are cached too.
+A spec may ask for hundreds of thousands of buckets, and a tenant may create many specs. Decisions therefore compute no
+plans. They pass a `PlanQuestion` to PlanAnswers, which returns the cached answer or raises Unanswered. After
+Unanswered, the reconcile writes only its gates, and runs again when the answer is computed (shell/plans/planning.py).
+Answers are small even for large plans. Refusals are cached too.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ AnyPlanQuestion = Any
 
 
 class PlanTooExpensive(Exception):
-    """The computation of a plan exceeded its limits. The message says what it used, as the end of a sentence."""
+    """The computation of a plan exceeded its limits. The message says what was used, as the end of a sentence."""
 
 
 class PlanQuestion(Generic[T]):
     """A question about a plan: a frozen dataclass that another process can receive, and the code that answers it."""
 
     kind: ClassVar[Any]
-    """The type of the answer. The answer of another process is validated against it."""
+    """The type of the answer. Answers from another process are validated against this type."""
 
     @property
     def size(self) -> int:
@@ -73,7 +73,7 @@ class PlanAnswers:
     def get(self, question: PlanQuestion[T]) -> T:
         """Return the cached answer.
 
-        Raises Unanswered if there is none, and PlanImpossible or PlanTooExpensive if the answer is a refusal.
+        Raises Unanswered if no answer is cached, and PlanImpossible or PlanTooExpensive if the answer is a refusal.
         """
         key = _brief(question)
         with self._lock:
@@ -109,7 +109,7 @@ class SynchronousAnswers(PlanAnswers):
 
 
 def compute_answer(question: PlanQuestion[T]) -> T | Refusal:
-    """Compute the answer to cache: a value or a Refusal."""
+    """Return the answer to cache, which is a value or a Refusal."""
     try:
         return question.answer()
     except PlanImpossible as error:

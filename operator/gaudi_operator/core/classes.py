@@ -2,7 +2,7 @@
 
 `spec.className` names the class; without a name, the default class applies. A class selects the namespaces that may use
 it and the installation that serves it. Its defaults become part of a revision when the revision is created, so a
-changed class restarts nothing; the status reports what it would change.
+changed class restarts no pods. The status reports which fields the change would affect.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ class Platform:
 
     @property
     def limits(self) -> ClassLimits:
-        """The limits of the class; without a class, those of an empty one."""
+        """The limits of the class, or the default limits if there is no class."""
         return self.says.limits if self.says else ClassLimits()
 
 
@@ -53,7 +53,7 @@ NO_CLASS = Platform()
 
 
 def resolve_class(inference: Inference, observed: Observed, defaults: InstallationDefaults) -> Platform:
-    """Resolve the class of a resource; NO_CLASS if it names none and there is no default class."""
+    """Return the class of a resource, or NO_CLASS if the resource names none and there is no default class."""
     asked = inference.spec.class_name
     found = _named(asked, observed) if asked else _default(observed)
     if found is None:
@@ -61,7 +61,7 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
     if isinstance(found, Problem):
         return Platform(asked, problem=found)
     name = found["metadata"]["name"]
-    # Read the raw manifest: a class of another installation may have fields of a newer release.
+    # Read the raw manifest, because a class of another installation may have fields of a newer release.
     if (found.get("spec") or {}).get("controller") != defaults.controller:
         return Platform(name, elsewhere=True)
     try:
@@ -136,7 +136,7 @@ def _holds(asked: LabelRequirement, labels: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class FilledInference:
-    """A resource with the defaults of its class, and the values filled in: path of the field -> JSON value."""
+    """A resource with the defaults of its class. `values` maps the paths of the filled fields to JSON values."""
 
     inference: Inference
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -154,7 +154,7 @@ def fill_class_defaults(inference: Inference, platform: Platform) -> FilledInfer
 
 
 def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str, Any]]:
-    """Return the class defaults for fields that the spec leaves out: (path below spec in model names, value)."""
+    """Return the class defaults for fields that the spec omits, as (path below spec in model names, value)."""
     pod = spec.pod
     own_user = pod.run_as_user != DEFAULT_USER or pod.user_from_cluster
     cards = not on_cpu(spec.accelerator)
@@ -187,7 +187,7 @@ def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str
 
 
 def _amounts(own: ContainerResources, given: ContainerResources) -> Iterator[tuple[str, Any, bool]]:
-    """Request and limit of a resource together: one of the class's might contradict one of the spec's."""
+    """Yield (path, default, applies). A default applies only if the spec has no request or limit of this resource."""
     for name in Amounts.model_fields:
         left_out = getattr(own.requests, name) is None and getattr(own.limits, name) is None
         yield f"pod.resources.requests.{name}", getattr(given.requests, name), left_out
@@ -201,7 +201,7 @@ def _with(model: Any, path: tuple[str, ...], value: Any) -> Any:
 
 
 def _written(model: Any, name: str, *rest: str) -> Iterator[str]:
-    """Return the names of a path as a manifest has them."""
+    """Yield the names in a field's path as a manifest spells them."""
     yield type(model).model_fields[name].alias or name
     if rest:
         yield from _written(getattr(model, name), *rest)

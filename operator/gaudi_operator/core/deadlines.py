@@ -1,17 +1,16 @@
-"""The deadlines of one reconcile: what has waited long enough, and when to requeue without any change."""
+"""The deadlines of one reconcile: which have passed, and when to requeue if nothing else changes."""
 
 from datetime import datetime
 
 _LATE_SECONDS = 0.1
-"""Seconds added to a requeue: a reconcile just before its deadline would find the same state again."""
+"""Seconds added to a requeue, because a reconcile just before its deadline would find the same state again."""
 
 
 class Deadlines:
-    """The deadlines judged in one reconcile, relative to `now`, the time of its observation.
+    """The deadlines checked in one reconcile. `now` is the time of the observation.
 
-    Checking a deadline also schedules the reconcile at which it falls due, so no deadline is checked without a requeue
-    and none is scheduled that no decision needs. Each reconcile creates its own instance, which is the only mutable
-    value of a reconcile.
+    Checking a pending deadline also schedules a reconcile for it. So every pending deadline has a requeue, and every
+    requeue has a reason. Each reconcile creates its own instance, which is the only mutable value of a reconcile.
     """
 
     def __init__(self, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""One reconcile as a pure function: takes the observed state, returns all actions, the status and the events."""
+"""One reconcile as a pure function of the observed state, which returns the actions, the status and the events."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ from gaudi_runtime.errors import Problem
 FOLLOW_UP_SECONDS = 0.1
 """Seconds until the next reconcile after a write of children.
 
-The operator's own writes trigger no reconcile, and if they create or remove no pod, nothing else does.
+The operator's own writes trigger no reconcile, unless they create or remove pods.
 """
 
 
@@ -62,7 +62,7 @@ def decide(
     """Decide the actions, the status and the events of one reconcile.
 
     The order is: gates by pod reports, admission of the spec, the next rollout step, children, status. `answers` has
-    what is known about plans; `read` parses the resource, and may return a cached value.
+    the computed answers about plans. `read` parses the resource and may return a cached value.
     """
     judged = _judge(observed, defaults, answers, read)
     if isinstance(judged, Decision):
@@ -95,7 +95,7 @@ def _judge(
     """Judge the gates, or return the final decision if there is nothing to judge."""
     before, deadlines = read_status(observed.resource), Deadlines(observed.now)
     if read_identity(observed.resource).deleting:
-        return Decision((), before)  # the garbage collector of the cluster takes the children
+        return Decision((), before)  # the garbage collector of the cluster deletes the children
     try:
         inference = read(insert_texts(observed.resource, observed.texts), answers)
     except SpecUnreadable as error:
@@ -104,7 +104,7 @@ def _judge(
 
     platform = resolve_class(inference, observed, defaults)
     if platform.elsewhere:
-        return Decision((), before)  # two installations share the cluster, and the other one serves this
+        return Decision((), before)  # another installation in the cluster serves this resource
     promised = rollout_policy(inference.spec.rollout, inference.spec.replicas)
     pods = read_pods(observed)
     to_go = pending_removals(pods, spec_replicas(observed))
@@ -114,13 +114,13 @@ def _judge(
 
 
 def _gates_alone(judged: JudgedGates) -> Decision:
-    """Return only the gates and their events, while the rest waits for a plan or its turn."""
+    """Return a decision with only the gates and their events, because the plan is not computed yet."""
     shown = events(judged.before, judged.before, judged.gates, *_shown(judged))
     return Decision(tuple(judged.gates), judged.before, shown, judged.deadlines.requeue_after)
 
 
 def _shown(judged: JudgedGates) -> tuple[tuple[PodView, ...], int]:
-    """Return the pods of the revision in the status and the desired number; none if the spec is newer than that."""
+    """Return (pods of the revision in the status, desired number), or ((), 0) if the spec is newer than the status."""
     before = judged.before
     if before.observed_generation != judged.inference.identity.generation:
         return (), 0
@@ -152,7 +152,7 @@ def _decide_by_plan(judged: JudgedGates, observed: Observed, defaults: Installat
 
 
 def _state(judged: JudgedGates, observed: Observed, defaults: InstallationDefaults) -> tuple[State, PodPolicy]:
-    """Return the state before the rollout is planned, and the policy for pods of the installation and the class."""
+    """Return the state before the rollout is planned, and the pod policy of the installation and the class."""
     before, pods, identity = judged.before, judged.pods, judged.inference.identity
     platform = replace(judged.platform, problem=_since(judged.platform.problem, before, judged.deadlines))
     found, stored = terminations(pods, before, observed.reports), stored_revisions(observed.revisions)
@@ -175,7 +175,7 @@ def _state(judged: JudgedGates, observed: Observed, defaults: InstallationDefaul
 
 
 def _since(found: Problem | None, before: GaudiInferenceStatus, deadlines: Deadlines) -> Problem | None:
-    """Set since when the problem lasts, if other users or controllers can resolve it."""
+    """Return the problem, with its start time if other users or controllers can resolve it."""
     if found is None or found.reason not in RESOLVED_BY_OTHERS:
         return found
     return replace(found, since=spec_refused_since(found.reason, before.conditions) or deadlines.now)
@@ -188,7 +188,7 @@ def _forbidden(revisions: Iterable[Revision], policy: PodPolicy, defaults: Insta
 
 
 def _admit(state: State, policy: PodPolicy) -> tuple[Problem | None, Revision | None]:
-    """Return the violation of the spec, or the revision that it asks for; never both."""
+    """Return (violation of the spec, None) or (None, revision that the spec asks for)."""
     inference, defaults = state.inference, state.defaults
     if lost := missing_pin(inference, state.stored):
         return Problem("RevisionNotKept", lost), None

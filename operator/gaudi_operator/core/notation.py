@@ -34,12 +34,12 @@ def one_sentence(text: str) -> str:
 
 
 def timestamp(moment: datetime) -> str:
-    """Format a moment as Kubernetes does: UTC, whole seconds."""
+    """Return a time in the format of Kubernetes, in UTC and whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_timestamp(text: object) -> datetime | None:
-    """Parse a timestamp of the API server; None if it is missing, invalid or out of range.
+    """Return the time in a timestamp of the API server, or None if it is missing, invalid or out of range.
 
     The API server accepts years from 0 to 10,000 and, in the status of a GaudiInference, times without a zone.
     """
@@ -47,7 +47,7 @@ def parse_timestamp(text: object) -> datetime | None:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    # Years at both ends would overflow in sums of deadlines.
+    # Adding a deadline to the first or last possible year would overflow.
     return found if found and found.tzinfo and 1 < found.year < 9999 else None
 
 
@@ -55,6 +55,6 @@ _WHOLE = re.compile(r"-?[0-9]{1,10}")
 
 
 def parse_int32(text: object) -> int | None:
-    """Parse a 32-bit integer from an annotation or a label; None for any other text."""
+    """Return the 32-bit integer in the text of an annotation or a label, or None for any other text."""
     number = int(text) if isinstance(text, str) and _WHOLE.fullmatch(text) else None
     return number if number is not None and -(2**31) <= number < 2**31 else None

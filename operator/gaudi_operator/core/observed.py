@@ -20,10 +20,11 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class PodReport:
-    """The last report of a pod, or the reason why it was ignored.
+    """The last report of a pod, or the reason why the report was ignored.
 
     `container_id` is the runtime container's ID in the pod status when the report was fetched, so that a report never
-    applies to another container. `received` is in the operator's clock. `report` may be trimmed by trim_report().
+    applies to another container. `received` is a time of the operator's clock. `report` may be trimmed by
+    trim_report().
     """
 
     container_id: str
@@ -33,7 +34,7 @@ class PodReport:
 
 
 def trim_report(report: WarmupReport) -> WarmupReport:
-    """Return the report without the parts that no decision reads: 1,000 full reports may take a gigabyte."""
+    """Return the report without the parts that no decision reads, because 1,000 full reports may take a gigabyte."""
     firsts = [next((each for each in report.skipped if each.phase is phase), None) for phase in BucketPhase]
     vision, seen = report.vision, report.served.vision
     served = {"buckets": (), "vision": seen and seen.model_copy(update={"cold": ()})}
@@ -60,13 +61,12 @@ class Observed:
     """The state that watches and polls have observed for one resource.
 
     `resource` is the whole GaudiInference. Lists contain only objects that carry the operator's labels and are owned by
-    the resource; children that do not exist are missing from them. `reports` is keyed by pod UID; `texts` are those
-    that the spec names (core/texts.py). `now` is an argument, so that decisions need no clock. `status_written` is the
-    time of the last status write of this process, None before the first; progress numbers change at most every 2 s.
-    `status_held` is since when a newer status has been waiting to be written, None if there was none in the last
-    reconcile. For replicas of several nodes `pods` has the leaders and `workers` the other pods; `groups_served` is
-    True if the cluster has LeaderWorkerSets. `classes` are all GaudiInferenceClasses; `namespace_labels` is filled only
-    if a class selects by labels.
+    the resource. `reports` is keyed by pod UID. `texts` has the texts that the spec references (core/texts.py). `now`
+    is the time of the observation, so that decisions need no clock. `status_written` is the time of the last status
+    write of this process, or None before the first write. `status_held` is the time since which a newer status has
+    waited to be written, or None if no status is waiting. For replicas of several nodes, `pods` has the leaders and
+    `workers` has the other pods. `groups_served` is True if the cluster has LeaderWorkerSets. `classes` has all
+    GaudiInferenceClasses. `namespace_labels` is filled only if a class selects namespaces by labels.
     """
 
     resource: Manifest
@@ -118,9 +118,9 @@ class Observed:
 
 @dataclass(frozen=True)
 class AllowedHostPath:
-    """A folder of nodes that pods may mount: `prefix` and all below it, in `namespaces` (all if empty).
+    """A node folder that pods in `namespaces` (in all, if empty) may mount: `prefix` and everything below it.
 
-    `groups` are the supplementary groups that such pods may have in addition to their fixed one.
+    `groups` are the supplementary groups that such pods may have in addition to their fixed group.
     """
 
     prefix: str
@@ -145,5 +145,5 @@ class InstallationDefaults:
     controller: str = DEFAULT_CONTROLLER
 
     def __hash__(self) -> int:
-        """Return a hash of the hashable fields: the labels of clients are dictionaries."""
+        """Return a hash of some fields, because the others may contain dictionaries, which have no hash."""
         return hash((self.runtime_image, self.hpu_image, self.controller))

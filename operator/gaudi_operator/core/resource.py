@@ -40,8 +40,8 @@ class Identity:
 class Inference:
     """A GaudiInference with its typed spec.
 
-    `kept_mode` is the execution mode of the stored revision of this spec; None if there is none yet. `answers` has what
-    is known about the plan of the spec.
+    `kept_mode` is the execution mode of the stored revision of this spec, or None if no revision is stored yet.
+    `answers` has the computed answers about the plan.
     """
 
     identity: Identity
@@ -53,7 +53,7 @@ class Inference:
 
 
 def derived(function: Callable[Concatenate[Inference, P], T]) -> Callable[Concatenate[Inference, P], T]:
-    """Cache the value of a function of an Inference: it depends only on the Inference and the arguments.
+    """Cache the value of a function that depends only on an Inference and the other arguments.
 
     A decision reads most of these values several times.
     """
@@ -82,7 +82,7 @@ def read_identity(resource: Manifest) -> Identity:
 
 
 def read_inference(resource: Manifest, answers: PlanAnswers = SYNCHRONOUS_ANSWERS) -> Inference:
-    """Parse a resource. Raises SpecUnreadable, which a CRD of another release can cause."""
+    """Return the parsed resource. Raises SpecUnreadable, for example if the CRD is of another release."""
     try:
         spec = GaudiInferenceSpec.model_validate(resource["spec"])
     except ValidationError as error:
@@ -120,13 +120,13 @@ class RecentInferences:
 
 
 def read_status(resource: Manifest) -> GaudiInferenceStatus:
-    """Return the written status; an empty one if there is none or another release wrote an unreadable one."""
+    """Return the written status, or an empty status if it is missing or cannot be read."""
     written = resource.get("status")
     if not isinstance(written, Mapping):
         return GaudiInferenceStatus()
     try:
         return GaudiInferenceStatus.model_validate(written)
-    # The status is only a cache. What another release wrote is derived from the cluster again.
+    # The status is only a cache. If another release wrote another form, it is derived from the cluster again.
     except ValidationError:
         return GaudiInferenceStatus()
 

@@ -1,7 +1,7 @@
 """Long texts of a spec that are stored in ConfigMaps: their references, and the spec with the texts inserted.
 
-Texts are resolved before any decision, so they are inputs of the revision as if they stood in the spec. A changed text
-creates a new revision. A missing text blocks a new spec, and running pods are not affected.
+Texts are resolved before any decision, so they are inputs of the revision as if the spec contained them. A changed text
+creates a new revision. A missing text blocks a new spec but does not affect running pods.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _PLACES = (
     (("bucketing",), "fileFrom", "file"),
     (("bucketing", "optimal"), "trafficFrom", "traffic"),
 )
-"""The sections of the spec, the reference field, and the field that receives the text."""
+"""Tuples of (path of a section in the spec, field with the reference, field that receives the text)."""
 
 
 def referenced_texts(resource: Manifest) -> tuple[TextKey, ...]:
@@ -23,7 +23,7 @@ def referenced_texts(resource: Manifest) -> tuple[TextKey, ...]:
 
 
 def insert_texts(resource: Manifest, texts: Mapping[TextKey, str]) -> Manifest:
-    """Return `resource` with the referenced texts inserted. The reference of a missing or oversized text stays."""
+    """Return `resource` with the referenced texts inserted. A reference stays if its text is missing or too long."""
     spec = resource.get("spec")
     for section, reference, field, key in _named(resource):
         text = texts.get(key)

@@ -20,7 +20,7 @@ from gaudi_runtime.contract.text import on_one_line
 _RECORD = re.compile(r" ?Container (\S+), instance (\S+), plan (\S+)\.$")
 
 SETTLE_SECONDS = 10
-"""Seconds until a kubelet has observed an opened gate. Until then the pod is not ready, which is no loss."""
+"""Seconds within which a kubelet observes an opened gate and reports the pod as ready."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class JudgedInstance:
 
 
 def judged_instance(pod: PodView) -> JudgedInstance | None:
-    """Return the instance recorded in the message of the pod's gate; None if there is no record of this operator."""
+    """Return the instance recorded in the message of the pod's gate, or None if the message has no record."""
     # A pod condition has no other field for the record. Only this module reads and writes it.
     match = _RECORD.search(pod.gate.message) if pod.gate else None
     return JudgedInstance(*match.groups()) if match else None
 
 
 def judged_counts(pod: PodView) -> str:
-    """Return the message of the pod's gate without the record: which graphs were captured."""
+    """Return the message of the pod's gate without the record. It says which graphs were captured."""
     return _RECORD.sub("", pod.gate.message) if pod.gate else ""
 
 
@@ -65,7 +65,7 @@ def other_conditions(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict[str, str]:
-    """Return the condition to write into `pod`, which is empty if its manifest is unknown."""
+    """Return the gate condition to write. `pod` is the pod's manifest, or empty if the manifest is unknown."""
     known = _known(pod)
     found = _written(read_condition(known) if known else None, gate, now)
     return {
@@ -78,7 +78,7 @@ def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict
 
 
 def pods_with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
-    """Return the pods as they will be after `gates` are written. The rest of the reconcile uses them."""
+    """Return the pods as they will be after `gates` are written, for the rest of the reconcile."""
     written = {gate.uid: gate for gate in gates}
     found = ((pod, written.get(pod.uid)) for pod in pods)
     return tuple(
@@ -88,7 +88,7 @@ def pods_with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: date
 
 
 def _written(known: PodCondition | None, gate: SetGate, now: datetime) -> PodCondition:
-    """Return the condition as the API server stores it: the transition time changes only with the status."""
+    """Return the gate condition after the write. Its transition time changes only if its status changes."""
     since = known.since if known is not None and known.true == gate.open else None
     return PodCondition(gate.open, gate.reason, on_one_line(gate.message), since or now.replace(microsecond=0))
 

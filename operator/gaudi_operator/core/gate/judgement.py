@@ -1,6 +1,7 @@
-"""The judgement of a readiness gate: it opens if a report meets the thresholds and closes only on positive evidence.
+"""The judgement of readiness gates: when a gate opens and when it closes.
 
-An unreachable pod, a late or unreadable report, and an operator that was down change nothing.
+A gate opens if a report meets the thresholds, and closes only on positive evidence. It does not change while a pod is
+unreachable, a report is late or unreadable, or the operator is down.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from gaudi_operator.core.gate.thresholds import captured_counts, explain_shortfa
 from gaudi_operator.core.pods.view import PodView
 
 REOPEN_SECONDS = 1
-"""The minimum seconds a closed gate stays closed. It limits the writes for a pod whose report flaps."""
+"""The minimum seconds for which a gate stays closed. They limit the writes for a pod whose reports alternate."""
 
 WARMED_UP = "WarmedUp"
 """The reason of an open gate if all thresholds are met."""
@@ -24,7 +25,7 @@ BELOW_THRESHOLD = "OpenedBelowThreshold"
 
 
 def judge_gate(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetGate | None:
-    """Return the gate write for `pod`; None if the gate is right, no report is known, or it is too soon."""
+    """Return the gate write for `pod`, or None if its gate must not change now."""
     if not pod.active:
         return None
     if pod.report is not None and pod.container is not None:
@@ -40,7 +41,7 @@ def judge_gate(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetG
 
 
 def _has_just_closed(pod: PodView, deadlines: Deadlines) -> bool:
-    # The condition itself records when it closed. Closing has no delay.
+    # The condition records when the gate closed. Closing has no delay.
     since = pod.gate.since if pod.gate and not pod.gate_open else None
     return since is not None and not deadlines.reached(since, REOPEN_SECONDS)
 
@@ -62,7 +63,7 @@ def _close(pod: PodView, reason: str, message: str) -> SetGate:
 
 
 def _lost_container(pod: PodView) -> tuple[str, str] | None:
-    """Return reason and message if the kubelet reports that the judged container is gone."""
+    """Return (reason, message) if the kubelet reports that the judged container is gone."""
     container, record = pod.container, judged_instance(pod)
     if container is None:
         return None
@@ -86,8 +87,8 @@ def judge_gates(
 ) -> list[SetGate]:
     """Return the gate writes of all pods.
 
-    At least `promised` pods, and at least one, keep serving whatever they compile. The `to_go` serving pods that the
-    workload controllers are about to remove do not count.
+    At least `promised` pods, and at least one, keep serving even if they recompile. The `to_go` serving pods that the
+    workload controllers are about to remove do not count towards this number.
     """
     found = {pod.uid: gate for pod in pods if (gate := judge_gate(pod, readiness, deadlines))}
     limited = limit_recompiles(found, pods, readiness, promised, deadlines, to_go)

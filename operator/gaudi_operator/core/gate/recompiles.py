@@ -1,10 +1,10 @@
 """The recompilation limit: gates close while requests wait for compiles (docs/reference/conditions.md).
 
-A gate closes above readiness.maxRecentRecompiles within five minutes, and opens after five minutes without any. A
-number in between changes nothing. The condition records why the gate is closed, so that a later leader continues from
-there.
+A gate closes after more than readiness.maxRecentRecompiles recompilations within five minutes, and opens after five
+minutes without a recompilation. Between these limits the gate does not change. The condition records why the gate is
+closed, so that a later leader can continue.
 
-At least the promised number of pods keeps serving, whatever they compile.
+At least the promised number of pods keeps serving, even if they recompile.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,16 +28,16 @@ def limit_recompiles(
     deadlines: Deadlines,
     to_go: int,
 ) -> dict[str, SetGate]:
-    """Return `gates`, by pod UID, with those that close for recompilations and without those that stay closed.
+    """Return `gates` by pod UID, plus gates that close for recompilations and minus gates that must stay closed.
 
-    The arguments are those of judge_gates().
+    The other arguments are those of judge_gates().
     """
     found = dict(gates)
     if readiness.on_recompiles is not OnRecompiles.CLOSE_GATE:
         return found
     closing = {uid for uid, gate in found.items() if not gate.open}
     serving = [pod for pod in pods if pod.ready and pod.uid not in closing]
-    # Slow answers are better than none: at least one pod serves.
+    # At least one pod serves, because slow answers are better than none.
     spare = len(serving) - to_go - max(1, promised)
     coming = sum(is_settling(pod, deadlines) for pod in pods)
     # Reopen gates before closing others, so that two gates are not closed at the same time.

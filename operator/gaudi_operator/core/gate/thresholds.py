@@ -1,4 +1,4 @@
-"""Captured graphs of a report, as percentages and compared with the thresholds of spec.readiness.
+"""The captured graphs in a report as percentages, and their comparison with the thresholds of spec.readiness.
 
 See docs/internals/warmup.md, Percentages.
 """
@@ -24,7 +24,7 @@ def captured_percent(progress: PhaseProgress) -> int | None:
 
 
 def warmup_percent(report: WarmupReport) -> int:
-    """Return the warm-up progress in percent, rounded down: compiled and captured buckets; 100 only once it is over."""
+    """Return the percentage of buckets compiled and captured, rounded down. It is 100 only after warm-up has ended."""
     if report.phase in WARMED_UP_PHASES:
         return 100
     phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
@@ -40,7 +40,7 @@ def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
 
 
 def first_skipped_buckets(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
-    """Return a sentence for each phase below its threshold: the first skipped bucket and the reason."""
+    """Return a sentence for each phase below its threshold, with the first skipped bucket and the reason."""
     left = {each.phase.value: (str(each.bucket), each.reason) for each in reversed(report.skipped)}
     if report.vision and report.vision.skipped:
         first = report.vision.skipped[0]
@@ -88,7 +88,7 @@ def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str |
 
 
 def captured_counts(report: WarmupReport) -> str:
-    """Return the clause on captured graphs that an opened gate carries."""
+    """Return the clause about captured graphs for the message of an opened gate."""
     if report.warmup_skipped:
         return "warm-up is switched off"
     found = [_count(BucketPhase.PROMPT, report.prompt), _count(BucketPhase.DECODE, report.decode)]
@@ -104,7 +104,7 @@ def _count(phase: BucketPhase, progress: PhaseProgress) -> str:
 
 
 def explain_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
-    """Return reason and message why a report does not open the gate; None if it does."""
+    """Return (reason, message) if a report does not open the gate, or None if it does."""
     if report.failure is not None:
         return report.failure.reason, report.failure.message
     if report.phase is not Phase.SERVING:

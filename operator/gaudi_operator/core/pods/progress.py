@@ -1,4 +1,4 @@
-"""The progress of pods towards traffic: what each pod waits for, counted for condition messages."""
+"""The steps that keep pods from traffic, counted for condition messages."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -33,6 +33,6 @@ def waits_for(pod: PodView) -> Waiting:
 
 
 def count_waiting(pods: Iterable[PodView]) -> dict[Waiting, int]:
-    """Count the pods that take no traffic by what they wait for, first things first."""
+    """Return how many pods without traffic wait at each step, in the order of the steps."""
     counts = Counter(waits_for(pod) for pod in pods if not pod.ready)
     return {kind: counts[kind] for kind in Waiting if counts[kind]}

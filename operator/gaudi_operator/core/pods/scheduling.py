@@ -1,7 +1,7 @@
 """Scheduling of pods: why a pod has no node yet, or no container on its node.
 
-The scheduler finds no node, scheduling gates hold the pod (set by a quota system such as Kueue), a quota or an
-admission rule refuses it, or its volumes or network are not set up.
+Possible reasons: the scheduler finds no node, scheduling gates hold the pod (set by a quota system such as Kueue), a
+quota or an admission rule refuses the pod, or its volumes or network are not set up.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.view import PodView
 
 UNSCHEDULABLE_SECONDS = 30
-"""Seconds before an unschedulable pod is reported. A terminating pod holds its cards until it has drained."""
+"""Seconds before an unschedulable pod is reported. Cards may still become free when terminating pods have drained."""
 
 
 SCHEDULING_GATED = "SchedulingGated"
@@ -22,7 +22,7 @@ _WITHOUT_NODE = ("Unschedulable", SCHEDULING_GATED)
 
 
 def unscheduled_since(pod: PodView) -> datetime | None:
-    """Return since when the scheduler has found no node or a scheduling gate; None if neither applies."""
+    """Return since when the pod has had no node or a scheduling gate has held it, or None if neither applies."""
     scheduled = pod.conditions.get("PodScheduled")
     if scheduled is None or scheduled.true or scheduled.reason not in _WITHOUT_NODE:
         return None
@@ -30,7 +30,7 @@ def unscheduled_since(pod: PodView) -> datetime | None:
 
 
 def is_gated(pod: PodView) -> bool:
-    """Return True if scheduling gates hold the pod: the scheduler finds no node until they are removed."""
+    """Return True if scheduling gates hold the pod. The scheduler assigns no node until they are removed."""
     scheduled = pod.conditions.get("PodScheduled")
     return scheduled is not None and not scheduled.true and scheduled.reason == SCHEDULING_GATED
 
@@ -42,7 +42,7 @@ def describe_scheduling_gates(pod: PodView) -> str:
 
 
 def why_unscheduled(pod: PodView, seconds: float, deadlines: Deadlines) -> str | None:
-    """Return why the pod has had no node for `seconds`; None if it has one or the time has not passed."""
+    """Return why the pod has had no node for `seconds`, or None if it has a node or the time has not passed."""
     since = unscheduled_since(pod)
     if since is None or not deadlines.reached(since, seconds):
         return None
@@ -60,7 +60,7 @@ def creation_refused_since(workload: Manifest) -> datetime | None:
 
 
 def why_creation_refused(workload: Manifest, seconds: float, deadlines: Deadlines) -> str | None:
-    """Return why a ReplicaSet has been unable to create pods for `seconds`; None if it can."""
+    """Return why a ReplicaSet has been unable to create pods for `seconds`, or None if it was able."""
     found, since = _refusal(workload), creation_refused_since(workload)
     if not found or (since is not None and not deadlines.reached(since, seconds)):
         return None
@@ -78,16 +78,16 @@ UNPREPARED_SECONDS = 180
 
 
 def unprepared_since(pod: PodView) -> datetime | None:
-    """Return since when a pod with a node has had no sandbox; None if it has one.
+    """Return since when a pod with a node has had no sandbox, or None if it has a sandbox.
 
-    Also None if it has no node or its kubelet does not report it (the condition was added in 1.29).
+    The result is also None if the pod has no node or its kubelet lacks this condition (added in Kubernetes 1.29).
     """
     prepared = pod.conditions.get("PodReadyToStartContainers")
     return None if prepared is None or prepared.true else prepared.since
 
 
 def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:
-    """Return a sentence about a pod that has waited too long for volumes or network; None otherwise."""
+    """Return a sentence about a pod that has waited too long for volumes or network, or None."""
     since = unprepared_since(pod)
     if since is None or not deadlines.reached(since, UNPREPARED_SECONDS):
         return None

@@ -1,4 +1,4 @@
-"""Slow buckets: one that takes much longer than its forecast is named long before the stall timeout.
+"""Slow buckets, which take much longer than their forecast and are reported long before the stall timeout.
 
 See docs/internals/warmup.md.
 """
@@ -14,12 +14,12 @@ SLOW_FACTOR = 4
 """The multiple of its forecast after which a bucket is slow."""
 
 LEAST_SECONDS = 30.0
-"""The minimum seconds of a slow bucket: shorter steps vary by chance."""
+"""The minimum seconds of a slow bucket, because shorter steps vary by chance."""
 
 
 @dataclass(frozen=True)
 class CurrentBucket:
-    """The bucket that a pod compiles or captures now, since when, and its forecast seconds."""
+    """The bucket that a pod compiles or captures now, with its start (`since`) and its forecast in seconds."""
 
     phase: BucketPhase
     bucket: Shape
@@ -33,7 +33,7 @@ class CurrentBucket:
 
 
 def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
-    """Return a sentence about the pod's slow bucket; None if it is not slow or has no forecast."""
+    """Return a sentence about the pod's current bucket if it is slow, or None if it is not or has no forecast."""
     at = _in_work(pod)
     if at is None or pod.report is None or not deadlines.reached(at.since, at.limit):
         return None
@@ -44,7 +44,7 @@ def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
 
 
 def _in_work(pod: PodView) -> CurrentBucket | None:
-    """Return the current bucket if it has a forecast. Progress has been unchanged since it started."""
+    """Return the current bucket if it has a forecast. It started at the last change of progress."""
     report = pod.report
     if report is None or pod.received is None or report.phase not in (Phase.COMPILING, Phase.CAPTURING):
         return None

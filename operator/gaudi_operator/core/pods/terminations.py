@@ -1,7 +1,7 @@
 """Terminations of pods and containers: how they ended.
 
-A Termination holds facts for decisions and a sentence for users. They are stored in status.pods, because the report
-that had phase and bucket is lost with its container and with the leader that read it. A PodEnd is a termination as the
+A Termination has facts for decisions and a sentence for users. Terminations are stored in status.pods, because the
+report with phase and bucket is lost when the container ends or the leader changes. A PodEnd is a termination as the
 back-off counts it.
 """
 
@@ -27,21 +27,21 @@ class Termination:
 
     @property
     def sentence(self) -> str:
-        """One sentence: "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation fault"."""
+        """The sentence for users, such as "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139"."""
         return self.facts.message
 
     @property
     def phase(self) -> Phase | None:
-        """The phase of the runtime; None for a phase of another release."""
+        """The phase of the runtime, or None for an unknown phase of another release."""
         return Phase(self.facts.phase) if self.facts.phase in set(Phase) else None
 
 
 def terminations(
     pods: Iterable[PodView], before: GaudiInferenceStatus, reports: Mapping[str, PodReport]
 ) -> dict[str, Termination]:
-    """Return the terminations by pod; pods whose first container runs have none.
+    """Return the terminations by pod name. Pods whose first container still runs have none.
 
-    `before` is the written status, `reports` has the last report of each pod by UID.
+    `before` is the written status. `reports` has the last report of each pod by UID.
     """
     rows = {row.name: row for row in before.pods}
     found = ((pod.name, _termination(pod, rows.get(pod.name), reports.get(pod.uid))) for pod in pods)
@@ -60,7 +60,7 @@ def _termination(pod: PodView, known: PodState | None, word: PodReport | None) -
         exit_code=last.exit_code if last else None,
         message=ended[:MAX_TEXT],
     )
-    # The written termination has more facts: the current report may be that of the next container.
+    # Prefer the written termination, because the current report may be from the next container.
     if known is not None and known.last_termination and _same(known.last_termination, bare):
         return Termination(known.last_termination)
     report = _of_the_ended(pod, word)
@@ -68,7 +68,7 @@ def _termination(pod: PodView, known: PodState | None, word: PodReport | None) -
         message = f"In {describe_activity(report)}: {ended}"[:MAX_TEXT]
         found = {"phase": report.phase.value, "bucket": current_bucket(report), "message": message}
         return Termination(bare.model_copy(update=found))
-    # If this process has no report, the written row has the phase.
+    # If this process has no report, use the phase of the written row.
     if word is None or word.report is None:
         phase = known.phase if known is not None and known.phase in set(Phase) else None
         where = f"In phase {phase}: " if phase else ""
@@ -82,7 +82,7 @@ def _same(known: LastTermination, bare: LastTermination) -> bool:
 
 
 def _of_the_ended(pod: PodView, word: PodReport | None) -> WarmupReport | None:
-    """Return the last report if it is not that of the running container."""
+    """Return the last report of the pod if it is from an ended container."""
     container = pod.container
     speaks = container is None or not container.running or (word is not None and word.container_id != container.id)
     return word.report if word is not None and speaks else None
@@ -108,7 +108,7 @@ def describe_activity(report: WarmupReport) -> str:
 
 @dataclass(frozen=True)
 class PodEnd:
-    """One end of a pod or container, for the back-off. `counts` is True if it counts against new pods."""
+    """One end of a pod or container, for the back-off. `counts` is True if it may delay new pods."""
 
     pod: str
     began: datetime
@@ -120,8 +120,9 @@ class PodEnd:
 def pod_ends(pods: Sequence[PodView], found: Mapping[str, Termination]) -> list[PodEnd]:
     """Return the ends of one revision's pods, oldest first. `found` has terminations by pod.
 
-    A deleted pod ends on request and does not count, unless its node reports a reason. A pod that was ready proves that
-    its revision works. While other pods serve, a restarted container does not stop the creation of new pods.
+    Deleted pods are left out, unless their node reports a reason. The end of a pod that was ready does not count,
+    because the pod proves that its revision works. The restart of a container does not count while a pod of the
+    revision serves.
     """
     serves = any(pod.ready for pod in pods)
     every = (end for pod in pods for each in (pod, *pod.workers) if (end := _end(each, pod, found, serves)))
@@ -129,7 +130,7 @@ def pod_ends(pods: Sequence[PodView], found: Mapping[str, Termination]) -> list[
 
 
 def _end(pod: PodView, replica: PodView, found: Mapping[str, Termination], serves: bool) -> PodEnd | None:
-    """Return the end of a pod; `replica` is its group's leader or the pod itself."""
+    """Return the end of a pod, if any. `replica` is the leader of the pod's group, or the pod itself."""
     last, ended = pod.container.last_exit if pod.container else None, pod.ended_at
     if pod.ended and ended and (pod.ended_reason or not pod.terminating):
         sentence = found[pod.name].sentence if pod.name in found else pod.ended

@@ -25,7 +25,7 @@ ENDED = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True)
 class ContainerExit:
-    """The termination of a container as its kubelet reports it. `message` is the last line."""
+    """The termination of a container as its kubelet reports it. `message` is its last line."""
 
     reason: str
     exit_code: int
@@ -42,7 +42,7 @@ class ContainerExit:
 class ContainerState:
     """The state of a container as the kubelet last reported it.
 
-    `id` is empty before the first start. `last_exit` is the termination of this container or of the one before it.
+    `id` is empty before the first start. `last_exit` is the termination of this container or of the previous container.
     """
 
     id: str
@@ -63,7 +63,7 @@ class SideContainer:
 
     @property
     def done(self) -> bool:
-        """Whether it has completed successfully and will not run again."""
+        """Whether the container has completed successfully and will not run again."""
         last = self.container.last_exit
         ended = not self.container.running and self.container.waiting_reason is None
         return not self.sidecar and ended and last is not None and last.exit_code == 0
@@ -83,12 +83,12 @@ class PodCondition:
 class PodView:
     """One pod as decisions read it.
 
-    `report` is set only if it belongs to the running container and the pod's own plan. `container` is the runtime's;
-    `side_containers` are the others, which matter only if they keep it from serving. `created` is the creation time,
-    `gone_by` the end of a terminating pod's grace period. `ended` says why a failed pod ended, `ended_reason` is the
-    node's reason (None if there is none), `ended_at` the best known time. The leader of a group of `size` pods
-    represents all of them: `workers` are the others, and `ordinal` is the number of the group. `scheduling_gates` are
-    the names of its gates.
+    `report` is set only if it belongs to the running container and the pod's own plan. `container` is the runtime
+    container. `side_containers` are the other containers, which matter only if they keep the runtime from serving.
+    `created` is the creation time, and `gone_by` is the end of a terminating pod's grace period. `ended` says why a
+    failed pod ended, `ended_reason` is the node's reason, if any, and `ended_at` is the best known time. A group of
+    `size` pods is represented by its leader: `workers` are the other pods, and `ordinal` is the number of the group.
+    `scheduling_gates` are names.
     """
 
     name: str
@@ -127,7 +127,7 @@ class PodView:
 
     @property
     def container_awaited_since(self) -> datetime | None:
-        """Since when the pod waits for its container: it has a node and a sandbox, and the previous container ended."""
+        """The time since which the pod has had a node and a sandbox, and its previous container has ended."""
         met = (self.conditions.get(kind) for kind in ("PodScheduled", "PodReadyToStartContainers"))
         last = self.container.last_exit.ended if self.container and self.container.last_exit else None
         moments = (self.created, last, *(each.since for each in met if each and each.true))
@@ -155,7 +155,7 @@ class PodView:
 
     @property
     def served(self) -> bool:
-        """Whether its gate was ever written. Such a pod usually recovers; one without may not."""
+        """Whether the pod's gate was ever written. A pod that was ready once usually recovers."""
         return self.gate is not None
 
 
@@ -170,7 +170,7 @@ def _word(pod: Manifest, observed: Observed) -> PodReport | None:
 
 
 def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodView:
-    """Return a leader's view with its workers. If one pod of the group has no node, the group has none."""
+    """Return a leader's view with its workers. The group counts as unscheduled while one of its pods has no node."""
     group = _group(leader)
     if group is None:
         return view
@@ -185,7 +185,7 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
 
 
 def _group(pod: Manifest) -> tuple[str, int] | None:
-    """Return the LeaderWorkerSet and the number of a pod's group; None if it is in no group."""
+    """Return (LeaderWorkerSet, number of the group) of a pod, or None if the pod is in no group."""
     labels = pod["metadata"].get("labels") or {}
     number = parse_int32(labels.get(GROUP_INDEX_LABEL))
     return None if GROUP_NAME_LABEL not in labels or number is None else (labels[GROUP_NAME_LABEL], number)
@@ -238,7 +238,7 @@ def _why_ignored(word: PodReport, container: ContainerState | None, plan_hash: s
 
 
 def _why_ended(status: Mapping[str, Any], container: ContainerState | None) -> str:
-    """Return why a pod ended, from the kubelet, such as "Evicted: The node was low on resource: memory."."""
+    """Return the kubelet's reason why a pod ended, such as "Evicted: The node was low on resource: memory."."""
     said = ": ".join(" ".join(part.split()) for part in (status.get("reason"), status.get("message")) if part)
     exit_ = container.last_exit if container else None
     text = said or (str(exit_) if exit_ else "its node does not say why")

@@ -1,8 +1,8 @@
 """Problems that keep pods from serving, and who can resolve them.
 
-criteria      the facts that the pods of one revision are judged by, such as canary limits
+criteria      the facts for judging the pods of one revision, such as canary limits
 pod_problems  all checks of a pod, in order; problems of a whole revision; whether the revision is the cause
 containers    containers that cannot start or end repeatedly
-learned_plan  whether live traffic matches the traffic that a learned plan was made for
+learned_plan  whether live traffic matches the forecast of a learned plan
 mending       which problems others may resolve in time, and which need a user at once
 """

@@ -1,6 +1,7 @@
 """Problems of containers: the runtime, init containers or sidecars that cannot start or end repeatedly.
 
-A waiting reason comes and goes between two tries, so terminations are counted too. Otherwise a condition would flap.
+The waiting reason of a container disappears during each try. Terminations are therefore counted too, so that conditions
+do not flap.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ _SIDE_CONTAINER = (
 )
 
 CRASH_LOOP_RESTARTS = 2
-"""Terminations of a container that never served before it is a crash loop."""
+"""The number of restarts after which a container that never served is in a crash loop."""
 
 _COMPILING = frozenset({Phase.COMPILING, Phase.CAPTURING, Phase.SAMPLER, Phase.DEFRAGMENTER})
 _CALM = 600
@@ -46,12 +47,12 @@ def container_cannot_start(pod: PodView, _: Criteria) -> Problem | None:
         return None
     why = f"{one_sentence(pod.container.waiting_message or reason)} {_WAITING[reason]}"
     now, later = (f"Pod {pod.name} {could} start its container: {why}" for could in _COULD)
-    # The reason has no time, and alternates with another (ErrImagePull, ImagePullBackOff) in one wait.
+    # The reason has no start time, and changes during one wait (ErrImagePull, ImagePullBackOff).
     return problem_since(reason, now, pod.container_awaited_since, later)
 
 
 def side_container_cannot_start(pod: PodView, _: Criteria) -> Problem | None:
-    """Return the problem of the first init container or sidecar that cannot start; the runtime waits for it."""
+    """Return the problem of the first init container or sidecar that cannot start. The runtime waits for it."""
     for side in pod.side_containers:
         reason = side.container.waiting_reason
         if reason in _WAITING:
@@ -78,7 +79,7 @@ def side_container_fails(pod: PodView, criteria: Criteria) -> Problem | None:
 
 
 def _ends_again(side: SideContainer, criteria: Criteria) -> bool:
-    # A waiting reason that comes and goes between two tries would make the condition flap.
+    # The waiting reason disappears during each try. Alone it would make the condition flap.
     last, often = side.container.last_exit, side.container.restarts >= CRASH_LOOP_RESTARTS
     if side.container.waiting_reason == "CrashLoopBackOff":
         return True
@@ -96,7 +97,7 @@ def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
     """
     if pod.container is None:
         return None
-    # The waiting reason of the kubelet comes and goes between two tries. Alone it would make the condition flap.
+    # The waiting reason disappears during each try. Alone it would make the condition flap.
     again = pod.container.restarts >= CRASH_LOOP_RESTARTS and not pod.served
     if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
         return None

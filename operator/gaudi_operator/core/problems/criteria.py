@@ -11,10 +11,10 @@ from gaudi_operator.core.pods.terminations import Termination
 
 @dataclass(frozen=True)
 class Room:
-    """The cards that new pods can expect. A pod without a node is no problem while more are `to_come`.
+    """The cards that new pods can expect. While more are `to_come`, a pod without a node is no problem.
 
-    `unblock` is the advice on how an upgrade can start without spare cards; None if no upgrade waits for cards. `soon`
-    is what the operator does unless cards become free first; None if it can do nothing.
+    `unblock` is the advice on how an upgrade can start without spare cards, or None if no upgrade waits for cards.
+    `soon` says what the operator will do if no cards become free, or is None if it can do nothing.
     """
 
     to_come: bool
@@ -26,9 +26,10 @@ class Room:
 class Criteria:
     """The criteria that decide whether pods of one revision have a problem.
 
-    `resource` is the name of the GaudiInference. `terminations` are by pod. `stall_seconds` is the time without
-    progress after which the runtime itself restarts. `observed` is whether the limits of `canary` apply to the
-    revision. `learned_plan` is whether it replaces the stable revision's plan with one that was learned from traffic.
+    `resource` is the name of the GaudiInference. `terminations` is keyed by pod name. `stall_seconds` is the time
+    without progress after which the runtime itself restarts. `observed` is True if the limits of `canary` apply to the
+    revision. `learned_plan` is True if the revision replaces the stable revision's plan with a plan learned from
+    traffic.
     """
 
     resource: str

@@ -2,8 +2,8 @@
 
 GitOps tools fail a rollout when `Stalled` becomes True. It therefore stays False while the cluster still works (a node
 pool boots a node, a kubelet retries a pull) or someone else may act (a quota is raised, a Secret arrives with the next
-sync). The start time is that of the problem itself, read from the cluster. A new leader or another reason for the same
-problem does not restart it (docs/reference/conditions.md, How long others have).
+sync). The time counts from the start of the problem, which is read from the cluster. A new leader or another reason for
+the same problem does not restart the count (docs/reference/conditions.md, How long others have).
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ RESOLVED_BY_OTHERS = frozenset(
         # device plugin started.
         "PodsRefused",
         "PodsFail",
-        # Its process ends, and the kubelet restarts it.
+        # The runtime process ends, and the kubelet restarts its container.
         "EngineLost",
         # The operator retries: a controller may be installed concurrently, and a text may arrive with the next sync.
         "LeaderWorkerSetMissing",
@@ -45,7 +45,7 @@ RESOLVED_BY_OTHERS = frozenset(
 """The reasons of problems that others may resolve. All other reasons need a user at once."""
 
 QUEUED = frozenset({"SchedulingGated"})
-"""Reasons of waiting for quota, which is normal in a queue and may take hours. It never counts as stalled."""
+"""Reasons of pods that wait for quota. This may take hours and never counts as stalled."""
 
 
 def problem_since(reason: str, message: str, since: datetime | None, lasting: str | None = None) -> Problem:
@@ -54,7 +54,7 @@ def problem_since(reason: str, message: str, since: datetime | None, lasting: st
 
 
 def worst_problem(problems: Iterable[Problem]) -> Problem | None:
-    """Return the worst problem: those that need a user first, then the one that began first."""
+    """Return the worst problem. Problems that need a user come first, then problems that began earlier."""
     return min(problems, key=lambda each: each.since.timestamp() if each.since else float("-inf"), default=None)
 
 
@@ -66,10 +66,10 @@ def needs_user_action(problem: Problem, seconds: float, deadlines: Deadlines) ->
 
 
 def spec_refused_since(reason: str, conditions: Iterable[Condition]) -> datetime | None:
-    """Return since when the spec has been refused for `reason`, from the written `conditions`; None if it was not."""
+    """Return since when the spec has been refused for `reason` according to the written `conditions`, or None."""
     known = {each.type: each for each in conditions if each.reason == reason}
     if "PlanAccepted" not in known:
         return None
-    # If the spec was refused for another reason before, others have had time only since this one.
+    # If the spec was refused for another reason before, others have had time only since this reason began.
     moments = (known[kind].last_transition_time for kind in ("PlanAccepted", "Reconciling") if kind in known)
     return max(filter(None, map(parse_timestamp, moments)), default=None)

@@ -1,8 +1,8 @@
-"""Problems that keep pods of a revision from serving until someone acts, from the kubelet, scheduler and reports.
+"""Problems that keep the pods of a revision from serving, found in pods, ReplicaSets and reports.
 
 Pods that end before they were ever ready (rejected by their node, or evicted during warm-up) are reported together.
-They are no longer replicas, and the ReplicaSet creates others, but they stay in the cluster with the message of their
-node (docs/reference/conditions.md, While pods start).
+Such pods are no longer replicas, and the ReplicaSet replaces them, but they stay in the cluster with the message of
+their node (docs/reference/conditions.md, While pods start).
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,7 +40,7 @@ from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Checks, Problem
 
 _SURROUNDINGS = RESOLVED_BY_OTHERS | {"HubUnreachable", "DiskFull", "DeviceUnavailable", "PortUnavailable"}
-"""Reasons that another revision would meet too, or that may pass. They cause no rollback."""
+"""Reasons of problems that may pass or would affect another revision too. They cause no rollback."""
 
 REPORT_SECONDS = 10.0
 """The maximum seconds between reports of a starting pod, even without progress."""
@@ -124,7 +124,7 @@ def _unprepared(pod: PodView, criteria: Criteria) -> Problem | None:
 
 
 def _workers(pod: PodView, criteria: Criteria) -> Problem | None:
-    """Return the problem that keeps a worker of the group from starting. Its progress is in the leader's report."""
+    """Return the problem that keeps a worker of the group from starting. The leader's report covers its progress."""
     found = (
         side_container_cannot_start(worker, criteria)
         or side_container_fails(worker, criteria)
@@ -141,8 +141,7 @@ def _standstill(pod: PodView, criteria: Criteria) -> Problem | None:
     if report is None or pod.received is None or report.phase.is_settled:
         return None
     if report.since_progress_seconds <= limit:
-        # Only the runtime knows about progress. The operator's clock schedules the next check and never declares a
-        # stall.
+        # Only the runtime measures progress. The operator's clock only schedules the next check.
         age = (criteria.deadlines.now - pod.received).total_seconds()
         left = limit - report.since_progress_seconds - age
         criteria.deadlines.requeue(left if left > 0 else REPORT_SECONDS)
@@ -227,7 +226,7 @@ def _refused_pods(replica_set: Manifest, criteria: Criteria) -> Problem | None:
     return problem_since("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.", since)
 
 
-# In the order of a pod's life: later steps are judged only if all earlier ones are fine.
+# In the order of a pod's life. A check runs only if all earlier checks found nothing.
 _CHECKS = Checks(
     _failed_start,
     side_container_cannot_start,
@@ -250,7 +249,7 @@ MIN_FAILED_PODS = 2
 
 
 def failed_in_a_row(pods: Iterable[PodView], revision: str) -> list[PodView]:
-    """Return the failed pods of a revision that were never ready, oldest first, since a pod last became ready."""
+    """Return the pods of a revision that failed before they were ready, since a pod last became ready, oldest first."""
     mine = [pod for pod in pods if pod.revision == revision]
     # A ready pod proves that the revision works, so earlier failures no longer count.
     ready = max((since for pod in mine if pod.ready and (since := pod.conditions["Ready"].since)), default=None)
@@ -259,7 +258,7 @@ def failed_in_a_row(pods: Iterable[PodView], revision: str) -> list[PodView]:
 
 
 def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | None:
-    """Return the problem of a revision's failed pods: their number and the last one's reason."""
+    """Return the problem of a revision's failed pods, with their number and the reason of the last failure."""
     failed = failed_in_a_row(pods, revision)
     if len(failed) < MIN_FAILED_PODS:
         return None
