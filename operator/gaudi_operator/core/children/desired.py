@@ -37,7 +37,7 @@ from gaudi_operator.core.rollout.state import State
 def child_actions(state: State, scaling: PlannedReplicas, plan: PlanState | None = None) -> list[Action]:
     """Return the writes and deletions of children. Without a revision, only back-offs change workloads.
 
-    `plan` is the plan of this reconcile's status; only an autoscaler needs it.
+    `plan` is the plan of this reconcile's status, which only an autoscaler needs.
     """
     observed, current = state.observed, state.rollout.current
     if current is None:
@@ -46,7 +46,7 @@ def child_actions(state: State, scaling: PlannedReplicas, plan: PlanState | None
     limit = inference.spec.rollout.revision_history_limit
     over = find_garbage(observed, current.name, state.stored, limit, state.stable)
     running = running_revisions(current, state.stored, observed, over.in_use)
-    # The operator's own deletions trigger no reconcile, so their consequences are written in this one.
+    # The operator's own deletions trigger no reconcile, so their consequences are written in this reconcile.
     kept = (each for each in state.revisions if each.name not in over.forgotten)
     readers = recipe_readers(inference, running, kept)
     needed = {*(each.config_map for each in running), *(each["metadata"]["name"] for each in readers)}
@@ -71,7 +71,7 @@ def _changes_one_of(kinds: Collection[str], action: Action, observed: Observed) 
 def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
     """Return an Apply for each desired child that is missing, has drifted or has changed.
 
-    `desired` are complete manifests, in the order of their writes; `observed` are live objects of any kind.
+    `desired` are complete manifests, in the order of their writes. `observed` are live objects of any kind.
     """
     live = {(each["kind"], each["metadata"]["name"]): each for each in observed}
     writes = [_write(child, live.get((child["kind"], child["metadata"]["name"]))) for child in desired]
@@ -79,7 +79,7 @@ def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> l
 
 
 def changes_live_objects(action: Action, observed: Observed) -> bool:
-    """Return True if the action deletes an object or changes a live workload, so that a next step may be due."""
+    """Return True if the action deletes an object or changes a live workload, after which a next step may be due."""
     if isinstance(action, Apply):
         live = {(each["kind"], each["metadata"]["name"]) for each in observed.workloads}
         return (action.manifest["kind"], action.manifest["metadata"]["name"]) in live
@@ -89,7 +89,7 @@ def changes_live_objects(action: Action, observed: Observed) -> bool:
 def _write(child: Object, live: Manifest | None) -> Action | None:
     if live is None:
         return Apply(child, "it does not exist")
-    # An apply would be lost with the object. The next reconcile creates it again.
+    # An apply would be lost with the object. The next reconcile creates the object again.
     if "deletionTimestamp" in live["metadata"]:
         return None
     compared = with_hashed_texts(child)
@@ -104,7 +104,7 @@ def _write(child: Object, live: Manifest | None) -> Action | None:
 
 
 def with_hashed_texts(child: Object) -> Object:
-    """Return the child as the store keeps it: a ConfigMap has hashes of its texts."""
+    """Return the child in the form of the store, which has hashes in place of the texts of a ConfigMap."""
     return {**child, "data": hash_texts(child["data"])} if child["kind"] == "ConfigMap" else child
 
 
@@ -146,9 +146,9 @@ def _workloads(state: State, running: Iterable[Revision], scaling: PlannedReplic
 
 
 def _backed_off(state: State, scaling: PlannedReplicas) -> list[Action]:
-    """Return the writes of a back-off: fewer replicas, and the full number later, even for deleted revisions."""
+    """Return the writes that lower or restore replicas for back-offs, even for deleted revisions."""
     live = {name: each["spec"].get("replicas") for name, each in live_workloads(state.observed).items()}
-    # Skip workloads that have their number: their manifest comes from the API server's copy.
+    # Skip workloads with the right number, because their manifest is only a copy from the API server.
     changed = [
         each
         for each in with_workloads(state.stored, state.observed)
@@ -191,7 +191,7 @@ def _account(template: Mapping[str, Any]) -> object:
 def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: Sequence[Manifest]) -> list[Action]:
     """Return the writes and deletions of the recipe PVC, given the live `pvcs`.
 
-    They come after all others: a class or quota that refuses them must not block running pods.
+    They come after all other writes, because a class or quota that refuses them must not block running pods.
     """
     name, cache = recipe_pvc_name(inference.identity), inference.spec.recipe_cache
     live = next((each for each in pvcs if each["metadata"]["name"] == name), None)

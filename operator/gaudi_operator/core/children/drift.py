@@ -9,7 +9,7 @@ from typing import Any
 from gaudi_operator.core.quantities import parse_quantity
 
 _LIST_KEYS = ("name", "uid", "mountPath", "containerPort", "topologyKey", "conditionType")
-"""The merge keys of object lists. Entries of other managers may stand between the applied ones."""
+"""The merge keys of object lists. Entries of other managers may stand between the applied entries."""
 
 _ATOMIC = frozenset({"selector", "matchLabels", "nodeSelector"})
 """Maps that are compared as a whole, because an additional key changes what they select."""
@@ -17,7 +17,7 @@ _ATOMIC = frozenset({"selector", "matchLabels", "nodeSelector"})
 _QUANTITY_PARENTS = frozenset({"limits", "requests", "sizeLimit"})
 
 _METRICS = ("spec", "metrics")
-"""Where an autoscaler has its targets, which are quantities too."""
+"""The path of the targets of an autoscaler, which are quantities too."""
 
 
 _MOST = 2**63 - 1
@@ -76,12 +76,12 @@ def _list_key(entries: Sequence[Any]) -> str | None:
 
 
 def _tells_apart(key: str, entries: Sequence[Any]) -> bool:
-    """Return True if the key is unique among the entries: one volume may be mounted at several paths."""
+    """Return True if all entries have different values of the key. One volume may be mounted at several paths."""
     return all(key in entry for entry in entries) and len({str(entry[key]) for entry in entries}) == len(entries)
 
 
 def _same_amount(applied: object, live: object, path: tuple[str, ...]) -> bool:
-    """Return True if two quantities are equal: the API server writes 1024Mi as 1Gi, and caps at the largest int64."""
+    """Return True if two quantities are equal. The API server writes 1024Mi as 1Gi, and caps at the largest int64."""
     amount = path[:2] == _METRICS or _QUANTITY_PARENTS.intersection(path)
     if not amount or not isinstance(applied, str) or not isinstance(live, str):
         return False

@@ -25,9 +25,9 @@ def find_garbage(
 ) -> Garbage:
     """Find workloads and revisions that are no longer needed.
 
-    The `current` revision and every revision with active pods or desired replicas are in use. An ended pod does not
-    count: it is deleted with its workload, and its last error stays in the status (rollout/backoff.py). `stored` is
-    newest first; `history_limit` is the number of unused revisions to keep in addition to the `stable` one.
+    The `current` revision and every revision with active pods or desired replicas are in use. Ended pods do not count,
+    because they are deleted with their workload and the status keeps the last error (rollout/backoff.py). `stored` is
+    newest first. `history_limit` is the number of unused revisions to keep in addition to the `stable` one.
     """
     in_use = {current, *(_revision(each) for each in (*observed.pods, *observed.workers) if not _has_ended(each))}
     in_use |= {revision_of(each) for each in observed.workloads if full_replicas(each)}

@@ -1,8 +1,8 @@
 """Network access to pods: the Service of ready pods, their ServiceAccount, and the NetworkPolicy.
 
-Clients reach the model port: pods of the namespace and the installation's gateways, unless the resource lists others.
-Only the operator and monitoring reach the status port. Pods of a group reach each other. The account has no permissions
-and no mounted token.
+Pods of the namespace and the installation's gateways reach the model port, unless the resource lists other clients.
+Only the operator and monitoring reach the status port. Pods of a group reach each other. The ServiceAccount has no
+permissions and no mounted token.
 """
 
 from gaudi_operator.api.v1alpha1.network import Client, ServiceType
@@ -19,7 +19,7 @@ def service(inference: Inference) -> Object:
     owner, desired = inference.identity, inference.spec.service
     port = {"name": MODEL_PORT_NAME, "port": desired.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
     if inference.spec.server.tls_secret_name:
-        port["appProtocol"] = "https"  # what gateways and meshes go by; the name of a port is for people
+        port["appProtocol"] = "https"  # for gateways and meshes, which ignore the name of the port
     spec = {"type": desired.type.value, "selector": traffic_labels(inference), "ports": [port]}
     manifest = child("v1", "Service", owner.name, owner, {"spec": spec})
     if desired.annotations:
@@ -36,7 +36,7 @@ def endpoint(inference: Inference) -> str:
 
 
 def service_account(owner: Identity) -> Object:
-    """Build the ServiceAccount that pods use unless the resource names another."""
+    """Build the ServiceAccount that pods use unless the resource names another account."""
     return child("v1", "ServiceAccount", owner.name, owner, {"automountServiceAccountToken": False})
 
 
@@ -61,14 +61,14 @@ def _operator_rule(defaults: InstallationDefaults) -> Object:
 
 
 def _group_rules(inference: Inference) -> list[Object]:
-    """Return the rules between pods of a group: ranks use ports that their libraries choose."""
+    """Return rules for all ports between pods of a group, because the libraries of the ranks choose ports."""
     if inference.spec.parallelism.nodes == 1:
         return []
     return [{"from": [{"podSelector": {"matchLabels": selector_labels(inference.identity)}}]}]
 
 
 def _client_rules(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
-    """Return the rules for the model port: none if the list of clients is empty.
+    """Return the rules for the model port, or no rules if the list of clients is empty.
 
     A rule without peers would allow all clients.
     """

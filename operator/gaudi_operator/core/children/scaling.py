@@ -1,7 +1,7 @@
-"""The number of pods: the PodDisruptionBudget keeps pods through drains, the HorizontalPodAutoscaler changes it.
+"""The objects that govern the number of pods: PodDisruptionBudget and HorizontalPodAutoscaler.
 
 Node drains may evict as many pods as a rollout may replace, and at least one (docs/how-to/scaling.md). The autoscaler
-writes spec.replicas by the scale subresource; the operator never does.
+writes spec.replicas through the scale subresource. The operator never writes this field.
 """
 
 from math import ceil
@@ -17,8 +17,8 @@ from gaudi_operator.core.resource import Inference
 def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: int) -> Object:
     """Return the budget over all pods of a resource: `desired` replicas, of which `max_unavailable` may be missing.
 
-    It sets the pods that stay (minAvailable). maxUnavailable is counted from the current size of the ReplicaSets, which
-    is too low while pods are replaced in place.
+    The budget sets minAvailable, the number of pods that stay. Kubernetes counts maxUnavailable from the current size
+    of the ReplicaSets, which is too low while pods are replaced in place.
 
     With AlwaysAllow, a pod that does not serve yet never blocks a drain.
     """
@@ -32,7 +32,7 @@ def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: i
 
 
 def _least_pods(replicas: int, pods: int) -> int:
-    """Return the ready pods that must stay, so that `replicas` of `pods` each stay complete."""
+    """Return how many ready pods must stay, so that `replicas` groups of `pods` pods stay complete."""
     return (replicas + 1) * pods - 1 if replicas > 0 else 0
 
 
@@ -40,14 +40,14 @@ METRIC = "gaudi_requests_running"
 """The metric of the pods' own /metrics for running requests (docs/reference/metrics.md)."""
 
 TARGET_PERCENT = 80
-"""Default target in percent of the sequences of a pod; Kubernetes' own default is 80 % of the requested CPU."""
+"""The default target in percent of a pod's sequences. Kubernetes' own default is 80 % of the requested CPU."""
 
 LEAST_WINDOW, MOST_WINDOW = 300, 3600
-"""Bounds of the default stabilization window for scale-down, in seconds: Kubernetes' default, and its maximum."""
+"""Bounds of the default stabilization window for scale-down, in seconds: the default and the maximum of Kubernetes."""
 
 
 def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, window: int) -> Object:
-    """An autoscaler of the scale subresource; `window` is the default of scaleDown.stabilizationWindowSeconds."""
+    """Build the autoscaler of the resource. `window` is the default of scaleDown.stabilizationWindowSeconds."""
     owner, behavior = inference.identity, as_written(autoscaling.behavior)
     metrics = [as_written(each) for each in autoscaling.metrics]
     spec = {
@@ -69,10 +69,10 @@ def _running_requests(most: int) -> Object:
 
 
 def scale_down_window(plan: PlanState | None, live: Manifest | None) -> int:
-    """Return the default stabilization window in seconds: a pod that is removed too early costs another warm-up.
+    """Return the default stabilization window in seconds, because a pod that is removed too early costs a warm-up.
 
-    Until a pod of the current revision has measured it, the window of the `live` autoscaler is kept: it is from the
-    revision that serves.
+    The window is the measured warm-up time. Until a pod of the current revision has measured it, the window of the
+    `live` autoscaler is kept, which is from the revision that serves.
     """
     if plan is not None and plan.basis in MEASURED_BASES and plan.warmup_seconds is not None:
         found = 60 * ceil(plan.warmup_seconds / 60)

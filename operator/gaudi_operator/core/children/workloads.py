@@ -1,7 +1,7 @@
-"""The workloads of revisions: the ControllerRevision that stores one, and the object that creates its pods.
+"""The objects of a revision: the ControllerRevision that stores it, and the workload that creates its pods.
 
-That is a ReplicaSet, or a LeaderWorkerSet if a replica is a group of pods on several nodes. The operator scales it, and
-its controller creates and deletes the pods.
+The workload is a ReplicaSet, or a LeaderWorkerSet if a replica is a group of pods on several nodes. The operator scales
+the workload, whose controller creates and deletes the pods.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def controller_revision(
 ) -> Object:
     """Build the ControllerRevision of a revision.
 
-    `data` is {inputs, template, config} and immutable; `number` grows each time the revision is to run.
+    `data` is {inputs, template, config} and immutable. `number` grows each time the revision is selected to run.
     """
     name, body = f"{owner.name}-{revision}", {"data": data, "revision": number}
     return child("apps/v1", "ControllerRevision", name, owner, body, revision, failure_annotations(failure))
@@ -47,8 +47,8 @@ def replica_set(
 def rollout_annotations(in_place: str | None, desired: int | None) -> dict[str, str]:
     """Return the annotations that store the rollout state of a workload.
 
-    `in_place` is why the rollout replaces pods in place (rollout/room.py); `desired` are the replicas to restore after
-    a back-off (rollout/backoff.py).
+    `in_place` is the reason why the rollout replaces pods in place (rollout/room.py). `desired` is the number of
+    replicas to restore after a back-off (rollout/backoff.py).
     """
     return {
         **({IN_PLACE_ANNOTATION: in_place} if in_place else {}),
@@ -62,8 +62,8 @@ GROUPS_API_VERSION, GROUPS_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSe
 def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
     """Build the LeaderWorkerSet with `replicas` groups and the `annotations` of the rollout.
 
-    The pods of a group restart themselves if one of them does (docs/how-to/several-nodes.md, When a pod is lost). The
-    LeaderWorkerSet controller would recreate all pods at once, without a pause and without counting crashes.
+    If one pod of a group restarts, the others restart themselves (docs/how-to/several-nodes.md, When a pod is lost).
+    The LeaderWorkerSet controller would recreate all pods at once, without a pause and without counting crashes.
     """
     if revision.group is None:
         raise ValueError(f"revision {revision.name} is no group")

@@ -1,9 +1,9 @@
-"""The back-off of a revision: how long no new pod is created after its pods have ended.
+"""The back-off of a revision: the pause before a new pod is created after pods of the revision have ended.
 
 A kubelet delays restarts of one container in one pod. If a whole pod ends or is replaced, the ReplicaSet creates the
-next one at once, and the restart count of its containers begins at zero. The operator therefore counts by revision,
-from the terminations that pods show and from the written status, which remembers deleted pods
-(docs/how-to/revisions.md, When pods end again and again).
+next pod at once, and the restart counts of its containers begin at zero. The operator therefore counts the terminations
+of each revision. It reads them from the pods and, for deleted pods, from the written status (docs/how-to/revisions.md,
+When pods end again and again).
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,12 +23,12 @@ FIRST_SECONDS, MOST_SECONDS = 10, 300
 """Seconds of back-off after the second termination in a row, doubled up to the maximum; the first causes none."""
 
 FORGOTTEN = timedelta(seconds=600)
-"""A termination this long after the previous one starts a new count."""
+"""A termination that follows the previous termination by more than this time starts a new count."""
 
 
 @dataclass(frozen=True)
 class FailureRecord:
-    """The terminations of a revision's pods: the last error and the current back-off."""
+    """The last termination of a revision's pods and the current back-off of the revision."""
 
     last_termination: RevisionTermination | None = None
     back_off: BackOff | None = None
@@ -42,7 +42,7 @@ class FailureRecord:
 def failure_records(
     pods: Iterable[PodView], before: GaudiInferenceStatus, found: Mapping[str, Termination]
 ) -> dict[str, FailureRecord]:
-    """Return the failure record of each revision: the one in the written status plus terminations since then.
+    """Return the failure record of each revision, from the written status and the terminations since then.
 
     `found` has terminations by pod.
     """
@@ -54,7 +54,7 @@ def failure_records(
 
 
 def _written(row: RevisionStatus) -> FailureRecord:
-    """Return the record of a status row, without entries with invalid times, which any client may write."""
+    """Return the record of a status row. Entries with invalid times, which any client may write, are ignored."""
     error, pause = row.last_termination, row.back_off
     return FailureRecord(
         error if error and parse_timestamp(error.time) else None,
@@ -65,10 +65,11 @@ def _written(row: RevisionStatus) -> FailureRecord:
 def limit_to_back_off(
     replicas: Mapping[str, int], pods: Iterable[PodView], known: Mapping[str, FailureRecord], deadlines: Deadlines
 ) -> dict[str, int]:
-    """Return `replicas` by revision without new pods for revisions that are in back-off.
+    """Return `replicas` by revision, reduced for revisions in back-off so that they get no new pods.
 
-    Pods that are or were ready stay. Pods created before the last termination stay, and so do pods that a node accepted
-    in the same second. A pod that the ReplicaSet created after that termination is seconds old and is removed again.
+    Pods that are or were ready stay. Pods created before the last termination stay too, and so do pods that were
+    created and accepted by a node in the same second. Pods created after the termination are only seconds old and are
+    removed.
     """
     pauses = {name: pause for name in replicas if name in known and (pause := known[name].pause(deadlines))}
     seen = [pod for pod in pods if pod.active]
@@ -81,9 +82,9 @@ def limit_to_back_off(
 def add_back_off(
     problem: Problem | None, known: FailureRecord | None, active: int, desired: int, deadlines: Deadlines
 ) -> Problem | None:
-    """Add the time of the next pod to the `problem` of a revision that is in back-off.
+    """Return the `problem` of a revision, with the time of the next pod if the revision is in back-off.
 
-    If none of the `desired` pods is `active`, the back-off itself is the problem.
+    If `active`, the number of existing pods, is 0, the back-off itself is the problem.
     """
     if known is None or active >= desired:
         return problem
@@ -101,11 +102,11 @@ def add_back_off(
 
 
 def _attempts(known: FailureRecord, pods: list[PodView], found: Mapping[str, Termination]) -> FailureRecord:
-    """Continue the written record. A termination that it has counted is not counted again while its pod is visible."""
+    """Return the written record with the terminations that it has not counted yet."""
     proven = max((since for pod in pods if pod.ready and (since := pod.open_since)), default=None)
     error, back_off = known.last_termination, known.back_off
     for end in pod_ends(pods, found):
-        # Times are whole seconds: a termination in the second of the last counted one is taken to be that one.
+        # Times are whole seconds. A termination in the same second as the last counted termination counts as the same.
         if error is None or end.at > datetime.fromisoformat(error.time):
             error = RevisionTermination(time=timestamp(end.at), pod=end.pod, message=end.sentence)
             back_off = _counted(back_off, end) if end.counts and (proven is None or end.at > proven) else back_off
@@ -127,7 +128,7 @@ def _counted(known: BackOff | None, end: PodEnd) -> BackOff:
 
 
 def _pause_seconds(failures: int) -> int:
-    # Bound the shift first: the count comes from a status that any client may have written.
+    # Bound the shift first, because the count comes from a status that any client may have written.
     return 0 if failures < 2 else min(MOST_SECONDS, FIRST_SECONDS << min(failures - 2, 8))
 
 

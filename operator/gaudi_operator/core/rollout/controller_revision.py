@@ -1,4 +1,4 @@
-"""Revisions as stored in ControllerRevisions: their inputs, their rendering and why one was given up.
+"""Revisions as stored in ControllerRevisions, with their inputs, their rendering and their failure.
 
 A failure is stored as an annotation, so that no operator retries the revision on its own (docs/how-to/revisions.md,
 When a revision fails).
@@ -29,7 +29,7 @@ def failure_annotations(failure: Problem | None) -> dict[str, str]:
 
 
 def read_failure(annotations: Mapping[str, str]) -> Problem | None:
-    """Return the recorded failure. Text in another format, written by a user, is used as the message."""
+    """Return the recorded failure. If a user wrote text in another format, the text becomes the message."""
     text = annotations.get(FAILURE_ANNOTATION)
     if text is None:
         return None
@@ -43,10 +43,10 @@ def read_failure(annotations: Mapping[str, str]) -> Problem | None:
 
 
 _MOST_NUMBER = 2**62
-"""The limit of a revision number: the number after it must also fit into 64 bits."""
+"""The limit of revision numbers. The next number must also fit into 64 bits."""
 
 _MOST_VOLUMES = 1_000
-"""The maximum number of volumes. Pods of the operator have far fewer, and every reconcile reads all of them."""
+"""The maximum number of volumes. Pods of the operator have far fewer volumes, and every reconcile reads all of them."""
 
 
 class _Named(Tolerant):

@@ -89,10 +89,10 @@ def _fields(inputs: RevisionInputs) -> dict[str, Any]:
 def read_inputs(stored: object) -> RevisionInputs:
     """Return the inputs that a ControllerRevision stores.
 
-    A missing field was added later and has its default. An unknown field was written by a newer operator and is
+    A missing field, which a later release added, gets its default. An unknown field, which a newer operator wrote, is
     dropped.
 
-    Raises SpecUnreadable if this release cannot read what another one wrote.
+    Raises SpecUnreadable if this release cannot read the inputs that another release wrote.
     """
     try:
         return RevisionInputs.model_validate(stored)

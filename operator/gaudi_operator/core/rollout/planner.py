@@ -5,8 +5,8 @@ halfway continues correctly. The planner handles several old revisions at once, 
 broken old pods that must not hold cards, old pods that are unavailable for a moment and must be kept, and a maximum
 that may drop below the running number of pods.
 
-A new revision is on trial until its first pod, the canary, is ready. Until then it has only that pod, and no old pod is
-removed for it unless the canary needs its place.
+A new revision is on trial until its first pod, the canary, is ready. During the trial it has only the canary, and old
+pods are removed only if the canary needs their place.
 
 The rules, in this order: the sum of all revisions never exceeds replicas + maxSurge. Old pods that were never ready are
 removed at once, because they serve no traffic. Other old pods are removed only while their number plus the ready new
@@ -25,11 +25,11 @@ from gaudi_operator.api.v1alpha1.scaling import Rollout
 
 @dataclass(frozen=True)
 class RevisionPods:
-    """The pod counts of one revision: desired by its ReplicaSet, ready now, and ever ready (`served`).
+    """The pod counts of one revision: desired by its ReplicaSet, ready now, and ready at any time (`served`).
 
     `served` includes ready pods. `unplaced` pods have no node or could not be created. A revision that has `failed`
-    gets no more pods while the rollout is paused, because they would only retry it. A `forbidden` revision never gets
-    more pods.
+    gets no more pods while the rollout is paused, because they would fail again. A `forbidden` revision never gets more
+    pods.
     """
 
     name: str
@@ -42,7 +42,7 @@ class RevisionPods:
     forbidden: bool = False
 
     def scaled_to(self, replicas: int | None = None) -> "RevisionPods":
-        """Return the counts after the ReplicaSet controller has scaled to `replicas`: it removes unready pods first."""
+        """Return the counts after scaling to `replicas`. The ReplicaSet controller removes unready pods first."""
         desired = self.replicas if replicas is None else replicas
         ready = min(self.ready, desired)
         return replace(self, replicas=desired, ready=ready, served=min(max(self.served, ready), desired))
@@ -50,7 +50,7 @@ class RevisionPods:
 
 @dataclass(frozen=True)
 class RolloutPolicy:
-    """The limits of a rollout in pods, percentages resolved. On `trial` the new revision has only the canary pod."""
+    """The limits of a rollout as numbers of pods. During a `trial`, the new revision has only the canary pod."""
 
     desired: int
     max_surge: int
@@ -103,12 +103,12 @@ def next_rollout_step(
     """Return the next step towards `policy.desired` ready pods of `current` and no pods of `olds`.
 
     `ending` is the number of terminating pods. Without a surge, a new pod waits until they are gone, because they hold
-    its cards. With a surge, old pods are removed and new ones added in the same step; removals are written first.
+    the cards. With a surge, the same step removes old pods and adds new pods. Removals are written first.
     """
     before = [current.scaled_to(), *(old.scaled_to() for old in sorted(olds, key=lambda old: old.number))]
     if policy.paused and any(old.replicas for old in olds):
         return RolloutStep(RolloutProgress.PAUSED, _scales(before, _hold(before, policy)))
-    # Steps that free room come before steps that use it: each one starts from the numbers that the previous one leaves.
+    # Changes that free room come before changes that use it. Each change starts from the counts after the previous one.
     planned = [_withdraw(before, current.unplaced, policy), *before[1:]]
     retired = [planned[0], *_retire(planned, policy)]
     after = [_grow(retired if policy.max_surge else planned, policy, ending), *retired[1:]]
@@ -117,14 +117,14 @@ def next_rollout_step(
 
 
 def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: RolloutPolicy) -> RevisionPods:
-    """Remove new pods without a node first if there are too many pods: they have no warm-up to lose."""
+    """Remove new pods without a node if there are too many pods, because these pods lose no warm-up."""
     excess = sum(each.replicas for each in pods) - policy.ceiling
     return pods[0].scaled_to(pods[0].replicas - max(0, min(excess, unplaced)))
 
 
 def _grow(pods: Sequence[RevisionPods], policy: RolloutPolicy, ending: int) -> RevisionPods:
     current = pods[0]
-    # Terminating pods hold their cards until they are gone. With a surge, the maximum allows a pod next to them.
+    # Terminating pods hold their cards until they are gone. With a surge, the maximum allows new pods next to them.
     room = policy.ceiling - sum(each.replicas for each in pods) - (0 if policy.max_surge else ending)
     desired = min(policy.desired, _most(current, policy), current.replicas + max(0, room))
     return current.scaled_to(desired)
@@ -133,7 +133,7 @@ def _grow(pods: Sequence[RevisionPods], policy: RolloutPolicy, ending: int) -> R
 def _most(current: RevisionPods, policy: RolloutPolicy) -> int:
     if current.forbidden or (current.failed and policy.paused):
         return current.replicas
-    # Keep existing pods: a revision is on trial again if its canary closes its gate.
+    # Keep existing pods, because a revision is on trial again if the gate of its canary closes.
     return max(1, current.replicas) if policy.trial else policy.desired
 
 
@@ -149,7 +149,7 @@ def _retire(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> list[Revisio
 
 
 def _in_the_way(current: RevisionPods, olds: Sequence[RevisionPods], policy: RolloutPolicy) -> int:
-    """Return how many old pods to remove during a trial: those above the desired number or in the canary's place."""
+    """Return how many old pods to remove during a trial, to meet the desired number or to make room for the canary."""
     old = sum(each.replicas for each in olds)
     return max(old - policy.desired, old + max(min(1, policy.desired), current.replicas) - policy.ceiling)
 
@@ -170,7 +170,7 @@ def _take(pods: Sequence[RevisionPods], count: int, *, keep_ready: bool) -> list
 
 
 def _under_ceiling(pods: list[RevisionPods], policy: RolloutPolicy) -> list[RevisionPods]:
-    """Remove unready new pods if the maximum has dropped below the running number: they can be created again."""
+    """Remove unready new pods if more pods run than the maximum. They can be created again later."""
     excess = sum(each.replicas for each in pods) - policy.ceiling
     return [*_take(pods[:1], excess, keep_ready=True), *pods[1:]]
 
@@ -180,8 +180,7 @@ def _hold(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> list[RevisionP
     total = sum(each.replicas for each in pods)
     most = policy.desired + min(policy.max_surge, pods[0].replicas)
     if total < policy.desired:
-        # A paused rollout that is scaled up grows the revision with the most ready pods. A failed revision would fail
-        # again.
+        # Scale up the revision with the most ready pods. A failed revision would fail again.
         proven = (each for each in pods if each.replicas and not each.failed and not each.forbidden)
         grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number), default=None)
         return [each.scaled_to(each.replicas + policy.desired - total) if each is grown else each for each in pods]
@@ -209,7 +208,7 @@ def rollout_policy(
 
     Percentages are relative to `desired` replicas. `frozen` pauses the rollout as spec.rollout.paused does, `in_place`
     disables the surge because there is no room for it (room.py), and `trial` allows one pod of the new revision. If
-    both numbers are 0, one pod may be unavailable: otherwise no pod could ever be replaced.
+    both numbers are 0, one pod may be unavailable, because otherwise no pod could ever be replaced.
     """
     surge = 0 if in_place else scaled_amount(rollout.max_surge, desired, round_up=True)
     unavailable = scaled_amount(rollout.max_unavailable, desired, round_up=False)

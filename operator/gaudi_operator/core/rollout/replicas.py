@@ -17,7 +17,7 @@ from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, defer_scale_dow
 from gaudi_operator.core.rollout.state import State
 
 OVERDUE_SECONDS = 10
-"""The seconds after its grace period that a kubelet may need to report the end of a pod."""
+"""The seconds that a kubelet may need after a pod's grace period to report the end of the pod."""
 
 
 def live_workloads(observed: Observed) -> dict[str, Manifest]:
@@ -27,7 +27,7 @@ def live_workloads(observed: Observed) -> dict[str, Manifest]:
 
 
 def revision_of(workload: Manifest) -> str:
-    """Return the revision of a workload, from its label or its pod template's label; empty if neither has one."""
+    """Return the revision of a workload, from its label or the label of its pod template, or "" without a label."""
     templates = workload["spec"].get("leaderWorkerTemplate") or workload["spec"]
     pods = templates.get("template") or templates.get("leaderTemplate") or templates.get("workerTemplate") or {}
     labels = (workload["metadata"].get("labels") or {}, (pods.get("metadata") or {}).get("labels") or {})
@@ -72,7 +72,7 @@ def _counted(name: str, known: Revision | None, replicas: int, pods: list[PodVie
 
 
 def _held(old: RevisionPods, active: Iterable[PodView]) -> RevisionPods:
-    """Adjust counts for a LeaderWorkerSet, which removes the highest ordinals first: those below a ready one stay."""
+    """Adjust the counts of a LeaderWorkerSet, which can remove a group only after all groups with higher ordinals."""
     groups = [pod for pod in active if pod.revision == old.name and pod.ordinal is not None]
     if not groups:
         return old
@@ -88,7 +88,7 @@ def _reach(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
 def ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
     """Return the number of pods that are terminating or exceed the written replicas.
 
-    Overdue terminating pods are not counted: their node is lost.
+    Overdue terminating pods are not counted, because their node is lost.
     """
     written = written_replicas(observed)
     ending = sum(
@@ -118,7 +118,7 @@ def full_replicas(workload: Manifest) -> int:
 
 @dataclass(frozen=True)
 class PlannedReplicas:
-    """The replicas to write to the workloads: `desired` after the step, and `replicas` reduced by back-offs.
+    """The replicas to write to the workloads: `desired` after the step, and `replicas` after reduction by back-offs.
 
     `costs` are the deletion costs that select the pods to remove first.
     """

@@ -1,4 +1,4 @@
-"""Revisions: their contents, and the one that the spec asks for, stored or rendered (docs/how-to/revisions.md)."""
+"""Revisions: their contents, and the revision that the spec asks for (docs/how-to/revisions.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class _Running(Tolerant):
 
 @dataclass(frozen=True)
 class Group:
-    """The pods of a multi-node replica: the number with the leader, and the pod template of the workers."""
+    """The pods of a multi-node replica. `size` includes the leader, and `worker` is the pod template of the workers."""
 
     size: int
     worker: dict[str, Any]
@@ -44,7 +44,7 @@ class Group:
 
 @dataclass(frozen=True)
 class FromClass:
-    """The spec fields that a revision got from its GaudiInferenceClass: path -> value."""
+    """The spec fields that a GaudiInferenceClass filled in for a revision. `values` maps paths to values."""
 
     name: str
     values: Mapping[str, Any]
@@ -54,9 +54,10 @@ class FromClass:
 class Revision:
     """One revision: its inputs, its rendered pod template and configuration, and its failure.
 
-    `number` orders revisions by when they were last to run. `kept` is the data of the ControllerRevision, if one
-    exists. `template` is a pod template in wire form, the leader's if there is a `group`. `config` is a RuntimeConfig
-    as JSON text: the API server may format numbers of an object differently, and the text names a ConfigMap.
+    `number` orders revisions by the time when they were last selected to run. `kept` is the data of the
+    ControllerRevision, if one exists. `template` is a pod template in wire form. With a `group`, it is the template of
+    the leader. `config` is a RuntimeConfig as JSON text, because the API server may format numbers of an object
+    differently and a hash of the text names the ConfigMap.
     """
 
     name: str
@@ -103,7 +104,7 @@ class Revision:
 
     @property
     def mode(self) -> ExecutionMode | None:
-        """The execution mode of its pods; None if its configuration has no known one."""
+        """The execution mode of its pods, or None if its configuration names no known mode."""
         return self._engine.execution_mode
 
     @property
@@ -116,7 +117,7 @@ class Revision:
     def matches_spec(self, inference: Inference) -> bool:
         """Return True if the revision runs what the spec asks for.
 
-        A spec that names the mode in which the revision already runs asks for the same revision.
+        A spec that names the mode in which the revision already runs matches too.
         """
         inputs = revision_inputs(inference)
         # Reading the inputs is slow, and needed only if another release stored them.
@@ -135,7 +136,7 @@ class Revision:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The data to store in its ControllerRevision: the immutable stored data if there is any."""
+        """The data of its ControllerRevision. Stored data is immutable and is returned unchanged."""
         if self.kept is not None:
             return self.kept
         group = {"group": {"size": self.group.size, "worker": self.group.worker}} if self.group else {}
@@ -151,12 +152,12 @@ def desired_revision(
 ) -> Revision:
     """Return the revision that the spec asks for: the pinned one, a stored one with the same inputs, or a new one.
 
-    A stored rendering is used unchanged even if this operator would render it differently: only changed inputs restart
-    pods. missing_pin() reports a pinned revision that is not stored. `filled` is the resource with the defaults of its
-    class (`from_class`): it is rendered, and the inputs remain those of the spec.
+    A stored rendering is used unchanged even if this operator would render it differently, because only changed inputs
+    restart pods. missing_pin() reports a pinned revision that is not stored. `filled` is the resource with the defaults
+    of its class (`from_class`). It is used for rendering only, so the inputs are those of the spec.
     """
     pinned = inference.spec.rollout.revision
-    # Compare fields, not names: the name that a newer release computes includes fields that an older one lacks.
+    # Compare fields, not names, because names from a newer release include fields that an older release lacks.
     for revision in stored:
         if revision.name == pinned or (pinned is None and revision.matches_spec(inference)):
             return revision
@@ -184,7 +185,7 @@ def _in_mode(inference: Inference, mode: ExecutionMode | None) -> Inference:
 
 
 def as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
-    """Return the revision with the highest number, because it is the one to run now."""
+    """Return `revision` with the highest number of all revisions, because it is selected to run now."""
     newest = _newest(stored)
     return revision if revision.number >= newest else replace(revision, number=newest + 1)
 

@@ -39,7 +39,7 @@ def roll_out(state: State, desired: Revision | None) -> State:
 
 
 def _problem(state: State) -> Problem | None:
-    """Return the worst problem that someone must fix. A rollback is reported as a problem only after it is complete."""
+    """Return the worst problem that someone must fix. A rollback is reported as a problem only after its end."""
     rollout = state.rollout
     failed = rollout.choice.problem if rollout.choice else None
     # Paused pods fail for a known reason. Their own problem would hide why the rollout does not move.
@@ -57,11 +57,11 @@ def _problem(state: State) -> Problem | None:
 
 def _failed_pods(state: State, revision: str) -> Problem | None:
     if sum(pod.ready for pod in state.updated) >= state.desired:
-        return None  # enough pods are ready because replicas were lowered, so a failed pod does not matter
+        return None  # enough pods are ready, for example after a scale-down, so failed pods do not matter
     # Failed pods stay in the cluster long after they were replaced.
     found = failed_pods_problem(state.pods, revision)
     running = sum(pod.container is not None and pod.container.running for pod in state.updated)
-    # Each replica already has its next try running, so no action is due, however long its warm-up takes.
+    # If every replica has a running container again, no action is due, however long the warm-up takes.
     tries = found is not None and running >= state.desired
     return replace(found, since=state.deadlines.now) if found and tries else found
 
@@ -71,7 +71,7 @@ def _is_ending(state: State) -> bool:
 
 
 def _room(state: State) -> Room:
-    """Return the expected room for new pods, including what the step itself frees."""
+    """Return the expected room for new pods, including the room that the step frees."""
     rollout, policy, spec = state.rollout, state.rollout.policy, state.inference.spec
     # The step frees the room. Reporting the pod as unschedulable now would change the status for one reconcile only.
     moving = rollout.in_place is not None and rollout.step is not None and bool(rollout.step.scales)

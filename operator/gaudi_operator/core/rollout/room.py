@@ -2,8 +2,9 @@
 
 See docs/how-to/revisions.md, Clusters without a free card.
 
-Only the scheduler and quotas know. Their answer is stored on the ReplicaSet of the revision until the revision is
-rolled out, so that a rollout that has started to replace pods in place continues to do so under any leader.
+Only the scheduler and quotas decide whether there is room. The reason for replacement in place is stored on the
+ReplicaSet of the revision until the revision is rolled out, so that any later leader continues the replacement in
+place.
 """
 
 from collections.abc import Sequence
@@ -31,12 +32,13 @@ def why_in_place(
 ) -> str | None:
     """Return why pods are replaced in place although the spec permits a surge; None while the rollout surges.
 
-    `replica_set` and `pods` belong to the new revision. While pods are terminating (`room_to_come`) there is no answer
-    yet. If replacement in place is not permitted, the new pod waits for room, and unblock() names the options.
+    `replica_set` and `pods` belong to the new revision. The result is also None while other pods are terminating
+    (`room_to_come`). If replacement in place is not permitted, the new pod waits for room, and unblock() names the
+    options.
     """
     if not may_go_in_place(rollout, desired):
         return None
-    # The answer never changes back: otherwise pods would alternate between waiting for room and holding it.
+    # The answer never changes back, because otherwise pods would alternate between waiting for room and holding it.
     if known := stored_answer(replica_set):
         return known
     if room_to_come:
@@ -51,13 +53,13 @@ def why_in_place(
 
 
 def stored_answer(replica_set: Manifest | None) -> str | None:
-    """Return why pods of the revision replace older ones in place, as it was stored; None if they do not."""
+    """Return the stored reason why pods of the revision replace older pods in place, or None if they do not."""
     annotations = (replica_set or {}).get("metadata", {}).get("annotations") or {}
     return annotations.get(IN_PLACE_ANNOTATION) or None
 
 
 def may_go_in_place(rollout: Rollout, desired: int) -> bool:
-    """Return True if a rollout that surges replaces pods in place when there is no room."""
+    """Return True if a rollout with a surge may replace pods in place when there is no room."""
     if scaled_amount(rollout.max_surge, desired, round_up=True) == 0:
         return False
     if rollout.when_no_room is not None:

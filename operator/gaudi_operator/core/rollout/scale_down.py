@@ -3,9 +3,9 @@
 The ReplicaSet controller removes unready pods first, then ready pods with the lowest deletion cost. A pod whose gate
 has just closed still counts as ready until the kubelet observes it, so it also needs a cost.
 
-A cost is written only if a ready pod must be removed and other pods have more to lose. The costs are written first; the
-lower number of replicas follows in a later reconcile, after the costs are visible on the pods. Written costs remain the
-choice even if the load changes, so that any later leader continues with it.
+Costs are written only if ready pods must be removed and some of them would lose more than others. A later reconcile
+lowers the replicas, after the costs are visible on the pods. Written costs stay even if the load changes, so that a
+later leader removes the same pods.
 """
 
 from collections import defaultdict
@@ -24,10 +24,10 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list[SetDeletionCost]:
-    """Return the deletion costs to set or reset so that each revision scales down to `replicas` by the right pods."""
+    """Return the deletion costs to set or reset, so that scaling down to `replicas` removes the right pods."""
     found: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
-        if pod.active and pod.revision in replicas and pod.ordinal is None:  # of groups the last ones go
+        if pod.active and pod.revision in replicas and pod.ordinal is None:  # groups have no costs
             found[pod.revision].append(pod)
     return [cost for revision, mine in found.items() for cost in _costs(mine, replicas[revision])]
 
@@ -35,9 +35,9 @@ def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list
 def defer_scale_down(
     replicas: Mapping[str, int], live: Mapping[str, int], costs: Iterable[SetDeletionCost]
 ) -> dict[str, int]:
-    """Return `replicas` by revision, without scale-downs from `live` whose deletion costs are not visible on pods yet.
+    """Return `replicas` by revision, or the `live` number while deletion costs are not visible on the pods yet.
 
-    Scale-ups into the room that they free are deferred too.
+    Scale-ups that need the room of a deferred scale-down are deferred too.
     """
     waiting = {cost.revision for cost in costs if cost.removed_first}
     kept = {name: max(replicas[name], live[name]) for name in waiting & replicas.keys() & live.keys()}
@@ -70,7 +70,7 @@ def _serving_to_go(active: Sequence[PodView], desired: int) -> int:
 
 
 def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
-    """Return the `count` ready pods whose removal loses least; none if all have the same to lose."""
+    """Return the `count` ready pods whose removal loses least, or no pods if all would lose the same."""
     # Equal costs would take one write per pod and delay the step by a reconcile for no benefit.
     if not 0 < count < len(ready) or len({_loss(pod) for pod in ready}) == 1:
         return []
@@ -78,7 +78,7 @@ def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
 
 
 def _costs(active: Sequence[PodView], desired: int) -> Iterable[SetDeletionCost]:
-    # Use the condition that the ReplicaSet controller reads, not the gate: the kubelet observes a closed gate later.
+    # Use the condition that the ReplicaSet controller reads, because the kubelet observes a closed gate later.
     shown = [pod for pod in active if _is_shown_ready(pod)]
     chosen = removal_candidates(shown, len(shown) - desired)
     for pod in active:
@@ -95,7 +95,7 @@ def _is_shown_ready(pod: PodView) -> bool:
 def _loss(pod: PodView) -> tuple[bool, int, int, int]:
     """Return the loss of removing a pod: (takes traffic, existing cost, requests in powers of two, captured percent).
 
-    The gate of a pod that is shown as ready may have just closed.
+    A pod that the kubelet reports as ready takes no traffic if its gate has just closed.
     """
     report = pod.report
     if report is None:

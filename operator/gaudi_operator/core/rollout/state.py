@@ -1,4 +1,4 @@
-"""The state of one reconcile, gathered once: what was read, then what the rollout derives from it.
+"""The state of one reconcile: the observed data, and what the rollout derives from it.
 
 `Observed` (observed.py) is the input of a reconcile; decisions read a `State`. decide() fills its parts in order, and
 each function reads only parts that are already filled.
@@ -24,15 +24,15 @@ from gaudi_runtime.errors import Problem
 LEARNED_PLAN_SECONDS = 600
 """The default observation time in seconds of a learned plan's canary.
 
-At one prompt in three seconds the canary runs FEWEST_PROMPTS in that time.
+At one prompt every three seconds, the canary runs FEWEST_PROMPTS prompts in this time.
 """
 
 
 @dataclass(frozen=True)
 class RevisionChoice:
-    """The revision to run: `current`, and the `desired` one with its failure, if it failed.
+    """The revision to run (`current`), and the revision that the spec asks for (`desired`), with its failure, if any.
 
-    `on_hold` is True if the failed revision stays. `problem` is what a user must do about the failure.
+    `on_hold` is True if a failed revision keeps running. `problem` says what a user must do about the failure.
     """
 
     desired: Revision
@@ -50,8 +50,8 @@ class RevisionChoice:
 class RolloutState:
     """The rollout's part of the state: its limits, its revisions and its next step.
 
-    `choice` is None if the spec was refused; `current` and `step` are None if no revision ever ran. `in_place` says why
-    the rollout does not surge although the spec permits it.
+    `choice` is None if the spec was refused. `current` and `step` are None if no revision ever ran. `in_place` says why
+    the rollout does not surge although the spec permits a surge.
     """
 
     policy: RolloutPolicy
@@ -67,7 +67,7 @@ class RolloutState:
 
     @property
     def revisions_to_record(self) -> list[Revision]:
-        """The revisions whose number or failure may have to be written; a failed one comes before its replacement."""
+        """The revisions whose number or failure may have to be written. A failed revision comes first."""
         failed = [self.choice.desired] if self.choice and self.choice.rolled_back else []
         return [*failed, *([self.current] if self.current else [])]
 
@@ -76,10 +76,10 @@ class RolloutState:
 class State:
     """The data that the decisions of one reconcile read.
 
-    It has the resource, its written status (`before`), its pods as they will be after their gates are written, its
-    stored revisions, newest first, and the installation's limits. `terminations` are by pod, `failures` by revision;
-    `forbidden` has the reason why a revision gets no more pods. `platform` is the class of the resource; `violation` is
-    the fault in the spec, `problem` the worst problem that keeps its pods from serving.
+    `before` is the written status. `pods` are shown as they will be after their gates are written. `stored` has the
+    revisions, newest first. `terminations` is keyed by pod, `failures` by revision. `forbidden` has the reason why a
+    revision gets no more pods. `platform` is the class of the resource. `violation` is the fault in the spec, and
+    `problem` is the worst problem that keeps pods from serving.
     """
 
     inference: Inference

@@ -1,6 +1,6 @@
 """The revision to run: the desired one or, if it failed, the last good one (docs/how-to/revisions.md).
 
-A failure is judged only during the rollout, and only if there is a good revision to return to. It is stored on the
+A revision can fail only during its rollout, and only if there is a good revision for a rollback. It is stored on the
 ControllerRevision, so the revision is not retried until a user asks for it.
 
 A new revision is on trial until its first pod, the canary, has kept its gate open for the time that the spec asks for.
@@ -35,7 +35,7 @@ def choose_revision(state: State, desired: Revision, room: Room) -> RevisionChoi
 
 
 def _problem(failed: str, failure: Problem, current: Revision, *, on_hold: bool) -> Problem | None:
-    """Return what a user must do about a failed revision; None if it keeps running because there is no other."""
+    """Return what a user must do about a failed revision, or None if it keeps running because there is no other."""
     found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
     if current.name != failed:
         return Problem("RolledBack", f"{found} Revision {current.name} runs instead{_GONE} {_NEXT}")
@@ -59,7 +59,7 @@ def last_good(
     pods: Iterable[PodView],
     forbidden: Collection[str] = (),
 ) -> Revision | None:
-    """Return the revision to roll back to: the stable one, else the newest with pods that were ready.
+    """Return the revision for a rollback: the stable revision, or else the newest revision with pods that were ready.
 
     A `forbidden` revision qualifies only while it has such pods, because it gets no new ones.
     """
@@ -78,16 +78,16 @@ def last_good(
 def _failure(revision: str, state: State, room: Room) -> Problem | None:
     problems = pod_problems(state.active_of(revision), state.criteria(revision, room))
     found = next((problem for problem in problems if is_caused_by_revision(problem)), None)
-    # The message is read when these pods are long gone.
+    # Users read the message long after these pods are gone.
     return None if found is None else Problem(found.reason, found.kept)
 
 
 def is_on_trial(
     revision: str, stable: str | None, pods: Iterable[PodView], observe_seconds: int, deadlines: Deadlines
 ) -> bool:
-    """Return True if at most one pod of `revision` may run: other revisions serve, and its canary has not passed yet.
+    """Return True if only the canary of `revision` may run, because it has not passed yet and other revisions serve.
 
-    The `stable` revision has passed before. If no other revision serves, all pods start at once.
+    The `stable` revision is never on trial. If no other revision serves, all pods start at once.
     """
     active = [pod for pod in pods if pod.active]
     # If nothing serves yet, starting one pod at a time would only delay the first rollout.
