@@ -54,7 +54,7 @@ class SetGate:
 
 @dataclass(frozen=True)
 class SetDeletionCost:
-    """A write of the deletion cost of a pod, which `removed_first` or not, only if the pod still has this UID."""
+    """A write of a pod's deletion cost if the pod still has this UID. Without `removed_first`, it resets the cost."""
 
     pod: str
     uid: str

@@ -158,7 +158,7 @@ def _backed_off(state: State, scaling: PlannedReplicas) -> list[Action]:
 
 
 def _after_back_off(state: State, scaling: PlannedReplicas) -> dict[str, int]:
-    """Return the replicas that older revisions get back after a back-off; the rollout grows only the current one."""
+    """Return the replicas to restore to older revisions after a back-off. The rollout grows only the current one."""
     dropped = {state.current, *(each.name for each in state.revisions if each.failure)}
     lowered = (name for name, count in scaling.replicas.items() if count < scaling.desired[name])
     return {name: scaling.desired[name] for name in lowered if name not in dropped}
@@ -208,7 +208,7 @@ def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: 
 
 
 def recipe_readers(inference: Inference, running: Iterable[Revision], kept: Iterable[Revision]) -> list[Object]:
-    """Return the ConfigMap with the `kept` revisions for pods that share recipes, if a `running` one mounts it."""
+    """Return the ConfigMap with the `kept` revisions if pods of a `running` revision mount it to share recipes."""
     name = recipe_pvc_name(inference.identity)
     read = any(_mounts(revision, "configMap", "name", name) for revision in running)
     return [kept_revisions(inference.identity, (each.name for each in kept))] if read else []

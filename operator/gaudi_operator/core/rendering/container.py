@@ -1,7 +1,7 @@
 """The runtime container: image, arguments, environment, resources, ports, probes and security context.
 
-With shared recipes it has more variables: its revision, and the credentials of a store of recipes. Containers of the
-user in the same pod have the same security context, and no secrets of the operator.
+With shared recipes, the container also has variables for its revision and the credentials of the recipe store. The
+user's containers in the same pod have the same security context, and no secrets from the operator.
 """
 
 from collections.abc import Iterable
@@ -41,10 +41,10 @@ from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.tracing.collector import ENDPOINT_VARIABLE, PROTOCOL_VARIABLE
 
 CARDS_VARIABLE, NO_CARDS = "HABANA_VISIBLE_DEVICES", "none"
-"""The variable by which Intel's container runtime selects cards, and its value for none."""
+"""The variable by which Intel's container runtime selects cards, and its value for no cards."""
 
 PROBE_TIMEOUT_SECONDS = 5
-"""A status port may be slow to answer while the machine compiles."""
+"""The timeout of probes, because a status port may be slow to answer while the machine compiles."""
 
 
 def container(inference: Inference, defaults: InstallationDefaults) -> Object:
@@ -55,9 +55,8 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
         "image": image(spec, defaults),
         "imagePullPolicy": _pull_policy(spec, defaults).value,
         "args": ["serve", "--config", CONFIG_PATH],
-        # The working directory of an image may belong to root, and the container would not start. Profilers
-        # and graph dumps
-        # write to the working directory.
+        # The working directory of an image may belong to root, and the container would not start. Profilers and graph
+        # dumps write to the working directory.
         "workingDir": TEMPORARY_PATH,
         "env": environment(inference, defaults),
         "resources": _resources(spec),
@@ -67,18 +66,18 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
         ],
         # Every second, to keep the time between a warm replica and its first request short.
         "readinessProbe": _probe(READYZ_PATH, period=1, failures=3),
-        # The runtime itself judges progress, so a failing /livez is final; six failures are allowed for a busy machine.
+        # The runtime itself judges progress, so a failing /livez is final. A busy machine may cause six failures.
         "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
         "volumeMounts": mounts(spec),
         "securityContext": _rights(*spec.pod.capabilities),
-        # A crash of native code writes no termination message; then the last lines of the log are the only message.
+        # A crash of native code writes no termination message. The last lines of the log are then the only message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
 def _rights(*capabilities: Capability) -> Object:
-    """Return the security context of every container; the pod sets the rest (pod_template.py)."""
+    """Return the security context of every container. The pod template sets the other fields (pod_template.py)."""
     added = [each.value for each in capabilities]
     return {
         "allowPrivilegeEscalation": False,
@@ -110,8 +109,8 @@ def _side_container(asked: SideContainer) -> Object:
 def _without_cards(env: Iterable[Object]) -> list[Object]:
     """Return the environment of a container without cards.
 
-    Intel's container runtime gives a container the cards that this variable names, and an image may set it. A class may
-    allow a container to set it itself.
+    Intel's container runtime gives a container the cards that this variable names, and an image may set the variable. A
+    class may allow users to set it.
     """
     given = {each["name"]: each for each in env}
     return list({CARDS_VARIABLE: {"name": CARDS_VARIABLE, "value": NO_CARDS}, **given}.values())
@@ -130,9 +129,9 @@ def _pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> Pu
 
 
 def environment(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
-    """Return the container's variables: ours, then the engine's knobs, then the user's; later ones replace earlier.
+    """Return the variables of the operator, the engine's knobs and the user. Later variables replace earlier ones.
 
-    The knobs are variables and not only in the RuntimeConfig, because the device's software reads them when a process
+    The knobs are set as variables and in the RuntimeConfig, because the device's software reads them when a process
     starts.
     """
     plain = {**_writable_places(inference.spec), **_network(inference.spec), **_knobs(inference)}
@@ -149,7 +148,7 @@ def environment(inference: Inference, defaults: InstallationDefaults) -> list[Ob
 
 
 def _knobs(inference: Inference) -> dict[str, str]:
-    """Return the knobs without files of a fetched model: the runtime itself sets those once it knows the commit."""
+    """Return the knobs without paths in a fetched model, which the runtime sets when it knows the commit."""
     found = render_engine_options(runtime_config(inference)).env
     return {name: value for name, value in found.items() if not value.startswith(f"{FETCH_PATH}/")}
 
@@ -159,7 +158,7 @@ def _variable(variable: EnvVar) -> Object:
 
 
 def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """Return variables that point to writable folders: the root file system is read-only, and the user has no home."""
+    """Return variables for writable folders, because the root file system is read-only and the user has no home."""
     logs = {CARDS_VARIABLE: NO_CARDS} if on_cpu(spec.accelerator) else {"HABANA_LOGS": f"{TEMPORARY_PATH}/habana_logs"}
     vllm = {"VLLM_CACHE_ROOT": f"{CACHE_PATH}/vllm", "VLLM_NO_USAGE_STATS": "1"}
     return {
@@ -175,12 +174,12 @@ def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
 
 
 def _network(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """Return variables that keep libraries from connecting to the hub unless something is fetched from it."""
+    """Return variables that keep libraries from connecting to the hub unless a model is fetched."""
     return {} if repositories(spec.model) else {"HF_HUB_OFFLINE": "1"}
 
 
 def _secrets(spec: GaudiInferenceSpec) -> dict[str, Object]:
-    """Return the hub's access token and the API key by reference: their values are only in Secrets."""
+    """Return the hub's access token and the API key as references, because their values are only in Secrets."""
     found = {"HF_TOKEN": next(iter(tokens(spec.model)), None), API_KEY_VARIABLE: spec.server.api_key_secret_ref}
     return {
         name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
@@ -205,7 +204,7 @@ def _resources(spec: GaudiInferenceSpec) -> Object:
         devices[CARD_RESOURCE] = str(spec.parallelism.ranks_per_pod)
     limits = {**as_written(spec.pod.resources.limits), **devices}
     requests = {**as_written(spec.pod.resources.requests), **devices}
-    # Kubernetes refuses hugepages in a container that requests neither CPU nor memory; a limit is also a request.
+    # Kubernetes refuses hugepages in a container that requests neither CPU nor memory. A limit is also a request.
     if accelerator.hugepages and "cpu" not in limits:
         requests.setdefault("cpu", "1")
     resources: Object = {"limits": limits, "requests": requests}
@@ -225,7 +224,7 @@ _REVISION = {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}}
 
 
 def recipe_environment(cache: RecipeCache) -> dict[str, Object]:
-    """Return the variables of shared recipes; empty without them. The revision is read from the pod's label."""
+    """Return the variables of shared recipes, if enabled. The revision is read from the pod's label."""
     if not cache.enabled:
         return {}
     found = {REVISION_VARIABLE: _REVISION, **(_credentials(cache.object_store) if cache.object_store else {})}
@@ -240,9 +239,9 @@ def _credentials(store: RecipeObjectStore) -> dict[str, Object]:
 
 
 def _tracing(owner: Identity, asked: Tracing | None) -> dict[str, Object]:
-    """Return OpenTelemetry's own variables, which the runtime and vLLM read; empty without traces.
+    """Return OpenTelemetry's variables, which the runtime and vLLM read, or no variables without traces.
 
-    Later variables refer to earlier ones.
+    The order matters, because later variables refer to earlier variables.
     """
     if asked is None:
         return {}
@@ -290,7 +289,7 @@ OWN_VARIABLES = frozenset(
         "OTEL_RESOURCE_ATTRIBUTES",
     }
 )
-"""Variables of the runtime that the operator sets, besides knobs of the engine."""
+"""The variables that the operator sets for the runtime, without the knobs of the engine."""
 
 
 def _secret(name: str, key: str) -> Object:

@@ -37,10 +37,10 @@ def child(
 ) -> Object:
     """Return a child of `owner` with the further top-level fields of `body`, and the hash of its content.
 
-    A child that `outlives` its owner has no owner reference and belongs to it only by its labels.
+    A child that `outlives` its owner has no owner reference, only the owner's labels.
 
-    The hash shows a later reconcile that a field was removed from the applied content; fields that are still applied
-    are compared with the live object itself. `blockOwnerDeletion` is false, because true requires a permission on
+    From the hash, a later reconcile detects fields that were removed from the applied content. Fields that are still
+    applied are compared with the live object. `blockOwnerDeletion` is false, because true requires a permission on
     finalizers.
     """
     metadata: Object = {
@@ -61,7 +61,7 @@ def stamped(manifest: Object) -> Object:
 
 
 def child_labels(owner: Identity, revision: str | None = None) -> dict[str, str]:
-    """Return the labels of a child; children of one revision also have its name."""
+    """Return the labels of a child. The children of a revision also have the revision's name."""
     labels = {**selector_labels(owner), MANAGED_BY_LABEL: MANAGED_BY}
     return labels if revision is None else {**labels, REVISION_LABEL: revision}
 
@@ -72,7 +72,7 @@ def selector_labels(owner: Identity) -> dict[str, str]:
 
 
 def traffic_labels(inference: Inference) -> dict[str, str]:
-    """Return the labels that select one pod per replica: in a group, its leader."""
+    """Return the labels that select one pod per replica, which is the leader in a group."""
     several = inference.spec.parallelism.nodes > 1
     return {**selector_labels(inference.identity), **({WORKER_INDEX_LABEL: "0"} if several else {})}
 
@@ -83,7 +83,7 @@ def revision_labels(owner: Identity, revision: str) -> dict[str, str]:
 
 
 def owner_reference(owner: Identity) -> Object:
-    """Return the controller reference of a child: the garbage collector deletes the child with its owner."""
+    """Return the controller reference of a child, so that the garbage collector deletes the child with its owner."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

@@ -36,15 +36,15 @@ def pod_template(
         "spec": {
             "containers": [container(inference, defaults)],
             "volumes": volumes(inference, config_map),
-            # With this gate the kubelet reports the pod as ready only if its condition is True, and only
-            # the operator sets it.
+            # The kubelet reports the pod as ready only if the condition of this gate is True. Only the operator sets
+            # the condition.
             "readinessGates": [{"conditionType": GATE}],
             "terminationGracePeriodSeconds": PRESTOP_SECONDS + inference.spec.pod.drain_seconds + EXIT_SECONDS,
             "securityContext": _security(inference.spec),
             "serviceAccountName": inference.spec.pod.service_account_name or inference.identity.name,
             "automountServiceAccountToken": False,
-            # Without this there is a variable for each Service of the namespace: thousands would prevent
-            # the start of a process.
+            # Service links are variables for each Service of the namespace. Thousands of variables would prevent the
+            # start of a process.
             "enableServiceLinks": False,
             "topologySpreadConstraints": _spread(inference, revision),
             **_placement(inference, defaults),
@@ -54,7 +54,7 @@ def pod_template(
 
 
 def worker_template(leader: Object) -> Object:
-    """Return the template of a group's other pods: they get no traffic, so they have no readiness gate."""
+    """Return the pod template of a group's workers, which get no traffic and therefore have no readiness gate."""
     spec = {name: value for name, value in leader["spec"].items() if name != "readinessGates"}
     return {**leader, "spec": spec}
 
@@ -81,13 +81,13 @@ def _security(spec: GaudiInferenceSpec) -> Object:
 
 
 def _group(spec: GaudiInferenceSpec) -> int:
-    """Return the group: that of the user id, or a fixed one with mounted folders of a node, whose files have groups."""
+    """Return the group ID: the user ID, or a fixed ID if node folders are mounted, because their files have groups."""
     sources = (spec.model.source, *(each.source for each in spec.model.adapters))
     return DEFAULT_USER if any(each.host_path for each in sources) else spec.pod.run_as_user
 
 
 def _group_of_volumes(spec: GaudiInferenceSpec) -> Object:
-    """Return fsGroup settings: a new volume belongs to root, and a volume with the right group is not changed."""
+    """Return fsGroup settings, because new volumes belong to root. Volumes with the right group are not changed."""
     fetched = repositories(spec.model) and spec.model.cache.persistent_volume_claim
     if not (fetched or spec.recipe_cache.enabled or _writes_to_a_claim(spec.pod)):
         return {}
@@ -119,7 +119,7 @@ def _spread(inference: Inference, revision: str) -> list[Object]:
 
 
 def _of_own_pods(term: Object, identity: Identity) -> Object:
-    """Return the term for the resource's own pods if it has no selector."""
+    """Return the term, with a selector for the resource's own pods if the term has no selector."""
     return {"labelSelector": {"matchLabels": selector_labels(identity)}, **term}
 
 
@@ -164,5 +164,5 @@ def _placement(inference: Inference, defaults: InstallationDefaults) -> Object:
 
 
 def _pull_secrets(pod: Pod, defaults: InstallationDefaults) -> tuple[str, ...]:
-    """Return the pull secrets of the resource or its class, else of the installation. Only the kubelet reads them."""
+    """Return the pull secrets of the resource or class, or else the installation's. Only the kubelet reads them."""
     return tuple(each.name for each in pod.image_pull_secrets) or defaults.image_pull_secrets

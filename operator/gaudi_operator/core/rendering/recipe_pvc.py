@@ -1,6 +1,6 @@
 """The volume on which pods share compiled recipes (docs/how-to/recipe-cache.md).
 
-The PVC of the recipes, and the ConfigMap with the revisions that can still run.
+This module builds the PVC, and the ConfigMap with the revisions that can still run.
 """
 
 from collections.abc import Iterable
@@ -21,9 +21,9 @@ def recipe_pvc_name(owner: Identity) -> str:
 
 
 def recipe_pvc(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Object:
-    """Return the PVC. It outlives every revision and is deleted with the resource, unless it is to be retained.
+    """Return the PVC. It outlives every revision and is deleted with the resource, unless its policy is Retain.
 
-    A `live` claim that someone has enlarged keeps its size: Kubernetes does not allow shrinking.
+    A `live` claim that someone has enlarged keeps its size, because Kubernetes does not allow shrinking.
     """
     storage = max(filter(None, (cache.size, _requested(live))), key=parse_quantity)
     spec: Object = {"accessModes": [cache.access_mode.value], "resources": {"requests": {"storage": storage}}}

@@ -1,7 +1,7 @@
 """The RuntimeConfig of a spec's pods, its ConfigMap, and the limits of its bucket plan.
 
-The ConfigMap is named by its content and immutable, so no pod ever sees it change. The repositories that pods fetch,
-and their tokens, are at the end of this module (docs/how-to/model-sources.md).
+The ConfigMap is immutable and named by a hash of its content, so it never changes for a pod. The functions at the end
+of this module return the repositories that pods fetch, and their tokens (docs/how-to/model-sources.md).
 """
 
 from posixpath import basename, join, normpath
@@ -53,7 +53,7 @@ _DAY_SECONDS = 86_400
 
 @derived
 def runtime_config(inference: Inference) -> RuntimeConfig:
-    """Return everything that a runtime of this resource is configured with."""
+    """Return the configuration of the runtime for this resource."""
     spec = inference.spec
     return RuntimeConfig(
         model=ModelConfig(
@@ -101,16 +101,16 @@ def config_map_name(owner: Identity, config: str) -> str:
 def config_map(owner: Identity, config: str) -> Object:
     """Return the immutable ConfigMap with `config` (a RuntimeConfig as JSON text) under the key config.json.
 
-    It has no revision label: revisions that differ only in the pod share it.
+    It has no revision label, because revisions that differ only in the pod template share it.
     """
     body: Object = {"immutable": True, "data": {basename(CONFIG_PATH): config}}
     return child("v1", "ConfigMap", config_map_name(owner, config), owner, body)
 
 
 def checkpoint_folder(source: ModelSource) -> str:
-    """Return the folder of the checkpoint inside the container; a hostPath is mounted as that folder itself.
+    """Return the folder of the checkpoint inside the container. A hostPath is mounted as this folder.
 
-    A fetched checkpoint gets its own folder below this one, named by its repository and commit.
+    A fetched checkpoint gets its own subfolder, named by its repository and commit.
     """
     return _folder(source, MODEL_PATH)
 
@@ -128,8 +128,8 @@ def _folder(source: ModelSource, mount: str) -> str:
 
 
 def execution_mode(inference: Inference) -> ExecutionMode:
-    """Return the mode of the spec, otherwise that of the kept revision, and for a new revision torch.compile."""
-    # The default may have been another one when the revision was made, and its pods are judged by their own mode.
+    """Return the mode of the spec, or the mode of the kept revision, or torch.compile for a new revision."""
+    # The default may have been different when the revision was created, and pods are judged by their own mode.
     return inference.spec.engine.execution_mode or inference.kept_mode or ExecutionMode.TORCH_COMPILE
 
 
@@ -139,7 +139,7 @@ def on_cpu(accelerator: Accelerator) -> bool:
 
 
 def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
-    """Return the bucket policy of the contract."""
+    """Return the bucket policy of the spec, in the form of the contract."""
     # References to texts have been replaced by the texts (core/texts.py).
     return BucketPolicy.model_validate(
         spec.bucketing.model_dump(exclude={"file_from": True, "allow_gaps": True, "optimal": {"traffic_from": True}})
@@ -167,14 +167,14 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
 
 
 def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
-    """Return whether compiled code sees a step of the engine only as a number of tokens: vLLM's on a CPU."""
+    """Return True if compiled graphs depend only on the number of tokens in a step, as with vLLM on a CPU."""
     return spec.engine.name is EngineName.VLLM and on_cpu(spec.accelerator)
 
 
 def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
     """Return whether a prompt may be computed in several steps."""
-    # Prompts are not split if a step can hold the longest prompt: a plan with contexts has at least twice the
-    # prompt buckets.
+    # Prompts are not split if a step can hold the longest prompt, because a plan with contexts has at least twice as
+    # many prompt buckets.
     longer = (spec.engine.max_num_batched_tokens or spec.model.max_model_len) < spec.model.max_model_len
     if spec.engine.name is not EngineName.VLLM or spec.engine.chunked_prefill is None:
         return longer
@@ -197,13 +197,13 @@ def _adapter(at: int, adapter: Adapter) -> AdapterConfig:
 
 
 def _fetch_limit(model: Model) -> int | None:
-    """Return the limit of an emptyDir: the kubelet ends a pod that exceeds it, and a pod cannot read it itself."""
+    """Return the limit of an emptyDir. The kubelet evicts a pod that exceeds the limit, and a pod cannot read it."""
     folder = model.cache.empty_dir
     return parse_bytes(folder.size_limit) if folder and folder.size_limit else None
 
 
 def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
-    """Return the settings of shared recipes; a tenth of the volume is left to its file system."""
+    """Return the settings of shared recipes. A tenth of the volume is left to the file system."""
     if not cache.enabled:
         return None
     return SharedRecipes(
@@ -247,7 +247,7 @@ def _engine(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
         compile_backend=spec.engine.compile_backend or CompileBackend.EAGER,
         device="cpu" if on_cpu(spec.accelerator) else "hpu",
         card=None if on_cpu(spec.accelerator) else spec.accelerator.generation.value,
-        # 0 is refused (admission/checks.py), but messages about a refused spec are made from this, too.
+        # Admission refuses 0 (checks.py), but messages about a refused spec also need a valid configuration.
         device_memory_bytes=max(1, parse_bytes(memory)) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
         chunked_prefill=_splits_prompts(spec),
@@ -267,13 +267,13 @@ def _warmup(warmup: Warmup) -> WarmupConfig:
 
 
 def repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
-    """Return the repositories that the runtime fetches: those of the checkpoint and of adapters."""
+    """Return the repositories that the runtime fetches, for the checkpoint and for adapters."""
     sources = (model.source, *(each.source for each in model.adapters))
     return tuple(source.hugging_face for source in sources if source.hugging_face)
 
 
 def tokens(model: Model) -> tuple[SecretKey, ...]:
-    """Return the different access tokens of these repositories; a pod can have one, and uses it for all of them."""
+    """Return the different access tokens of the repositories. A pod can have only one token, for all repositories."""
     return tuple(dict.fromkeys(each.token_secret_ref for each in repositories(model) if each.token_secret_ref))
 
 

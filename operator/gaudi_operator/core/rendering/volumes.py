@@ -27,7 +27,7 @@ SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
 
 
 def volumes(inference: Inference, config_map: str) -> list[Object]:
-    """Return the volumes: the root file system is read-only, so every written folder is in a volume."""
+    """Return the volumes. Every written folder is in a volume, because the root file system is read-only."""
     spec = inference.spec
     shared = {"medium": "Memory", "sizeLimit": shared_memory(spec)}
     mounted = mounted_source(spec.model.source)
@@ -46,14 +46,14 @@ def volumes(inference: Inference, config_map: str) -> list[Object]:
 
 
 def mounts(spec: GaudiInferenceSpec) -> list[Object]:
-    """Return the mounts; volumes of the user are read-only by default."""
+    """Return the mounts. Volumes of the user are read-only by default."""
     mounted = mounted_source(spec.model.source)
     return [
         {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
         *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if mounted else []),
         *({**each, "readOnly": True} for each in _adapter_mounts(spec.model)),
         *([{"name": "fetched", "mountPath": FETCH_PATH}] if repositories(spec.model) else []),
-        # Mounted as a folder: files that are mounted one by one are never updated.
+        # Mounted as a folder, because files that are mounted one by one are never updated.
         *([{"name": "gaudi-tls", "mountPath": TLS_PATH, "readOnly": True}] if spec.server.tls_secret_name else []),
         *_recipe_mounts(spec.recipe_cache),
         {"name": "cache", "mountPath": CACHE_PATH},
@@ -64,13 +64,13 @@ def mounts(spec: GaudiInferenceSpec) -> list[Object]:
 
 
 def mount(asked: VolumeMount) -> Object:
-    """Return the mount of a user's volume. Kubernetes mounts it read-write by default; this operator read-only."""
+    """Return the mount of a user's volume. The default is read-only, unlike in Kubernetes."""
     found = {"name": asked.name, "mountPath": asked.mount_path, "subPath": asked.sub_path, "readOnly": asked.read_only}
     return {key: value for key, value in found.items() if value}
 
 
 def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
-    """Return the size of /dev/shm. With several ranks, each has its own queues there.
+    """Return the size of /dev/shm. With several ranks, each rank needs room for its own queues.
 
     See docs/how-to/running-vllm.md, Memory of a pod.
     """
@@ -93,7 +93,7 @@ def _adapter_mounts(model: Model) -> list[Object]:
 
 
 def _certificate_volume(secret: str | None) -> list[Object]:
-    # Not optional: until cert-manager has created it, the kubelet waits and reports that, and the pod is not at fault.
+    # Not optional, so that the kubelet waits until cert-manager has created the Secret, and reports the wait.
     return [{"name": "gaudi-tls", "secret": {"secretName": secret}}] if secret else []
 
 
@@ -101,7 +101,7 @@ def _recipe_volumes(cache: RecipeCache, claim: str) -> list[Object]:
     if not cache.enabled:
         return []
     seed = [{"name": "seed-recipes", **mounted_image(cache.oci_image)}] if cache.oci_image else []
-    # Optional: a pod that does not know the kept revisions removes nothing, and starts.
+    # Optional, because a pod without the list of kept revisions can start. It then removes no recipes.
     kept = {"name": "kept-revisions", "configMap": {"name": claim, "optional": True}}
     claimed = {"claimName": cache.existing_claim or claim}
     return [{"name": "recipes", "persistentVolumeClaim": claimed}, kept, *seed]
@@ -130,8 +130,7 @@ def mounted_source(source: ModelSource) -> Object | None:
     if image := source.oci_image:
         return mounted_image(image)
     if folder := source.host_path:
-        # No `type`: with one, a missing folder would prevent the start of the container, which could not
-        # report it then.
+        # With a `type`, a missing folder would prevent the start of the container, which reports the missing folder.
         return {"hostPath": {"path": folder.path}}
     if source.hugging_face:
         return None

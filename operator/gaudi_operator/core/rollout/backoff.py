@@ -20,7 +20,7 @@ from gaudi_operator.core.problems.mending import problem_since
 from gaudi_runtime.errors import Problem
 
 FIRST_SECONDS, MOST_SECONDS = 10, 300
-"""Seconds of back-off after the second termination in a row, doubled up to the maximum; the first causes none."""
+"""Seconds of back-off after the second termination in a row, and their maximum. Each further one doubles them."""
 
 FORGOTTEN = timedelta(seconds=600)
 """A termination that follows the previous termination by more than this time starts a new count."""
@@ -116,7 +116,7 @@ def _attempts(known: FailureRecord, pods: list[PodView], found: Mapping[str, Ter
 
 
 def _counted(known: BackOff | None, end: PodEnd) -> BackOff:
-    """Count a try as over at its first termination: ends of pods that started before it belong to the same try."""
+    """Return the back-off after an end. Pods that started before the last counted end belong to the same try."""
     since = datetime.fromisoformat(known.since) if known else None
     if known and since and end.began < since:
         return known

@@ -103,7 +103,7 @@ def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
 
 
 def _read(manifest: Manifest) -> Revision | None:
-    """Return None if no operator wrote the data: any user with permission may create a ControllerRevision."""
+    """Return the revision, or None if an operator did not write it, because users may create ControllerRevisions."""
     name, number = (manifest["metadata"].get("labels") or {}).get(REVISION_LABEL), manifest.get("revision", 0)
     data = manifest.get("data") or {}
     try:

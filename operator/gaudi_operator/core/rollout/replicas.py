@@ -129,7 +129,7 @@ class PlannedReplicas:
 
 
 def plan_replicas(state: State) -> PlannedReplicas:
-    """Return the replicas that the rollout step gives each workload. Without a revision they stay unchanged."""
+    """Return the replicas of each workload after the rollout step. Without a revision, replicas stay unchanged."""
     current, step, written = state.rollout.current, state.rollout.step, written_replicas(state.observed)
     after = dict(written)
     if current is not None and step is not None:

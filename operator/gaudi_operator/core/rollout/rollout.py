@@ -39,7 +39,7 @@ def roll_out(state: State, desired: Revision | None) -> State:
 
 
 def _problem(state: State) -> Problem | None:
-    """Return the worst problem that someone must fix. A rollback is reported as a problem only after its end."""
+    """Return the worst problem that someone must fix. A rollback is reported only after it is complete."""
     rollout = state.rollout
     failed = rollout.choice.problem if rollout.choice else None
     # Paused pods fail for a known reason. Their own problem would hide why the rollout does not move.

@@ -18,7 +18,7 @@ from gaudi_operator.core.names import REMOVED_FIRST
 from gaudi_operator.core.pods.view import PodView
 
 SEEN_SECONDS = 0.2
-"""Seconds between costs and the lower number of replicas: the ReplicaSet controller reads them by separate watches."""
+"""Seconds between the writes of costs and replicas. The ReplicaSet controller reads them by separate watches."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 

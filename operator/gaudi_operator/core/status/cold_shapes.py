@@ -1,6 +1,7 @@
 """The bucket that would have avoided most cold batches while serving (docs/reference/conditions.md, Recompiles).
 
-Its cost is estimated: bytes from the graphs that a pod has captured, seconds from measured rates of a Gaudi 2.
+The cost of the bucket is estimated. Bytes come from the graphs that a pod has captured, and seconds come from rates
+measured on a Gaudi 2.
 """
 
 from collections import Counter
@@ -22,7 +23,7 @@ from gaudi_runtime.planning.optimal.cost import warmup_seconds
 from gaudi_runtime.units import size
 
 MOST_MISSES = 200
-"""The maximum number of shapes to compare with each other, most frequent first: 1,000 pods may report 20,000."""
+"""The maximum number of shapes to compare, most frequent first, because 1,000 pods may report 20,000 shapes."""
 
 NO_GRAPH = "The buckets of these batches are planned, but have no graph: raise warmup.graphMemoryPercent or plan fewer."
 
@@ -94,7 +95,7 @@ class CoveredShapesQuestion(PlanQuestion[CoveredShapes]):
 
     @property
     def size(self) -> int:
-        """The maximum bytes, as measured: two tuples of four numbers for each shape."""
+        """The maximum bytes, as measured. Each shape takes two tuples of four numbers."""
         return 4 * 1024 + 400 * len(self.shapes)
 
     def answer(self) -> CoveredShapes:

@@ -1,11 +1,11 @@
 """The verdicts behind the conditions of a resource, compatible with kstatus and `kubectl wait`.
 
 docs/reference/conditions.md lists all conditions and reasons; the table is in status.py, the conditions of the plan in
-plan.py. Ready, Reconciling and Stalled report the way to the desired state: Ready is True if everything is as desired;
-Reconciling is True while the operator works or others may still resolve a problem; Stalled is True only if a user must
-act. The last two are never True together, and one of them is True whenever Ready is False. Available, WarmedUp and
-Degraded compare the pods with the promised number. AutoscalerActive reports whether the autoscaler of spec.autoscaling
-works (docs/how-to/scaling.md).
+plan.py. Ready, Reconciling and Stalled report the way to the desired state. Ready is True if everything is as desired.
+Reconciling is True while the operator works or others may still resolve a problem. Stalled is True only if a user must
+act. Reconciling and Stalled are never True together. Unless the rollout is paused, one of them is True whenever Ready
+is False. Available, WarmedUp and Degraded compare the pods with the promised number. AutoscalerActive reports whether
+the autoscaler of spec.autoscaling works (docs/how-to/scaling.md).
 """
 
 import re
@@ -59,7 +59,7 @@ def _terminating(s: State, left: int) -> str:
 
 
 def _ending(s: State) -> int:
-    """Return the number of pods above the desired one, which hold their cards until they have ended."""
+    """Return how many pods exceed the desired number. They hold their cards until they have ended."""
     # Terminating pods count, although they are not replicas, because they still hold cards.
     return max(0, sum(pod.phase not in ENDED for pod in s.pods) - s.desired)
 
@@ -181,10 +181,10 @@ def _first_names(pods: Sequence[PodView]) -> str:
 
 
 def expected_ready(s: State) -> int:
-    """Return how many replicas should take traffic now; fewer is a loss.
+    """Return how many replicas should take traffic now. If fewer do, replicas are lost.
 
-    That is the highest number since replicas was last lowered, without those that a rollout may remove. It rises as
-    pods become ready, so pods that have not been ready yet are no loss.
+    This is the highest number of ready replicas since spec.replicas was last lowered, without the replicas that a
+    rollout may remove. The number rises as pods become ready, so pods that were never ready do not count as lost.
     """
     before = s.before.expected_ready_replicas
     if s.current != s.stable:
@@ -193,7 +193,7 @@ def expected_ready(s: State) -> int:
 
 
 NEW_KIND_SECONDS = 60
-"""Seconds until an autoscaler knows a new CRD: the controller manager needs up to 30 s, and it syncs every 15 s."""
+"""Seconds until an autoscaler finds a new CRD. The controller manager needs up to 30 s, and syncs every 15 s."""
 
 _WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 """The form of a condition reason. The reason of an autoscaler may be any text."""

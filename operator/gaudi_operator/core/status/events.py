@@ -1,8 +1,8 @@
 """Events on the resource, derived from the actions of a reconcile and the changes of its status.
 
-Changes at the same time make one event: the gate that completes a revision is part of WarmedUp, which is part of Ready
-if both change together. If gates of a revision open one after the other, only the first has an event, and the others
-are counted in the status.
+Changes at the same time are combined into one event. The event WarmedUp includes the last gate that opened, and the
+event Ready includes WarmedUp if the two conditions change together. If gates of a revision open one after the other,
+only the first gate has an event, and the status counts the others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,11 +21,11 @@ def events(
     updated: Sequence[PodView] = (),
     desired: int = 0,
 ) -> tuple[Event, ...]:
-    """Return the events of a reconcile, oldest first; none if the status is unchanged and no gate changes.
+    """Return the events of a reconcile, oldest first, or no events if neither the status nor a gate changes.
 
     `updated` are the pods of the current revision as they will be after `actions`; `desired` is their desired number.
     """
-    # The status write may be delayed. The gates that caused it are part of its event.
+    # The status write may be delayed. Its event includes the gates that caused the write.
     all_open = 0 < desired <= sum(pod.gate_open for pod in updated) and not _has_warmed_up(before)
     sent = [each for each in actions if isinstance(each, SetGate)]
     opened = {each.uid for each in sent if each.open}
@@ -76,7 +76,7 @@ def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus, updated: I
 
 
 def _last_gate(pods: Iterable[PodView]) -> str:
-    """Return what was judged at the last opened gate, as an additional sentence."""
+    """Return an additional sentence about the captured graphs of the pod whose gate opened last."""
     opened = {(since, pod.name): pod for pod in pods if (since := pod.open_since)}
     return f" Pod {opened[max(opened)].name}: {judged_counts(opened[max(opened)])}" if opened else ""
 

@@ -32,7 +32,7 @@ def pods_of_figures(state: State) -> tuple[PodView, ...]:
 
 
 def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
-    """Return the lowest captured percentage of each phase over the given rows; None if no pod has one."""
+    """Return the lowest captured percentage of each phase over the given rows, or None if no row has one."""
     found = [row.captured_percent for row in rows]
     return CapturedPercent(
         prompt=min((each.prompt for each in found if each.prompt is not None), default=None),
@@ -84,7 +84,7 @@ def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) 
 
 
 def warmup_progress(state: State, rows: Iterable[PodState]) -> WarmupProgress | None:
-    """Return the warm-up progress of the slowest pod of the current revision; None if it has no pod."""
+    """Return the warm-up progress of the slowest pod of the current revision, or None if the revision has no pod."""
     mine = [row for row in rows if row.revision == state.current]
     least = min(mine, key=lambda row: (row.warmup_percent, row.name), default=None)
     if least is None:

@@ -2,8 +2,8 @@
 
 See docs/reference/conditions.md.
 
-status.plan is measured by a pod of the current revision, and estimated until then. The message of PlanAccepted says
-what the plan costs and where the figures come from.
+status.plan is estimated until a pod of the current revision has measured it. The message of PlanAccepted says what the
+plan costs and where the figures come from.
 """
 
 from collections.abc import Iterable
@@ -35,10 +35,10 @@ from gaudi_runtime.units import plural, size
 
 
 def plan_state(state: State) -> PlanState | None:
-    """Return the best known figures of the plan; None if the spec has no possible plan.
+    """Return the best known figures of the plan, or None if no plan is possible.
 
-    Measured figures stay until another pod has measured them. A spec that is refused, rolled back or overridden by a
-    pinned revision has no pods.
+    Measured figures stay until another pod has measured the plan. Figures are estimated if no pod runs the spec,
+    because it was refused, rolled back or overridden by a pinned revision.
     """
     # Figures of pods that run another spec must not be shown for this one.
     if state.violation is None and _runs_the_spec(state):
@@ -50,7 +50,7 @@ def plan_state(state: State) -> PlanState | None:
 
 
 def _runs_the_spec(state: State) -> bool:
-    """Return True if the current revision is that of the spec, not a rollback target or another pinned one."""
+    """Return True if the current revision runs the spec. A rollback target or another pinned revision does not."""
     choice = state.rollout.choice
     if choice is None or state.inference.spec.rollout.revision is None:
         return choice is None or not choice.rolled_back
@@ -58,7 +58,7 @@ def _runs_the_spec(state: State) -> bool:
 
 
 def current_forecast(state: State) -> PlanForecast | None:
-    """Return the forecast for the measured KV blocks, if any: they determine which batches are uncovered."""
+    """Return the forecast for the measured KV blocks, if any, because they determine which batches have a bucket."""
     plan = plan_state(state)
     measured = plan if plan is not None and plan.basis in MEASURED_BASES else None
     found = forecast_plan(state.inference, measured.kv_blocks, measured.block_size) if measured else None
@@ -82,7 +82,7 @@ def _expected(spec: GaudiInferenceSpec, found: PlanForecast) -> PlanState:
 
 
 def _estimated(estimate: Estimate) -> dict[str, Any]:
-    """Return the figures of graphs; none if nothing is known about them, as on a CPU."""
+    """Return the figures of graphs, or no figures if nothing is known about graphs, as on a CPU."""
     if estimate.warmup_seconds is None:
         return {}
     return {
@@ -202,7 +202,7 @@ def judge_plan_accepted(s: State) -> Verdict:
 
 
 def _by_measurement(plan: PlanState, readiness: Readiness) -> tuple[ConditionStatus, str, str | None]:
-    """Return status, reason and sentence of a plan that a pod has measured: it may have missed the thresholds."""
+    """Return (status, reason, sentence) of a measured plan. The sentence reports missed thresholds, if any."""
     found = plan.captured_percent
     phases = (
         ("prompt", found.prompt, readiness.min_captured_prompt_percent),

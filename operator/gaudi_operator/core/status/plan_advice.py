@@ -1,7 +1,7 @@
 """The advice in status.plan: what a plan learned from traffic would save (gaudi_runtime/learning/).
 
-It comes from the pod with the most traffic, and stays with that pod while it serves and has advice. Otherwise pods with
-equal traffic would alternate, and each change would be a status write.
+The advice comes from the pod with the most traffic, and from the same pod as long as this pod serves and has advice.
+Otherwise pods with equal traffic would alternate, and each change would be a status write.
 """
 
 from gaudi_operator.api.v1alpha1.status import PlanAdvice
@@ -16,7 +16,7 @@ def plan_advice(state: State) -> PlanAdvice | None:
     pods = {pod.name: pod for pod in state.serving_updated}
     known = pods.get(written.pod) if written else None
     if known and known.report is None:
-        return written  # the operator has just started, and this pod has not answered it yet
+        return written  # the operator has just started, and has no report of this pod yet
     if known and known.report and known.report.advice:
         return _shown(state, known, known.report.advice)
     reported = [(pod, pod.report) for pod in pods.values() if pod.report]

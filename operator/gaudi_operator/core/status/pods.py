@@ -1,4 +1,4 @@
-"""The rows of status.pods: one per pod, from its report or, until one arrives, from the written status."""
+"""The rows of status.pods, one per pod. Until a report arrives, a row has the figures of the written status."""
 
 from collections.abc import Mapping
 
@@ -61,12 +61,12 @@ def _phase(pod: PodView, known: PodState | None) -> str:
         return pod.phase
     if not pod.container.running:
         return pod.container.waiting_reason or "Ended"
-    # The written phase may be that of a pod whose container did not run yet.
+    # The written phase may be from a time when the container did not run yet.
     return known.phase if known is not None and known.phase in _RUNTIME_PHASES else "Starting"
 
 
 def _message(pod: PodView, state: State) -> str | None:
-    """Return the message about what keeps the pod from serving, from its own data."""
+    """Return a message about what keeps the pod from serving, or None if its data contains no cause."""
     if pod.report and pod.report.failure:
         return pod.report.failure.message
     if (

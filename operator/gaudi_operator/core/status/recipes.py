@@ -9,7 +9,7 @@ _FILLED = (RecipeOutcome.HIT, RecipeOutcome.SEEDED)
 
 
 def recipe_cache_state(s: State) -> RecipeCacheState | None:
-    """Return the recipe cache state; None if recipes are not shared. The written one stays until a pod reports."""
+    """Return the recipe cache state, or None if recipes are not shared. The written state stays until a pod reports."""
     if not s.inference.spec.recipe_cache.enabled:
         return None
     reports = _reports(s)
@@ -27,7 +27,7 @@ def recipe_cache_state(s: State) -> RecipeCacheState | None:
 
 
 def recipe_miss_reason(s: State) -> str | None:
-    """Return why no pod of the current revision can read or add recipes; None if one can or none has reported."""
+    """Return why no pod of the current revision can read or add recipes, or None if one can or none has reported."""
     reports = _reports(s) if s.inference.spec.recipe_cache.enabled else []
     return _why(reports) if reports and _phase(reports) == "Missed" else None
 

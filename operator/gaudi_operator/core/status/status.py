@@ -1,7 +1,7 @@
 """The status of a resource, assembled from the state of one reconcile, with throttled writes.
 
-Figures are over the pods of figures.py; `status.revisions` has the stored revisions, newest first, with number, age and
-phase. If the operator cannot read the spec, the status reports it and nothing else changes.
+figures.py selects the pods for the figures. `status.revisions` has the stored revisions, newest first, with number, age
+and phase. If the operator cannot read the spec, the status reports it and nothing else changes.
 """
 
 from collections.abc import Callable
@@ -117,10 +117,10 @@ def judge_conditions(state: State) -> tuple[Condition, ...]:
 
 
 STATUS_DELAY_SECONDS, MANY_PODS_SECONDS, PODS_A_SECOND = 2.0, 5.0, 4
-"""The delay of a status write, in seconds, and how it grows with the number of pods.
+"""The minimum and maximum delay of a status write in seconds, and the number of pods that add a second.
 
-Changes that follow each other become one write: a container start, its gate, its readiness. The status of many pods is
-long and changes all the time, so its delay is longer.
+The delay combines changes that follow each other, such as a container start, a gate and readiness, into one write. The
+status of many pods is long and changes all the time, so its delay is longer.
 """
 
 FIRST_REPORTS_SECONDS = 10.0
@@ -160,13 +160,13 @@ def make_status(state: State) -> GaudiInferenceStatus:
 
 
 def _max_replicas(state: State) -> int | None:
-    """Return the maximum of the scale subresource (api/class_policies.py), which does not know the class."""
+    """Return the maximum replicas by the class, for the rule on the scale subresource (api/class_policies.py)."""
     says, current = state.platform.says, state.rollout.current
     return most_replicas(current, says.limits) if says and current else None
 
 
 def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
-    """Return the figures of the status. The written ones stay until a pod has reported."""
+    """Return the figures of the status. Written figures stay until a pod has reported."""
     pods = figures.pods_of_figures(state)
     names = {pod.name for pod in pods}
     mine = [row for row in rows if row.name in names]
@@ -212,11 +212,11 @@ def throttle_status(
     *,
     reported: bool = True,
 ) -> tuple[GaudiInferenceStatus, datetime | None]:
-    """Return `fresh` and None, or `before` and since when a change has been waiting to be written.
+    """Return (`fresh`, None), or (`before`, time since which a change has waited to be written).
 
-    `reported` is whether all running pods have reported since this process started. Three changes are not delayed:
-    Ready, the answer to a changed spec, and what later reconciles build on. The date of a revision comes with the next
-    write.
+    `reported` is True if all running pods have reported since this process started. Three changes are not delayed: a
+    change of Ready, the first status of a changed spec, and a change of fields that later reconciles read. The creation
+    time of a revision is written with the next change.
     """
     if _remembered(fresh) != _remembered(before) or _is_ready(fresh) != _is_ready(before):
         return fresh, None
@@ -238,7 +238,7 @@ def _is_ready(status: GaudiInferenceStatus) -> bool:
 
 
 def _remembered(status: GaudiInferenceStatus) -> tuple[object, ...]:
-    """Return the parts of the status that later reconciles build on."""
+    """Return the parts of the status that later reconciles read."""
     return status.observed_generation, status.revision, _undated(status).revisions
 
 
