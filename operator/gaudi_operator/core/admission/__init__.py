@@ -1,9 +1,9 @@
-"""Admission of a spec: whether it can work, judged from values before a revision is created.
+"""Admission of a spec: checks whether the spec can work, before a revision is created.
 
 See docs/reference/conditions.md, Before a pod runs.
 
   checks    ordered checks of what the installation, the planner or every model forbids; the first violation counts
-  bounds    the maximum KV blocks and minimum memory of any model, which the checks compare with
+  bounds    the maximum KV blocks and minimum memory of any model, for the checks
   estimate  the forecast for a described card and a known model
   review    the forecast of a plan: violations and doubts of the estimate, and hints
   plans     the figures of a plan that admission checks

@@ -15,7 +15,7 @@ from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.contract.config import ExecutionMode
 
 MOST_KV_BLOCKS = 2**31 - 1
-"""The maximum number of KV blocks: engines number them by signed 32-bit integers."""
+"""The maximum number of KV blocks, because engines number blocks by signed 32-bit integers."""
 
 LEAST_BYTES_PER_TOKEN = 2
 """The minimum bytes per token of a KV block: key and value of one head, one dimension and one byte, in one layer."""
@@ -45,13 +45,13 @@ def _card_bytes(spec: GaudiInferenceSpec) -> int:
 
 
 def least_memory(spec: GaudiInferenceSpec) -> int:
-    """Return the minimum memory budget in bytes for one KV block of any model; at most MOST_MEMORY."""
+    """Return the minimum memory budget in bytes for one KV block of any model, limited to MOST_MEMORY."""
     utilization = spec.engine.device_memory_utilization_percent / 100
     kept = utilization * (1 - spec.warmup.graph_memory_percent / 100)
     return ceil(min(MOST_MEMORY, LEAST_BYTES_PER_TOKEN * spec.engine.block_size / kept))
 
 
 def usable_bytes(spec: GaudiInferenceSpec) -> int | None:
-    """Return the usable bytes of the memory budget; None if the memory is a card's and will be measured."""
+    """Return the usable bytes of the memory budget, or None if the spec names none and a pod measures the card."""
     memory = spec.accelerator.device_memory
     return None if memory is None else int(parse_bytes(memory) * spec.engine.device_memory_utilization_percent / 100)

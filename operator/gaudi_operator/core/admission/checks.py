@@ -1,8 +1,8 @@
 """The admission checks: ordered functions that find what makes a spec impossible. The first violation counts.
 
-The API server refuses what it can see itself, by CEL rules next to the fields. These checks need the installation, the
-bucket planner or the memory budget. Rules for engine settings are the runtime's (gaudi_runtime/knobs); here they apply
-to a resource, with its field names (docs/reference/knobs.md). The bound on graphs that readiness requires holds for any
+CEL rules next to the fields make the API server refuse other faults. These checks need the installation, the bucket
+planner or the memory budget. The rules for engine settings come from the runtime (gaudi_runtime/knobs), and messages
+name the fields of the resource (docs/reference/knobs.md). The bound on graphs that readiness requires holds for any
 model.
 
 A spec that is refused here can never work. A spec that passes may still fall short, which the estimate reports
@@ -56,7 +56,7 @@ def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaul
 def published_without_key(spec: GaudiInferenceSpec) -> Problem | None:
     """Refuse a new revision of a model that is published without an API key or a list of clients.
 
-    The API server refuses this in a new object. An object that is older than the rule keeps its revision.
+    The API server refuses such new objects. An object that is older than the rule keeps its revision.
     """
     access = spec.network_access
     listed = access.enabled and not access.allow_all_clients and access.clients is not None
@@ -86,7 +86,7 @@ def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: Ins
 
 
 def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse fields that the API defines and this release does not implement. They are never ignored."""
+    """Refuse fields that the API defines but this release does not implement. They are never ignored."""
     found = next((f"{path}{advice}" for path, advice, asked in _not_built(inference.spec) if asked), None)
     return None if found is None else Problem("NotBuilt", found)
 
@@ -153,7 +153,7 @@ def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> P
 
 
 def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse a memory above that of any device, which is most likely a wrong unit; plan figures are 64-bit numbers."""
+    """Refuse more memory than any device has. It is likely a wrong unit, and plan figures are 64-bit numbers."""
     memory = inference.spec.accelerator.device_memory
     if memory is None or parse_bytes(memory) <= MOST_MEMORY:
         return None
@@ -191,10 +191,10 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
         )
     try:
         admission_figures(inference)
-        # Request the forecast too, so that the plan in the status is not too expensive either.
+        # Request the forecast too, because the status needs it and it may also be too expensive.
         cached_forecast(inference)
     except PlanImpossible as error:
-        # The planner names settings relative to spec. It names them only if a single one is at fault.
+        # The planner names a setting, relative to spec, only if a single setting is at fault.
         return Problem("PlanImpossible", f"spec.{error}." if error.where else f"spec.bucketing: {error}.")
     except PlanTooExpensive as error:
         return Problem(
@@ -226,7 +226,7 @@ def why_settings_are_wrong(inference: Inference) -> str | None:
 
 @derived
 def why_settings_are_ignored(inference: Inference) -> str | None:
-    """Return a message that names every setting without effect; None if all have one."""
+    """Return a message that names every setting without effect, or None if all settings have an effect."""
     config = runtime_config(inference)
     plugin = ignored_by_the_plugin(inference)
     ignored = (*plugin, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
@@ -252,7 +252,7 @@ def _text(sentences: list[str]) -> str | None:
 
 
 def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse thresholds whose smallest graphs do not fit into the memory: the gate would stay closed."""
+    """Refuse thresholds whose smallest graphs do not fit into the memory, because the gate would stay closed."""
     spec = inference.spec
     if not captures_graphs(inference) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
@@ -273,7 +273,7 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
     budget = usable_bytes(spec)
     if budget is None:
         return None
-    # This cannot be impossible: plan_is_impossible runs before and asks for the same plan.
+    # The plan is possible, because plan_is_impossible() has already checked it.
     plan, utilization = admission_figures(inference), spec.engine.device_memory_utilization_percent
     least = plan.least_graph_bytes
     if least <= budget:
@@ -287,7 +287,7 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
 
 @derived
 def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """Return the violation of a spec on an installation; None if it may run. Raises Unanswered."""
+    """Return the first violation of a spec on an installation, or None if the spec may run. Raises Unanswered."""
     return _first_violation(inference, defaults)
 
 

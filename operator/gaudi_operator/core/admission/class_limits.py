@@ -1,6 +1,6 @@
 """The limits of a GaudiInferenceClass, checked against rendered pod templates and the inputs of revisions.
 
-Each rule yields (field of the spec, fault); pod_policy.py makes sentences of them that name the class.
+Each rule yields (field of the spec, fault). pod_policy.py makes sentences from the tuples, which name the class.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,8 @@ Finding = tuple[str, str]
 def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits, account: str) -> Iterator[Finding]:
     """Yield the fields in which pods of this template exceed the limits.
 
-    `inputs` are those of their revision; `account` is the service account that the operator creates for the resource.
+    `inputs` are the inputs of the revision. `account` is the service account that the operator creates for the
+    resource.
     """
     spec = view.spec
     for where, image in view.images:
@@ -68,7 +69,7 @@ def _listed(limit: str, allowed: Iterable[str]) -> str:
 
 
 def starts_with(image: str, prefix: str) -> bool:
-    """Return whether an image's name begins with `prefix`, which must end at the end of a part of the name."""
+    """Return True if an image's name begins with `prefix` and the prefix ends at the end of a part of the name."""
     rest = image.removeprefix(prefix)
     return image.startswith(prefix) and (not rest or prefix[-1] in "/:@" or rest[0] in "/:@")
 
@@ -78,7 +79,7 @@ def _is_named(variable: str, pattern: str) -> bool:
 
 
 def _variables_of_users(view: PodView, inputs: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield variables that users set, including those that the operator would set itself."""
+    """Yield (field of the spec, name) of variables that users set, even if the operator sets them by default."""
     engine = _section(inputs, "engine")
     theirs = {each.get("name") for each in _items(engine, "env") if isinstance(each, dict)}
     for where, name in view.variables:
@@ -152,7 +153,7 @@ class _Model(_Fetched):
 
     @property
     def fetched(self) -> Iterator[Finding]:
-        """Yield (field below spec.model, kind of source) of what the runtime itself fetches."""
+        """Yield (field below spec.model, kind of source) of each model that the runtime fetches."""
         if self.hub is not None:
             yield "source", "huggingFace"
         yield from (("adapters.source", "huggingFace") for each in self.adapters if each.hub is not None)
@@ -181,7 +182,7 @@ def _items(holder: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _cards(revision: Revision, views: Sequence[PodView]) -> int:
-    """Return the cards of one replica by the requests of its pods."""
+    """Return the number of cards that the pods of one replica request."""
     if revision.group is None:
         return views[0].cards
     leader, worker = views
@@ -191,7 +192,7 @@ def _cards(revision: Revision, views: Sequence[PodView]) -> int:
 def beyond_counts(
     spec: GaudiInferenceSpec, revision: Revision, views: Sequence[PodView], limits: ClassLimits
 ) -> Iterator[Finding]:
-    """Yield totals that exceed the limits: replicas of a revision and their cards, also by its autoscaler."""
+    """Yield the replicas that exceed the limits, by their number or their cards, including those of the autoscaler."""
     cards = _cards(revision, views)
     for template in (each for view in views for each in view.claim_templates):
         if limits.max_cards is not None:
@@ -213,7 +214,7 @@ def beyond_counts(
 
 
 def most_replicas(revision: Revision, limits: ClassLimits) -> int | None:
-    """Return the most replicas that a resource may have of a revision; None if they are not limited."""
+    """Return the maximum replicas of a revision within the limits, or None if they are not limited."""
     if limits.max_cards is None:
         return limits.max_replicas
     try:

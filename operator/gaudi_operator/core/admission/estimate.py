@@ -28,10 +28,10 @@ MOST_TIME_SCALE = 1000
 
 @dataclass(frozen=True)
 class ForecastTarget:
-    """The card and the model that a spec is forecast for, by name.
+    """The names of the card and the model for the forecast of a spec.
 
     `sure` is False if the model was only recognized by a served name. `exact` is True for a simulation, which behaves
-    exactly as the card's description. `time_scale` is the real seconds per described second.
+    exactly as the card's description. `time_scale` is the number of real seconds per described second.
     """
 
     card: str
@@ -42,13 +42,13 @@ class ForecastTarget:
 
 
 def forecast_target(spec: GaudiInferenceSpec) -> ForecastTarget | None:
-    """Return the card and the model of a spec; None if one is unknown or a simulation has its own figures."""
+    """Return the card and the model of a spec, or None if either is unknown or a simulation has its own figures."""
     if spec.engine.name is EngineName.SIM:
         return _simulated(spec.engine.simulation or {})
     source, card = spec.model.source.hugging_face, spec.accelerator.generation.value
     if source is not None:
         return ForecastTarget(card, source.repo) if known_shape(source.repo) else None
-    # The name is only a hint: clients may call any model by it.
+    # A served name is only a hint, because any model may have it.
     served = next((name for name in spec.model.served_names if known_shape(name)), None)
     return None if served is None else ForecastTarget(card, served, sure=False)
 
@@ -84,7 +84,7 @@ def _time_scale(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class GraphBounds:
-    """The number of graphs of one phase that fit, of `planned`: as expected, and the proven maximum."""
+    """How many of the `planned` graphs of one phase fit: the expected number and the proven maximum (`at_best`)."""
 
     planned: int
     expected: int
@@ -96,7 +96,7 @@ class Estimate:
     """The estimated figures of one card.
 
     `prompt` and `decode` are None if no graphs are captured or nothing is known about them. `problem` is why the
-    deployment would not start; `proven` is True if it holds whatever the estimated parts are.
+    deployment would not start. `proven` is True if the problem does not depend on estimated figures.
     """
 
     source: str
@@ -141,7 +141,7 @@ def _is_proven(problem: Problem, memory: MemoryForecast | None, inputs: Forecast
         return False
     if target.exact or not target.sure or memory is None:
         return target.exact or (target.sure and problem.reason is Reason.PARALLELISM)
-    # Use the best figure of every source: if that does not fit, it fits on no card of this kind.
+    # Use the best figure of every source. If one block does not fit even then, it fits on no card of this type.
     room = max(0.0, memory.total.most - memory.weights.least) * inputs.utilization
     return room * (1 - inputs.warmup.graph_memory_share) < memory.block.least
 
@@ -154,7 +154,7 @@ def _bounds(phase: PhaseForecast | None, target: ForecastTarget) -> GraphBounds 
 
 
 def _at_best(phase: PhaseForecast, target: ForecastTarget) -> int:
-    """Return the maximum of graphs by the lowest bytes of any source; nothing is proven for a guessed model."""
+    """Return the maximum number of graphs, by the lowest bytes of any source. It is proven only for a named model."""
     measured = phase.graph_bytes is not None and phase.graph_bytes.confidence.rank <= Confidence.MEASURED.rank
     proven = target.sure and measured and phase.captured_at_best is not None
     return phase.captured_at_best or 0 if proven else phase.planned

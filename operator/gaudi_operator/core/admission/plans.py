@@ -1,6 +1,6 @@
 """The plan figures that admission checks, such as bucket counts and the minimum graph memory.
 
-Only plan questions compute plans (core/answers.py). A plan may be of any size, so the operator process holds none.
+Only plan questions compute plans (core/answers.py). A plan may have any size, so the operator process holds no plans.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class AdmissionFigures:
     """The figures of a plan that admission checks.
 
     `prompt` and `decode` are bucket counts. `least_graph_bytes` is the size of the smallest graphs that the thresholds
-    require; `within` is how many prompt buckets are within the token limit of a graph. `unindexable` is the prompt
+    require. `within` is the number of prompt buckets within the token limit of a graph. `unindexable` is the prompt
     bucket with the largest attention bias that the kernel cannot index, or None.
     """
 
@@ -41,8 +41,8 @@ class AdmissionFigures:
 class AdmissionFiguresQuestion(PlanQuestion[AdmissionFigures]):
     """The question for the admission figures of a plan.
 
-    The thresholds are percentages, `graph_tokens` is the maximum number of tokens of a graph. `attention` is that of a
-    card, None if no bias is too large.
+    The thresholds are percentages. `graph_tokens` is the maximum number of tokens of a graph. `attention` is the
+    attention of the card, or None if no attention bias is too large for it.
     """
 
     kind = AdmissionFigures
@@ -82,8 +82,8 @@ def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
 def admission_figures(inference: Inference) -> AdmissionFigures:
     """Return the figures of the largest plan that the spec can have.
 
-    Raises PlanImpossible with the planner's message, without a full stop, if there is no plan; PlanTooExpensive, and
-    Unanswered.
+    Raises PlanImpossible if there is no plan, with the planner's message without a full stop. Also raises
+    PlanTooExpensive and Unanswered.
     """
     return inference.answers.get(_figures_question(inference))
 

@@ -1,7 +1,7 @@
 """The rules of vLLM's plugin for Gaudi, as far as a spec can be checked against them before a pod runs.
 
-The rules change with the plugin's releases, so they apply to new revisions only. Running pods have shown that they
-work.
+The rules change with the plugin's releases, so they apply to new revisions only. Running pods have already shown that
+they work.
 """
 
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def ignored_by_the_plugin(inference: Inference) -> Iterator[str]:
 
 
 def graphs_of_contexts_are_too_few(inference: Inference) -> Problem | None:
-    """Refuse thresholds that the plugin's default token limit of a graph makes unreachable; cached context counts."""
+    """Refuse thresholds that are unreachable because of the plugin's default token limit for graphs."""
     spec = inference.spec
     asked = captures_graphs(inference) and spec.readiness.on_shortfall is not Shortfall.SERVE_AND_WARN
     if not asked or spec.warmup.max_graph_tokens is not None:
@@ -85,14 +85,14 @@ def graphs_of_contexts_are_too_few(inference: Inference) -> Problem | None:
 
 
 def why_too_few_graphs(inference: Inference, said: str) -> str | None:
-    """Return why too few prompt buckets are small enough for a graph to meet the threshold.
+    """Return why too few prompt buckets are small enough for a graph to meet the threshold, or None.
 
-    `said` is the origin of the token limit. The plugin counts all tokens of a batch, padded, with their cached context.
+    `said` is the origin of the token limit. The plugin counts all tokens of a padded batch, including cached context.
     """
     spec = inference.spec
     if not runs_the_plugin(inference) or execution_mode(inference) is not ExecutionMode.HPU_GRAPHS:
         return None
-    # This cannot be impossible: plan_is_impossible runs before and asks for the same plan.
+    # The plan is possible, because plan_is_impossible() has already checked it.
     plan, percent = admission_figures(inference), spec.readiness.min_captured_prompt_percent
     most = 100 * plan.within // plan.prompt
     if most >= percent:
@@ -105,4 +105,4 @@ def why_too_few_graphs(inference: Inference, said: str) -> str | None:
 
 
 plugin_violation = Checks(attention_cannot_be_sliced, attention_cannot_be_computed, graphs_of_contexts_are_too_few)
-"""Return the plugin rule that keeps pods of a new revision from serving; None if there is none."""
+"""Return the violation of a plugin rule that keeps pods of a new revision from serving, or None."""

@@ -1,8 +1,8 @@
 """The fields of pod templates that this operator can have rendered, and the permitted security contexts.
 
-Any user with permission to write ControllerRevisions can store a pod template. A stored template is therefore compared
-with what the manifests (core/rendering) contain: other fields and other security contexts are refused. The API server
-adds some fields when it stores a workload, from which a revision may be read back.
+Any user with permission to write ControllerRevisions can store a pod template. Stored templates with fields or security
+contexts that core/rendering never writes are therefore refused. Fields that the API server adds to stored workloads are
+permitted, because a revision may be read back from a workload.
 
 The chart applies the same rules to the operator's account (charts/gaudi-operator/templates/operator-policy.yaml).
 """
@@ -148,7 +148,7 @@ def _of_container(where: str, container: Object, folders: list[str]) -> Iterator
 
 
 def is_device(resource: str) -> bool:
-    """Return True if a container resource is a device, such as a card: other resources have names without a domain."""
+    """Return True if a container resource is a device, such as a card. Other resources have no domain."""
     return "/" in resource
 
 

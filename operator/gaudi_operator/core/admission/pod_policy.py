@@ -1,7 +1,7 @@
 """The pod policy: rules over the rendered pod template, so that every field of a spec is covered.
 
-They apply to the template of every revision that is about to run: new, pinned, rolled back to, or scaled up. A template
-that the operator cannot have rendered is refused as a whole. Other findings name a field of the spec.
+The rules apply to the template of every revision that is about to run: new, pinned, rolled back to, or scaled up. A
+template that the operator cannot have rendered is refused as a whole. Other findings name a field of the spec.
 
 A class must allow what reaches beyond a namespace: annotations for node agents, sandboxes and networks, system
 priorities, control plane nodes, and variables that load code or select cards (docs/how-to/pods.md, What a class must
@@ -27,9 +27,9 @@ from gaudi_runtime.errors import Problem
 
 @dataclass(frozen=True)
 class PodPolicy:
-    """The rules for pods of a resource: of its namespace, its installation and its class.
+    """The rules for pods of a resource, from its namespace, its installation and its class.
 
-    `account` is the service account that the operator creates for it; `spec` has the number of pods.
+    `account` is the service account that the operator creates for the resource. `spec` has the number of replicas.
     """
 
     namespace: str
@@ -153,7 +153,7 @@ def is_unsafe_variable(name: str) -> bool:
 
 
 def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
-    """Yield what no pod may have without permission: (field of the spec, reason). A class's lists replace the rules."""
+    """Yield (field of the spec, reason) of settings that a class must allow. Lists in a class replace these rules."""
     spec = view.spec
     for annotation in view.annotations:
         if limits.annotation_prefixes is None and is_foreign(annotation):

@@ -1,7 +1,7 @@
 """The parts of a pod template that installation rules and class limits read, with their fields in the spec.
 
 A stored template may be of any release, and any user with permission to write ControllerRevisions can store one. A
-template of another form is refused. pod_fields.py checks the fields that are not here.
+template with another form is refused. pod_fields.py checks all other fields.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from gaudi_operator.core.rendering.container import CARDS_VARIABLE, NO_CARDS
 from gaudi_runtime.contract.base import Tolerant
 
 _MOST_VARIABLES, _MOST_CONTAINERS = 1_000, 100
-"""Limits for stored templates. Pods of the operator have far fewer, and every reconcile reads all of them."""
+"""The limits for stored templates, because every reconcile reads all of them. Pods of the operator have far fewer."""
 
 
 class _Variable(Tolerant):
@@ -153,7 +153,7 @@ class PodView(Tolerant):
 
     @property
     def variables(self) -> Iterator[tuple[str, str]]:
-        """The variables of all containers: (field of the spec, name), except the one that hides cards."""
+        """The variables of all containers: (field of the spec, name), except the variable that hides cards."""
         for each in self.spec.containers:
             where = "spec.engine.env" if each.name == CONTAINER else f"container {each.name}"
             yield from ((where, variable.name) for variable in each.env if not _keeps_cards_away(variable))

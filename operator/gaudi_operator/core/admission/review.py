@@ -1,10 +1,10 @@
 """The review of a plan before a pod has measured anything (docs/reference/conditions.md, Before a pod runs).
 
-The forecast has bucket counts, gaps and the estimate; it is a plan question (core/answers.py). Then the estimate is
-compared with the spec. A proven shortfall is a violation: it holds for the lowest figures of any source, for a model
-that the spec names, or for a simulation, which behaves as described. Any other shortfall is only reported. In
-TorchCompile the bytes of graphs are unknown, and the outlook says what opens the gate. Hints are sentences that do not
-contradict the spec (docs/how-to/running-vllm.md, Hints).
+The forecast has bucket counts, gaps and the estimate. It is computed by a plan question (core/answers.py). The review
+compares the estimate with the spec. Only a proven shortfall is a violation: the spec names the model and even the
+lowest figures of any source are too high, or a simulation behaves exactly as described. Any other shortfall is only
+reported. In TorchCompile the size of graphs is unknown, so the outlook says what opens the gate. Hints are further
+sentences for users (docs/how-to/running-vllm.md, Hints).
 """
 
 from collections.abc import Iterator
@@ -52,10 +52,10 @@ class PlanForecast:
 def forecast_plan(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> PlanForecast | None:
-    """Return the forecast for `measured_blocks` KV blocks, else for the estimated or the maximum number.
+    """Return the forecast for `measured_blocks` KV blocks, or else for the estimated or maximum number.
 
-    `block_size` is the measured tokens per block, if any. Returns None if no plan is possible or the plan is too
-    expensive. Raises Unanswered.
+    `block_size` is the measured number of tokens per block, if any. Returns None if no plan is possible or the plan is
+    too expensive. Raises Unanswered.
     """
     with suppress(PlanTooExpensive):
         return cached_forecast(inference, measured_blocks, block_size)
@@ -66,7 +66,7 @@ def forecast_plan(
 def cached_forecast(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> PlanForecast | None:
-    """Return the forecast as forecast_plan() does, and also raise PlanTooExpensive."""
+    """Return the forecast as forecast_plan() does, but raise PlanTooExpensive if the plan is too expensive."""
     # Without @derived, looking up the answer by the whole question would dominate the time of a decision.
     return inference.answers.get(forecast_question(inference, measured_blocks, block_size))
 
@@ -81,7 +81,7 @@ def forecast_question(
         limits=inputs.limits.model_copy(update={"block_size": block_size}) if block_size else inputs.limits,
         kv_blocks=measured_blocks,
     )
-    # The policy is a field of its own, where its texts are found.
+    # The policy is a separate field, so that the cache of answers finds its texts.
     rest = replace(inputs, policy=BucketPolicy())
     return ForecastQuestion(inputs.policy, rest, forecast_target(spec), most_kv_blocks(spec))
 
@@ -113,7 +113,7 @@ class ForecastQuestion(PlanQuestion[PlanForecast | None]):
 
 
 def estimated_violation(inference: Inference) -> Problem | None:
-    """Return what is proven to keep every pod of this spec from serving; None if nothing is proven."""
+    """Return the proven problem that keeps every pod of this spec from serving, or None."""
     found = _estimate(inference)
     if found is None:
         return None
@@ -126,7 +126,7 @@ def estimated_violation(inference: Inference) -> Problem | None:
 
 
 def plan_has_gaps(inference: Inference) -> Problem | None:
-    """Return why the plan is refused: batches without a bucket that spec.bucketing.allowGaps does not allow."""
+    """Return the problem of a plan with batches without a bucket, unless spec.bucketing.allowGaps permits them."""
     spec, found = inference.spec, forecast_plan(inference)
     if found is None or spec.bucketing.allow_gaps or not spec.warmup.enabled:
         return None
@@ -141,7 +141,7 @@ def plan_has_gaps(inference: Inference) -> Problem | None:
 
 
 def estimated_shortfall(inference: Inference) -> str | None:
-    """Return the estimated shortfall of the spec that is not proven, as a sentence; None if there is none."""
+    """Return a sentence about an estimated shortfall of the spec that is not proven, or None."""
     found = _estimate(inference)
     if found is None:
         return None
@@ -151,9 +151,9 @@ def estimated_shortfall(inference: Inference) -> str | None:
 
 
 def gate_outlook(inference: Inference) -> str | None:
-    """Return what opens the gate if no figure says how many graphs fit; None if one does, or if no graph is needed.
+    """Return what opens the gate if the number of graphs that fit is unknown, or None if it is known or not needed.
 
-    All published graph sizes are of HPU graphs, and none of graphs on a CPU.
+    Graph sizes are published only for HPU graphs.
     """
     spec, found = inference.spec, forecast_plan(inference)
     mode = execution_mode(inference)
@@ -183,7 +183,7 @@ def _no_room(verb: str, problem: Problem, inference: Inference) -> str:
 
 
 def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str | None:
-    """Return a clause for each phase whose threshold is out of reach, and the remedy; None if all are within reach."""
+    """Return a clause for each phase whose threshold is out of reach, and the remedy, or None."""
     readiness = inference.spec.readiness
     phases = (
         ("prompt", found.prompt, readiness.min_captured_prompt_percent),
@@ -201,7 +201,7 @@ def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str 
 
 
 def _advisor(inference: Inference) -> str:
-    """Return a reference to gaudi-plan: the search for a remedy takes a second of CPU, too much for a reconcile."""
+    """Return a reference to gaudi-plan, because the search for a remedy takes too much CPU for a reconcile."""
     identity = inference.identity
     command = f"gaudi-plan forecast --from-cluster {identity.name} -n {identity.namespace}"
     return f"`{command}` looks for the smallest change"
@@ -236,7 +236,7 @@ def plan_hints(inference: Inference) -> tuple[str, ...]:
 
 
 def _changed_default(inference: Inference) -> Iterator[str]:
-    """Yield a sentence if the next revision, made for any reason, changes the mode because the default has changed."""
+    """Yield a sentence if the next revision will change the mode because the default has changed."""
     kept, coming = inference.kept_mode, execution_mode(replace(inference, kept_mode=None))
     if kept is not None and inference.spec.engine.execution_mode is None and kept is not coming:
         runs = as_in_spec(kept)

@@ -21,7 +21,7 @@ from gaudi_runtime.errors import Problem
 
 @dataclass(frozen=True)
 class LimitViolation:
-    """A field of the spec that exceeds a class limit: the reason, and the kind of the child that it would change."""
+    """A field of the spec that exceeds a class limit, with the reason and the kind of the affected child."""
 
     where: str
     why: str
@@ -39,7 +39,7 @@ def spec_limit_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iter
 
 
 def first_limit_violation(spec: GaudiInferenceSpec, platform: Platform) -> Problem | None:
-    """Return the first violation of the limits of a class, or of the defaults without a class."""
+    """Return the first violation of the limits of a class, or of the default limits without a class."""
     found = next(spec_limit_violations(spec, platform.limits), None)
     if found is None:
         return None
@@ -51,7 +51,7 @@ def first_limit_violation(spec: GaudiInferenceSpec, platform: Platform) -> Probl
 
 
 def clamp_to_limits(inference: Inference, limits: ClassLimits) -> tuple[Inference, frozenset[str]]:
-    """Return the resource with Service, clients and PVC reduced to the limits, and the kinds of children changed.
+    """Return (resource with Service, clients and PVC reduced to the limits, kinds of the changed children).
 
     Live children of these kinds stay unchanged.
     """

@@ -38,8 +38,8 @@ def _wrong(inference: Inference, asked: Speculation) -> str | None:
     limits = plan_limits(inference.spec)
     if limits.contiguous_paged_attention:
         return "vLLM's plugin then answers wrongly; set spec.engine.contiguousPagedAttention to false."
-    # The limit must hold a prompt and the drafts of all sequences in one step. A batch that is cut short has other
-    # shapes, and a step with a piece of a prompt ends the plugin's model runner.
+    # One step must hold a prompt and the drafts of all sequences. A shortened batch has other shapes, and a step with a
+    # part of a prompt crashes the plugin's model runner.
     least = limits.max_model_len + limits.max_num_seqs * (1 + asked.tokens)
     if limits.max_num_batched_tokens < least:
         return (

@@ -66,7 +66,8 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
         ],
         # Every second, to keep the time between a warm replica and its first request short.
         "readinessProbe": _probe(READYZ_PATH, period=1, failures=3),
-        # The runtime itself judges progress, so a failing /livez is final. A busy machine may cause six failures.
+        # The runtime itself judges progress, so a failing /livez is final. Six failures are allowed, because the
+        # machine may be busy.
         "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
         "volumeMounts": mounts(spec),

@@ -130,7 +130,7 @@ def mounted_source(source: ModelSource) -> Object | None:
     if image := source.oci_image:
         return mounted_image(image)
     if folder := source.host_path:
-        # With a `type`, a missing folder would prevent the start of the container, which reports the missing folder.
+        # No `type`, so that the container starts even if the folder is missing, and can report that.
         return {"hostPath": {"path": folder.path}}
     if source.hugging_face:
         return None

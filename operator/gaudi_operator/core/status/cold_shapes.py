@@ -163,7 +163,7 @@ def _amounts(miss: ColdBatches, plan: CoveredShapes, limits: Limits, pod: str, r
 
 
 def _graph_bytes(miss: ColdBatches, planned: GraphWeights, limits: Limits, progress: PhaseProgress) -> int:
-    """Return the bytes by weight if all graphs are captured, otherwise the mean of the captured ones."""
+    """Return the bytes of a graph by its weight if all graphs are captured, otherwise the mean of captured graphs."""
     if progress.captured < planned.buckets:
         return progress.graph_bytes // progress.captured
     return progress.graph_bytes * weight(miss.phase, miss.bucket, limits.block_size) // planned.total

@@ -206,7 +206,7 @@ _NO_OTHER_METRIC = "Replicas stay as they are until each metric of spec.autoscal
 
 
 def judge_autoscaler_active(s: State) -> Verdict | None:
-    """Return the verdict on the HorizontalPodAutoscaler from its own conditions; None if none is desired."""
+    """Return the verdict on the HorizontalPodAutoscaler from its conditions, or None if no autoscaler is desired."""
     desired = s.inference.spec.autoscaling
     if desired is None:
         return None
