@@ -18,7 +18,7 @@ class Deadlines:
         self._due: float | None = None
 
     def reached(self, since: datetime, seconds: float) -> bool:
-        """Return True if `seconds` have passed since `since`; otherwise schedule a requeue for that moment."""
+        """Return True if `seconds` have passed since `since`. Otherwise schedule a requeue for that moment."""
         left = seconds - (self.now - since).total_seconds()
         if left > 0:
             self.requeue(left)
@@ -30,5 +30,5 @@ class Deadlines:
 
     @property
     def requeue_after(self) -> float | None:
-        """Seconds until the first scheduled deadline; None if there is none."""
+        """Seconds until the first scheduled deadline, or None if no deadline is pending."""
         return None if self._due is None else self._due + _LATE_SECONDS

@@ -220,7 +220,7 @@ MOST_SENTENCES = 5
 
 
 def why_settings_are_wrong(inference: Inference) -> str | None:
-    """Return a message that names the wrong settings, at most MOST_SENTENCES of them; None if all are valid."""
+    """Return a message that names at most MOST_SENTENCES wrong settings, or None if all settings are valid."""
     return _text([f"spec.{each}" for each in _wrong(inference)])
 
 

@@ -74,7 +74,7 @@ def _simulated(script: dict[str, str]) -> ForecastTarget | None:
 
 
 def _time_scale(text: str) -> float | None:
-    """Return the real seconds per simulated second; None if the runtime will refuse the value, such as NaN."""
+    """Return the real seconds per simulated second, or None if the runtime will refuse the value, such as NaN."""
     try:
         scale = float(text)
     except ValueError:
@@ -110,7 +110,7 @@ class Estimate:
 
 
 def estimate_plan(inputs: ForecastInputs, target: ForecastTarget) -> Estimate | None:
-    """Return the estimate; None if not even the memory of the card can be estimated."""
+    """Return the estimate, or None if not even the memory of the card can be estimated."""
     found = forecast(inputs, known_shape(target.model), card_named(target.card))
     problem = next((each for each in found.problems if each.reason in _ROOM), None)
     if found.memory is None and problem is None:

@@ -104,7 +104,7 @@ def _figures_question(inference: Inference) -> AdmissionFiguresQuestion:
 
 
 def card_attention(inference: Inference) -> FusedAttention | None:
-    """Return how the card computes prompts with a context; None if no attention bias is too large for it."""
+    """Return how the card computes prompts with a context, or None if no attention bias is too large for it."""
     return fused_attention(runtime_config(inference), plain_variables(inference.spec))
 
 

@@ -95,7 +95,7 @@ PROJECTED_FIELDS = frozenset({"configMap", "downwardAPI", "secret"})
 
 
 def unrendered_field(template: Object) -> str | None:
-    """Return the first field of a pod template that the operator never renders; None for a rendered template.
+    """Return the first field of a pod template that the operator never renders, or None for a rendered template.
 
     Containers and volumes must be lists of objects, and supplemental groups a list, as in a PodView.
     """
@@ -153,7 +153,7 @@ def is_device(resource: str) -> bool:
 
 
 def parse_device_count(amount: object) -> int | None:
-    """Return the number of devices in a container resource; None if the amount is not a valid number."""
+    """Return the number of devices in a container resource, or None if the amount is not a valid number."""
     number = parse_int32(str(amount))
     return None if number is None or number < 0 else number
 

@@ -39,7 +39,7 @@ class PodPolicy:
     spec: GaudiInferenceSpec | None = None
 
     def why_not(self, revision: Revision) -> Problem | None:
-        """Return the first violation of a revision's pods; None if they are allowed."""
+        """Return the first violation of a revision's pods, or None if they are allowed."""
         if self.platform.problem:
             return self.platform.problem
         views = list[PodView]()

@@ -299,7 +299,7 @@ def _differences(inference: Inference, published: Validated) -> Iterator[str]:
 
 
 def _datatype(spec: GaudiInferenceSpec) -> str | None:
-    """Return the data type; None if the checkpoint decides or a method covers several."""
+    """Return the data type, or None if the checkpoint decides or a method covers several."""
     if quantization := spec.model.quantization:
         return _BITS.get(quantization.method)
     return _DTYPES.get(spec.model.dtype)

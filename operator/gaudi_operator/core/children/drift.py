@@ -24,7 +24,7 @@ _MOST = 2**63 - 1
 
 
 def drifted_field(applied: object, live: object) -> str | None:
-    """Return the path of the first field that differs, such as `spec.replicas`; None if all are as applied."""
+    """Return the path of the first field that differs, such as `spec.replicas`, or None if all are as applied."""
     return _drift(applied, live, ())
 
 

@@ -54,7 +54,7 @@ def is_settling(pod: PodView, deadlines: Deadlines) -> bool:
 
 
 def gate_status(pod: Mapping[str, Any]) -> str | None:
-    """Return the status of the gate in a pod's manifest; None if no operator has written it."""
+    """Return the status of the gate in a pod's manifest, or None if no operator has written it."""
     known = _known(pod)
     return str(known["status"]) if known else None
 

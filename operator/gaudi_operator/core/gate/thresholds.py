@@ -19,7 +19,7 @@ _MAX_REASON = 300
 
 
 def captured_percent(progress: PhaseProgress) -> int | None:
-    """Return the captured graphs in percent of the plan, rounded down; None if a phase is empty or has no graphs."""
+    """Return the captured graphs of a phase in percent of the plan, rounded down, or None if it plans no graphs."""
     return percent(progress.captured, progress.planned) if progress.capture_applies else None
 
 

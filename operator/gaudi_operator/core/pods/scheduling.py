@@ -55,7 +55,7 @@ def why_unscheduled(pod: PodView, seconds: float, deadlines: Deadlines) -> str |
 
 
 def creation_refused_since(workload: Manifest) -> datetime | None:
-    """Return since when a quota or rule has kept a ReplicaSet from creating pods; None if unknown."""
+    """Return since when a quota or rule has kept a ReplicaSet from creating pods, or None if unknown."""
     return parse_timestamp(_refusal(workload).get("lastTransitionTime"))
 
 

@@ -135,7 +135,7 @@ class PodView:
 
     @property
     def gate(self) -> PodCondition | None:
-        """The condition of the readiness gate; None before its first judgement."""
+        """The condition of the readiness gate, or None before the first judgement."""
         return self.conditions.get(GATE)
 
     @property
@@ -145,7 +145,7 @@ class PodView:
 
     @property
     def open_since(self) -> datetime | None:
-        """The time at which the readiness gate opened; None while it is closed."""
+        """The time at which the readiness gate opened, or None while it is closed."""
         return self.gate.since if self.gate and self.gate.true else None
 
     @property
@@ -221,7 +221,7 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
 
 
 def _why_ignored(word: PodReport, container: ContainerState | None, plan_hash: str) -> str | None:
-    """Return why a report does not apply to the pod; None if it applies."""
+    """Return why a report does not apply to the pod, or None if it applies."""
     if word.report is None:
         return word.ignored or "Its report could not be read."
     # A report that was fetched during a container restart may be the previous container's.

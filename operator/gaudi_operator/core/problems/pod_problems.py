@@ -52,7 +52,7 @@ _VOLUME_WORDS = ("persistentvolumeclaim", "volume node affinity", "unbound immed
 
 
 def first_problem(pods: Iterable[PodView], replica_sets: Iterable[Manifest], criteria: Criteria) -> Problem | None:
-    """Return the worst problem of the current revision's `pods` and its ReplicaSet; None if there is none."""
+    """Return the worst problem of the current revision's `pods` and its ReplicaSet, or None."""
     refused = (found for each in replica_sets if (found := _refused_pods(each, criteria)))
     return worst_problem(chain(pod_problems(pods, criteria), refused))
 
@@ -68,7 +68,7 @@ def is_caused_by_revision(problem: Problem) -> bool:
 
 
 def pod_problem(pod: PodView, criteria: Criteria) -> Problem | None:
-    """Return the first problem of one pod; None if it has none."""
+    """Return the first problem of one pod, or None."""
     return _CHECKS(pod, criteria)
 
 

@@ -121,7 +121,7 @@ def mounted_image(image: OciImageSource) -> Object:
 
 
 def mounted_source(source: ModelSource) -> Object | None:
-    """Return the volume source of a model, always read-only; None if the runtime fetches the model instead.
+    """Return the volume source of a model, always read-only, or None if the runtime fetches the model.
 
     Raises ValueError for a source that admission/checks.py should have refused.
     """

@@ -90,14 +90,14 @@ class Revision:
 
     @property
     def stall_timeout_seconds(self) -> int | None:
-        """The stall timeout of its pods' liveness probe; None if its inputs do not set one."""
+        """The stall timeout of its pods' liveness probe, or None if its inputs set no timeout."""
         warmup = self.inputs.get("warmup")
         seconds = warmup.get("stallTimeoutSeconds") if isinstance(warmup, dict) else None
         return seconds if isinstance(seconds, int) else None
 
     @property
     def learned_plan(self) -> dict[str, Any] | None:
-        """The bucketing settings if the plan was learned from traffic; None for any other plan."""
+        """The bucketing settings if the plan was learned from traffic, or None for any other plan."""
         bucketing = self.inputs.get("bucketing")
         optimal = bucketing.get("optimal") if isinstance(bucketing, dict) else None
         return bucketing if isinstance(optimal, dict) and optimal.get("traffic") else None
@@ -191,7 +191,7 @@ def as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
 
 
 def missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
-    """Return the message about a pinned revision that is not stored; None if there is no such pin."""
+    """Return the message about a pinned revision that is not stored, or None without such a pin."""
     pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
     if pinned is None or any(revision.name == pinned for revision in stored):
         return None

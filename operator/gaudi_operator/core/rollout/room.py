@@ -30,7 +30,7 @@ def why_in_place(
     *,
     room_to_come: bool = False,
 ) -> str | None:
-    """Return why pods are replaced in place although the spec permits a surge; None while the rollout surges.
+    """Return why pods are replaced in place although the spec permits a surge, or None while the rollout surges.
 
     `replica_set` and `pods` belong to the new revision. The result is also None while other pods are terminating
     (`room_to_come`). If replacement in place is not permitted, the new pod waits for room, and unblock() names the

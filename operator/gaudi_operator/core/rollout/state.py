@@ -110,7 +110,7 @@ class State:
 
     @property
     def current(self) -> str | None:
-        """The name of the revision to run; None if no revision ever ran."""
+        """The name of the revision to run, or None if no revision ever ran."""
         return self.rollout.current.name if self.rollout.current else None
 
     @property

@@ -41,7 +41,7 @@ class ColdBatches(NamedTuple):
 
 
 def suggest_bucket(state: State) -> str | None:
-    """Return a sentence that suggests a bucket to add for cold batches of the current revision; None if unknown."""
+    """Return a sentence that suggests a bucket to add for cold batches of the current revision, or None if unknown."""
     reports = {pod.name: pod.report for pod in state.serving_updated if pod.report and pod.report.cold_shapes}
     spec = state.inference.spec
     for name, report in reports.items():
