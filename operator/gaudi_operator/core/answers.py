@@ -17,7 +17,7 @@ from gaudi_runtime.errors import PlanImpossible
 
 T = TypeVar("T")
 AnyPlanQuestion = Any
-"""A PlanQuestion with any type of answer; always a frozen dataclass."""
+"""A PlanQuestion with any type of answer, which is always a frozen dataclass."""
 
 
 class PlanTooExpensive(Exception):

@@ -1,6 +1,6 @@
 """The GaudiInferenceClass of a resource, and the defaults that it fills in (docs/how-to/classes.md).
 
-`spec.className` names the class; without a name, the default class applies. A class selects the namespaces that may use
+`spec.className` names the class. Without a name, the default class applies. A class selects the namespaces that may use
 it and the installation that serves it. Its defaults become part of a revision when the revision is created, so a
 changed class restarts no pods. The status reports which fields the change would affect.
 """

@@ -2,7 +2,7 @@
 
 See docs/reference/conditions.md, Before a pod runs.
 
-  checks    ordered checks of what the installation, the planner or every model forbids; the first violation counts
+  checks    ordered checks of what the installation, the planner or every model forbids
   bounds    the maximum KV blocks and minimum memory of any model, for the checks
   estimate  the forecast for a described card and a known model
   review    the forecast of a plan: violations and doubts of the estimate, and hints

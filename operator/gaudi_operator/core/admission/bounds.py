@@ -18,7 +18,7 @@ MOST_KV_BLOCKS = 2**31 - 1
 """The maximum number of KV blocks, because engines number blocks by signed 32-bit integers."""
 
 LEAST_BYTES_PER_TOKEN = 2
-"""The minimum bytes per token of a KV block: key and value of one head, one dimension and one byte, in one layer."""
+"""The minimum bytes per token of a KV block, for key and value in one layer, with one head, dimension and byte."""
 
 
 def captures_graphs(inference: Inference) -> bool:

@@ -18,7 +18,7 @@ from gaudi_runtime.knobs.attention import fused_attention
 from gaudi_runtime.planning.kept_plans import kept_plan
 
 LEAST_BYTES_PER_INPUT = 4
-"""The minimum bytes of a graph per input position: one token ID."""
+"""The minimum bytes of a graph per input position, which is the size of a token ID."""
 
 
 @dataclass(frozen=True)

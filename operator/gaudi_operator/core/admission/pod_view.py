@@ -137,7 +137,7 @@ class PodView(Tolerant):
 
     @property
     def annotations(self) -> Iterator[str]:
-        """The keys of the user's annotations; the operator's own ones are left out."""
+        """The keys of the user's annotations, without the operator's annotations."""
         return (each for each in self.metadata.annotations if not each.startswith(f"{GROUP}/"))
 
     @property
@@ -198,7 +198,7 @@ class PodView(Tolerant):
 
 
 def is_below(path: str, prefix: str) -> bool:
-    """Return True if a folder is `prefix` or below it; always False for a path with `..`."""
+    """Return True if a folder is `prefix` or below it, and always False for a path with `..`."""
     if not path.startswith("/") or ".." in path.split("/"):
         return False
     # normpath keeps two leading slashes, which have a special meaning in POSIX.

@@ -1,8 +1,8 @@
 """The desired children of a resource, and the writes and deletions in their order.
 
 ControllerRevisions come first, so that no rendering or failure is lost. A workload comes after the objects that its
-pods mount. The recipe PVC and its ConfigMap are handled separately: the PVC exists while the spec asks for it or a
-running revision mounts it, and it is written last.
+pods mount. The recipe PVC and its ConfigMap are handled separately. The PVC exists while the spec asks for it or a
+running revision mounts it, and is written last.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -15,7 +15,7 @@ from gaudi_operator.core.resource import Inference
 
 
 def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: int) -> Object:
-    """Return the budget over all pods of a resource: `desired` replicas, of which `max_unavailable` may be missing.
+    """Return the budget over all pods of a resource. `max_unavailable` of the `desired` replicas may be missing.
 
     The budget sets minAvailable, the number of pods that stay. Kubernetes counts maxUnavailable from the current size
     of the ReplicaSets, which is too low while pods are replaced in place.

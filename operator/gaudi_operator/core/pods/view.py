@@ -115,7 +115,7 @@ class PodView:
 
     @property
     def active(self) -> bool:
-        """Whether the pod counts as a replica; terminating and ended pods do not."""
+        """Whether the pod counts as a replica. Terminating and ended pods do not."""
         return not self.terminating and self.phase not in ENDED
 
     @property

@@ -2,6 +2,6 @@
 
 metadata        name, labels, owner and content hash of all children
 runtime_config  the RuntimeConfig of the pods, and the limits of its bucket plan
-container       the runtime container; volumes: its mounts; pod_template: the pod
+container       the runtime container, used by pod_template; volumes has its mounts
 recipe_pvc      the PVC on which pods share recipes, and the revisions whose recipes it keeps
 """

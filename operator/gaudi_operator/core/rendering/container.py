@@ -118,13 +118,13 @@ def _without_cards(env: Iterable[Object]) -> list[Object]:
 
 
 def image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
-    """Return the runtime image: the resource's own, or the installation's for this kind of device."""
+    """Return the runtime image of the resource, or the installation's image for its type of device."""
     default = defaults.runtime_image if on_cpu(spec.accelerator) else defaults.hpu_image
     return spec.server.image or default
 
 
 def _pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> PullPolicy:
-    """Return the pull policy; the installation's setting replaces IfNotPresent, which is the schema's default."""
+    """Return the pull policy. The installation's setting replaces IfNotPresent, which is the schema's default."""
     asked = spec.server.image_pull_policy
     return defaults.image_pull_policy if asked is PullPolicy.IF_NOT_PRESENT else asked
 
@@ -294,5 +294,5 @@ OWN_VARIABLES = frozenset(
 
 
 def _secret(name: str, key: str) -> Object:
-    """Return an optional reference: a missing credential only disables the store, and the pod starts."""
+    """Return an optional reference. A missing credential only disables the store, and the pod still starts."""
     return {"secretKeyRef": {"name": name, "key": key, "optional": True}}

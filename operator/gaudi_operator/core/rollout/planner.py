@@ -8,10 +8,10 @@ that may drop below the running number of pods.
 A new revision is on trial until its first pod, the canary, is ready. During the trial it has only the canary, and old
 pods are removed only if the canary needs their place.
 
-The rules, in this order: the sum of all revisions never exceeds replicas + maxSurge. Old pods that were never ready are
-removed at once, because they serve no traffic. Other old pods are removed only while their number plus the ready new
-pods stays at or above replicas - maxUnavailable. Pods that are not ready are removed first, as in the ReplicaSet
-controller.
+The rules apply in this order. The sum of all revisions never exceeds replicas + maxSurge. Old pods that were never
+ready are removed at once, because they serve no traffic. Other old pods are removed only while their number plus the
+ready new pods stays at or above replicas - maxUnavailable. Pods that are not ready are removed first, as in the
+ReplicaSet controller.
 
 `rollout_policy` resolves these numbers from the spec.
 """
@@ -204,7 +204,7 @@ def _rest(pods: Sequence[RevisionPods], policy: RolloutPolicy) -> RolloutProgres
 def rollout_policy(
     rollout: Rollout, desired: int, *, frozen: bool = False, in_place: bool = False, trial: bool = False
 ) -> RolloutPolicy:
-    """Return the limits of a rollout: maxSurge rounds up and maxUnavailable rounds down, as in Deployments.
+    """Return the limits of a rollout. maxSurge rounds up and maxUnavailable rounds down, as in Deployments.
 
     Percentages are relative to `desired` replicas. `frozen` pauses the rollout as spec.rollout.paused does, `in_place`
     disables the surge because there is no room for it (room.py), and `trial` allows one pod of the new revision. If

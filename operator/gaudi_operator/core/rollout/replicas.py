@@ -161,7 +161,7 @@ def with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revis
 
 
 def _read_back(name: str, workload: Manifest) -> Revision:
-    # The inputs are lost: this revision can be scaled, but not rolled out again.
+    # The inputs are lost, so this revision can be scaled but not rolled out again.
     templates = workload["spec"].get("leaderWorkerTemplate")
     if templates is None:
         return Revision(name, 0, {}, workload["spec"]["template"], "")

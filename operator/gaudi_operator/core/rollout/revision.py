@@ -150,7 +150,7 @@ def desired_revision(
     filled: Inference | None = None,
     from_class: FromClass | None = None,
 ) -> Revision:
-    """Return the revision that the spec asks for: the pinned one, a stored one with the same inputs, or a new one.
+    """Return the revision that the spec asks for: a pinned, stored or new revision.
 
     A stored rendering is used unchanged even if this operator would render it differently, because only changed inputs
     restart pods. missing_pin() reports a pinned revision that is not stored. `filled` is the resource with the defaults

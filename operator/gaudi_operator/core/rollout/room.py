@@ -1,4 +1,4 @@
-"""Room for a surge: whether new pods fit next to the old ones, and what the rollout does if they do not.
+"""Room for a surge: whether new pods fit next to the old pods, and what the rollout does without room.
 
 See docs/how-to/revisions.md, Clusters without a free card.
 

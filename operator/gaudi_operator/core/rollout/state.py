@@ -1,6 +1,6 @@
 """The state of one reconcile: the observed data, and what the rollout derives from it.
 
-`Observed` (observed.py) is the input of a reconcile; decisions read a `State`. decide() fills its parts in order, and
+`Observed` (observed.py) is the input of a reconcile. Decisions read a `State`. decide() fills its parts in order, and
 each function reads only parts that are already filled.
 """
 
@@ -104,7 +104,7 @@ class State:
 
     @property
     def stalls(self) -> bool:
-        """Whether a user must act: the worst problem cannot resolve by itself, or its deadline has passed."""
+        """Whether a user must act, because the worst problem cannot resolve by itself or its deadline has passed."""
         found, seconds = self.worst_problem, self.inference.spec.rollout.progress_deadline_seconds
         return found is not None and needs_user_action(found, seconds, self.deadlines)
 

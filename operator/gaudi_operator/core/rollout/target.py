@@ -1,4 +1,4 @@
-"""The revision to run: the desired one or, if it failed, the last good one (docs/how-to/revisions.md).
+"""The revision to run: the desired revision or, if it failed, the last good revision (docs/how-to/revisions.md).
 
 A revision can fail only during its rollout, and only if there is a good revision for a rollback. It is stored on the
 ControllerRevision, so the revision is not retried until a user asks for it.

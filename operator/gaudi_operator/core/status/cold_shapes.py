@@ -144,7 +144,7 @@ def _bucket_to_add(
 
     best = max(missed, key=lambda miss: (caught(miss), -weight(miss.phase, miss.bucket, limits.block_size)))
     total = sum(miss.batches for miss in missed)
-    # Report a percentage: a count would change the status with every batch.
+    # Report a percentage, because a count would change the status with every batch.
     held = f"{caught(best) * 100 // total} % of the batches"
     return (
         f"A {best.phase} bucket {tuple(best.bucket)} would have held {held} that had none; it "

@@ -1,11 +1,11 @@
 """The verdicts behind the conditions of a resource, compatible with kstatus and `kubectl wait`.
 
-docs/reference/conditions.md lists all conditions and reasons; the table is in status.py, the conditions of the plan in
-plan.py. Ready, Reconciling and Stalled report the way to the desired state. Ready is True if everything is as desired.
-Reconciling is True while the operator works or others may still resolve a problem. Stalled is True only if a user must
-act. Reconciling and Stalled are never True together. Unless the rollout is paused, one of them is True whenever Ready
-is False. Available, WarmedUp and Degraded compare the pods with the promised number. AutoscalerActive reports whether
-the autoscaler of spec.autoscaling works (docs/how-to/scaling.md).
+docs/reference/conditions.md lists all conditions and reasons. The table is in status.py, and the conditions of the plan
+are in plan.py. Ready, Reconciling and Stalled report the way to the desired state. Ready is True if everything is as
+desired. Reconciling is True while the operator works or others may still resolve a problem. Stalled is True only if a
+user must act. Reconciling and Stalled are never True together. Unless the rollout is paused, one of them is True
+whenever Ready is False. Available, WarmedUp and Degraded compare the pods with the promised number. AutoscalerActive
+reports whether the autoscaler of spec.autoscaling works (docs/how-to/scaling.md).
 """
 
 import re
@@ -47,7 +47,7 @@ def _all(replicas: int) -> str:
 
 
 def _zero(s: State) -> Verdict:
-    """Return the verdict at zero replicas: scaling is complete only after the last pod has released its cards."""
+    """Return the verdict at zero replicas. Scaling is complete only after the last pod has released its cards."""
     if left := _ending(s):
         return Verdict(FALSE, "ScalingDown", f"No replica is desired. {_terminating(s, left)}")
     return Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")

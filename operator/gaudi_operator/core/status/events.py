@@ -23,7 +23,7 @@ def events(
 ) -> tuple[Event, ...]:
     """Return the events of a reconcile, oldest first, or no events if neither the status nor a gate changes.
 
-    `updated` are the pods of the current revision as they will be after `actions`; `desired` is their desired number.
+    `updated` are the pods of the current revision as they will be after `actions`. `desired` is their desired number.
     """
     # The status write may be delayed. Its event includes the gates that caused the write.
     all_open = 0 < desired <= sum(pod.gate_open for pod in updated) and not _has_warmed_up(before)
@@ -70,7 +70,7 @@ def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus, updated: I
     was = {each.type: each for each in before.conditions}
     gate = _last_gate(updated) if _has_warmed_up(after) and not _has_warmed_up(before) else ""
     turns = [event for each in after.conditions if (event := _turn(each, was.get(each.type), gate))]
-    # Ready implies WarmedUp: one event covers both if they change together.
+    # Ready implies WarmedUp, so one event covers both conditions if they change together.
     ready = any(event.reason == "Ready" for event in turns)
     return [event for event in turns if not (ready and event.reason == "WarmedUp")]
 

@@ -27,7 +27,7 @@ _Shape = tuple[str, tuple[int, int, int]]
 
 
 def pods_of_figures(state: State) -> tuple[PodView, ...]:
-    """Return the pods that the figures describe: those of the current revision that serve, or all if none serves."""
+    """Return the pods for the figures: the serving pods of the current revision, or all its pods if none serves."""
     return state.serving_updated or state.updated
 
 
