@@ -52,6 +52,6 @@ def least_memory(spec: GaudiInferenceSpec) -> int:
 
 
 def usable_bytes(spec: GaudiInferenceSpec) -> int | None:
-    """Return the usable bytes of the memory budget, or None if the spec names none and a pod measures the card."""
+    """Return the usable bytes of the memory budget, or None if the spec sets no budget."""
     memory = spec.accelerator.device_memory
     return None if memory is None else int(parse_bytes(memory) * spec.engine.device_memory_utilization_percent / 100)

@@ -1,6 +1,6 @@
 """The limits of a GaudiInferenceClass, checked against rendered pod templates and the inputs of revisions.
 
-Each rule yields (field of the spec, fault). pod_policy.py makes sentences from the tuples, which name the class.
+Each rule yields (field of the spec, fault). pod_policy.py makes sentences from them, which name the class.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -192,7 +192,7 @@ def _cards(revision: Revision, views: Sequence[PodView]) -> int:
 def beyond_counts(
     spec: GaudiInferenceSpec, revision: Revision, views: Sequence[PodView], limits: ClassLimits
 ) -> Iterator[Finding]:
-    """Yield the replicas that exceed the limits, by their number or their cards, including those of the autoscaler."""
+    """Yield the fields whose replicas or cards exceed the limits: replicas, the autoscaler and claim templates."""
     cards = _cards(revision, views)
     for template in (each for view in views for each in view.claim_templates):
         if limits.max_cards is not None:

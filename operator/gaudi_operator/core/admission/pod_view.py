@@ -1,7 +1,7 @@
 """The parts of a pod template that installation rules and class limits read, with their fields in the spec.
 
-A stored template may be of any release, and any user with permission to write ControllerRevisions can store one. A
-template with another form is refused. pod_fields.py checks all other fields.
+A stored template may be of any release, and any user with permission to write ControllerRevisions can store a template.
+A template with another form is refused. pod_fields.py checks all other fields.
 """
 
 from collections.abc import Iterator

@@ -126,7 +126,7 @@ def estimated_violation(inference: Inference) -> Problem | None:
 
 
 def plan_has_gaps(inference: Inference) -> Problem | None:
-    """Return the problem of a plan with batches without a bucket, unless spec.bucketing.allowGaps permits them."""
+    """Return the problem of a plan in which batches have no bucket, unless spec.bucketing.allowGaps permits that."""
     spec, found = inference.spec, forecast_plan(inference)
     if found is None or spec.bucketing.allow_gaps or not spec.warmup.enabled:
         return None

@@ -1,7 +1,7 @@
 """The class limits on fields outside the pod: Service, clients, the recipe PVC and the surge of a rollout.
 
-A spec that exceeds them is refused as a whole, so its rollout stops. Existing children stay unchanged and keep serving,
-even if a class becomes stricter. A missing child is created within the limits.
+A spec that exceeds these limits is refused as a whole, so its rollout stops. Existing children stay unchanged and keep
+serving, even if a class becomes stricter. A missing child is created within the limits.
 """
 
 from collections.abc import Iterator

@@ -39,7 +39,7 @@ class Termination:
 def terminations(
     pods: Iterable[PodView], before: GaudiInferenceStatus, reports: Mapping[str, PodReport]
 ) -> dict[str, Termination]:
-    """Return the terminations by pod name. Pods whose first container still runs have none.
+    """Return the terminations by pod name. Pods whose first container still runs are left out.
 
     `before` is the written status. `reports` has the last report of each pod by UID.
     """

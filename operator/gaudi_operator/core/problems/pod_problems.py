@@ -175,7 +175,7 @@ def _recompiles(pod: PodView, criteria: Criteria) -> Problem | None:
         return None
     if report.warmup_skipped or report.recompiles_since_ready <= most:
         return None
-    # One shape is enough to act on. status.recompiles has the others.
+    # One shape is enough for a message. status.recompiles lists more shapes.
     worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
     shape = f", most often {worst.phase} {worst.shape}" if worst else ""
     change = "Change spec.bucketing so that buckets hold these shapes."

@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 def as_written(model: ApiModel) -> Object:
-    """Return the fields that a user has set, in the form of Kubernetes, without those that equal their defaults."""
+    """Return the fields that differ from their defaults, in the form of Kubernetes."""
     return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 

@@ -20,7 +20,7 @@ from gaudi_operator.core.problems.mending import problem_since
 from gaudi_runtime.errors import Problem
 
 FIRST_SECONDS, MOST_SECONDS = 10, 300
-"""Seconds of back-off after the second termination in a row, and their maximum. Each further one doubles them."""
+"""The back-off after two terminations in a row, and its maximum. Each further termination doubles the back-off."""
 
 FORGOTTEN = timedelta(seconds=600)
 """A termination that follows the previous termination by more than this time starts a new count."""

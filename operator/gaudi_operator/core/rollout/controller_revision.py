@@ -21,7 +21,7 @@ MAX_REASON, MAX_MESSAGE = 64, 1024
 
 
 def failure_annotations(failure: Problem | None) -> dict[str, str]:
-    """Return the annotations of a ControllerRevision that record a failure, or none if there is no failure."""
+    """Return the annotations of a ControllerRevision that record a failure, or no annotations without a failure."""
     if failure is None:
         return {}
     said = Problem(failure.reason[:MAX_REASON], failure.message[:MAX_MESSAGE])

@@ -24,7 +24,7 @@ def choose_revision(state: State, desired: Revision, room: Room) -> RevisionChoi
     """Select the revision to run now. `desired` is the revision that the spec asks for."""
     spec, stable = state.inference.spec, state.before.revision.stable
     good = last_good(desired.name, state.stored, stable, state.pods, state.forbidden)
-    # Without a good revision to return to, a rollback would leave no pods at all.
+    # Without a good revision, a rollback would leave no pods at all.
     if desired.failure is None and good is not None and desired.name != stable and not spec.rollout.paused:
         desired = replace(desired, failure=_failure(desired.name, state, room))
     if desired.failure is None:
@@ -35,7 +35,7 @@ def choose_revision(state: State, desired: Revision, room: Room) -> RevisionChoi
 
 
 def _problem(failed: str, failure: Problem, current: Revision, *, on_hold: bool) -> Problem | None:
-    """Return what a user must do about a failed revision, or None if it keeps running because there is no other."""
+    """Return what a user must do about a failed revision, or None if no other revision can run instead."""
     found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
     if current.name != failed:
         return Problem("RolledBack", f"{found} Revision {current.name} runs instead{_GONE} {_NEXT}")

@@ -3,7 +3,7 @@
 See docs/reference/conditions.md.
 
 status.plan is estimated until a pod of the current revision has measured it. The message of PlanAccepted says what the
-plan costs and where the figures come from.
+plan costs and names the source of the figures.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ def plan_state(state: State) -> PlanState | None:
     Measured figures stay until another pod has measured the plan. Figures are estimated if no pod runs the spec,
     because it was refused, rolled back or overridden by a pinned revision.
     """
-    # Figures of pods that run another spec must not be shown for this one.
+    # Figures of pods that run another spec must not be shown for this spec.
     if state.violation is None and _runs_the_spec(state):
         pod = _measured_pod(state)
         if plan := _measured(state, *pod) if pod else _written(state):
@@ -108,7 +108,7 @@ def _captured(report: WarmupReport) -> int:
 
 
 def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | None:
-    # Gaps depend on the real number of KV blocks, not on the estimated one.
+    # Gaps depend on the real number of KV blocks, not on the estimated number.
     blocks = report.memory.kv_blocks if report.memory else None
     size = report.memory.block_size if report.memory else None
     found = forecast_plan(state.inference, blocks, size) or forecast_plan(state.inference)

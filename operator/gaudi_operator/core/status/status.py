@@ -131,7 +131,7 @@ Otherwise each start would write the status of every resource twice.
 
 
 def status_delay(pods: int) -> float:
-    """Return the seconds within which changes of a resource with this many pods are written as one status."""
+    """Return the delay in seconds that combines the status changes of a resource with `pods` pods."""
     return max(STATUS_DELAY_SECONDS, min(pods / PODS_A_SECOND, MANY_PODS_SECONDS))
 
 
