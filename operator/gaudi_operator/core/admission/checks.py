@@ -1,6 +1,6 @@
 """The admission checks: ordered functions that find what makes a spec impossible. The first violation counts.
 
-CEL rules next to the fields make the API server refuse other faults. These checks need the installation, the bucket
+The API server refuses other faults, by the CEL rules next to the fields. These checks need the installation, the bucket
 planner or the memory budget. The rules for engine settings come from the runtime (gaudi_runtime/knobs), and messages
 name the fields of the resource (docs/reference/knobs.md). The bound on graphs that readiness requires holds for any
 model.

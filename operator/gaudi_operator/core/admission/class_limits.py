@@ -1,6 +1,6 @@
 """The limits of a GaudiInferenceClass, checked against rendered pod templates and the inputs of revisions.
 
-Each rule yields (field of the spec, fault). pod_policy.py makes sentences from them, which name the class.
+Each rule yields (field of the spec, fault). pod_policy.py turns each tuple into a sentence that names the class.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -154,7 +154,7 @@ def _bounds(phase: PhaseForecast | None, target: ForecastTarget) -> GraphBounds 
 
 
 def _at_best(phase: PhaseForecast, target: ForecastTarget) -> int:
-    """Return the maximum number of graphs, by the lowest bytes of any source. It is proven only for a named model."""
+    """Return the proven maximum of graphs by the lowest bytes of any source, or all planned graphs without a proof."""
     measured = phase.graph_bytes is not None and phase.graph_bytes.confidence.rank <= Confidence.MEASURED.rank
     proven = target.sure and measured and phase.captured_at_best is not None
     return phase.captured_at_best or 0 if proven else phase.planned

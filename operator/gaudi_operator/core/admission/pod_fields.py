@@ -148,7 +148,7 @@ def _of_container(where: str, container: Object, folders: list[str]) -> Iterator
 
 
 def is_device(resource: str) -> bool:
-    """Return True if a container resource is a device, such as a card. Other resources have no domain."""
+    """Return True if a container resource is a device, such as a card. Only names of devices contain a domain."""
     return "/" in resource
 
 

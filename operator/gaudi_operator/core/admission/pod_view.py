@@ -17,7 +17,7 @@ from gaudi_operator.core.rendering.container import CARDS_VARIABLE, NO_CARDS
 from gaudi_runtime.contract.base import Tolerant
 
 _MOST_VARIABLES, _MOST_CONTAINERS = 1_000, 100
-"""The limits for stored templates, because every reconcile reads all of them. Pods of the operator have far fewer."""
+"""The limits for stored templates, because every reconcile reads all variables and containers."""
 
 
 class _Variable(Tolerant):

@@ -1,8 +1,8 @@
 """The review of a plan before a pod has measured anything (docs/reference/conditions.md, Before a pod runs).
 
-The forecast has bucket counts, gaps and the estimate. It is computed by a plan question (core/answers.py). The review
-compares the estimate with the spec. Only a proven shortfall is a violation: the spec names the model and even the
-lowest figures of any source are too high, or a simulation behaves exactly as described. Any other shortfall is only
+The forecast has bucket counts, gaps and the estimate. A plan question computes the forecast (core/answers.py). The
+review compares the estimate with the spec. Only a proven shortfall is a violation: the spec names the model and even
+the lowest figures of any source are too high, or a simulation behaves exactly as described. Any other shortfall is only
 reported. In TorchCompile the size of graphs is unknown, so the outlook says what opens the gate. Hints are further
 sentences for users (docs/how-to/running-vllm.md, Hints).
 """

@@ -19,7 +19,7 @@ def service(inference: Inference) -> Object:
     owner, desired = inference.identity, inference.spec.service
     port = {"name": MODEL_PORT_NAME, "port": desired.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
     if inference.spec.server.tls_secret_name:
-        port["appProtocol"] = "https"  # for gateways and meshes, which ignore the name of the port
+        port["appProtocol"] = "https"  # gateways and meshes read this field, not the name of the port
     spec = {"type": desired.type.value, "selector": traffic_labels(inference), "ports": [port]}
     manifest = child("v1", "Service", owner.name, owner, {"spec": spec})
     if desired.annotations:

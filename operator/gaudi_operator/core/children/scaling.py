@@ -69,7 +69,7 @@ def _running_requests(most: int) -> Object:
 
 
 def scale_down_window(plan: PlanState | None, live: Manifest | None) -> int:
-    """Return the default stabilization window in seconds, because a pod that is removed too early costs a warm-up.
+    """Return the default stabilization window in seconds. A pod that is removed too early costs another warm-up.
 
     The window is the measured warm-up time. Until a pod of the current revision has measured it, the window of the
     `live` autoscaler is kept, which is from the revision that serves.

@@ -89,7 +89,7 @@ def _of_the_ended(pod: PodView, word: PodReport | None) -> WarmupReport | None:
 
 
 def current_bucket(report: WarmupReport) -> str | None:
-    """Return the bucket in work, such as "prompt bucket (1, 128, 0)", or None between two buckets."""
+    """Return the current bucket, such as "prompt bucket (1, 128, 0)", or None between two buckets."""
     for phase, progress in (("prompt", report.prompt), ("decode", report.decode)):
         if progress.current is not None:
             return f"{phase} bucket {progress.current}"

@@ -2,6 +2,8 @@
 
 metadata        name, labels, owner and content hash of all children
 runtime_config  the RuntimeConfig of the pods, and the limits of its bucket plan
-container       the runtime container, used by pod_template; volumes has its mounts
+container       the runtime container
+volumes         the volumes of a pod and their mounts
+pod_template    the pod template of a revision
 recipe_pvc      the PVC on which pods share recipes, and the revisions whose recipes it keeps
 """

@@ -44,7 +44,7 @@ CARDS_VARIABLE, NO_CARDS = "HABANA_VISIBLE_DEVICES", "none"
 """The variable by which Intel's container runtime selects cards, and its value for no cards."""
 
 PROBE_TIMEOUT_SECONDS = 5
-"""The timeout of probes, because a status port may be slow to answer while the machine compiles."""
+"""The timeout of probes. A status port may be slow to answer while the machine compiles."""
 
 
 def container(inference: Inference, defaults: InstallationDefaults) -> Object:

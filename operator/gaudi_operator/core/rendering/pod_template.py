@@ -87,7 +87,7 @@ def _group(spec: GaudiInferenceSpec) -> int:
 
 
 def _group_of_volumes(spec: GaudiInferenceSpec) -> Object:
-    """Return fsGroup settings, because new volumes belong to root. Volumes with the right group are not changed."""
+    """Return the fsGroup settings. New volumes belong to root, and volumes with the right group are not changed."""
     fetched = repositories(spec.model) and spec.model.cache.persistent_volume_claim
     if not (fetched or spec.recipe_cache.enabled or _writes_to_a_claim(spec.pod)):
         return {}

@@ -78,7 +78,7 @@ def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
 
 
 def _costs(active: Sequence[PodView], desired: int) -> Iterable[SetDeletionCost]:
-    # Use the condition that the ReplicaSet controller reads, because the kubelet observes a closed gate later.
+    # Use the Ready condition, which the ReplicaSet controller reads. It changes only after the gate has closed.
     shown = [pod for pod in active if _is_shown_ready(pod)]
     chosen = removal_candidates(shown, len(shown) - desired)
     for pod in active:

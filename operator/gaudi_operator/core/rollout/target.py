@@ -1,7 +1,7 @@
 """The revision to run: the desired revision or, if it failed, the last good revision (docs/how-to/revisions.md).
 
-A revision can fail only during its rollout, and only if there is a good revision for a rollback. It is stored on the
-ControllerRevision, so the revision is not retried until a user asks for it.
+A revision can fail only during its rollout, and only if there is a good revision for a rollback. The failure is stored
+on the ControllerRevision, so the revision is not retried until a user asks for it.
 
 A new revision is on trial until its first pod, the canary, has kept its gate open for the time that the spec asks for.
 The next pod starts only after that.

@@ -117,7 +117,7 @@ def judge_conditions(state: State) -> tuple[Condition, ...]:
 
 
 STATUS_DELAY_SECONDS, MANY_PODS_SECONDS, PODS_A_SECOND = 2.0, 5.0, 4
-"""The minimum and maximum delay of a status write in seconds, and the number of pods that add a second.
+"""The minimum and maximum delay of a status write in seconds, and the number of pods that add one second.
 
 The delay combines changes that follow each other, such as a container start, a gate and readiness, into one write. The
 status of many pods is long and changes all the time, so its delay is longer.
@@ -131,7 +131,7 @@ Otherwise each start would write the status of every resource twice.
 
 
 def status_delay(pods: int) -> float:
-    """Return the delay in seconds that combines the status changes of a resource with `pods` pods."""
+    """Return the delay of status writes in seconds, for a resource with `pods` pods."""
     return max(STATUS_DELAY_SECONDS, min(pods / PODS_A_SECOND, MANY_PODS_SECONDS))
 
 
