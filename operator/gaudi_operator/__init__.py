@@ -1,1 +1,1 @@
-"""The operator: GaudiInference resources become served models, gated on warm-up."""
+"""The operator: it serves the models of GaudiInference resources, and gates pods on their warm-up."""

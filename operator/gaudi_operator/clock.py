@@ -1,4 +1,4 @@
-"""The time as the shell reads it: a parameter, so that a test lets hours pass in a moment."""
+"""The clock of the shell. It is a parameter, so that tests can skip hours."""
 
 import time
 from collections.abc import Callable
@@ -12,11 +12,11 @@ def _now() -> datetime:
 
 @dataclass(frozen=True)
 class Clock:
-    """`now` is the wall clock, in UTC, for what others read; `monotonic` seconds are for what is waited for."""
+    """A wall clock in UTC (`now`) for published times, and `monotonic` seconds for delays and timeouts."""
 
     now: Callable[[], datetime] = _now
     monotonic: Callable[[], float] = time.monotonic
 
 
 SYSTEM = Clock()
-"""That of this machine."""
+"""The clock of this machine."""

@@ -26,7 +26,7 @@ class OperatorError(Exception):
 
 
 class Stalled(OperatorError):
-    """A retry without a change fails again."""
+    """The request fails again unless something changes."""
 
 
 class Forbidden(Stalled):
@@ -61,7 +61,7 @@ class NotLeader(OperatorError):
 
 @dataclass
 class Backoff:
-    """Exponential delays from `first` to `most` seconds. Each is random in the upper half of its step."""
+    """Exponential delays from `first` to `most` seconds. Each delay is random between half of its step and the step."""
 
     first: float
     most: float

@@ -1,4 +1,4 @@
-"""One replica of the operator: it is elected, leads, and stops before another replica can start."""
+"""One replica of the operator. It waits for the lease, leads, and stops before another replica can lead."""
 
 import asyncio
 import gc
@@ -52,7 +52,7 @@ async def run(settings: Settings) -> int:
     """Serve until SIGTERM (exit code 0) or until the lease or the watches are lost (1)."""
     stop = asyncio.Event()
     take_signals = partial(_take_signals, stop)
-    # From the start, because connecting waits for an API server that may be unreachable.
+    # Handle signals from the start, because the connection below may wait for an unreachable API server.
     take_signals()
     metrics = Metrics()
     async with AsyncExitStack() as stack:
@@ -114,18 +114,18 @@ class Operator:
         kept = asyncio.create_task(self._aside(self._election.keep()), name="lease")
         led = asyncio.create_task(self._lead(), name="leader")
         await asyncio.wait({stopped, kept, led}, return_when=asyncio.FIRST_COMPLETED)
-        # Before any await: tasks take time to end, and another replica may lead by then.
+        # Stop before any await, because tasks take time to end and another replica may lead by then.
         self.leader.stop_work()
         await _cancel(led)
         self._metrics.leader.set(0)
         await _cancel(kept)
-        # Last, when this process can no longer write.
+        # Release the lease last, when this process can no longer write.
         await self._aside(self._election.release())
         # Without the lease, the process ends, and the kubelet restarts it as a follower.
         return 0 if stopped.done() else 1
 
     async def _lead(self) -> None:
-        """Run one term after another under one lease: kopf cannot watch further kinds without a restart."""
+        """Run terms under one lease. A new term starts for a new kind, because kopf cannot add kinds while it runs."""
         while await self.leader.run():
             self.leader.stop_work()
             self.leader = self._new_leader()

@@ -25,7 +25,7 @@ Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 
 class HostPath(BaseModel):
-    """A folder of nodes that resources may mount, with the namespaces that may and the groups of their pods."""
+    """A folder of nodes that resources in `namespaces` may mount, and the groups that their pods may have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,7 +44,7 @@ class HostPath(BaseModel):
 class Settings(BaseSettings):
     """Settings of one operator process. Each is an environment variable with the prefix GAUDI_OPERATOR_."""
 
-    # Unknown variables are ignored: a newer chart may set them.
+    # Unknown variables are ignored, because a newer chart may set them.
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
     runtime_image: str = Field(
@@ -65,7 +65,7 @@ class Settings(BaseSettings):
         description="Names of Secrets for pulling images, separated by commas, in the namespace of each resource. For"
         " resources that set none.",
     )
-    # The library does not decode it: it rejects an empty text, and its error does not name the format.
+    # The library does not decode this field, because it rejects an empty text and its error does not name the format.
     allow_host_path: Annotated[tuple[HostPath, ...], NoDecode] = Field(
         (),
         description="Folders of nodes that resources may mount, as a JSON list with prefix, namespaces (all when left"
@@ -91,7 +91,7 @@ class Settings(BaseSettings):
         description="Gateways and ingress controllers that may reach models without `networkAccess.clients`: a JSON"
         " list of peers as in `ingress[].from`. Empty: only pods of the model's namespace.",
     )
-    # The library does not decode it: the chart writes an empty text if there is no collector.
+    # The library does not decode this field, because the chart writes an empty text if there is no collector.
     tracing: Annotated[Tracing | None, NoDecode] = Field(
         None,
         description="Where pods of models send traces, as JSON with the fields of `spec.tracing`, for resources without"
@@ -107,7 +107,7 @@ class Settings(BaseSettings):
     retry_period_seconds: Seconds = Field(
         2, description="Time between two attempts to acquire or renew the Lease, in seconds."
     )
-    # A restarted container has the same host name, and must not consider itself the holder.
+    # The host name is not enough, because a restarted container has the same name and must not count as the holder.
     identity: str = Field(
         default_factory=lambda: f"{socket.gethostname()}_{uuid4().hex[:8]}",
         description="Name of the process in the Lease. It must be different for every process.",
@@ -210,7 +210,7 @@ class Settings(BaseSettings):
 
 
 def from_environment() -> Settings:
-    """Return the settings. Raises SystemExit with a sentence for each wrong variable."""
+    """Return the settings. Raises SystemExit with a sentence for each missing or invalid variable."""
     try:
         return Settings()
     except ValidationError as error:
@@ -221,7 +221,7 @@ def from_environment() -> Settings:
 
 
 def _fault(kind: str, field: str, message: str) -> str:
-    """Return the sentence for a wrong setting, or for a missing one that has no default."""
+    """Return the sentence for an invalid setting, or for a missing setting without a default."""
     if kind != "missing":
         return f"{variable_of(field) if field else 'settings'}: {message}"
     description = Settings.model_fields[field].description
@@ -261,7 +261,7 @@ def variable_of(field: str) -> str:
 
 
 def _variable(name: str) -> str:
-    """Return the environment variable of a field of Settings, which may have no prefix."""
+    """Return the environment variable of a field of Settings. It may have no prefix, as KUBECONFIG does."""
     return str(Settings.model_fields[name].validation_alias or variable_of(name))
 
 

@@ -36,9 +36,10 @@ def add_version(app: typer.Typer, program: str) -> None:
 def questions(
     ask: Callable[..., Question], report_errors: Callable[[], AbstractContextManager[None]]
 ) -> Callable[[Command[Question, Parameters]], Callable[..., None]]:
-    """Return a decorator that replaces a command's first parameter by those of `ask`, and runs it in `report_errors`.
+    """Return a decorator that replaces the first parameter of a command by the parameters of `ask`.
 
-    Arguments come before options, those of `ask` first: typer uses the order of the parameters.
+    The command runs in `report_errors`. Arguments come before options, and parameters of `ask` before those of the
+    command, because typer shows parameters in this order.
     """
     source = inspect.signature(ask).parameters
 

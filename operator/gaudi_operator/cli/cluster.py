@@ -1,6 +1,7 @@
-"""The cluster of the kubeconfig, as the command line tools read and patch it.
+"""The command line tools' access to the cluster of the kubeconfig.
 
-Every method raises ConfigError with one sentence if the API server does not answer, refuses, or has no such object.
+Every method raises ConfigError with one sentence if the API server does not answer, refuses the request, or does not
+have the object.
 """
 
 import json
@@ -28,14 +29,14 @@ TIMEOUT_SECONDS = 10
 STATUS_PORT = ServingConfig().status_port
 Manifest = dict[str, Any]
 Patch = list[dict[str, Any]] | dict[str, Any]
-"""A JSON patch (RFC 6902) if it is a list, else a merge patch."""
+"""A patch: a list is a JSON patch (RFC 6902), a map is a merge patch."""
 MALFORMED = (YAMLError, OSError, AttributeError, TypeError, ValueError)
-"""The errors of the client for a malformed kubeconfig, which it does not validate."""
+"""The errors of the client library if a kubeconfig is malformed. The library does not validate kubeconfigs."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """The connection options of a command line; None is kubectl's default."""
+    """The connection options of a command line. None means kubectl's default."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -44,7 +45,7 @@ class Connection:
     def open(self) -> Any:
         """Return a client of the API server. Raises ConfigError if no cluster is configured."""
         settings = client.Configuration()
-        # By default the client retries three times, each up to the timeout, before it reports an error.
+        # By default the client retries three times, each time up to the timeout, before it reports an error.
         settings.retries = False
         try:
             if self._inside_a_pod():
@@ -58,7 +59,7 @@ class Connection:
         return client.ApiClient(settings)
 
     def namespace_in_use(self) -> str:
-        """Return the namespace of the option, or of the context."""
+        """Return the namespace of the option, else the namespace of the context."""
         if self.namespace:
             return self.namespace
         try:
@@ -69,7 +70,7 @@ class Connection:
         return str(chosen.get("context", {}).get("namespace") or "default")
 
     def contexts(self) -> list[str]:
-        """Return the names of the kubeconfig's contexts; none if it cannot be read."""
+        """Return the names of the kubeconfig's contexts; empty if the kubeconfig cannot be read."""
         try:
             known, _ = config.list_kube_config_contexts(self._file())
         except (config.ConfigException, *MALFORMED):
@@ -77,7 +78,7 @@ class Connection:
         return [str(each["name"]) for each in known]
 
     def _file(self) -> str:
-        """Return the path, read at every call: the client's default is fixed when it is imported."""
+        """Return the path of the kubeconfig. The library's default is not used, because it is read only at import."""
         return self.kubeconfig or os.environ.get("KUBECONFIG") or config.KUBE_CONFIG_DEFAULT_LOCATION
 
     def _inside_a_pod(self) -> bool:
@@ -143,7 +144,7 @@ class Cluster:
                     self._objects.list_namespaced_custom_object,
                     *(GROUP, VERSION, self.namespace, PLURAL),
                     **asked,
-                    # The server ends the watch in time. The client's timeout is for a dead connection.
+                    # The server ends the watch in time. The client's timeout ends only dead connections.
                     _request_timeout=(TIMEOUT_SECONDS, seconds + TIMEOUT_SECONDS),
                 ):
                     if event["type"] in ("ADDED", "MODIFIED"):
@@ -222,7 +223,7 @@ class Cluster:
         sent: Mapping[str, Any] | None = None,
         **names: str,
     ) -> bytes:
-        """Return the body of a response. The client's class for pods takes over a second to import."""
+        """Return the body of a response. The library's class for pods is avoided, because its import takes over 1 s."""
         inside = {"namespace": self.namespace, **names}
         headers = {"Content-Type": "application/json"} if sent else {}
         request = self._api.param_serialize(verb, path, inside, query, headers, sent, auth_settings=["BearerToken"])
@@ -255,7 +256,7 @@ class Cluster:
 
     def _refusal(self, error: ApiException, verb: str, part: str, what: str) -> str:
         match error.status:
-            # For a part, 404 may mean that only the part is gone, such as a pod that has just ended.
+            # For a part of a resource, 404 may mean that only the part is gone, such as a pod that has just ended.
             case 404 if not part:
                 return f"there is no {what}"
             case 401 | 403:

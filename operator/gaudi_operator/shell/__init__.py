@@ -1,7 +1,7 @@
-"""Effects around the pure decisions of core: watches, requests, long-polls and the clock.
+"""The effects around core's pure decisions: watches, requests, long-polls and the clock.
 
 lease, lead   leader election, and everything that the leader runs
-watching      the observed objects, from watches and own writes; kinds lists their kinds
+watching      the observed objects, from watches and from responses to writes; kinds lists their kinds
 polling       the reports of pods, by long-poll
 plans         plan questions, answered in a separate process
 reconciling   one reconcile at a time per resource

@@ -1,7 +1,7 @@
-"""The client of the API server: requests, and the mapping of its errors to the operator's.
+"""The client of the API server. It maps the errors of the API server to errors of the operator.
 
-`Cluster` adds leadership fencing and error mapping. `Connection` sends requests by HTTP, and opens sessions for
-watches.
+`Connection` sends requests by HTTP and opens sessions for watches. `Cluster` adds leadership fencing and the mapping of
+errors.
 """
 
 import json
@@ -21,7 +21,7 @@ from gaudi_operator.errors import Forbidden, NotFound, NotLeader, OperatorError,
 REQUEST_SECONDS = 15.0
 TERMINATING_SECONDS = 5.0
 MOST_CONNECTIONS = 64
-"""The maximum connections for requests, in addition to watches. More would only wait in the API server."""
+"""The maximum connections for requests, without watches. Requests on more connections would wait in the API server."""
 SERVER_APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -31,7 +31,7 @@ CountRequest = Callable[[str, str, int], None]
 
 
 class ApiResponse(NamedTuple):
-    """The response of the API server. `retry_after` is the header of that name."""
+    """The response of the API server. `retry_after` is its Retry-After header."""
 
     status: int
     text: bytes
@@ -58,7 +58,7 @@ class Cluster:
         """Create a client. `counted` is called after every answered request."""
         self._transport = transport
         self._counted = counted
-        # True without an election. replica.py replaces it.
+        # Without an election, writes are always allowed. replica.py replaces this function.
         self.may_write: Callable[[], bool] = lambda: True
 
     async def request(
@@ -74,10 +74,10 @@ class Cluster:
     ) -> dict[str, Any]:
         """Send one request and return the response object.
 
-        `fenced` writes are sent only while this process is certain to lead. `seconds` is the timeout. Raises the
+        A `fenced` write is sent only while this process is certain to lead. `seconds` is the timeout. Raises the
         OperatorError that matches the response.
         """
-        # Check as late as possible: a reconcile that started under the lease may have lost it.
+        # Check as late as possible, because the lease may be lost during a reconcile.
         if fenced and method in _WRITES and not self.may_write():
             raise NotLeader("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
         asked = path + (f"?{urlencode(query)}" if query else "")
@@ -91,7 +91,7 @@ class Cluster:
         if answer.status >= 400:
             raise _error(method, path, answer)
         try:
-            # A proxy or a login page also answers 200.
+            # A proxy or a login page may also answer 200, without JSON.
             return _OBJECTS.decode(answer.text)
         except ValueError as error:
             raise Transient("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
@@ -100,8 +100,8 @@ class Cluster:
 class Connection:
     """An HTTP connection to the API server. Use as an async context manager, in one event loop.
 
-    The client library provides kubeconfigs, credentials and trust. Requests use aiohttp directly, with one connection
-    pool, because the library's overhead per request is as large as the request.
+    The client library reads kubeconfigs, credentials and CA certificates. Requests use aiohttp directly, because the
+    library's overhead doubles the cost of a request.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -112,7 +112,7 @@ class Connection:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> Self:
-        """Connect to the cluster of `kubeconfig`, or to the one that this pod runs in."""
+        """Connect to the cluster of `kubeconfig`, or to the cluster of this pod if it is None."""
         configuration = Configuration()
         if kubeconfig:
             await load_kube_config(kubeconfig, client_configuration=configuration, persist_config=False)
@@ -139,7 +139,7 @@ class Connection:
         self, answer: type[aiohttp.ClientResponse], *middlewares: aiohttp.ClientMiddlewareType
     ) -> aiohttp.ClientSession:
         """Return a separate session for watches with the same trust and credentials, and responses of type `answer`."""
-        # No limit: each kind and namespace holds a connection for minutes.
+        # No limit, because each kind and namespace holds a connection for minutes.
         return self._new_session(limit=0, middlewares=(self._authorize, *middlewares), response_class=answer)
 
     async def send(
@@ -184,7 +184,7 @@ class Connection:
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:
-    """Return a body as JSON that is also valid YAML, as server-side apply requires. YAML knows no surrogate pairs."""
+    """Return a body as JSON that is also valid YAML, as server-side apply requires. YAML has no surrogate pairs."""
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
@@ -204,7 +204,7 @@ def _error(method: str, path: str, answer: ApiResponse) -> OperatorError:
         return Waiting("NamespaceTerminating", message, TERMINATING_SECONDS)
     # 401 is transient: the token of a pod may be replaced while requests are in flight.
     if code == 409 or code == 429 or code >= 500 or code == 401:
-        # Some proxies send a date in this header. Then the default back-off applies.
+        # Some proxies send a date in the Retry-After header. Then the default back-off applies.
         seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
         return Transient(str(status.get("reason") or "ApiServerError"), message, seconds)
     return Forbidden("ApiForbidden", message) if code == 403 else Stalled("ApiRefused", message)

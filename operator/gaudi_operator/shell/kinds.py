@@ -1,7 +1,7 @@
 """The kinds that the operator reads and writes, and their API paths.
 
-ServedKinds finds out which of them the cluster has: the operator waits for its own, and uses optional ones if
-installed.
+ServedKinds finds out which kinds the API server serves. The operator waits for its own kinds, and uses optional kinds
+if they are installed.
 """
 
 import asyncio
@@ -76,14 +76,14 @@ CHILDREN = (
 WATCHED = (RESOURCE, *CHILDREN)
 """The kinds that every cluster with the operator's CRD has."""
 OPTIONAL = (LEADER_WORKER_SET, CLASS)
-"""The kinds that are watched only if installed: a watch of a missing kind fails forever."""
+"""The kinds that are watched only if they are installed, because a watch of a missing kind fails forever."""
 OF_GROUPS = (STATEFUL_SET,)
-"""The kind between a LeaderWorkerSet and its pods; watched only if LeaderWorkerSets are served."""
+"""The kind between a LeaderWorkerSet and its pods. It is watched only if LeaderWorkerSets are served."""
 KINDS = {(each.api_version, each.kind): each for each in (*WATCHED, *OPTIONAL, *OF_GROUPS)}
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind:
-    """Return the kind of a manifest. Raises KeyError for an unknown one."""
+    """Return the kind of a manifest. Raises KeyError if the kind is unknown."""
     return KINDS[manifest["apiVersion"], manifest["kind"]]
 
 
@@ -94,14 +94,14 @@ log = logging.getLogger(__name__)
 
 
 class ServedKinds:
-    """The kinds that the API server serves. Errors are retried: only an answer proves that a kind is missing."""
+    """The kinds that the API server serves. Errors are retried. Only an answer proves that a kind is missing."""
 
     def __init__(self, cluster: Cluster) -> None:
         """Create a client of discovery."""
         self._cluster = cluster
 
     async def wait_until_defined(self, kind: Kind) -> None:
-        """Wait for a CustomResourceDefinition, which a chart may install after the operator."""
+        """Wait until the CustomResourceDefinition of `kind` is installed. A chart may install it after the operator."""
         backoff = Backoff(1.0, 10.0)
         while not await self._is_served(kind):
             log.warning("%s is not defined in this cluster yet: install the CRD.", kind.kind)
@@ -113,7 +113,7 @@ class ServedKinds:
         return {*WATCHED, *served, *(OF_GROUPS if LEADER_WORKER_SET in served else ())}
 
     async def wait_for_new_kind(self, watched: Collection[Kind], wanted: Callable[[Kind], bool]) -> None:
-        """Wait until a kind is installed that is not `watched`. Only `wanted` kinds cause requests."""
+        """Wait until a kind that is `wanted` and not in `watched` is installed. Other kinds cause no requests."""
         missing = [kind for kind in OPTIONAL if kind not in watched]
         while True:
             await asyncio.sleep(DISCOVERY_SECONDS)

@@ -1,4 +1,4 @@
-"""The leader's work: watches, reports and reconciles, wired together. Followers run none of it."""
+"""The leader's work: watches, reports and reconciles. Followers run none of them."""
 
 import asyncio
 import logging
@@ -27,17 +27,20 @@ from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.events import Publisher
 
-# A minute beyond the longest watch, for the delays of kopf between two watches.
+# The longest watch, and a minute for kopf's delays between two watches.
 IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60
 
 CACHED_SPECS = 64
-"""The number of parsed specs to cache: as many as are likely to change at a time."""
+"""The number of parsed specs to cache. More than this rarely change at the same time."""
 
 log = logging.getLogger(__name__)
 
 
 Watch = Callable[[WatchSession, Collection[Kind], Seen, Seen], Coroutine[Any, Any, None]]
-"""Watches kinds until cancelled. Lists go to the session, changes to the first callback, deletions to the last."""
+"""A function that watches kinds until cancelled.
+
+The session receives lists, the first callback changed objects, and the last callback deleted objects.
+"""
 
 
 class RunElsewhere(Protocol):
@@ -55,7 +58,7 @@ async def _here(work: Coroutine[Any, Any, None]) -> None:
 class LeaderDependencies:
     """The dependencies of a replica. Without a planner, decisions compute plans themselves.
 
-    The election uses `lease_cluster`, if there is one, and is run by `aside`.
+    `aside` runs the election, which uses `lease_cluster` if it is set.
     """
 
     cluster: Cluster
@@ -106,23 +109,24 @@ class Leader:
         self._controller = Controller(reconciler, settings.reconcile_concurrency)
 
     async def run(self) -> bool:
-        """Run until cancelled. Returns when the watches have ended, with True if another term should follow."""
+        """Run until cancelled or until the watches end. Returns True if another term should follow."""
         async with self._reports, self._events, self._planner or nullcontext():
             return await self._watch()
 
     def stop_work(self) -> None:
-        """Stop all writes, even if other parts take time to end."""
+        """Stop all writes at once. Other parts may take time to end."""
         self._controller.stop()
 
     def why_not_alive(self) -> str | None:
-        """Return why a watch has been neither answered nor retried for too long; None if all are alive."""
+        """Return a reason if a watch was neither answered nor retried for too long; None if all watches are alive."""
         idle = self._watching.idle_seconds()
         return f"a watch was not renewed for {idle:.0f} s" if idle > IDLE_MOST_SECONDS else None
 
     def why_not_ready(self) -> str | None:
-        """Return which kinds cannot be watched or are not listed yet, then how many first reconciles are left.
+        """Return the first reason why the leader is not ready; None if it is ready.
 
-        A kind cannot be watched if permissions are missing or the API server is unavailable.
+        Reasons are kinds that cannot be watched (without permission or API server), missing lists, and first
+        reconciles that are left.
         """
         if failing := _plurals(self._watching.failing):
             return f"cannot watch {failing}"
@@ -138,7 +142,7 @@ class Leader:
         await self._kinds.wait_until_defined(RESOURCE)
         kinds = await self._kinds.now()
         self._store.groups_served = LEADER_WORKER_SET in kinds
-        # Before the first watch: the store would wait forever for a list that came earlier.
+        # Set this before the first watch, because the store would wait forever for a list that came earlier.
         self._store.unlisted = {
             (kind, namespace)
             for kind in kinds
@@ -158,7 +162,7 @@ class Leader:
         finally:
             watching.cancel()
             more.cancel()
-            # kopf closes connections during cancellation. The next term must not find them.
+            # kopf closes connections during cancellation, and must have closed all before the next term.
             await asyncio.gather(watching, more, return_exceptions=True)
 
 
@@ -167,6 +171,6 @@ def _plurals(kinds: Iterable[Kind]) -> str:
 
 
 def _is_over_several_nodes(resource: Mapping[str, Any]) -> bool:
-    """Return True if a resource has several nodes per replica. The raw spec may be unreadable."""
+    """Return True if a resource has several nodes per replica, or an invalid number of nodes."""
     spread = resource.get("spec", {}).get("parallelism") or {}
     return bool(spread.get("nodes", 1) != 1)

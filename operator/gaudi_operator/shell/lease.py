@@ -1,7 +1,7 @@
-"""Leader election by a Lease: at most one replica works, and another takes over when it stops.
+"""Leader election by a Lease. At most one replica works, and another replica takes over when the leader stops.
 
 The client library's election compares wall clocks, lets a hung request outlive the deadline, ends on a lost connection
-and never releases the Lease. This one uses the monotonic clock for all deadlines.
+and never releases the Lease. This election uses the monotonic clock for all deadlines.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ T = TypeVar("T")
 class LeaseThread:
     """A separate thread with an event loop, so that the rest of the process cannot delay the Lease.
 
-    A leader may be busy for seconds, for example with the first lists of a large cluster. /livez reports whether the
-    rest of the process is alive. Use as an async context manager.
+    The main thread of a leader may be busy for seconds, for example with the first lists of a large cluster. /livez
+    reports whether the main thread is alive. Use as an async context manager.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Election:
         try:
             lease = await self._read()
             if lease and lease["spec"].get("holderIdentity") == self._settings.identity:
-                # The API server accepts no duration below 1. A follower does not wait for a lease without a holder.
+                # 1 is the shortest duration that the API server accepts. Followers do not wait if there is no holder.
                 await self._write(lease, {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1})
                 log.info("The lease %s is released.", self._settings.lease_name)
         except OperatorError as error:
@@ -98,7 +98,7 @@ class Election:
         except OperatorError as error:
             log.warning("The lease could not be taken or renewed: %s", error)
             return False
-        # Use the time before the request: followers count from the write, which may have been immediate.
+        # Use the time before the request, because followers count from the write, which may have been immediate.
         self._renewed = started if taken else float("-inf")
         return taken
 
@@ -118,7 +118,7 @@ class Election:
         return True
 
     def _expired(self, spec: Mapping[str, Any]) -> bool:
-        """Return True if the holder did not renew for the duration on this replica's clock; clocks of nodes differ."""
+        """Return True if the lease has no holder, or was not renewed in time by this replica's monotonic clock."""
         if spec != self._seen:
             self._seen, self._seen_at = dict(spec), self._clock.monotonic()
         silent = self._clock.monotonic() - self._seen_at
@@ -132,7 +132,7 @@ class Election:
             return None
 
     async def _write(self, lease: Mapping[str, Any] | None, spec: Mapping[str, Any]) -> None:
-        """Create or replace the lease. With its resource version, two candidates conflict instead of both winning."""
+        """Create or replace the lease. The resource version makes one of two concurrent candidates fail."""
         namespace, name = self._settings.namespace, self._settings.lease_name
         metadata = dict(lease["metadata"]) if lease else {"namespace": namespace, "name": name}
         body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": dict(spec)}
@@ -141,5 +141,5 @@ class Election:
         await self._cluster.request(method, path, body, fenced=False, seconds=self._seconds())
 
     def _seconds(self) -> float:
-        # A third: a hung request leaves time for two more before the renew deadline.
+        # After a hung request, there is time for two more before the renew deadline.
         return max(1.0, self._settings.renew_deadline_seconds / 3)

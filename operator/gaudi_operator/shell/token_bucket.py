@@ -1,4 +1,4 @@
-"""A token bucket: a burst, then a steady rate. It limits what one pod or resource may cost."""
+"""A token bucket, which limits the cost of one pod or resource: a burst, then a steady rate."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ class TokenBucket:
     """A token bucket that starts full, in memory only."""
 
     def __init__(self, burst: float, per_second: float, clock: Clock = SYSTEM) -> None:
-        """Create a bucket of at most `burst` tokens and `per_second` new ones (above 0)."""
+        """Create a bucket of at most `burst` tokens, with `per_second` new tokens (above 0)."""
         self._burst, self._per_second, self._clock = burst, per_second, clock
         self._tokens, self._at = burst, clock.monotonic()
 
@@ -23,7 +23,7 @@ class TokenBucket:
     async def wait(self) -> None:
         """Wait for a token and take it."""
         await asyncio.sleep(self.seconds_left())
-        # A sleep may end slightly early. The debt adds to the next wait.
+        # A sleep may end slightly early. The missing part of the token adds to the next wait.
         self._tokens -= 1
 
     def seconds_left(self) -> float:

@@ -1,5 +1,5 @@
 """`kubectl gaudi`: commands for GaudiInferences, with the verbs and exit codes of `kubectl rollout`.
 
-A command (rollout.py, status.py, learn.py) gets an open cluster and the name of a resource (asking.py). It reads
-objects, decides with pure functions what to print or change, and prints or sends that.
+A command (rollout.py, status.py, learn.py) gets an open cluster and the name of a resource (asking.py). The command
+reads objects, computes output or patches with pure functions, and prints or sends the result.
 """

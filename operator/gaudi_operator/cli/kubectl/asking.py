@@ -1,10 +1,10 @@
-"""The arguments that every command shares (resource and cluster), and the handling of refusals.
+"""The arguments that all commands share (resource and cluster), and the handling of refusals.
 
     @with_resource
     def pause(asked: SelectedResource) -> None: ...
 
-A command declares them as its first parameter and gets them with an open cluster. A command that cannot do its work
-prints one sentence on standard error and exits with code 1, as kubectl does.
+A command declares a SelectedResource or SelectedCluster as its first parameter, and gets it with an open cluster. A
+command that fails prints one sentence on standard error and exits with code 1, as kubectl does.
 """
 
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def select_cluster(
 ) -> SelectedCluster:
     """Return the cluster of a command line without a resource. Raises the errors of select_resource()."""
     try:
-        # Imported here: help and command line errors need no client.
+        # Imported here, because help and command line errors need no client.
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed; install the extra `cli`") from error
@@ -77,7 +77,7 @@ def select_cluster(
 
 
 def plain_name(name: str) -> str:
-    """Return NAME from NAME or KIND/NAME. Raises Refused for another kind."""
+    """Return NAME from NAME or KIND/NAME. Raises Refused if KIND is not a GaudiInference."""
     kind, slash, plain = name.rpartition("/")
     if slash and kind.lower() not in KINDS:
         raise Refused(f"{kind} is no kind that this command knows: give the name of a GaudiInference")
@@ -95,6 +95,6 @@ def report_errors() -> Iterator[None]:
 
 
 with_resource = questions(select_resource, report_errors)
-"""A decorator that replaces the first parameter of a command by those of select_resource()."""
+"""A decorator that replaces the first parameter of a command by the parameters of select_resource()."""
 with_cluster = questions(select_cluster, report_errors)
-"""A decorator that replaces the first parameter of a command by those of select_cluster()."""
+"""A decorator that replaces the first parameter of a command by the parameters of select_cluster()."""

@@ -56,13 +56,13 @@ def buckets(asked: SelectedResource, pod: Pod = None, output: Output = Form.TEXT
 
 
 def furthest(status: GaudiInferenceStatus) -> str | None:
-    """Return a pod that takes traffic, else the one with the most warm-up progress; None without pods."""
+    """Return a ready pod, else the pod with the most warm-up progress; None if there are no pods."""
     best = max(status.pods, key=lambda each: (each.ready, each.warmup_percent), default=None)
     return best.name if best else None
 
 
 def drawn(table: BucketTable) -> Iterator[HeatMap]:
-    """Yield a heat map of each phase that has buckets, with the caption below the last one."""
+    """Yield a heat map of each phase that has buckets. The last map has the caption."""
     rows = {phase: [each for each in table.rows if each.phase is phase] for phase in BucketPhase}
     known = [phase for phase in BucketPhase if rows[phase]]
     yield from (_map(phase, rows[phase], CAPTION if phase is known[-1] else "") for phase in known)
@@ -92,7 +92,7 @@ def _batches(rows: Iterable[BucketRow]) -> float:
 
 
 def _cell(rows: Sequence[BucketRow], heat: float) -> Cell:
-    """Return the cell of buckets that differ only in their context; it shows the worst state."""
+    """Return the cell of buckets that differ only in their context. The cell shows the worst state."""
     states = {row.state for row in rows}
     if states & COLD:
         return Cell("cold", None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FILES, NOTHING_ELSE = ":0", ":4"
 Ask = Callable[[Mapping[str, str]], Iterable[str]]
-"""Returns names from the cluster for the given parameters (name of the parameter -> value)."""
+"""A function that returns names from the cluster for the given parameters (name of the parameter -> value)."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ def _options(command: Any) -> list[Any]:
 
 
 def _argument(line: Line) -> Any | None:
-    """Return the next positional argument without a value; None if all are given."""
+    """Return the next positional argument without a value; None if all have values."""
     arguments = [each for each in line.command.params if each.param_type_name == "argument"]
     return next((each for each in arguments if each.name not in line.given), None)
 
@@ -143,7 +143,7 @@ def _revisions(given: Mapping[str, str]) -> list[str]:
 
 
 def quietly(ask: Ask) -> Ask:
-    """Return `ask` without errors: completion prints nothing if the cluster does not answer."""
+    """Return `ask` without errors, because completion prints nothing if the cluster does not answer."""
 
     def asked(given: Mapping[str, str]) -> Iterable[str]:
         with suppress(ConfigError):

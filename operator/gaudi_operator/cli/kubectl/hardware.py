@@ -1,7 +1,7 @@
 """`kubectl gaudi hardware-report`: test the cards of a node in a pod like those of a resource.
 
-The pod runs `gaudi-runtime hardware-report` on free cards (docs/how-to/hardware.md). Its report is read from its log,
-with a few facts about the node added.
+The pod runs `gaudi-runtime hardware-report` on free cards (docs/how-to/hardware.md). The command reads the report from
+the pod's log, and adds facts about the node.
 """
 
 import time
@@ -42,7 +42,7 @@ KEPT = (
     "tolerations",
     "volumes",
 )
-"""The fields to copy from a pod of the resource: placement, permissions and files, but not its node."""
+"""The fields to copy from a pod of the resource: placement, permissions and files, without the node."""
 ENDED = ("Succeeded", "Failed")
 
 Output = Annotated[Path, typer.Option("-o", "--output", help="File of the report.")]
@@ -67,7 +67,7 @@ def hardware_report(
         ended = _until_ended(asked, name, timeout, console)
         report = read_report(asked.cluster.pod_log(asked.name, name))
     finally:
-        with suppress(ConfigError):  # gone already
+        with suppress(ConfigError):  # the pod may be gone already
             asked.cluster.delete_pod(asked.name, name)
     report = report.model_copy(update={"cluster": about(ended, asked.cluster.node(ended["spec"].get("nodeName", "")))})
     output.write_text(report.model_dump_json(by_alias=True, exclude_none=True, indent=1) + "\n")
@@ -95,7 +95,7 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        # No label of the resource: no Service selects the pod, and no workload counts it.
+        # Without labels of the resource, so that no Service selects the pod and no workload counts it.
         "metadata": {
             "generateName": f"{name[:200]}-hardware-",
             "labels": {"app.kubernetes.io/managed-by": MANAGED_BY},
@@ -112,7 +112,7 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
 
 
 def read_report(log: str) -> HardwareReport:
-    """Parse the report from the last matching line of a log. Raises Refused with the last line if there is none."""
+    """Parse the report from the last line of a log that has one. Raises Refused with the last line if none has one."""
     for line in reversed(log.splitlines()):
         with suppress(ValidationError):
             return HardwareReport.model_validate_json(line)
@@ -121,7 +121,7 @@ def read_report(log: str) -> HardwareReport:
 
 
 def about(pod: Manifest, node: Manifest) -> dict[str, str]:
-    """Return facts about the cluster for the report; facts about the node only if the user may read nodes."""
+    """Return facts about the cluster for the report, with facts about the node if the user may read nodes."""
     info: dict[str, Any] = (node.get("status") or {}).get("nodeInfo") or {}
     cards = {
         key: value for key, value in ((node.get("status") or {}).get("allocatable") or {}).items() if "gaudi" in key
@@ -136,7 +136,7 @@ def about(pod: Manifest, node: Manifest) -> dict[str, str]:
 
 
 def waits_for(pod: Manifest) -> str:
-    """Return why a pod has not started, from scheduler and kubelet; empty if it runs."""
+    """Return why a pod has not started, as reported by scheduler and kubelet; empty if the pod runs."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
@@ -163,7 +163,7 @@ def _until_ended(asked: SelectedResource, name: str, seconds: int, console: "Con
 
 
 def _progress(asked: SelectedResource, name: str) -> str:
-    """Return the warm-up progress of the pod; empty if it does not answer."""
+    """Return the warm-up progress of the pod; empty if the pod does not answer."""
     try:
         report = WarmupReport.model_validate_json(asked.cluster.ask_pod(asked.name, name, WARMUP_PATH))
     except (ConfigError, ValidationError):

@@ -39,7 +39,7 @@ def learn(asked: SelectedResource, form: FormOption = Form.OPTIMAL, apply: Apply
 
     resource = asked.cluster.inference_with_texts(asked.name)
     question, memory = read_question(resource, stored=True), read_status(resource).memory
-    # Use measured blocks: the decode buckets depend on them, and an estimate would lead to others.
+    # Use the measured KV blocks, because decode buckets depend on them.
     question = replace(question, kv_blocks=memory.kv_blocks) if memory else question
     found = learn(question, read_texts(_traffic(asked)), Budget(), form)
     print_learned(found, Console(stderr=True))
@@ -73,7 +73,7 @@ def ready_pods(pods: Iterable[Manifest]) -> list[str]:
 
 
 def _traffic(asked: SelectedResource) -> list[tuple[str, str]]:
-    """Return the traffic of each ready pod. Pods that do not answer cause a warning. Raises Refused if none does."""
+    """Return the traffic of each ready pod, and warn about pods that do not answer. Raises Refused if none answers."""
     texts = []
     for pod in ready_pods(asked.cluster.pods(asked.name)):
         try:

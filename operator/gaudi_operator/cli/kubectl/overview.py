@@ -100,7 +100,7 @@ def overview(asked: SelectedResource, watch: Live = False, output: Output = Form
             for changed in _changes(asked):
                 live.update(drawn(changed), refresh=True)
     else:
-        # A live display would only be printed at its end, and this one has none.
+        # Without a terminal, a live display is printed only when it ends, and this display never ends.
         for changed in _changes(asked):
             screen.print(drawn(changed), "")
 
@@ -109,7 +109,7 @@ def _changes(asked: SelectedResource) -> Iterator[Manifest]:
     """Yield the resource now and after every change, forever. Raises ConfigError when it is deleted."""
     seen = ""
     while True:
-        # Read it again, because the connection may have been cut. A watch starts with the current object.
+        # Read the resource again, because the connection may have been cut. A watch starts with the current object.
         for found in chain(
             [asked.cluster.inference(asked.name)], asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS)
         ):
@@ -134,7 +134,7 @@ def drawn(resource: Manifest) -> "RenderableType":
 
 
 def notes(pods: Sequence[PodState], said: str = "") -> Iterator[str]:
-    """Yield messages of pods without traffic, each text once, without those that the heading has `said`."""
+    """Yield the messages of pods that are not ready, each text once. Messages in `said`, the heading, are left out."""
     waiting: defaultdict[str, list[str]] = defaultdict(list)
     for pod in pods:
         if pod.message and not pod.ready and on_one_line(pod.message) not in said:

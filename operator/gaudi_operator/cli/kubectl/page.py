@@ -26,10 +26,10 @@ def open_page(asked: SelectedResource, pod: Pod = None, port: Port = 0) -> None:
     name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
     if name is None:
         raise Refused(f"{asked.full_name} has no pods yet")
-    # kubectl supports every way to reach a pod, and is installed where its plugins run.
+    # kubectl supports every way to reach a pod, and is installed wherever its plugins run.
     command = ["kubectl", "port-forward", f"--namespace={asked.cluster.namespace}", *asked.cluster.as_kubectl()]
     command += [f"pod/{name}", f"{port or ''}:{STATUS_PORT_NAME}"]
-    # Ctrl-C reaches both processes. A signal to this one must also end the other.
+    # Ctrl-C reaches both processes. A SIGTERM to this process must also end kubectl.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarding:

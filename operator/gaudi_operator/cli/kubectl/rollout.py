@@ -1,7 +1,7 @@
 """`kubectl gaudi rollout` except status: history, undo, pause, resume and restart.
 
-The commands come first. Below them are pure functions: the stored revisions, the target of undo, and the patches or the
-reasons why there is nothing to patch.
+The commands come first. The pure functions below them format the stored revisions, choose the target of undo, and
+return patches or refuse.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +22,11 @@ from gaudi_runtime.contract.text import on_one_line
 NONE = "<none>"
 HEADER = ("REVISION", "NAME", "PHASE", "CREATED", "FAILED")
 UNSAID = (None, "0")
-"""The values of an unset revision option; kubectl uses 0 for that."""
+"""The values of an unset revision option. kubectl uses 0."""
 
 MergePatch = dict[str, Any]
 TRY_AGAIN: MergePatch = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}
-"""The patch of a ControllerRevision that removes its failure, so that it is tried again."""
+"""The patch of a ControllerRevision that removes its failure, so that the operator tries the revision again."""
 
 RevisionOption = Annotated[str | None, typer.Option("--revision", help="Show all of this one: a number or a name.")]
 ToRevision = Annotated[
@@ -61,7 +61,7 @@ def undo(asked: SelectedResource, to_revision: ToRevision = None, force: Force =
         if not force:
             raise Refused(f"{failed}. With --force it is tried once more")
         typer.echo(f"warning: {failed}. It is tried once more.", err=True)
-    # Clear the failure first: the operator would give up a revision that is marked as failed.
+    # Clear the failure first, because the operator would give up a revision that is marked as failed.
     if to.failure:
         asked.cluster.patch_revision(asked.name, to.name, TRY_AGAIN)
     if patch:
@@ -153,11 +153,11 @@ def find_revision(stored: Sequence[Revision], asked: str) -> Revision:
 
 
 def previous_revision(resource: Manifest, stored: Sequence[Revision]) -> Revision:
-    """Return the last revision that ran, except the desired one and failed ones.
+    """Return the newest revision that has not failed and is not the desired revision.
 
-    `stored` is newest first. The undo of a rolled-back revision thus restores the one that runs instead of it.
+    `stored` is newest first. After a rollback, undo thus restores the revision that runs.
 
-    Raises Refused if there is none, SpecUnreadable if another release wrote an unreadable spec.
+    Raises Refused if there is no such revision, SpecUnreadable if another release wrote an unreadable spec.
     """
     desired = _desired(resource, stored)
     for revision in stored:
@@ -167,7 +167,7 @@ def previous_revision(resource: Manifest, stored: Sequence[Revision]) -> Revisio
 
 
 def why_not_back(revision: Revision) -> str | None:
-    """Return a sentence about a revision that failed before; None for any other."""
+    """Return a sentence about the failure of a revision; None if the revision has not failed."""
     failure = revision.failure
     if failure is None:
         return None
@@ -183,14 +183,14 @@ def _desired(resource: Manifest, stored: Sequence[Revision]) -> Revision | None:
 
 
 def pause_patch(resource: Manifest) -> MergePatch:
-    """Return the patch that pauses the rollout. Raises Refused if it is paused."""
+    """Return the patch that pauses the rollout. Raises Refused if the rollout is already paused."""
     if _rollout(resource).get("paused"):
         raise Refused(f"{_name(resource)} is already paused")
     return {"spec": {"rollout": {"paused": True}}}
 
 
 def resume_patch(resource: Manifest) -> MergePatch:
-    """Return the patch that resumes the rollout. Raises Refused if it is not paused."""
+    """Return the patch that resumes the rollout. Raises Refused if the rollout is not paused."""
     if not _rollout(resource).get("paused"):
         raise Refused(f"{_name(resource)} is not paused")
     return {"spec": {"rollout": {"paused": None}}}
@@ -208,9 +208,9 @@ def restart_patch(resource: Manifest, now: str) -> MergePatch:
 
 
 def guarded_undo_patch(resource: Manifest, revision: Revision) -> list[dict[str, Any]]:
-    """Return the patch that restores `revision`, guarded by the generation; empty if the spec asks for it already.
+    """Return the patch that restores `revision`, guarded by the generation; empty if the spec already matches.
 
-    Raises Refused while the rollout is paused, SpecUnreadable if another release wrote an unreadable spec or revision.
+    Raises Refused if the rollout is paused, SpecUnreadable if another release wrote an unreadable spec or revision.
     """
     _not_paused(resource, "undo")
     patch = undo_patch(resource, revision.inputs)

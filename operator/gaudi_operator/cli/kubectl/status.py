@@ -1,6 +1,6 @@
 """`kubectl gaudi rollout status`: wait until a rollout is over, and report the outcome as an exit code.
 
-Pure functions judge the resource; the command below shows the result.
+Pure functions judge the resource. The command below them shows the result.
 """
 
 import re
@@ -39,7 +39,7 @@ class Outcome(Enum):
 class Verdict:
     """The outcome of a rollout with its sentence, and the figures of a progress bar.
 
-    `percent` is the warm-up progress of the slowest pod of the current revision; `ready` is in the form 1/2.
+    `percent` is the warm-up progress of the slowest pod of the current revision. `ready` has the form 1/2.
     """
 
     outcome: Outcome
@@ -50,7 +50,7 @@ class Verdict:
 
 
 def judge_rollout(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
-    """Judge a rollout. `stored` are the stored revisions, which show whether the operator has seen an annotation."""
+    """Judge a rollout. `stored` are the stored revisions, which show if the operator has observed an annotation."""
     status = read_status(resource)
     outcome, sentence = _outcome(resource, status, stored)
     percent = 100 if outcome is Outcome.DONE else status.warmup.percent if status.warmup else 0
@@ -68,7 +68,7 @@ def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[
         return Outcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
     message = ready.message if ready else "nothing is known of it yet"
     if ready and ready.reason == "RollingBack":
-        # The reason is in the condition Stalled at the end. Here it would be repeated for every pod.
+        # The condition Stalled will have the reason. Here the reason would be repeated for every pod.
         return Outcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
     return Outcome.WAITING, f"Waiting for {name} rollout to finish: {message}"
 
@@ -76,8 +76,8 @@ def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[
 def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> bool:
     """Return True if the status describes the current spec.
 
-    The generation covers fields. A restart is requested by an annotation, and a retry of a failed revision by removing
-    one: both are observed once the revisions in the status show them.
+    The generation changes with the spec, but not with annotations. A restart adds an annotation, and a retry of a
+    failed revision removes one. The revisions in the status show if the operator has observed either.
     """
     if status.observed_generation < resource["metadata"]["generation"]:
         return False
@@ -92,7 +92,7 @@ def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence
 
 
 def _refused(status: GaudiInferenceStatus) -> bool:
-    """Return True if the spec was refused, so that it has no revision. A plan that a pod has measured has one."""
+    """Return True if the spec was refused before it had a revision, so not if a pod measured too few graphs."""
     plan = next((each for each in status.conditions if each.type == "PlanAccepted"), None)
     return plan is not None and plan.status is ConditionStatus.FALSE and plan.reason != "CapturedBelowThreshold"
 
@@ -102,7 +102,7 @@ def _is_true(condition: Condition | None) -> bool:
 
 
 LONGEST_WATCH_SECONDS = 240.0
-"""The maximum seconds of one watch: proxies may cut it without an error."""
+"""The maximum seconds of one watch. Proxies may cut longer watches without an error."""
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 
@@ -141,7 +141,7 @@ def status(asked: SelectedResource, watch: Watch = Truth.TRUE, timeout: Timeout 
 
 
 def _followed(asked: SelectedResource, seconds: float) -> Iterator[Manifest]:
-    """Yield the resource now and after every change, until `seconds` are over; 0 is unlimited."""
+    """Yield the resource now and after every change, for at most `seconds`; 0 is unlimited."""
     deadline = time.monotonic() + (seconds or float("inf"))
     while True:
         yield asked.cluster.inference(asked.name)
@@ -165,7 +165,7 @@ class RolloutProgressBar:
     """A progress bar on a terminal, or a line for every change elsewhere. Use as a context manager."""
 
     def __init__(self, console: "Console") -> None:
-        """Create the display. A console that is not a terminal only gets lines."""
+        """Create the display. A console that is not a terminal gets only lines."""
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         self._console, self._said = console, ""
@@ -185,7 +185,7 @@ class RolloutProgressBar:
             self._bar.stop()
 
     def show(self, verdict: Verdict) -> None:
-        """Show a verdict. A sentence is printed once."""
+        """Show a verdict. The same sentence is printed only once."""
         self._bar.update(
             self._task,
             refresh=self._console.is_terminal,

@@ -1,4 +1,4 @@
-"""Terminal output of commands: wrapped to the width of a terminal, in whole lines into a pipe."""
+"""Terminal output of commands. Lines are wrapped in a terminal, but not in a pipe."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDTH_OF_A_PIPE = 10_000
-"""The width of a pipe in characters, so that names are never broken or cut."""
+"""The width of output into a pipe in characters, so that names are never broken or cut."""
 ALWAYS_SHOWN = 3
 """The number of first columns that are shown in any terminal."""
 GAP = 2
@@ -26,7 +26,7 @@ def console() -> "Console":
 
 
 def table(titles: Sequence[str], rows: Rows, numbers: Collection[str] = ()) -> "Table":
-    """Return a table without lines, with `numbers` columns aligned right. Long names are folded, no column is cut."""
+    """Return a table without lines, with the columns `numbers` aligned right. Long cells are folded, not cut."""
     from rich.table import Table
 
     drawn = Table(box=None, pad_edge=False, header_style="bold")

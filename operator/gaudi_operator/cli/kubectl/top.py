@@ -1,7 +1,7 @@
 """`kubectl gaudi top`: all models of a namespace, or of all namespaces, with their current load.
 
-Percentages, recompilations and memory come from the status. Tokens per second and padding are measured: the report of
-every ready pod is read twice.
+Percentages, recompilations and memory come from the status. Tokens per second and padding are computed from the reports
+of ready pods, which are read twice.
 """
 
 import json
@@ -56,7 +56,7 @@ Seconds = Annotated[float, typer.Option(min=1, max=600, help="How long tokens ar
 
 @dataclass(frozen=True)
 class Line:
-    """The figures of one resource: whole percentages, rates in tokens per second, bytes of a card. None is unknown."""
+    """The figures of one resource: whole percentages, tokens per second, bytes of a card. None means unknown."""
 
     namespace: str
     name: str
@@ -77,7 +77,7 @@ class Line:
 def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[WarmupReport], seconds: float) -> Line:
     """Return the figures of a resource from reports `before` and `after` an interval of `seconds`.
 
-    A pod with only one report has no rate.
+    A pod with only one report does not count in rates.
     """
     status, metadata = read_status(resource), resource["metadata"]
     first = {each.instance: each for each in before}
@@ -107,7 +107,7 @@ def _rate(pairs: Iterable[tuple[ServedPhase, ServedPhase]], seconds: float) -> f
 
 
 def _padding(reports: Iterable[WarmupReport]) -> float | None:
-    """Return the padding in percent of all computed tokens since these pods started serving."""
+    """Return the padding as percent of all tokens that these pods have computed since they started serving."""
     phases = [phase for each in reports for phase in (each.served.prompt, each.served.decode)]
     padded = sum(each.padded_tokens for each in phases)
     real = sum(each.real_tokens for each in phases)
@@ -115,16 +115,16 @@ def _padding(reports: Iterable[WarmupReport]) -> float | None:
 
 
 def ready_pods(status: GaudiInferenceStatus) -> list[str]:
-    """Return the pods in the status that take traffic."""
+    """Return the names of the ready pods in the status."""
     return [each.name for each in status.pods if each.ready]
 
 
 Ask = Callable[[str, str, str], str]
-"""Reads the report of a pod: namespace, resource, pod."""
+"""A function that reads the report of a pod, given (namespace, resource, pod)."""
 
 
 Reports = dict[tuple[str, str], list[WarmupReport]]
-"""Reports by namespace and resource."""
+"""Reports by (namespace, resource)."""
 
 
 def reports(resources: Sequence[Manifest], ask: Ask) -> Reports:
@@ -187,7 +187,7 @@ def _print(lines: Sequence[Line], everywhere: bool) -> None:
 
 
 def drawn(lines: Sequence[Line], everywhere: bool, width: int) -> Iterator["RenderableType"]:
-    """Yield the columns that fit into `width` characters, the names of the others, and advice."""
+    """Yield a table of the columns that fit into `width` characters, the names of the other columns, and advice."""
     from rich.text import Text
 
     titles = ("NAMESPACE", *COLUMNS) if everywhere else COLUMNS

@@ -1,4 +1,4 @@
-"""The undo patch: it changes a spec back to the inputs of a stored revision.
+"""The undo patch, which changes a spec back to the inputs of a stored revision.
 
 Users who cannot patch the spec, because another tool owns it, set spec.rollout.revision instead
 (docs/how-to/revisions.md, Going back).
@@ -17,11 +17,11 @@ _RESTARTED = "restartedAt"
 
 
 def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the JSON patch (RFC 6902) of `resource` that restores the `inputs` of a ControllerRevision in its spec.
+    """Return the JSON patch (RFC 6902) that changes the spec of `resource` to the `inputs` of a ControllerRevision.
 
-    Only fields that make a revision and differ are written: replicas, thresholds and rollout settings stay, and a
-    pinned revision is removed. Defaults are left out, because rules of the API may depend on whether a field was set.
-    Raises SpecUnreadable if another release wrote the spec or the inputs, and this one cannot read them.
+    The patch writes only inputs that differ, and removes a pinned revision. Replicas, thresholds and rollout settings
+    stay. Defaults are left out, because rules of the API may depend on whether a field was set. Raises SpecUnreadable
+    if another release wrote the spec or the inputs, and this release cannot read them.
     """
     now, then = as_written(revision_inputs(read_inference(resource))), as_written(read_inputs(inputs))
     return [

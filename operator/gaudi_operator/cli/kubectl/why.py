@@ -1,6 +1,7 @@
 """`kubectl gaudi why`: the first cause why a resource is not Ready, its evidence, and the next command.
 
-Pure functions explain a status; the command prints that. Reasons and remedies: docs/reference/conditions.md.
+Pure functions explain a status. The command prints the explanation. docs/reference/conditions.md lists all reasons and
+remedies.
 """
 
 import json
@@ -58,7 +59,7 @@ _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ): (LOG, EDIT),
 }
 NEXT = {reason: commands for reasons, commands in _NEXT.items() for reason in reasons}
-"""The next commands by reason. For any other reason the spec or the installation must be changed."""
+"""The next commands by reason. All other reasons require a change of the spec or the installation."""
 
 _OTHERWISE = (EDIT, EVENTS)
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
@@ -66,7 +67,7 @@ _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation of a status: first cause, its evidence and the next commands; no cause if `ready`."""
+    """The explanation of a status: the first cause, its evidence, and the next commands. No cause if `ready`."""
 
     ready: bool
     reason: str
@@ -91,7 +92,7 @@ def explain(resource: Manifest) -> Explanation:
         return Explanation(False, "NothingKnown", "The status has no conditions yet.", next=(EVENTS.format(**place),))
     pod = next((each for each in status.pods if not each.ready), None)
     commands = NEXT.get(cause.reason, _OTHERWISE)
-    # Without a pod, describe the workload that could not create one.
+    # Without a pod, describe the workload that could not create a pod.
     possible = [each for each in commands if pod or "{pod}" not in each] or [WORKLOAD, EVENTS]
     words = {**place, "pod": pod.name if pod else ""}
     return Explanation(
@@ -109,7 +110,7 @@ def _tells(condition: Condition) -> bool:
 
 
 def _doubts(conditions: Mapping[str, Condition]) -> Iterator[str]:
-    """Yield conditions that are not good although all replicas serve."""
+    """Yield the problems of a Ready resource, from its other conditions."""
     good = {
         "Degraded": ConditionStatus.FALSE,
         "BucketCoverage": ConditionStatus.TRUE,
@@ -158,7 +159,7 @@ def why(asked: SelectedResource, output: Output = Form.TEXT) -> None:
 
 
 def lines(name: str, found: Explanation) -> Iterator[str]:
-    """Yield the explanation as text. Several sentences have a line each."""
+    """Yield the explanation as lines of text. Each of several sentences has its own line."""
     heading = f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}):'
     first, *more = _SENTENCE_END.split(found.sentence)
     yield from (heading, f"  {first}", *(f"  {each}" for each in more)) if more else (f"{heading} {first}",)

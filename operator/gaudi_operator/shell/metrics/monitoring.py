@@ -1,7 +1,7 @@
 """Monitoring of this process: log lines, metrics, and the HTTP server for the kubelet and Prometheus.
 
-`configure_logs` is called first. `Metrics` are updated throughout the shell. `serving` exposes them next to /healthz,
-/livez and /readyz, on leader and followers.
+`configure_logs` is called first. All parts of the shell update `Metrics`. `serving` exposes the metrics next to
+/healthz, /livez and /readyz, on leader and followers.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ _GATE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30)
 
 
 class Metrics:
-    """All metrics of the process. Pods have no label of their own, so that their number does not add series."""
+    """All metrics of the process. No metric has a label for the pod, so the number of pods does not add series."""
 
     def __init__(self) -> None:
         """Create all metrics at zero."""
@@ -124,7 +124,7 @@ async def serving(
     app = web.Application()
 
     async def show(_: web.Request) -> web.Response:
-        # Use a thread: metrics of 1,000 resources are tens of thousands of lines, and gates share this loop.
+        # Use a thread, because metrics of 1,000 resources have tens of thousands of lines and would delay gates.
         text = await asyncio.to_thread(generate_latest, metrics.registry)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -1,7 +1,7 @@
 """Metrics of every resource, read from its status at each scrape, on the leader only.
 
-Labels are bounded: a series has the name of the resource and words of the operator. Followers watch nothing and have
-none.
+Labels are bounded, because a series has only the name of the resource and words of the operator. Followers have no
+series, because they watch nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ class ResourceMetrics(Collector):
             family = GaugeMetricFamily(f"gaudi_inference_{name}", documentation, labels=(*RESOURCE, *labels))
             for resource in resources:
                 metadata = resource["metadata"]
-                # A status of another release may have another form.
+                # Another release may have written a status of another form.
                 with suppress(AttributeError, TypeError, ValueError):
                     for words, value in tuple(samples(resource.get("spec") or {}, resource.get("status") or {})):
                         family.add_metric((metadata["namespace"], metadata["name"], *words), value)
@@ -44,7 +44,7 @@ class ResourceMetrics(Collector):
 Sample = tuple[tuple[str, ...], float]
 """A sample: the label values after namespace and name, and the value."""
 Samples = Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[Sample]]
-"""A function that reads samples from raw spec and status. An unreadable one yields none and affects no others."""
+"""A function that reads samples from raw spec and status. Unreadable values yield no samples."""
 
 
 def _condition(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:

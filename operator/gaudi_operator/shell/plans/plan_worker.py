@@ -1,10 +1,10 @@
 """The plan worker process: `python -m gaudi_operator.shell.plans.plan_worker BYTES SECONDS`.
 
-planning.py starts it. It may use BYTES of address space and SECONDS of CPU time per question. The kernel ends it when
-the CPU time is used up. If it runs out of memory, it reports that and exits.
+planning.py starts the process. It may use BYTES of address space and SECONDS of CPU time per question. The kernel ends
+the process when the CPU time is used up. If memory runs out, the process reports this and exits.
 
-A frame is its length in four bytes, then its content. Questions are pickles of the operator's own values from the
-parent process. Answers are JSON and are validated against their type, because tenants control the content of plans.
+A frame is the length in four bytes, then the content. Questions are pickles from the parent process. Answers are JSON
+and are validated against their type, because tenants control the content of plans.
 """
 
 import os
@@ -25,7 +25,7 @@ ANSWER, IMPOSSIBLE, DEFECT = b"=", b"!", b"?"
 """The first byte of an answer: a value, the arguments of PlanImpossible, or an unexpected exception."""
 
 MOST_ANSWER = 4 * 2**20
-"""The maximum bytes of an answer frame. An answer about 20,000 cold shapes takes over one MiB."""
+"""The maximum bytes of an answer frame. An answer about 20,000 cold shapes takes more than 1 MiB."""
 
 NICENESS = 5
 """The niceness of the worker, so that the process with the watches has priority."""
@@ -33,7 +33,7 @@ NICENESS = 5
 
 @cache
 def answer_adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return the serializer of answers of a type."""
+    """Return the serializer of answers of the type `kind`."""
     return TypeAdapter(kind)
 
 

@@ -1,9 +1,9 @@
 """The planner: computes plans in a separate process (plan_worker.py), one at a time, with limits.
 
 A decision that needs a plan ends after its gates. Its question waits here, and its resource is woken after the answer.
-Namespaces take turns, so that a tenant with many expensive resources delays others by one question at most. A question
-that exceeds the limits is answered by a refusal, which is cached like any answer: it is not retried until the spec
-changes. A new leader has an empty cache and tries each question once.
+Namespaces take turns, so that a tenant with many expensive resources delays others by one question at most. If a
+question exceeds the limits, its answer is a refusal. Refusals are cached like other answers, so the question is not
+retried until the spec changes. A new leader has an empty cache and tries each question once.
 """
 
 import asyncio
@@ -34,17 +34,17 @@ from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.units import size
 
 KNOWN_BYTES = 32 * 2**20
-"""The maximum bytes of cached answers: thousands of resources have two or three each."""
+"""The maximum bytes of cached answers. Each of thousands of resources has two or three answers."""
 
 START_SECONDS = 60.0
 WALL_FACTOR = 20.0
-"""The wall-clock limit of a question, as a multiple of its CPU time. Other processes may need the CPU too.
+"""The wall-clock limit of a question, as a multiple of its CPU time limit. Other processes may need the CPU too.
 
-A process that has not answered by then is hung.
+A process that has not answered within this limit is hung.
 """
 
 TRIES = 2
-"""The tries of a question whose process ended without exceeding a limit, for example by memory pressure on the node."""
+"""The tries of a question if its process ends below its limits, for example because of memory pressure on the node."""
 
 log = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class Planner:
             *(sys.executable, "-m", "gaudi_operator.shell.plans.plan_worker", *limits),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            # Ctrl-C is for the operator only, which then ends this process.
+            # Ctrl-C must reach only the operator, which then ends this process.
             start_new_session=True,
         )
         async with asyncio.timeout(START_SECONDS):

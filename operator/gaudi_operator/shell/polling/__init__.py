@@ -1,6 +1,6 @@
 """Long-polls of pods for their warm-up reports.
 
-status_port  requests the report of one pod, and validates it
+status_port  requests and validates the report of one pod
 open_polls   limits the number of open polls
 reports      polls all pods, and wakes their resources
 """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 class OpenPolls:
     """A counter of open polls, with a lower limit for serving pods.
 
-    Serving pods use a quarter of the polls at most, because gates depend on the reports of the others.
+    Serving pods use at most a quarter of the polls, because gates depend on the reports of the other pods.
     """
 
     def __init__(self, most: int) -> None:

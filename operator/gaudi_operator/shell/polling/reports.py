@@ -1,6 +1,6 @@
 """Reports of all running pods by long-poll: one task per running container.
 
-If there are more pods than open polls, serving pods are polled at intervals, because gates depend on the others.
+If there are more pods than open polls, serving pods are polled at intervals, because gates depend on the other pods.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
 SHORTEST_ROUND_SECONDS = 0.05
-"""The minimum seconds between requests to one pod, if it answers without waiting."""
+"""The minimum seconds between requests to one pod if the pod answers at once."""
 
 ANSWER_BURST, ANSWERS_PER_SECOND = 600, 4.0
 """The token bucket of answers per pod: half a minute at full speed, then this rate.
@@ -36,7 +36,7 @@ Half a minute covers a warm-up of quick buckets.
 """
 
 WAKE_BURST, WAKES_PER_SECOND = 10, 1.0
-"""The token bucket of reports per pod that trigger a reconcile at once. Others wait for the status."""
+"""The token bucket of reports per pod that trigger a reconcile at once. Other reports wait for the next status."""
 
 _RETRY_FIRST, _RETRY_MOST = 0.2, 10.0
 
@@ -50,7 +50,7 @@ RENEW_SECONDS = 1.0
 """The timeout of renew(). A pod that does not answer in time keeps its last report."""
 
 REQUEST_INTERVAL_SECONDS = 1.0
-"""Seconds between requests to a pod that does not serve yet and whose poll may not be held open."""
+"""Seconds between requests to a pod that does not serve yet and has no open poll."""
 REQUEST_BURST, REQUESTS_PER_SECOND = 64, 200.0
 """The token bucket of requests to all pods without an open poll. Further requests wait."""
 
@@ -70,8 +70,9 @@ class Reports:
     ) -> None:
         """Create the poller.
 
-        `wake` is called with the resource of a new report and whether it is urgent. A long-poll lasts `wait` seconds,
-        with at most `connections` open polls. `gate_is_open` returns the gate of a pod by its UID.
+        `wake` is called with the resource of a new report, and with True if the report is urgent. A long-poll lasts
+        `wait` seconds. At most `connections` polls are open. `gate_is_open` returns True if the gate of the pod with
+        that UID is open.
         """
         self._wake = wake
         self._gate_is_open = gate_is_open
@@ -100,13 +101,13 @@ class Reports:
         return sum(last.report is not None and not last.report.phase.is_settled for last in latest)
 
     def follow(self, key: Key, pods: Iterable[Manifest]) -> None:
-        """Poll exactly these pods of a resource. A restarted container gets a new poll."""
+        """Poll these pods of a resource, and no others. A restarted container gets a new poll."""
         present = {pod["metadata"]["uid"] for pod in pods}
         wanted = {target for pod in pods if (target := status_port_of(pod))}
         running = self._tasks[key]
         for target in running.keys() - wanted:
             running.pop(target).cancel()
-            # A restarting container keeps its last report until the next one answers.
+            # The last report of a restarting container is kept until the new container answers.
             if target.uid not in present:
                 self.latest.pop(target.uid, None)
         for target in wanted - running.keys():
@@ -115,7 +116,7 @@ class Reports:
             del self._tasks[key]
 
     async def renew(self, key: Key) -> None:
-        """Request fresh reports of a resource's polled pods: a changed number of requests ends no long-poll."""
+        """Request fresh reports of a resource's polled pods, because a changed number of requests ends no long-poll."""
         asked = [asyncio.create_task(self._ask(target)) for target in self._tasks.get(key, ())]
         if asked:
             _, silent = await asyncio.wait(asked, timeout=RENEW_SECONDS)
@@ -127,7 +128,7 @@ class Reports:
         with contextlib.suppress(PodUnreachable, UnusableReport):
             report = await self._fetch(target, 0, 0.0)
             last = self.latest.get(target.uid)
-            # Only the poll accepts a restart, because it knows which container it polls.
+            # Only _poll() accepts a restart, because it has the ID of its container.
             if last and last.report and last.report.instance == report.instance:
                 self.latest[target.uid] = replace(last, received=self._clock.now(), report=report)
 
@@ -157,7 +158,7 @@ class Reports:
     async def _next(self, target: StatusPort, known: WarmupReport | None) -> tuple[WarmupReport, float]:
         """Return the report after `known`, and the minimum seconds until the next request to this pod."""
         if known is None:
-            # A new leader requests the first report of all pods at once, and each has one, so no poll is held open.
+            # A new leader requests a report of all pods at once. Each pod has a report, so no poll is held open.
             return await self._fetch(target, 0, 0.0), SHORTEST_ROUND_SECONDS
         serves = known.phase is Phase.SERVING
         with self._held.hold(serves) as held:
@@ -174,13 +175,13 @@ class Reports:
         self._metrics.reports.labels("accepted").inc()
         if known is not None and report.sequence == known.sequence:
             return
-        # Closing a gate has no delay. It happens once, because a closed gate stays closed for a moment.
+        # A gate closes without delay. This cannot repeat quickly, because a closed gate stays closed for a moment.
         closes = report.phase is not Phase.SERVING and self._gate_is_open(key, target.uid)
-        # In a settled phase every report may change the gate. Before that, only figures change.
+        # In a settled phase every report may change the gate. In earlier phases only figures change.
         self._wake(key, closes or (report.phase.is_settled and turns.take()))
 
     def _ignore(self, key: Key, target: StatusPort, error: Exception) -> None:
-        """Store the reason of a missing report. A silent pod keeps its last report, because silence proves nothing."""
+        """Store why a report is missing. A silent pod keeps its last report, because silence proves nothing."""
         silent = isinstance(error, PodUnreachable)
         self._metrics.reports.labels("unreachable" if silent else "unusable").inc()
         last = self.latest.get(target.uid)

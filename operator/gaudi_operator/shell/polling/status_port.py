@@ -1,4 +1,4 @@
-"""The status port of a pod: requests `GET /v1/warmup` and validates the answer, which may be anything."""
+"""The client of a pod's status port. It requests `GET /v1/warmup`, and validates the answer, which may be anything."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _CHUNK = 65_536
 
 
 class PodUnreachable(Exception):
-    """The pod did not answer in time, which says nothing about its graphs."""
+    """The pod could not be reached or did not answer in time. Its graphs may still be captured."""
 
 
 class UnusableReport(Exception):
@@ -46,7 +46,7 @@ class StatusPort:
 
 
 def status_port_of(pod: Manifest) -> StatusPort | None:
-    """Return the status port of a pod; None if its runtime container does not run or the pod is being deleted."""
+    """Return the status port of a pod; None if the runtime container is not running or the pod is being deleted."""
     status, metadata = pod.get("status") or {}, pod["metadata"]
     container: Mapping[str, Any] = next(
         (each for each in status.get("containerStatuses") or () if each["name"] == CONTAINER), {}
@@ -68,17 +68,17 @@ class FetchReport(Protocol):
     async def __call__(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
         """Return the report once its sequence is above `after`, or after `wait` seconds.
 
-        Raises Unreachable, or Unusable with the reason why the answer is ignored.
+        Raises PodUnreachable, or UnusableReport with the reason why the answer is ignored.
         """
 
 
 CONCURRENT_REQUESTS = 64
-"""The maximum number of concurrent requests that do not wait."""
+"""The maximum number of concurrent requests without long-poll."""
 
 IDLE_SECONDS = 0.5
 """Seconds after which an unused connection is closed.
 
-Polls follow each other at once, other requests are rare, and each connection takes 14 KB.
+A poll follows the previous poll at once. Other requests are rare, and each open connection takes 14 KB.
 """
 
 
@@ -90,10 +90,10 @@ class StatusPortClient:
         self._asked = asyncio.Semaphore(CONCURRENT_REQUESTS)
 
     async def __aenter__(self) -> Self:
-        """Open the session without cookies, proxies and decompression."""
+        """Open a session without cookies, proxies and decompression."""
         self._session = aiohttp.ClientSession(
-            # No limit here: a repeated request would get a connection before all waiting ones. Reports limits the open
-            # polls.
+            # No limit, because a repeated request would get a connection before all waiting requests. Reports limits
+            # the open polls.
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=None, keepalive_timeout=IDLE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept-Encoding": "identity"},
@@ -108,7 +108,7 @@ class StatusPortClient:
         await self._session.close()
 
     async def fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
-        """Return a report, as Fetch describes."""
+        """Return a report, as FetchReport describes."""
         # The time in the queue does not count against the pod's timeout.
         async with contextlib.nullcontext() if wait else self._asked:
             return await self._fetch(target, after, wait)
@@ -123,7 +123,7 @@ class StatusPortClient:
         except TimeoutError as error:
             raise PodUnreachable(f"no answer of {target.url} within {wait + READ_SECONDS:.0f} s") from error
         except aiohttp.ClientConnectorError as error:
-            # The library's message has the address twice, and the status shows it while a process starts.
+            # The library's message contains the address twice. The status shows the message while a process starts.
             cause = os.strerror(error.errno).lower() if error.errno else str(error.os_error)
             raise PodUnreachable(f"no answer of {target.url}: {cause}") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -146,11 +146,11 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def read_report(body: bytes) -> WarmupReport:
-    """Parse the body of an answer. Raises Unusable with the first invalid field."""
+    """Parse the body of an answer. Raises UnusableReport with the first invalid field."""
     try:
         return trim_report(WarmupReport.model_validate_json(body))
     except ValidationError as error:
-        # Leave the input out: the status would show content of the pod to all readers.
+        # Leave the input out, because the status would show content of the pod to all readers.
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the answer"
         raise UnusableReport(f"the report cannot be read: {where}: {first['msg']}") from error

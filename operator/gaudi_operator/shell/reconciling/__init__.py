@@ -1,4 +1,4 @@
-"""Reconciles, one at a time per resource and a few at a time in all.
+"""Reconciles: one at a time per resource, and a limited number at a time in total.
 
 controller        wakes resources, and runs their reconciles
 triggers          the delay between a change and the reconcile

@@ -46,7 +46,7 @@ class Controller:
             self.wake(key, 0.0 if kind_of(manifest) is RESOURCE else FOLLOW_SECONDS)
 
     def listed(self, kind: Kind, namespace: str | None, uids: Collection[str], version: int) -> None:
-        """Store the end of a list of a kind in one namespace or in all, given the UIDs of its objects."""
+        """Store the end of a list of `kind` in one namespace or in all. `uids` are the UIDs of its objects."""
         waited = bool(self._store.unlisted)
         woken = self._store.end_list(kind, namespace, uids, version)
         if waited and not self._store.unlisted:
@@ -59,16 +59,16 @@ class Controller:
         self.wake(key, after_report(decides, self._store.resource(key)), urgent=decides)
 
     def why_not_ready(self) -> str | None:
-        """Return how many resources still wait for the first reconcile of this leader; None if none."""
+        """Return how many resources wait for the first reconcile of this leader; None if no resource waits."""
         return self._first.why_not_done()
 
     def wake(self, key: Key, within: float = 0.0, version: int | None = None, *, urgent: bool = False) -> None:
-        """Schedule a reconcile within `within` seconds, because something changed. Calls before it are merged.
+        """Schedule a reconcile within `within` seconds, because something changed. Several calls cause one reconcile.
 
-        `version` is that of the changed object, if there is one. An `urgent` reconcile goes before others, because a
-        gate may change.
+        `version` is the version of the changed object, if there is one. An `urgent` reconcile goes before others,
+        because a gate may change.
         """
-        # Wait until every kind is listed: unlisted objects would look deleted.
+        # Wait until every kind is listed, because unlisted objects would look deleted.
         if self._store.unlisted:
             return
         if key == CLASSES:
@@ -99,7 +99,7 @@ class Controller:
                 await self._slots.acquire(key, min(worker.rank, self._rank(key)))
             try:
                 if self._generation(key) != worker.generation:
-                    continue  # another spec came, or the resource went, while it waited for its turn
+                    continue  # the spec changed or the resource was deleted while the reconcile waited for its slot
                 worker.begin()
                 seconds, failed = await self._reconcile(key, worker)
             finally:
@@ -113,13 +113,13 @@ class Controller:
                 await worker.wait(0.0 if own.has_foreign_changes else seconds)
         self._reconciler.reports.follow(key, ())
         self._first.done(key)
-        # There is no await since the last check, so no wake-up is lost.
+        # There was no await since the last check, so no wake-up is lost.
         del self._workers[key]
 
     async def _renew_reports(self, key: Key, worker: Worker) -> None:
         """Request fresh reports if the spec is new, because a scale-down removes the pods with the fewest requests.
 
-        Pods may be slow to answer, so no slot is held.
+        No slot is held, because pods may be slow to answer.
         """
         before, worker.generation = worker.generation, self._generation(key)
         if before not in (None, worker.generation):
@@ -130,7 +130,7 @@ class Controller:
         return int(resource["metadata"].get("generation", 0)) if resource else None
 
     async def _reconcile(self, key: Key, worker: Worker) -> tuple[float | None, bool]:
-        """Run one reconcile. Returns the maximum seconds until the next one, and whether it failed."""
+        """Run one reconcile. Returns the maximum seconds until the next reconcile, and True if this one failed."""
         outcome, seconds, failed = "done", None, True
         try:
             with self._metrics.seconds.time():

@@ -21,28 +21,28 @@ class FirstReconciles:
         self._began = 0.0
 
     def expect(self, keys: Iterable[Key]) -> None:
-        """Set the resources to reconcile, after all kinds were listed."""
+        """Set the resources to reconcile. Called after all kinds were listed."""
         self._left = set(keys)
         self._all, self._began = len(self._left), self._clock.monotonic()
         if self._left:
             log.info("Everything is listed; %d resources are looked at for the first time.", self._all)
 
     def done(self, key: Key) -> None:
-        """Count a resource as reconciled, whatever the outcome, or as deleted."""
+        """Count a resource as done after its reconcile, whatever the outcome, or after its deletion."""
         if key not in self._left:
             return
         self._left.discard(key)
         seconds, done = self._clock.monotonic() - self._began, self._all - len(self._left)
-        # Log each tenth, so that users see the progress.
+        # Log each tenth of the resources, so that users see the progress.
         if done * 10 // self._all > (done - 1) * 10 // self._all:
             log.info("%d of %d resources were looked at, after %.1f s.", done, self._all, seconds)
         if not self._left:
-            # A million objects of 1,000 resources, without cycles: a garbage collection would take longer than a gate
-            # may wait. Reference counting still frees them.
+            # 1,000 resources have a million Python objects. A garbage collection of them would take longer than a gate
+            # may wait. They have no cycles, so reference counting still frees them.
             gc.freeze()
 
     def why_not_done(self) -> str | None:
-        """Return how many resources are left; None if none are."""
+        """Return how many resources are left; None if no resource is left."""
         if not self._left:
             return None
         return f"looks at resources for the first time: {self._all - len(self._left)} of {self._all} are done"

@@ -27,23 +27,23 @@ from gaudi_runtime.errors import Problem
 GATES_AT_ONCE = 32
 """The maximum number of concurrent gate writes of all resources.
 
-A restart may open the gates of 1,000 pods, and others need the API server too.
+A restart may open the gates of 1,000 pods, and other clients need the API server too.
 """
 
 REFUSED_SECONDS = 2.0
-"""The minimum seconds between reconciles of a resource after a refused request, if nothing changed."""
+"""The minimum seconds until the next reconcile of a resource after a refused request, if nothing changed."""
 
 TEXTS_SECONDS = 300.0
-"""The refresh interval of ConfigMaps and namespace labels in seconds. They are not watched.
+"""The refresh interval of ConfigMaps and namespace labels in seconds, because the operator does not watch them.
 
-A change is noticed with the next reconcile, at the latest after this interval.
+Their changes are noticed by the next reconcile, at the latest after this interval.
 """
 
 log = logging.getLogger(__name__)
 
 Wake = Callable[[Key], None]
 Ask = Callable[[Key, AnyPlanQuestion, Wake], None]
-"""Queues the plan question of a resource. The last argument is called with its key after the answer."""
+"""A function that queues the plan question of a resource, and calls its last argument with the key after the answer."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Reconciler:
     async def reconcile(self, key: Key, worker: Worker, wake: Wake) -> float | None:
         """Reconcile a resource by one step, and write its status.
 
-        Returns the seconds until the next reconcile without a change. `wake` is called with the key when a question of
-        the decision is answered. Raises OperatorError.
+        Returns the seconds until the next reconcile if nothing changes. `wake` is called with the key when the plan
+        question of the decision is answered. Raises OperatorError.
         """
         observed = self._observe(key, worker)
         if observed is None:
@@ -79,7 +79,7 @@ class Reconciler:
         if not refusal:
             done, refusal = await self._act(key, decision.actions, worker, observed.resource)
             if not done:
-                return 0.0  # nor is what its status would say
+                return 0.0  # the decided status is outdated too
         if decision.question is not None:
             # The gates are written. No slot is held while a plan is computed.
             assert self.ask  # noqa: S101 - only decisions that cannot answer it leave a question
@@ -94,11 +94,11 @@ class Reconciler:
         self._publish(key, observed, decision)
         shown = self.store.resource(key)
         if shown and _spec_of(shown) != _spec_of(observed.resource):
-            # The answer to the write already contained the change, so the watch event will trigger no reconcile.
+            # The answer to the write already contained the change, so its watch event will trigger no reconcile.
             return 0.0
         again = decision.requeue_after
         if refusal and again is not None:
-            again = max(again, REFUSED_SECONDS)  # nothing follows at once from what was not done
+            again = max(again, REFUSED_SECONDS)  # a refused action changes nothing, so nothing can follow at once
         waits = (again, worker.refusals.next_seconds(), TEXTS_SECONDS if asked else None)
         return min((each for each in waits if each is not None), default=None)
 
@@ -110,14 +110,14 @@ class Reconciler:
         return replace(found, status_held=worker.status_held) if found else None
 
     async def _with_unwatched(self, key: Key, observed: Observed) -> tuple[Observed, bool]:
-        """Return the snapshot with unwatched texts and namespace labels, and whether there are any."""
+        """Return the snapshot with unwatched texts and namespace labels, and True if the resource depends on them."""
         named, by_labels = referenced_texts(observed.resource), needs_namespace_labels(observed)
         texts = await self.writer.texts(key, named) if named else {}
         labels = await self.writer.namespace_labels(key) if by_labels else {}
         return replace(observed, texts=texts, namespace_labels=labels), bool(named) or by_labels
 
     async def _write_gates(self, key: Key, actions: Sequence[Action], worker: Worker) -> Stalled | None:
-        """Write all gates concurrently, before anything else, because traffic waits for them. Returns a refusal."""
+        """Write all gates concurrently, and return a refusal. Gates come first, because traffic waits for them."""
         gates = (self._write_gate(key, each, worker) for each in actions if isinstance(each, SetGate))
         outcomes = await asyncio.gather(*gates, return_exceptions=True)
         # A refused gate does not affect others. A lost lease or connection ends the reconcile.
@@ -140,7 +140,8 @@ class Reconciler:
     ) -> tuple[bool, Stalled | None]:
         """Perform all other actions in order, up to the first refusal.
 
-        Returns False if the spec changed meanwhile: writes may take long, and the remaining actions are outdated.
+        Returns False and the remaining actions are skipped if the spec changed during the writes. Otherwise returns
+        True. The second value is the refusal.
         """
         for action in actions:
             if isinstance(action, SetGate):
@@ -177,6 +178,6 @@ def logged_as(key: Key) -> dict[str, str]:
 
 
 def _spec_of(resource: Manifest) -> tuple[Any, ...]:
-    """Return the fields of a resource that users change."""
+    """Return the fields of a resource that its users may change."""
     metadata = resource["metadata"]
     return tuple(metadata.get(each) for each in ("uid", "generation", "labels", "annotations", "deletionTimestamp"))

@@ -8,12 +8,12 @@ from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, 
 from gaudi_operator.errors import Backoff, Forbidden, Stalled, Transient
 
 RIGHTS_DEADLINE_SECONDS = 10.0
-"""Seconds before a missing permission is reported: a starting API server may not know all permissions yet."""
+"""Seconds before a missing permission is reported. A starting API server may not have loaded all permissions yet."""
 
 
 @dataclass
 class _Refusal:
-    """A refused request, and when it may be retried without a change."""
+    """A refused action, and the time when it may be retried without a change."""
 
     action: Action
     error: Stalled
@@ -35,20 +35,20 @@ class Refusals:
         self._known = {subject: known for subject, known in self._known.items() if subject in desired}
 
     def find(self, action: Action) -> Stalled | None:
-        """Return the refusal of exactly this action, until it may be retried."""
+        """Return the refusal of exactly this action; None if there is none or the action may be retried."""
         known = self._known.get(_subject(action))
         return known.error if known and known.action == action and self.clock.monotonic() < known.again_at else None
 
     def add(self, action: Action, error: Stalled) -> None:
-        """Store a refusal with its next try: permissions may be granted without a visible change.
+        """Store a refusal, and schedule a retry, because permissions may be granted without a visible change.
 
-        Raises Transient instead while the API server may just have started.
+        Raises Transient instead if a permission is missing and the API server may just have started.
         """
         now, known = self.clock.monotonic(), self._known.get(_subject(action))
         if known is None or known.action != action:
             known = _Refusal(action, error, now, Backoff(2.0, 60.0), now)
         self._known[_subject(action)] = known
-        # Treat it as a connection failure: retry soon, and show it in no status.
+        # Treat this error like a connection failure: retry soon, and do not show it in the status.
         if isinstance(error, Forbidden) and now - known.first_at < RIGHTS_DEADLINE_SECONDS:
             raise Transient(error.reason, error.message) from error
         known.error, known.again_at = error, now + known.backoff.next()
@@ -64,7 +64,7 @@ class Refusals:
 
 
 def subject_of(action: Action) -> str:
-    """Return the object of an action as text. A reconcile has one action of a kind per object."""
+    """Return the object of an action as text. A reconcile has at most one action of each type per object."""
     match action:
         case Apply():
             return f"{action.manifest['kind']} {action.manifest['metadata']['name']}"

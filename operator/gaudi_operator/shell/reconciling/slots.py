@@ -1,7 +1,7 @@
 """The order of reconciles when more are due than may run: gates, then rollouts, then the rest.
 
-Within a rank namespaces take turns, so that many resources of one delay those of another by one reconcile at most. Gate
-changes do not wait for running reconciles, which may be writing for a while.
+Within a rank, namespaces take turns, so that a namespace with many resources delays others by one reconcile at most.
+Gate changes have slots of their own, because other reconciles may take long.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ Waiting = OrderedDict[Key, asyncio.Future[None]]
 
 
 class Slots:
-    """Slots for `at_once` concurrent reconciles, and as many again for gates."""
+    """Slots for `at_once` concurrent reconciles, and the same number of slots for gates only."""
 
     def __init__(self, at_once: int) -> None:
         """Create the slots."""
@@ -42,7 +42,7 @@ class Slots:
             await turn
         except asyncio.CancelledError:
             if self._remove(key) is None and not turn.cancelled():
-                self.release()  # handed out in the same moment
+                self.release()  # the slot was handed out at the moment of the cancellation
             raise
 
     def promote_to_gates(self, key: Key) -> None:

@@ -1,4 +1,4 @@
-"""Triggers of reconciles: the delay between a change and the reconcile. Changes due together are merged."""
+"""The delay between a change and the reconcile that it triggers. Changes within the delay cause one reconcile."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, kind_of
 from gaudi_operator.shell.polling.status_port import status_port_of
 
 FOLLOW_SECONDS = 0.1
-"""Seconds of delay after a change of a child: controllers answer a write with several writes, which are merged."""
+"""Seconds of delay after a change of a child. Controllers often make several changes, which cause one reconcile."""
 
 PODS_SECONDS = 1.0
-"""Seconds of delay after a change of a pod without a rollout: it changes only the status, which is throttled anyway."""
+"""Seconds of delay after a change of a pod without a rollout. It changes only the status, which is throttled anyway."""
 
 
 def after_change(before: Manifest | None, changed: Manifest, resource: Manifest | None) -> float:
-    """Return the seconds from a change to the reconcile of `resource`; 0 if a gate or a user waits for it."""
+    """Return the seconds from a change to the reconcile of `resource`; 0 if a gate or a user waits."""
     kind = kind_of(changed)
     if kind in (RESOURCE, CLASS) or may_close_gate(before, changed):
         return 0.0
@@ -32,7 +32,7 @@ def after_report(decides: bool, resource: Manifest | None) -> float:
 
 
 def may_close_gate(before: Manifest | None, changed: Manifest) -> bool:
-    """Return True if the object is a pod with an open gate and another container than before, or none."""
+    """Return True if the object is a pod with an open gate whose container was replaced or has stopped."""
     if kind_of(changed) is not POD or gate_status(changed) != "True":
         return False
     return before is None or status_port_of(before) != status_port_of(changed)

@@ -14,8 +14,8 @@ from gaudi_operator.shell.reconciling.slots import Rank
 class Worker:
     """The in-memory state of one resource's task.
 
-    `rank` is the priority of the next reconcile. `generation` is that of the spec for which reports were requested.
-    `status_held` is since when a status waits to be written.
+    `rank` is the priority of the next reconcile. `generation` is the generation of the spec for which reports were
+    requested. `status_held` is the time since which a status waits to be written.
     """
 
     refusals: Refusals = field(default_factory=Refusals)
@@ -39,7 +39,7 @@ class Worker:
         self._forget()
 
     def wake(self, seconds: float, version: int | None = None) -> None:
-        """Schedule a reconcile within `seconds`, caused by an object of `version` or by something else."""
+        """Schedule a reconcile within `seconds`. `version` is the version of the changed object, if there is one."""
         self._because.add(version)
         if seconds <= 0:
             self._look()
@@ -52,7 +52,7 @@ class Worker:
 
     def ignore(self, versions: Iterable[int]) -> None:
         """Drop a scheduled reconcile if only the operator's own writes caused it."""
-        # A watch often shows a write before its answer arrives, as if another client had made it.
+        # A watch often delivers an own write before its response arrives.
         if self._because and not self._because.difference(versions):
             self._forget()
 

@@ -1,6 +1,6 @@
-"""The observed objects of all kinds, from watches and from responses to own writes.
+"""The observed objects of all kinds, from watches and from responses to the operator's writes.
 
-watches     kopf watches the GaudiInferences, and list_watch each kind of child
+watches     kopf watches the GaudiInferences, and list_watch watches each kind of child
 incoming    reads lists object by object, and reduces foreign objects to their names
 trimmed     the fields of an object that are kept
 shares      the memory limit per resource

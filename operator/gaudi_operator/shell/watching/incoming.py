@@ -1,9 +1,9 @@
-"""Incoming objects of the API server, read one at a time; of foreign objects only the name is kept.
+"""Incoming objects of the API server, read one at a time. Foreign objects are reduced to their names.
 
-Any user who may create objects in a namespace can set the operator's label and 1.5 MiB of content, which takes forty
-times that in memory. Lists are therefore read object by object, like watches, and each object is stored before the next
-one is read. Only the name is kept if no GaudiInference owns the object or it is larger than any that the operator
-writes. The store limits the objects of one resource (shares.py).
+Any user who may create objects in a namespace can set the operator's label and 1.5 MiB of content, which takes 60 MiB
+in memory. Lists are therefore read object by object, like watches, and each object is stored before the next one is
+read. An object is reduced to its name if no GaudiInference owns it or if it is larger than all objects that the
+operator writes. The store limits the objects of one resource (shares.py).
 """
 
 import codecs
@@ -22,15 +22,15 @@ from gaudi_operator.shell.watching.shares import OBJECT_BYTES, memory_weight
 _AFTER_A_VALUE = frozenset(",:]} \n\r\t")
 
 _OWNERS = {POD: ("ReplicaSet", "StatefulSet"), STATEFUL_SET: ("LeaderWorkerSet", "Pod")}
-"""The controllers of objects by kind; a GaudiInference for kinds that are not listed."""
+"""The kinds of controllers by the kind of object. The controller of all other kinds is a GaudiInference."""
 
 
 log = logging.getLogger(__name__)
 
 
 def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
-    """Return the object, or only its name if the operator does not own it or it is too large."""
-    # The schema limits the size of these kinds, and classes apply to all resources.
+    """Return the object, or only its name if the operator does not own the object or the object is too large."""
+    # The schema limits the size of these kinds.
     if kind in (RESOURCE, CLASS):
         return manifest
     if not _is_owned(kind, manifest):
@@ -52,7 +52,7 @@ def _is_owned(kind: Kind, manifest: Manifest) -> bool:
     owners = manifest["metadata"].get("ownerReferences") or ()
     controller = next((each for each in owners if each.get("controller")), None)
     if controller is None:
-        return kind is PVC  # which may have outlived its resource
+        return kind is PVC  # a PVC may have outlived its resource
     ours = controller.get("kind") == RESOURCE_KIND and str(controller.get("apiVersion")).startswith(f"{GROUP}/")
     return controller.get("kind") in _OWNERS[kind] if kind in _OWNERS else ours
 
@@ -64,7 +64,7 @@ def _name_of(manifest: Manifest) -> Manifest:
 
 
 class ListReader:
-    """A streaming reader of a JSON list of objects, with its fields in any order."""
+    """A streaming reader of a Kubernetes list in JSON, with its fields in any order."""
 
     def __init__(self, chunks: AsyncIterator[bytes], take: Callable[[Manifest], Any]) -> None:
         """Create a reader. `take` is called with each object at once, and returns its replacement in the list."""
@@ -99,7 +99,7 @@ class ListReader:
     async def _value(self) -> Any:
         await self._next()
         while True:
-            gc.disable()  # it would look through what was read so far again and again: three quarters of the time
+            gc.disable()  # repeated collections during the parsing would take three quarters of the time
             try:
                 value, end = self._read(self._text, self._at)
             except ValueError:
@@ -134,7 +134,7 @@ class ListReader:
         self._at += 1
 
     async def _more(self) -> None:
-        # Drop the text that was read.
+        # Drop the parsed text.
         self._text, self._at = self._text[self._at :], 0
         try:
             chunk = await anext(self._chunks)

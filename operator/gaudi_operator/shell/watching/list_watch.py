@@ -1,8 +1,8 @@
-"""List and watch of one kind in one namespace, or in all: a paged list, then watches from its version.
+"""The list-watch of one kind in one namespace or in all: a paged list, then watches from the version of the list.
 
-A watch that ends continues from the last seen version. If the API server no longer has that version, the kind is listed
-again, and the receiver of the list finds what was deleted meanwhile. kopf does the same for the GaudiInferences, but
-its tasks, queues and copies per changed object cost more than the whole handling of a child.
+After a watch ends, the next watch continues from the last seen version. If the API server no longer has that version,
+the kind is listed again, and the receiver of the list finds the objects that were deleted meanwhile. kopf does the same
+for the GaudiInferences, but kopf's tasks, queues and copies cost more per change than the handling of a child.
 """
 
 import asyncio
@@ -29,15 +29,16 @@ SERVER_TIMEOUT_SECONDS = 300
 """The seconds after which the API server ends a watch, so that no watch can hang longer."""
 CONNECT_SECONDS = 10
 SILENT_SECONDS = 90
-"""The seconds without data after which a watch is dead. Bookmarks come every minute."""
+"""The seconds without data after which a watch counts as dead. The API server sends bookmarks every minute."""
 LIST_SECONDS = 60
 TOGETHER_SECONDS = 0.25
 """The seconds for which changes of children are collected.
 
-TLS, HTTP and event loop cost half of each change otherwise. Own writes are known from their responses.
+Without this delay, TLS, HTTP and the event loop cost half of each change. The operator's own writes are not delayed,
+because their responses are stored.
 """
 _SHORT_SECONDS = 1.0
-"""A watch that ends sooner than this has failed, whatever the response was."""
+"""The minimum duration of a watch. A shorter watch counts as failed, whatever the response was."""
 
 _GONE = 410
 
@@ -45,7 +46,7 @@ Object = Mapping[str, Any]
 Seen = Callable[[Object], None]
 """A callback with the newest version of an object."""
 Listed = Callable[[Kind, str | None, Collection[str], int], None]
-"""A callback at the end of a list, after its objects: (kind, namespace or None for all, UIDs, version)."""
+"""A callback after all objects of a list: (kind, namespace or None for all, UIDs, version)."""
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class RetryDelays:
 
 
 class WatchFailed(Exception):
-    """A failed list or watch. `version` is the one to continue from, None to list again."""
+    """A failed list or watch. `version` is the version to continue from; None to list again."""
 
     def __init__(self, version: str | None) -> None:
         super().__init__(version)
@@ -110,9 +111,9 @@ class ListWatch:
                 await self.pause(next(delays))
 
     async def _list(self) -> str:
-        """Read all objects page by page, and return the version of the list, without changes between pages.
+        """Read all objects page by page, and return the version of the list, which is the same for all pages.
 
-        Only UIDs are kept here, because a list may be as large as its namespaces allow.
+        Only UIDs are kept here, because the number of objects is unlimited.
         """
         uids: set[str] = set()
         pages = {"limit": str(PAGE_SIZE)}
@@ -136,7 +137,7 @@ class ListWatch:
             raise WatchFailed(None) from error
 
     async def _watch(self, version: str) -> str | None:
-        """Watch until the API server ends it. Returns the version to continue from; None if it has expired."""
+        """Watch until the API server ends the watch. Returns the version to continue from."""
         how = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -144,7 +145,7 @@ class ListWatch:
             "timeoutSeconds": str(SERVER_TIMEOUT_SECONDS),
         }
         timeout = aiohttp.ClientTimeout(
-            # Later than the server's timeout, for a dead connection.
+            # Longer than the server's timeout, so that this timeout ends only dead connections.
             total=SERVER_TIMEOUT_SECONDS + CONNECT_SECONDS,
             sock_connect=CONNECT_SECONDS,
             sock_read=SILENT_SECONDS,
@@ -165,7 +166,7 @@ class ListWatch:
         return version
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        """Yield the data of a watch. Changes of kinds other than pods are collected; gates depend on pods."""
+        """Yield the data of a watch. Changes are collected, except changes of pods, because gates depend on pods."""
         async for chunk in response.content.iter_any():
             yield chunk
             transport = response.connection and response.connection.transport
@@ -186,11 +187,11 @@ class ListWatch:
     def _tell(self, kind: str, manifest: Object) -> None:
         try:
             if kind == "DELETED":
-                self.deleted(manifest)  # nothing is kept of it
+                self.deleted(manifest)  # a deleted object is not stored, so it need not be reduced
             elif kind != "BOOKMARK":
                 self.seen(reduce_foreign(self.kind, manifest))
         except Exception:
-            # The watch continues with other objects. This one comes again with the next list.
+            # The watch continues with other objects. The next list contains this object again.
             log.exception("What a watch of %s has shown could not be taken in.", self.kind.plural)
 
     def _after(self, status: Object, version: str) -> str | None:
@@ -210,7 +211,7 @@ class ListWatch:
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield whole lines of any length: aiohttp's reader has a limit, and an object may be longer."""
+    """Yield whole lines of any length, because an object may be longer than the limit of aiohttp's line reader."""
     parts: list[bytes] = []
     async for chunk in chunks:
         *whole, rest = chunk.split(b"\n")

@@ -1,7 +1,7 @@
-"""Memory shares: the limit for objects of one resource, because any client can set the operator's label.
+"""Memory shares, which limit the objects of one resource, because any client can set the operator's label.
 
-Objects are weighed by their size in Python. All objects whose owner does not exist share one share, so that labels and
-owner references to nothing cost no more than one resource.
+The weight of an object is its size in Python. All objects whose owner does not exist have one common share, so that
+together they take no more memory than one resource.
 """
 
 import logging
@@ -13,13 +13,13 @@ from typing import Any
 from gaudi_operator.shell.kinds import POD, Kind
 
 OBJECT_BYTES = 2 * 2**20
-"""The maximum weight of one object. The largest spec makes a ControllerRevision of slightly more than half of it."""
+"""The maximum weight of one object. The ControllerRevision of the largest spec has slightly more than half of it."""
 
 SHARE_BYTES = 16 * 2**20
-"""The maximum weight of one resource's objects without pods: 100 revisions of a large spec fit."""
+"""The maximum weight of one resource's objects without pods, enough for 100 revisions of a large spec."""
 
 PODS_BYTES = 64 * 2**20
-"""The maximum weight of one resource's pods: 2,000 fit."""
+"""The maximum weight of one resource's pods, enough for 2,000 pods."""
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class MemoryShares:
         self._full: set[tuple[Hashable, bool]] = set()
 
     def take(self, holder: Hashable, kind: Kind, uid: str, weighs: int) -> bool:
-        """Count an object for `holder`. Returns False, and counts nothing, if its share is full."""
+        """Count an object for `holder`. Returns False without counting the object if the share is full."""
         self.give_back(kind, uid)
         share, most = (holder, kind is POD), PODS_BYTES if kind is POD else SHARE_BYTES
         if self._held[share] + weighs > most:

@@ -1,6 +1,6 @@
-"""The store of observed objects: the newest version from watches and from responses to own writes.
+"""The store of observed objects: the newest version from watches and from responses to the operator's writes.
 
-Responses are stored at once. Otherwise the next reconcile would decide on the state before the write and repeat it.
+Responses are stored at once. Otherwise the next reconcile would decide on the state before the write, and write again.
 """
 
 import logging
@@ -54,11 +54,11 @@ CLASSES = Key("", "")
 
 
 _UNLIMITED = frozenset({RESOURCE, CLASS})
-"""Kinds whose size the schema limits and that only users of the operator may create."""
+"""Kinds without a memory share: the schema limits their size, and only users of the operator may create them."""
 
 
 def key_of(manifest: Manifest) -> Key | None:
-    """Return the key of the resource that an object is, or belongs to by its label; None for a foreign object."""
+    """Return the key of a resource, or of the resource that an object's label names; None for a foreign object."""
     metadata = manifest["metadata"]
     if kind_of(manifest) is CLASS:
         return CLASSES
@@ -74,16 +74,16 @@ def key_of(manifest: Manifest) -> Key | None:
 
 
 def version_of(manifest: Manifest) -> int:
-    """Return the resource version as a number: the API server guarantees that versions of a kind are comparable."""
+    """Return the resource version as a number. Versions of a kind are comparable, as the API server guarantees."""
     return int(manifest["metadata"]["resourceVersion"])
 
 
 class Store:
     """Objects of all watched kinds, grouped by resource.
 
-    `groups_served` is whether LeaderWorkerSets are watched. `unlisted` has the collections (a kind in a namespace or in
-    all) whose first list is missing: until then missing objects are unknown, not deleted. `maybe_deleted` has resources
-    of which a child was deleted, perhaps because the resource itself was.
+    `groups_served` is True if LeaderWorkerSets are watched. `unlisted` has the collections (a kind in a namespace or in
+    all) whose first list is missing. Until that list, a missing object may exist. `maybe_deleted` has the resources
+    that lost a child, perhaps because the resource was deleted too.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Store:
         if key is None:
             return self._drop(kind, uid)
         home, known = self._home.get((kind, uid)), self.find(manifest)
-        # A watch may deliver a version from before an own write or before the deletion.
+        # A watch may deliver a version that is older than the operator's last write or than the deletion.
         if version_of(manifest) <= max(version_of(known) if known else -1, self._gone.get(uid, -1)):
             return None
         slim = trim_object(kind, manifest)
@@ -121,16 +121,16 @@ class Store:
         """Remove a deleted object, and ignore older versions of it. Returns the resource to wake."""
         uid = manifest["metadata"]["uid"]
         self._gone[uid] = version_of(manifest)
-        # Watches are late by seconds, so an older version of the first 10,000 cannot arrive any more.
+        # Watches are late by seconds at most, so older versions of the earliest of 10,000 deletions no longer arrive.
         while len(self._gone) > 10_000:
             self._gone.pop(next(iter(self._gone)))
         return self._drop(kind_of(manifest), uid)
 
     def end_list(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> Collection[Key]:
-        """Process the end of a list of `kind` at `version`; `listed` are the UIDs of its objects, stored before.
+        """Process the end of a list of `kind` at `version`. `listed` are the UIDs of its objects, stored before.
 
-        Returns the resources to wake: none while another first list is missing, all after the last first list, later
-        those with deleted objects.
+        Returns the resources to wake. These are none while another first list is missing, all after the last first
+        list, and later the resources with deleted objects.
         """
         ghosts = self.sweep(kind, namespace, listed, version)
         self.mark_maybe_deleted(kind, *ghosts)
@@ -142,20 +142,20 @@ class Store:
             return ()
         if not first:
             return ghosts
-        # Lists are from different moments: an owner in one list may be deleted in the next.
+        # Lists are from different moments, so the owner in one list may be deleted before the next list.
         self.maybe_deleted.update(self.served())
-        # Wake all: changes before the last first list woke no resource.
+        # Wake all resources, because changes before the last first list woke none.
         return tuple(self._families)
 
     def mark_maybe_deleted(self, kind: Kind, *keys: Key) -> None:
-        """Mark resources of which an object was deleted. Deleted pods are normal and do not count."""
+        """Mark resources that lost an object of `kind`. Pods do not count, because their deletion is normal."""
         if kind is not POD:
             self.maybe_deleted.update(key for key in keys if self.resource(key))
 
     def sweep(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> set[Key]:
-        """Remove objects that a list of `kind` at `version` no longer has. Returns the resources to wake.
+        """Remove objects that are missing in a list of `kind` at `version`. Returns the resources to wake.
 
-        A watch that was broken for long is replaced by a list, without deletion events.
+        A new list replaces a watch that was broken for long, and has no deletion events.
         """
         ghosts = [
             (key, uid)
@@ -189,11 +189,11 @@ class Store:
         return next(iter(self._of(key, RESOURCE)), None)
 
     def resources(self) -> int:
-        """Return the number of resources. Safe to call from another thread, as all_resources() is."""
+        """Return the number of resources. Safe to call from another thread."""
         return sum(kind is RESOURCE for kind, _ in list(self._home))
 
     def all_resources(self) -> list[Manifest]:
-        """Return every resource. Safe to call from another thread, because the lists are copied in one step."""
+        """Return every resource. Safe to call from another thread, because dictionaries are copied in one step."""
         families = list(self._families.values())
         return [each for family in families for (kind, _), each in list(family.items()) if kind is RESOURCE]
 
@@ -282,7 +282,7 @@ def is_controlled_by(manifest: Manifest, uid: str) -> bool:
 
 
 def is_retained(manifest: Manifest) -> bool:
-    """Return True if the object was made to outlive its resource. The next resource of that name adopts it."""
+    """Return True if the object is a PVC that outlives its resource. The next resource of that name adopts it."""
     labels = manifest["metadata"].get("labels") or {}
     unowned = kind_of(manifest) is PVC and not _controller(manifest)
     return unowned and labels.get(MANAGED_BY_LABEL) == MANAGED_BY
@@ -298,8 +298,8 @@ def _members(
 ) -> tuple[tuple[Manifest, ...], tuple[Manifest, ...]]:
     """Return the leaders and the workers of LeaderWorkerSets, sorted by name.
 
-    A LeaderWorkerSet owns a StatefulSet of leaders, and each leader owns a StatefulSet of its workers. Labels prove
-    nothing, and the creator of a pod sets its references, so each step is resolved by UID.
+    A LeaderWorkerSet owns a StatefulSet of leaders, and each leader owns a StatefulSet of its workers. Each step is
+    resolved by UID, because any client can create a pod with these labels and with owner references of its choice.
     """
     labelled = [pod for pod in pods if WORKER_INDEX_LABEL in pod["metadata"]["labels"]]
     leaders = _owned((pod for pod in labelled if _leads(pod)), _uids(_owned(stateful_sets, _uids(groups))))
@@ -314,7 +314,7 @@ def _members(
 
 
 def _ends_without_leader(pod: Manifest, groups: Collection[str]) -> bool:
-    """Return True if a terminating worker holds cards although its leader and StatefulSet are gone. It gets no gate."""
+    """Return True if a pod of these groups is terminating. A worker still holds cards after its leader is gone."""
     metadata = pod["metadata"]
     return "deletionTimestamp" in metadata and metadata["labels"].get(GROUP_NAME_LABEL) in groups
 

@@ -1,7 +1,7 @@
 """Trimmed objects: only the fields that the operator reads, with equal texts stored once.
 
-1,000 resources are 10,000 objects, and most of their content is for others: container defaults, replica counts, managed
-fields. It would take memory, and each change of it would trigger a useless reconcile.
+1,000 resources have 10,000 objects. Most of their content is for other programs: container defaults, replica counts and
+managed fields. Such content would take memory, and its changes would trigger useless reconciles.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ class _Metadata(TypedDict, total=False):
 
 
 class _Object(TypedDict, total=False):
-    """The fields of any object that the operator reads. Add further fields here, or in the shape of a kind."""
+    """The fields that the operator reads of every kind. Add further fields here or in the shape of a kind."""
 
     apiVersion: Any
     kind: Any
@@ -65,7 +65,7 @@ class _Conditions(TypedDict, total=False):
 
 
 class _Workload(_Object, total=False):
-    """A workload with its status conditions. Its pods are counted from the pods themselves."""
+    """A workload with its status conditions. The operator counts the pods itself."""
 
     status: _Conditions
 
@@ -131,33 +131,33 @@ _ANYTHING = Decoder(dict[str, Any])
 _READERS = {kind: Decoder(_SHAPES.get(kind, _Object)) for kind in KINDS.values()}
 
 _ALIKE = frozenset({CONTROLLER_REVISION, REPLICA_SET, LEADER_WORKER_SET})
-"""Kinds with pod templates, the largest objects. They are nearly equal within a resource and between resources."""
+"""Kinds with pod templates. These are the largest objects, and they are nearly equal in all resources."""
 
 _READ_ANNOTATIONS: Mapping[Kind, tuple[str, ...]] = {
     RESOURCE: (f"{GROUP}/",),
     POD: (f"{GROUP}/", GROUP_SIZE_ANNOTATION, DELETION_COST_ANNOTATION),
 }
-"""The prefixes of annotations that the operator reads, for kinds to which others may add up to 256 KiB."""
+"""The prefixes of annotations that the operator reads. Other clients may add up to 256 KiB to these kinds."""
 
 _OTHERS = "digest"
 """The key of a hash of the annotations that the operator does not read, so that their changes are visible."""
 
 _DEEPEST = 40
-"""The maximum nesting depth of copies. Objects of the operator have less; deeper values are kept unchanged."""
+"""The maximum nesting depth of copies, more than in the operator's objects. Deeper values are kept unchanged."""
 
 
 def read_trimmed(kind: Kind, text: bytes | Raw) -> dict[str, Any]:
-    """Decode only the kept fields of a JSON object, which takes a tenth of the time. Raises ValueError."""
+    """Decode only the kept fields of a JSON object, in a tenth of the time of a full decode. Raises ValueError."""
     try:
         found: dict[str, Any] = _READERS[kind].decode(text)
     except ValidationError:
-        # The API server validates kinds. One invalid object must not stop the watch of all others.
+        # The API server validates kinds, but one invalid object must not stop the watch of all others.
         return _ANYTHING.decode(text)
     return found
 
 
 def select_fields(kind: Kind, manifest: Manifest) -> dict[str, Any]:
-    """Return the fields of an object that the operator reads; an object with another form is returned unchanged."""
+    """Return the fields of an object that the operator reads. An object with an unknown form is returned unchanged."""
     try:
         found: dict[str, Any] = convert(manifest, _SHAPES.get(kind, _Object))
     except ValidationError:
@@ -180,7 +180,7 @@ def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
 
 
 def _copied(kind: Kind, name: str) -> Callable[[Any, int], Any]:
-    # Specs are similar, and so are their children. The status of each object is not.
+    # Specs and children of different resources are similar. The status of each object is different.
     return _PARTS.once if name == "spec" or kind in _ALIKE else _with_texts_once
 
 
@@ -209,7 +209,7 @@ class SharedParts:
     """A cache of equal parts of recent objects, each stored once. Callers must not modify them."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        """Create a cache of at most `most` parts and `most_bytes`. It is cleared when it is full."""
+        """Create a cache of at most `most` parts and `most_bytes`. A full cache is cleared."""
         self._most, self._most_bytes = most, most_bytes
         self._known: dict[tuple[Any, ...], Any] = {}
         self._bytes = 0
@@ -220,7 +220,7 @@ class SharedParts:
             return intern(value)
         if deepest and type(value) is dict:
             made: Any = {intern(name): self.once(each, deepest - 1) for name, each in value.items()}
-            # Use the identity of the values, which are cached too and live as long as the cache.
+            # Use the identity of the values, because they are cached too and live as long as the cache.
             key = (dict, *made, *map(_identity, made.values()))
         elif deepest and type(value) is list:
             made = [self.once(each, deepest - 1) for each in value]

@@ -1,11 +1,10 @@
-"""Watches by kopf, in the only module that imports it. Its event handlers only store objects.
+"""Watches by kopf. This is the only module that imports kopf, and its event handlers only store objects.
 
-kopf watches the GaudiInferences; list_watch.py watches the ten times as many children. Daemons, timers and change
-handlers of kopf would add finalizers or annotations, and deletions would hang without the operator. Its indices would
-show when everything was listed, but take a lock per object, each of which wakes all waiters: the cost grows with the
-square of the objects.
+kopf watches the GaudiInferences. list_watch.py watches their children, which are ten times as many. kopf's daemons,
+timers and change handlers are not used, because they add finalizers or annotations, and deletions would hang without
+the operator. Its indices are not used, because their cost grows with the square of the number of objects.
 
-kopf also starts a task per object of a list, does not report when the last one has run, and forgets earlier lists.
+kopf also starts a task per object of a list, does not report when the last task has run, and forgets earlier lists.
 Therefore `WatchSession` intercepts each list as a whole, so that the listed and deleted objects are known. kopf gets
 lists without objects, and watches from their version.
 """
@@ -39,7 +38,7 @@ from gaudi_operator.shell.watching.trimmed import trim_object
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
-    """Disables kopf's copies of every object, which are meant for change handlers."""
+    """A storage that disables kopf's copies of every object, which only change handlers need."""
 
     def build(self, **_: Any) -> Any:
         """Return no essence, because nothing is compared."""
@@ -64,8 +63,9 @@ async def watch(
 ) -> None:
     """Watch `kinds` until cancelled.
 
-    `seen` is called with every changed object, `deleted` with the last version of a deleted one. `session` receives
-    lists. `started` is called after kopf has installed its signal handlers, so that the caller can replace them.
+    `seen` is called with every changed object, `deleted` with the last version of every deleted object. `session`
+    receives lists. `started` is called after kopf has installed its signal handlers, so that the caller can replace
+    them.
     """
     async with connection.watching_session(aiohttp.ClientResponse, session) as http, asyncio.TaskGroup() as group:
         followed = [
@@ -129,7 +129,7 @@ def _observe(registry: kopf.OperatorRegistry, kind: Kind, seen: Seen, deleted: S
 
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
-    settings.scanning.disabled = True  # needs no rights on namespaces and definitions
+    settings.scanning.disabled = True  # scanning needs permissions for namespaces and CRDs
     # The operator publishes its own events (events.py).
     settings.posting.enabled = False
     settings.persistence.diffbase_storage = _NoDiffs()
@@ -137,7 +137,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = CONNECT_SECONDS
     settings.watching.connect_timeout = CONNECT_SECONDS
     settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
-    # Later than the server's timeout, for a dead connection.
+    # Longer than the server's timeout, so that this timeout ends only dead connections.
     settings.watching.client_timeout = SERVER_TIMEOUT_SECONDS + CONNECT_SECONDS
     settings.watching.inactivity_timeout = SILENT_SECONDS
     # replica.py decides when the process ends.
@@ -149,12 +149,12 @@ log = logging.getLogger(__name__)
 
 
 class ListResponse(aiohttp.ClientResponse):
-    """A response of the API server from which the objects of a list can be taken."""
+    """A response of the API server whose list can be taken out before kopf reads it."""
 
     _rest: Mapping[str, Any] | None = None
 
     async def take_list(self, take: Callable[[Manifest], Manifest]) -> Mapping[str, Any]:
-        """Return the list with what `take` keeps of each object. Later readers of the response get no objects."""
+        """Return the list with the result of `take` for each object. Later readers of the response get no objects."""
         whole = await ListReader(self.content.iter_chunked(CHUNK_BYTES), take).whole()
         self._rest = {**whole, "items": []}
         return whole
@@ -168,9 +168,9 @@ class ListResponse(aiohttp.ClientResponse):
 class WatchSession:
     """An aiohttp client middleware that takes lists and records watch failures.
 
-    `tried` is when each kind was last listed or watched, in monotonic seconds. `seen` is called with each object of a
-    list and `listed` at its end. `resources_listed` is set after the first list of GaudiInferences in each of
-    `namespaces`.
+    `tried` has the time of the last list or watch of each kind, in monotonic seconds. `seen` is called with each object
+    of a list, and `listed` at the end of the list. `resources_listed` is set after the first list of GaudiInferences in
+    each of `namespaces`.
     """
 
     metrics: Metrics
@@ -185,14 +185,14 @@ class WatchSession:
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request on, count it, and take its list."""
+        """Send a request, count the answer, and take the list if the answer is one."""
         target = collection_of(request.url.path)
         if target:
             self.tried[target[0]] = time.monotonic()
         response = await self._answered(target[0] if target else None, request, handler)
         watch = request.url.query.get("watch") == "true"
         self.metrics.count_request(request.method, request.url.path, response.status, watch)
-        # A list for kopf: take it before its objects become tasks.
+        # Take a list before kopf starts a task for each of its objects.
         if target and not watch and response.status == 200 and isinstance(response, ListResponse):
             await self._take_list(*target, response)
         return response
@@ -220,7 +220,7 @@ class WatchSession:
             log.info("%s can be watched again.", kind.plural)
 
     async def _take_list(self, kind: Kind, namespace: str | None, response: ListResponse) -> None:
-        """Take a whole list, because kopf uses no pages. Its items have no kind."""
+        """Take a whole list, because kopf uses no pages."""
         named = {"apiVersion": kind.api_version, "kind": kind.kind}
         answer = await response.take_list(lambda each: trim_object(kind, {**named, **each}))
         objects = answer.get("items") or ()
@@ -234,7 +234,7 @@ class WatchSession:
             self.resources_listed.set()
 
     def idle_seconds(self) -> float:
-        """Return the longest time in which a kind was neither listed nor watched again; 0 before the first."""
+        """Return the longest seconds since the last list or watch of a kind; 0 before the first list."""
         return time.monotonic() - min(self.tried.values()) if self.tried else 0.0
 
 

@@ -1,8 +1,8 @@
 """Writes of a decision to the API server. Every response is stored, so that later decisions see it.
 
 The status is written last, once per reconcile and only if it differs from the resource. The core limits how often
-progress is written; `status_written_at` is the time of the last write. A refused request is shown in the status too:
-Stalled with its reason, and not Ready.
+progress is written, and uses `status_written_at`, the time of the last write. After a refused request, the status has
+the condition Stalled with the reason, and Ready is False.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,16 +26,16 @@ from gaudi_operator.shell.watching.store import Key, Store, is_controlled_by, is
 from gaudi_runtime.contract.text import on_one_line
 
 GATE_MANAGER = f"{FIELD_MANAGER}-gate"
-"""The field manager of gates: its apply to pods/status owns only the gate condition."""
+"""The field manager of gates. It owns only the gate condition in pods/status."""
 
 DELETION_COST_MANAGER = f"{FIELD_MANAGER}-cost"
-"""The field manager of deletion costs: an apply without the annotation removes it."""
+"""The field manager of deletion costs. An apply without the annotation removes the annotation."""
 
 NO_VERSION = "1"
 """A resource version that no object has.
 
-A server-side apply with it creates an object, or conflicts if one exists. A POST would leave fields owned by an update,
-which no later apply could remove.
+A server-side apply with this version creates an object, or conflicts if the object exists. After a POST, the fields
+would belong to an update, and no later apply could remove them.
 """
 _TAKEN = frozenset({"Conflict", "AlreadyExists"})
 
@@ -59,8 +59,8 @@ class _Written:
 class OwnWrites:
     """The operator's own writes for a resource since the last call.
 
-    `versions` are the written versions, which watches will show too. `has_foreign_changes` is True if a response
-    contained changes of others, which no watch will show separately.
+    `versions` are the written versions, which watches deliver too. `has_foreign_changes` is True if a response
+    contained changes of other clients, which no watch delivers separately.
     """
 
     versions: set[int] = field(default_factory=set)
@@ -95,15 +95,14 @@ class Writer:
         return self._own_writes.pop(key, OwnWrites())
 
     async def check_still_exists(self, key: Key, actions: Iterable[Action]) -> None:
-        """Check that the resource still exists before anything is created for it.
+        """Raise Waiting if the resource was deleted and one of `actions` would create an object for it.
 
-        After an outage, the list without the resource may come later than the list without its children. Raises Waiting
-        if the resource is deleted.
+        After an outage, the list that lacks a deleted resource may come later than the list that lacks its children.
         """
         if not any(self._creates(key, action) for action in actions):
             return
-        known = found = self._store.resource(key)  # may have gone while the reconcile was thinking
-        # One more request, only if existing children may have been deleted.
+        known = found = self._store.resource(key)  # None if the resource was deleted during the reconcile
+        # Send a request only if a child was deleted, perhaps together with the resource.
         if known is not None and key in self._store.maybe_deleted:
             found = await self._find(RESOURCE.path(key.namespace, key.name))
         if known is None or found is None or known["metadata"]["uid"] != found["metadata"]["uid"]:
@@ -135,7 +134,7 @@ class Writer:
         return isinstance(action, Apply) and self._ours(key, action.manifest) is None
 
     def _ours(self, key: Key, manifest: Manifest) -> Manifest | None:
-        """Return the object of that kind and name that the resource owns or may adopt. A label proves nothing."""
+        """Return the object of that kind and name that the resource owns or may adopt. Labels prove no ownership."""
         found, resource = (
             self._store.get(key, kind_of(manifest), manifest["metadata"]["name"]),
             self._store.resource(key),
@@ -154,7 +153,7 @@ class Writer:
         metadata, shown = resource["metadata"], resource.get("status") or {}
         asked = printable(_without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
         last = self._written.get(metadata["uid"])
-        # Another manager may own more fields of the status. Then the last request resulted in `shown`.
+        # If another manager owns fields of the status, it differs from the request. Then compare with the last result.
         if asked == shown or (last and _digest(asked) == last.asked and _digest(shown) == last.result):
             return
         key = Key(metadata["namespace"], metadata["name"])
@@ -167,7 +166,7 @@ class Writer:
         self._written[metadata["uid"]] = _Written(
             _digest(asked), _digest(answer.get("status") or {}), self._clock.now()
         )
-        # Drop entries of deleted resources: a leader may run for months.
+        # Drop the oldest entries, because a leader may run for months while resources come and go.
         while len(self._written) > _MOST_KNOWN:
             self._written.pop(next(iter(self._written)))
 
@@ -191,7 +190,7 @@ class Writer:
         await self._server_apply(key, path, _with(body, uid=ours["metadata"]["uid"]), FIELD_MANAGER)
 
     async def _own(self, key: Key, kind: Kind, path: str) -> Manifest | None:
-        """Return the owned object with the name; None if it is gone. Raises Stalled if another owner has it."""
+        """Return the object at `path` if the resource owns it; None if it is gone. Raises Stalled if it is foreign."""
         found, resource = await self._find(path), self._store.resource(key)
         if found is None or resource is None:
             return None
@@ -205,15 +204,15 @@ class Writer:
 
     async def _delete(self, key: Key, action: Delete) -> None:
         kind = KINDS[action.api_version, action.kind]
-        # By UID, because another object may have the name by now. In the background, because the object would otherwise
-        # stay until its pods have drained.
+        # Delete by UID, because another object may have the name by now. Delete in the background, because the object
+        # would otherwise stay until its pods have drained.
         options = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
         known = self._store.get(key, kind, action.name)
         try:
             answer = await self._cluster.request("DELETE", kind.path(key.namespace, action.name), options)
         except NotFound:
             answer = {}
-        # The response is the object while finalizers or a grace period keep it, and a Status once it is gone.
+        # The response is the object if finalizers or a grace period keep it, and a Status if it is gone.
         if answer.get("kind") == action.kind:
             self._take_in(key, answer)
         elif known and known["metadata"]["uid"] == action.uid:
@@ -223,19 +222,19 @@ class Writer:
         condition = gate_condition(self._store.get(key, POD, action.pod) or {}, action, self._clock.now())
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         path = POD.path(key.namespace, action.pod, "status")
-        with suppress(NotFound):  # the pod is gone, and its event is on its way
+        with suppress(NotFound):  # the pod is gone, and its deletion event will arrive
             await self._server_apply(key, path, {**body, "status": {"conditions": [condition]}}, GATE_MANAGER)
 
     async def _set_deletion_cost(self, key: Key, action: SetDeletionCost) -> None:
-        """Write a deletion cost. A deleted pod causes a UID conflict, and the next reconcile does not see it."""
+        """Write a deletion cost. The write conflicts if the pod was deleted. The next reconcile has no such pod."""
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         if action.removed_first:
             body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)}
         await self._server_apply(key, POD.path(key.namespace, action.pod), body, DELETION_COST_MANAGER)
 
     async def _server_apply(self, key: Key, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        """Return the written object and store it, because a watch may deliver it only after the next reconcile."""
-        # Without force, an applied field that someone edited would conflict forever.
+        """Apply and store an object, and return it. A watch may deliver the object only after the next reconcile."""
+        # Without force, the apply would conflict forever after another client changed a field.
         query = {"fieldManager": manager, "force": "true"}
         answer = await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)
         self._take_in(key, answer)
@@ -250,14 +249,14 @@ class Writer:
 
 
 def _without_ours(pod: Manifest) -> tuple[object, ...]:
-    """Return the fields of a pod that others write."""
+    """Return the fields of a pod that other clients write."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     theirs = {**status, "conditions": other_conditions(pod)}
     return metadata.get("labels"), metadata.get("deletionTimestamp"), theirs
 
 
 def _skeleton(kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:
-    """Return an object with name and UID. The API server refuses it if another object has taken the name."""
+    """Return an object with name and UID. The API server refuses its apply if another object has taken the name."""
     metadata = {"namespace": namespace, "name": name, "uid": uid}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
@@ -267,7 +266,7 @@ def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
 
 
 def _without_empty(value: Any) -> Any:
-    """Remove empty maps and lists: server-side apply turns a map that has lost its last field into null."""
+    """Remove empty maps and lists, because server-side apply writes null for a map that loses its last field."""
     if isinstance(value, dict):
         kept = {name: _without_empty(each) for name, each in value.items()}
         return {name: each for name, each in kept.items() if each not in ({}, [])}

@@ -1,7 +1,7 @@
 """Events on resources (events.k8s.io/v1). A repeated event becomes a series.
 
-They are published in the background, in order per resource. No gate waits for an event, and no resource for the events
-of another one.
+Events are published in the background, in order per resource. Gates do not wait for events, and the events of one
+resource do not wait for those of another.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from gaudi_runtime.contract.text import on_one_line
 CONTROLLER = "inference.gaudi.dev/operator"
 SERIES_SECONDS = 360.0
 BURST, PER_SECOND = 10, 1.0
-"""The token bucket of events per resource. A rollout has a handful; more are delayed."""
+"""The token bucket of events per resource. A rollout has fewer than 10 events. Further events are delayed."""
 _MOST_WAITING = 20
 _MOST_SERIES = 50
 _MOST_MAILBOXES = 10_000
@@ -43,7 +43,7 @@ class _Series:
 
 @dataclass
 class _Mailbox:
-    """The events of one resource: waiting and published ones."""
+    """The waiting and the published events of one resource."""
 
     bucket: TokenBucket
     waiting: deque[tuple[Manifest, Event]] = field(default_factory=deque)
@@ -58,7 +58,7 @@ class Publisher:
         """Create a publisher. `instance` is the name of this process in its events."""
         self._clock = clock
         self._cluster = cluster
-        # events.k8s.io/v1 limits this to 128 characters and the note to 1024 bytes, and refuses longer events.
+        # events.k8s.io/v1 refuses an instance of more than 128 characters, and a note of more than 1024 bytes.
         self._instance = instance[:128]
         self._mailboxes: dict[str, _Mailbox] = {}
         # One request at a time, because gates need the API server too.
@@ -77,7 +77,7 @@ class Publisher:
     def publish(self, resource: Manifest, event: Event) -> None:
         """Queue one event on a resource."""
         mailbox = self._mailbox(resource["metadata"]["uid"])
-        # Never wait. The latest events are the most useful, so drop the oldest.
+        # Drop the oldest event instead of waiting, because the latest events are the most useful.
         if len(mailbox.waiting) == _MOST_WAITING:
             _, dropped = mailbox.waiting.popleft()
             log.warning(
@@ -94,14 +94,14 @@ class Publisher:
     def _mailbox(self, uid: str) -> _Mailbox:
         mailbox = self._mailboxes.pop(uid, None) or _Mailbox(TokenBucket(BURST, PER_SECOND, self._clock))
         self._mailboxes[uid] = mailbox
-        # Drop entries of deleted resources: a leader may run for months.
+        # Drop old entries, because a leader may run for months while resources come and go.
         if len(self._mailboxes) > _MOST_MAILBOXES:
             idle = next((uid for uid, each in self._mailboxes.items() if each.task is None), None)
             self._mailboxes.pop(idle or "", None)
         return mailbox
 
     async def _empty(self, mailbox: _Mailbox) -> None:
-        """Publish the waiting events at the rate of one resource."""
+        """Publish the waiting events, at most at the rate of the token bucket."""
         while mailbox.waiting:
             await mailbox.bucket.wait()
             async with self._turn:
@@ -119,7 +119,7 @@ class Publisher:
                 await self._repeat(series)
                 return
             except NotFound:
-                pass  # the event was deleted: a new one is created
+                pass  # the event was deleted, so create a new one
         namespace = resource["metadata"]["namespace"]
         body = self._body(resource, event)
         await self._cluster.request("POST", EVENT.path(namespace), body)
@@ -146,7 +146,7 @@ class Publisher:
             "action": "Reconcile",
             "type": event.type,
             "reason": event.reason,
-            # Cut in bytes, as the API server counts. A partial character at the end is removed.
+            # The API server counts bytes. A partial character at the end is removed.
             "note": on_one_line(event.message).encode()[:_NOTE_BYTES].decode(errors="ignore"),
             "regarding": {
                 "apiVersion": resource["apiVersion"],
