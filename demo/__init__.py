@@ -1,1 +1,1 @@
-"""`make demo`: the main workflow from nothing, and its parts that the end-to-end tests share."""
+"""`make demo`: the main workflow from nothing, with parts that the end-to-end tests share."""

@@ -1,4 +1,4 @@
-"""One streamed chat completion, printed as it arrives. Standard library only: it is piped into a pod's python."""
+"""One streamed chat completion, printed as it arrives. The script runs in a pod with the standard library only."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""A script of the standard library in a pod of the cluster: an ordinary client."""
+"""A Python script that runs in a pod of the cluster, as an ordinary client of a model."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ TIMEOUT = "--timeout=120s"
 
 @dataclass(frozen=True)
 class ClientPod:
-    """Runs `script` in `image`, which needs only python3; pod and ConfigMap have the same `name`.
+    """A pod that runs `script` in `image`, which needs only python3. Pod and ConfigMap have the same `name`.
 
     `kubectl(*arguments, stdin=None)` returns the output of kubectl. `cpu` is the CPU request of the pod.
     """
@@ -25,17 +25,17 @@ class ClientPod:
     cpu: str = "0"
 
     def start(self, *arguments: str) -> None:
-        """Create the pod; the kubelet starts it."""
+        """Create the pod, without waiting for its start."""
         manifests = {"apiVersion": "v1", "kind": "List", "items": [self._config_map(), self._pod(list(arguments))]}
         self._run("apply", "-f", "-", stdin=json.dumps(manifests))
 
     def interrupt(self) -> None:
-        """Wait until it runs, and send SIGTERM to it."""
+        """Wait until the pod runs, and send SIGTERM to the script."""
         self._run("wait", f"pod/{self.name}", "--for=condition=Ready", TIMEOUT)
         self._run("exec", self.name, "--", "/bin/sh", "-c", "kill -TERM 1")
 
     def finish(self) -> str:
-        """Wait until it has ended, remove it, and return its output."""
+        """Wait until the pod has ended, remove it, and return its output."""
         self._run("wait", f"pod/{self.name}", "--for=jsonpath={.status.phase}=Succeeded", TIMEOUT)
         log = self._run("logs", self.name)
         self._run("delete", f"pod/{self.name}", f"configmap/{self.name}", "--wait=true")

@@ -1,4 +1,4 @@
-"""Images, chart and example on a cluster: the beginning of the demo and of the end-to-end tests."""
+"""The installation of images, chart and example on a cluster, for the demo and the end-to-end tests."""
 
 import os
 import subprocess
@@ -58,7 +58,7 @@ class Installed:
 
 
 def everything(name: str) -> Installed:
-    """Return a running cluster with images and operator; existing parts are updated."""
+    """Return a running cluster with images and operator. Existing parts are updated."""
     found = with_images(name)
     installed = Installed(found)
     found.folder_image(checkpoint(), MODEL_IMAGE)
@@ -67,7 +67,7 @@ def everything(name: str) -> Installed:
 
 
 def checkpoint() -> Path:
-    """Return the folder of the tiny checkpoint, made once: the libraries that write it take ten seconds to load."""
+    """Return the cached folder of the tiny checkpoint. The libraries that write it take ten seconds to load."""
     script = ROOT / "examples" / "make_tiny_checkpoint.py"
 
     def make(folder: Path) -> None:
@@ -82,7 +82,7 @@ def with_images(name: str) -> Cluster:
 
 
 def install_chart(installed: Installed, *settings: str) -> None:
-    """Install or upgrade the chart and wait until the operator is ready; `settings` are Helm's key=value pairs."""
+    """Install or upgrade the chart and wait until the operator is ready. `settings` are Helm's key=value pairs."""
     images = (f"image.operator={OPERATOR_IMAGE}", f"image.runtime={RUNTIME_IMAGE}")
     values = (*images, "allowSimulation=true", *settings)
     options = [option for value in values for option in ("--set", value)]
@@ -90,6 +90,6 @@ def install_chart(installed: Installed, *settings: str) -> None:
     namespace = ("--namespace", OPERATOR_NAMESPACE)
     before = installed.helm("list", *namespace, "--short").split()
     installed.helm("upgrade", RELEASE, chart, "--install", *namespace, "--create-namespace", "--wait", *options)
-    if RELEASE in before:  # the tag may refer to another image than before
+    if RELEASE in before:  # restart, because the tag may refer to a new image
         installed.kubectl("rollout", "restart", *namespace, f"deployment/{RELEASE}")
         installed.kubectl("rollout", "status", *namespace, f"deployment/{RELEASE}", "--timeout=120s")

@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).with_name("traffic.py")
 
 @dataclass(frozen=True)
 class Answer:
-    """One line of the traffic client; `at` is the time of the request in seconds since the epoch."""
+    """One line of the traffic client. `at` is the time of the request in seconds since the epoch."""
 
     at: float
     seconds: float
@@ -29,7 +29,7 @@ class Traffic:
         self._pod = ClientPod(kubectl, namespace, "traffic", image, SCRIPT)
 
     def start(self, service: str, model: str, *, workers: int = 4, max_tokens: int = 12, pause: float = 0.0) -> None:
-        """Start sending; answers have at most `max_tokens`. Each worker waits `pause` seconds after an answer."""
+        """Start to send requests for at most `max_tokens`. Each worker waits `pause` seconds after an answer."""
         numbers = ("--workers", str(workers), "--max-tokens", str(max_tokens), "--pause", str(pause))
         self._pod.start("--host", service, "--model", model, *numbers)
 

@@ -1,4 +1,4 @@
-"""The bucket plan of the demo's resource in the form of `gaudi-plan`: before a pod exists, and before a change."""
+"""The bucket plan of the demo's resource, as `gaudi-plan` shows it before a pod exists and before a change."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 def show_plan(manifest: Path, console: Console) -> None:
-    """Print a heat map per phase with the prepared shapes and the padding of requests in each. Raises ConfigError."""
+    """Print a heat map per phase with the prepared shapes and the padding of their requests. Raises ConfigError."""
     question = read_question(parse_document(read_text(manifest)))
     for heat_map in heat_maps(question, question.plan(), Heat.PADDING):
         console.print(heat_table(heat_map, console))

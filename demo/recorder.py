@@ -1,4 +1,4 @@
-"""Observes a cluster from a separate thread while a block runs."""
+"""A recorder that observes a cluster from a separate thread while a block runs."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Recorder(ABC):
-    """`record` runs from enter to exit, and must return once `done` is set."""
+    """A recorder whose `record` runs from enter to exit. `record` must return once `done` is set."""
 
     def __init__(self) -> None:
         """Start nothing yet."""

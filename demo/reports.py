@@ -15,7 +15,7 @@ PERIOD_SECONDS = 0.25
 
 
 class ReportRecorder(Recorder):
-    """Reads the report of every pod of a resource through the API server's proxy, from enter to exit."""
+    """A recorder that reads the report of every pod of a resource through the API server's proxy."""
 
     def __init__(self, kubeconfig: str, namespace: str, name: str) -> None:
         """Read nothing yet."""

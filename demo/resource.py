@@ -37,7 +37,7 @@ class Resource:
 
 
 def condition(state: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return the condition `kind` if it is of the current generation, otherwise an Unknown one."""
+    """Return the condition `kind` if it belongs to the current generation, otherwise an Unknown condition."""
     for each in state.get("status", {}).get("conditions", []):
         if each["type"] == kind and each.get("observedGeneration") == state["metadata"]["generation"]:
             return dict(each)
@@ -50,11 +50,11 @@ def condition(state: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def is_ready(state: dict[str, Any]) -> bool:
-    """Return whether the current generation is rolled out and every desired replica is ready."""
+    """Return True if the current generation is rolled out and every desired replica is ready."""
     return bool(condition(state, "Ready")["status"] == "True")
 
 
 def is_stalled(state: dict[str, Any], reason: str) -> bool:
-    """Return whether the current generation is stalled for this reason; other reasons may come before it."""
+    """Return True if the current generation is stalled for this reason. Other reasons may come before it."""
     found = condition(state, "Stalled")
     return bool((found["status"], found["reason"]) == ("True", reason))

@@ -20,7 +20,7 @@ def headline(number: int, what: str) -> None:
 
 
 class LiveTable:
-    """The resource's table, redrawn in place; without a terminal, it is printed at every third of the warm-up."""
+    """The resource's table, redrawn in place. Without a terminal, it is printed at every third of the warm-up."""
 
     def __init__(self) -> None:
         """Show nothing yet."""

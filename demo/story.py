@@ -66,7 +66,7 @@ def upgrade(installed: Installed, resource: Resource) -> None:
 
 
 def verdict(answers: list[Answer], cold: int) -> str:
-    """Return a line with the numbers of requests, failures, and batches without a warm graph (by the pods' reports)."""
+    """Return a line with the numbers of requests, failures, and batches without a warm graph (`cold`)."""
     failed = [answer for answer in answers if answer.error]
     streams = sum(answer.stream for answer in answers)
     colour = "red" if failed or cold else "green"

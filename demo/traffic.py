@@ -51,7 +51,7 @@ def _work(options: argparse.Namespace, number: int, stop: threading.Event) -> No
         # Each line is one write, because the workers share this file.
         os.write(sys.stdout.fileno(), f"{json.dumps(line)}\n".encode())
         sent += 1
-        # Odd workers open a new connection for every request; even ones keep theirs as long as the server allows.
+        # Odd workers open a new connection for every request. Even workers keep theirs as long as the server allows.
         if number % 2 or line["close"]:
             connection.close()
             connection = None
@@ -70,7 +70,7 @@ def _body(options: argparse.Namespace, number: int, sent: int) -> dict[str, Any]
 
 
 def _request(connection: http.client.HTTPConnection, body: dict[str, Any]) -> dict[str, Any]:
-    """Send one request and read its whole answer: {at, seconds, stream, status, instance, error, close}, in seconds."""
+    """Send one request, read the whole answer, and return {at, seconds, stream, status, instance, error, close}."""
     line: dict[str, Any] = {"at": time.time(), "stream": body["stream"], "status": 0, "instance": "", "error": ""}
     started = time.perf_counter()
     try:
@@ -86,7 +86,7 @@ def _request(connection: http.client.HTTPConnection, body: dict[str, Any]) -> di
 
 
 def _fault(status: int, text: str, *, stream: bool) -> str:
-    """Return the error of an answer, empty if it is complete: a stream must end with [DONE] and a finish reason."""
+    """Return the error of an answer; empty if it is complete. A stream must end with [DONE] and a finish reason."""
     if status != http.client.OK:
         return f"HTTP {status}: {text[:200]}"
     if not stream:

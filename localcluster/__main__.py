@@ -120,7 +120,7 @@ def running(name: str) -> Node:
 
 
 def main() -> None:
-    """Run a command; an expected error is printed as one sentence without a traceback."""
+    """Run a command. An expected error is printed as one sentence without a traceback."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up like Ctrl-C
     try:
         app()

@@ -1,4 +1,4 @@
-"""The cache between runs, and locks so that two runs do not make the same thing twice."""
+"""The cache between runs, with locks so that two concurrent runs do not make the same folder twice."""
 
 import fcntl
 import os
@@ -11,13 +11,13 @@ from localcluster.progress import console
 
 
 def cache_dir() -> Path:
-    """`$XDG_CACHE_HOME/gaudi-operator`, or the same under `~/.cache`."""
+    """Return `$XDG_CACHE_HOME/gaudi-operator`, by default `~/.cache/gaudi-operator`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gaudi-operator"
 
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`; the kernel releases it at any kind of end of the holder."""
+    """Hold the lock file `path` during the block. The kernel releases the lock when this process ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         try:
@@ -29,7 +29,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """Return the cached folder `name`; `make` fills it the first time. Incomplete folders are made again."""
+    """Return the cached folder `name`, which `make` fills the first time. Incomplete folders are made again."""
     folder = cache_dir() / name
     if folder.exists():
         return folder

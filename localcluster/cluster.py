@@ -1,4 +1,4 @@
-"""The choice of a cluster: the one of KUBECONFIG, otherwise kind's, otherwise a node of our own."""
+"""The choice of a cluster: the cluster of KUBECONFIG, otherwise kind's cluster, otherwise a node of our own."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Cluster(Protocol):
         """Make the Dockerfile's `target` available to pods as `tag`."""
 
     def load_image(self, tag: str) -> None:
-        """Make an image that was built before available to pods."""
+        """Make an existing image available to pods."""
 
     def folder_image(self, folder: Path, tag: str) -> None:
         """Make the files of `folder` available as an image, for image volumes."""
@@ -44,8 +44,8 @@ class Cluster(Protocol):
 def cluster(name: str = "gaudi", images: Mapping[str, str] | None = None) -> Cluster:
     """Return the cluster of `KUBECONFIG`, otherwise kind's if its engine answers, otherwise our node `name`.
 
-    It is started if it is not running, and stays until `remove_cluster`. Its pods find `images` (target of the
-    Dockerfile -> name). Raises LocalClusterError with what to install or run if no cluster is possible.
+    The cluster is started if necessary, and stays until `remove_cluster`. Its pods can use `images` (target of the
+    Dockerfile -> name). If no cluster is possible, raises LocalClusterError with the remedy.
     """
     wanted = images or {}
     if given := os.environ.get("KUBECONFIG"):
@@ -72,7 +72,7 @@ def _with_images(found: Cluster, wanted: Mapping[str, str]) -> Cluster:
 
 
 def remove_cluster(name: str = "gaudi") -> None:
-    """Remove the cluster that `cluster(name)` created, if any; a cluster of KUBECONFIG is not changed."""
+    """Remove the cluster that `cluster(name)` created, if any. A cluster of KUBECONFIG is not changed."""
     if os.environ.get("KUBECONFIG"):
         return
     if kind := _kind():
@@ -83,7 +83,7 @@ def remove_cluster(name: str = "gaudi") -> None:
 
 
 class GivenCluster:
-    """The cluster of KUBECONFIG; its user makes images available to the nodes."""
+    """The cluster of KUBECONFIG. The user must make images available to its nodes."""
 
     def __init__(self, kubeconfig: Path) -> None:
         """Use the current context of `kubeconfig`."""
@@ -94,11 +94,11 @@ class GivenCluster:
         return run_kubectl(_kubectl(), self.kubeconfig, arguments, stdin)
 
     def build_image(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
-        """Check that the nodes have the image; nothing is built."""
+        """Check that the nodes have the image, without building it."""
         self.load_image(tag)
 
     def folder_image(self, folder: Path, tag: str) -> None:
-        """Check that the nodes have the image; nothing is packed."""
+        """Check that the nodes have the image, without packing it."""
         self.load_image(tag)
 
     def load_image(self, tag: str) -> None:
@@ -115,7 +115,7 @@ class KindCluster:
     """A cluster of kind whose nodes are containers of `engine`, with images of the same engine."""
 
     def __init__(self, kind: str, engine: str, name: str) -> None:
-        """Use kind's cluster `name`; create it if it is missing."""
+        """Use kind's cluster `name`, which is created if it is missing."""
         self._kind, self._engine, self._name = kind, engine, name
         self.kubeconfig = _kind_config(name)
         self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
@@ -149,9 +149,9 @@ class KindCluster:
     def _pipe(self, tag: str) -> None:
         """Load an archive of the engine's image, because `kind load docker-image` requires Docker for every provider.
 
-        It is piped, so that an image of gigabytes needs no more disk space, and so it goes to one node at a time.
+        The archive is piped to one node at a time, so that an image of gigabytes takes no additional disk space.
         """
-        _run(self._engine, "image", "inspect", tag)  # reports a missing image clearly; an empty pipe would not
+        _run(self._engine, "image", "inspect", tag)  # reports a missing image more clearly than an empty pipe
         load = (self._kind, "load", "image-archive", "/dev/stdin", "--name", self._name, "--nodes")
         for node in _run(self._kind, "get", "nodes", "--name", self._name).split():
             with subprocess.Popen([self._engine, "save", tag], stdout=subprocess.PIPE) as saving:
@@ -187,14 +187,14 @@ def _kind() -> str | None:
 def _engine() -> str:
     """Return Docker, or the engine of kind's own variable.
 
-    kind itself uses podman if Docker is missing. We do not, because many machines have podman for other purposes, and
-    on Linux our own node starts faster.
+    kind itself uses podman if Docker is missing. This project does not, because many machines have podman for other
+    purposes, and on Linux our own node starts faster.
     """
     return os.environ.get("KIND_EXPERIMENTAL_PROVIDER") or "docker"
 
 
 def _kubectl() -> Path:
-    """Return the user's own kubectl, which fits their cluster best, otherwise ours."""
+    """Return the user's own kubectl, which fits their cluster best, otherwise the kubectl that we build."""
     return Path(shutil.which("kubectl") or build.kubernetes() / "kubectl")
 
 

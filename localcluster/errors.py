@@ -2,4 +2,4 @@
 
 
 class LocalClusterError(Exception):
-    """The local cluster cannot do what was requested; the message is complete without a traceback."""
+    """A request to the local cluster failed. The message is complete without a traceback."""

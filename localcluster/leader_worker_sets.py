@@ -1,4 +1,4 @@
-"""The LeaderWorkerSet controller, for replicas over several nodes; it is installed only on request."""
+"""The LeaderWorkerSet controller, for replicas over several nodes. It is installed only on request."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +50,7 @@ def fitted(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _admits(cluster: Cluster) -> bool:
-    """Return whether its webhooks answer: its readiness probe succeeds before they listen."""
+    """Return True if the controller's webhooks answer. Its readiness probe succeeds before they listen."""
     try:
         cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(_PROBE))
     except LocalClusterError:

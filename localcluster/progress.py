@@ -1,7 +1,7 @@
 """The steps in progress, on stderr, so that stdout has only results.
 
-On a terminal, each running step is a line with its time; elsewhere a step writes a line at its beginning and its end.
-The time left is an estimate from the time of the same step on two cores (`seconds`), and is labelled as one.
+On a terminal, each running step is a line with its time. Elsewhere, a step writes a line at its beginning and its end.
+The time left is estimated from the time of the same step on two cores (`seconds`), and is labelled as an estimate.
 """
 
 import threading
@@ -26,14 +26,14 @@ class Running:
     started: float
 
     def line(self, now: float) -> Text:
-        """Return the line with its time and the estimated time left."""
+        """Return the line of the step with its time and the estimated time left."""
         passed = now - self.started
         left = f", {about(self.seconds - passed)}" if self.seconds else ""
         return Text.assemble(("… ", "dim"), self.what, (f" ({passed:.0f} s{left})", "dim"))
 
 
 def about(seconds: float) -> str:
-    """Return the time left, rounded; a step that exceeds its estimate is reported as such."""
+    """Return a text with the rounded time left, or a note if the step exceeds its estimate."""
     if seconds <= 0:
         return "longer than estimated"
     if seconds < 60:
@@ -42,7 +42,7 @@ def about(seconds: float) -> str:
 
 
 class Board:
-    """The steps that run now; any thread may begin and end them."""
+    """The steps that run now. Any thread may begin and end steps."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         """Start without steps. `clock` returns seconds."""
@@ -66,7 +66,7 @@ class Board:
 
     @contextmanager
     def total(self, left: Callable[[], float]) -> Iterator[None]:
-        """Show the time left of all steps during the block; `left` returns it in seconds."""
+        """Show the time left of all steps during the block. `left` returns this time in seconds."""
         self._left_in_all = left
         try:
             yield

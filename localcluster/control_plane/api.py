@@ -7,24 +7,24 @@ import httpx
 
 
 class ApiServer:
-    """The API server at `server`, for the administrator whose certificate is in `pki`."""
+    """A client of the API server at `server`, with the administrator's certificate in `pki`."""
 
     def __init__(self, server: str, pki: Path) -> None:
         """Create the client without sending anything."""
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        # Proxies of the environment must not be used for our own link.
+        # Ignore the environment's proxies, which do not reach our own link.
         self._client = httpx.Client(base_url=server, verify=context, trust_env=False, timeout=10)
 
     def ready(self) -> bool:
-        """Return whether the API server reports that it is ready; False if it does not listen."""
+        """Return True if the API server reports that it is ready; False if it does not listen."""
         try:
             return self._client.get("/readyz").status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
 
     def exists(self, path: str) -> bool:
-        """Return whether there is an object at `path`."""
+        """Return True if there is an object at `path`."""
         answer = self._client.get(path)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return False
@@ -32,7 +32,7 @@ class ApiServer:
         return True
 
     def condition(self, path: str, kind: str) -> bool:
-        """Return whether the object at `path` exists and its condition `kind` is True."""
+        """Return True if the object at `path` exists and its condition `kind` is True."""
         answer = self._client.get(path)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return False
@@ -45,7 +45,7 @@ class ApiServer:
         self._client.patch(path, json=operations, headers=headers).raise_for_status()
 
     def apply(self, path: str, manifest: dict[str, object]) -> None:
-        """Apply one object by server-side apply."""
+        """Send a server-side apply of one object."""
         headers = {"Content-Type": "application/apply-patch+yaml"}
         parameters = {"fieldManager": "localcluster", "force": "true"}
         self._client.patch(path, json=manifest, headers=headers, params=parameters).raise_for_status()

@@ -1,4 +1,4 @@
-"""Certificates of one cluster: an authority that exists as long as its run folder, and its certificates."""
+"""The certificates of one cluster, and their authority, which exists as long as the run folder."""
 
 import datetime
 import ipaddress
@@ -38,7 +38,7 @@ class Authority:
         return cls(folder, certificate, key)
 
     def issue(self, file: str, common_name: str, organization: str = "", hosts: Sequence[str] = ()) -> None:
-        """Sign a certificate for client and server use as `file`.crt; `hosts` are DNS names and IP addresses."""
+        """Sign a certificate for client and server use as `file`.crt. `hosts` are DNS names and IP addresses."""
         key = new_key()
         builder = (
             _builder(_name(common_name, organization), self.certificate.subject, key.public_key())
@@ -54,7 +54,7 @@ class Authority:
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """Return a P-256 key, which is made in microseconds; RSA takes part of a second."""
+    """Return a P-256 key, which takes microseconds. An RSA key takes part of a second."""
     return ec.generate_private_key(ec.SECP256R1())
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from localcluster.sandbox.addresses import Addresses
 
 _FAST_CLIENT = ("--kube-api-qps=500", "--kube-api-burst=1000")  # the default of 20 delays the creation of pods
-# There is one instance of each, so no time is spent on leader election.
+# Each component has one instance, which needs no leader election.
 _ALONE = ("--leader-elect=false", *_FAST_CLIENT)
 
 _AUDIT = """apiVersion: audit.k8s.io/v1
@@ -17,7 +17,7 @@ rules: [{level: Metadata}]
 
 
 def etcd(run_dir: Path, addresses: Addresses) -> list[str]:
-    """Return the command of etcd. Its state is deleted with the run folder, so it need not survive a power failure."""
+    """Return the command of etcd, without syncs to disk, because the state is deleted with the run folder."""
     client = f"http://{addresses.loopback}:2379"
     return [
         "etcd",
@@ -63,7 +63,7 @@ def apiserver(run_dir: Path, addresses: Addresses, *, audited: bool = False) -> 
 
 
 def _front_proxy(pki: Path) -> tuple[str, ...]:
-    """Return the flags by which the API server authenticates itself, and names the user, to aggregated APIs."""
+    """Return the flags with which the API server authenticates to aggregated APIs and names the user."""
     return (
         f"--requestheader-client-ca-file={pki / 'front-proxy' / 'ca.crt'}",
         "--requestheader-allowed-names=front-proxy-client",
@@ -76,7 +76,7 @@ def _front_proxy(pki: Path) -> tuple[str, ...]:
 
 
 def controller_manager(run_dir: Path, addresses: Addresses) -> list[str]:
-    """Return the command of all controllers, each with the permissions of its own service account as in production."""
+    """Return the command of all controllers. As in production, each has the permissions of its service account."""
     return [
         "kube-controller-manager",
         f"--kubeconfig={run_dir / 'controller-manager.kubeconfig'}",

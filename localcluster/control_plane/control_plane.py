@@ -1,4 +1,4 @@
-"""etcd, API server, controllers and optionally the scheduler."""
+"""A control plane: etcd, API server, controllers and optionally the scheduler."""
 
 import os
 import shutil
@@ -26,8 +26,8 @@ _START_SECONDS = 60
 class ControlPlane:
     """A control plane in the network of the caller, with its state in `run_dir`.
 
-    Used alone (`with ControlPlane(folder) as plane`) it runs in the caller's network namespace with `ip` on `lo`, and
-    ends with the caller in any case. A node gives it its own sandbox and addresses.
+    Used alone (`with ControlPlane(folder) as plane`), it runs in the caller's network namespace with `ip` on `lo`, and
+    ends with the caller in any case. A node passes a `sandbox` and `addresses`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ControlPlane:
         addresses: Addresses | None = None,
         audited: bool = False,
     ) -> None:
-        """Start nothing yet. With `audited` every request becomes a line of JSON in `run_dir`/audit.log."""
+        """Start nothing yet. With `audited`, every request becomes a line of JSON in `run_dir`/audit.log."""
         self.run_dir = run_dir.absolute()
         self.addresses = addresses or Addresses(node_ip=ip)
         self.kubeconfig = self.run_dir / "kubeconfig"
@@ -53,7 +53,7 @@ class ControlPlane:
         self._api: ApiServer | None = None
 
     def __enter__(self) -> Self:
-        """Start it; a start that fails or is interrupted leaves nothing behind."""
+        """Start the control plane. A start that fails or is interrupted leaves nothing behind."""
         try:
             self.start()
         except BaseException:
@@ -64,7 +64,7 @@ class ControlPlane:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop it."""
+        """Stop the control plane."""
         self.stop()
 
     def start(self) -> None:
@@ -85,22 +85,22 @@ class ControlPlane:
         self._launch_apiserver()
 
     def start_controllers(self) -> None:
-        """Start the clients of the API server when it is ready."""
+        """Wait until the API server is ready, and start its clients."""
         self.wait(self.api.ready, "the API server to be ready")
         self.launch(components.controller_manager(self.run_dir, self.addresses))
         if self._scheduler:
             self.launch(components.scheduler(self.run_dir, self.addresses))
 
     def wait_controllers(self) -> None:
-        """Wait for the first service account, which pods need.
+        """Wait for the default service account, which pods need.
 
-        A controller manager that has created it survives a restart of the API server.
+        After the controller manager has created this account, it survives a restart of the API server.
         """
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self.wait(lambda: self.api.exists(account), "the controllers to make the default service account")
 
     def stop(self) -> None:
-        """Stop all components at once; the state in etcd is lost."""
+        """Stop all components at once. The state in etcd is lost."""
         self.release()
         if self._given is None and self._sandbox:
             self._sandbox.kill()
@@ -118,7 +118,7 @@ class ControlPlane:
 
     @property
     def api(self) -> ApiServer:
-        """The API server, for the administrator."""
+        """The administrator's client of the API server."""
         if self._api is None:
             self._api = ApiServer(self.addresses.server, self.run_dir / "pki")
         return self._api
@@ -129,11 +129,11 @@ class ControlPlane:
         self.wait(self.api.ready, "the API server to be ready")
 
     def stop_apiserver(self) -> None:
-        """Kill the API server, as in a crash: clients lose their connections."""
+        """Kill the API server, as in a crash. Its clients lose their connections."""
         self.end("kube-apiserver")
 
     def restart_apiserver(self) -> None:
-        """Kill the API server and start it again on the same state."""
+        """Kill the API server and start it again with the same state."""
         self.stop_apiserver()
         self.start_apiserver()
 
@@ -161,7 +161,7 @@ class ControlPlane:
         wait_gone(process)
 
     def wait(self, condition: Callable[[], bool], what: str, timeout: float = _START_SECONDS) -> None:
-        """Wait for `condition`. Raises LocalClusterError at once if a component ends."""
+        """Wait for `condition`. Raises LocalClusterError after `timeout` seconds, or at once if a component ends."""
 
         def holds() -> bool:
             for name, process in self._running.items():
@@ -176,7 +176,7 @@ class ControlPlane:
         return "\n".join(lines[-5:])
 
     def _environment(self, folder: Path) -> dict[str, str]:
-        """Return an environment without the caller's variables: a proxy or KUBECONFIG must not affect a component."""
+        """Return an environment without the caller's variables, so that no proxy or KUBECONFIG affects a component."""
         return {"PATH": f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.run_dir)}
 
     def _prepare(self) -> None:
@@ -197,7 +197,7 @@ class ControlPlane:
         self.authority = authority
 
     def kubeconfig_for(self, user: str, path: Path) -> None:
-        """Write the kubeconfig of a certificate that the authority has issued."""
+        """Write a kubeconfig with the certificate of `user`, which the authority has issued."""
         write_kubeconfig(path, self.addresses.server, self.run_dir / "pki", user, self.run_dir.name)
 
 

@@ -45,7 +45,7 @@ def coredns() -> Path:
 def write_folder_image(archive: Path, tag: str, folder: Path) -> None:
     """Write an image with the files of `folder` and no command, for an image volume.
 
-    All files are held in memory, so this is only for checkpoints of some megabytes.
+    All files are held in memory, so checkpoints must be small (some megabytes).
     """
     files = {str(file.relative_to(folder)): file for file in sorted(folder.rglob("*")) if file.is_file()}
     _write(archive, tag, _layer(files), {})

@@ -1,8 +1,8 @@
 """The package settings of this machine for image builds, without a trace in the images.
 
-The settings are in one folder that is mounted where every Debian image has an empty one, and uv's cache is in
-another. Build arguments, which apply to a build step and not to the image, point the package managers to them.
-buildah itself passes proxies on.
+The settings are in one folder, and uv's cache is in another. Both are mounted at folders that are empty in every Debian
+image. Build arguments, which apply only to the build, point the package managers to these folders. buildah itself
+passes proxies on.
 """
 
 import configparser
@@ -30,7 +30,7 @@ _UV_FILES = ("~/.config/uv/uv.toml", "/etc/uv/uv.toml")
 
 
 def debian_sources() -> list[str]:
-    """Return this machine's sources of Debian packages as lines of a sources.list; none if there are none."""
+    """Return this machine's sources of Debian packages as lines of a sources.list."""
     command = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)"]
     shown = subprocess.run([*command, "Identifier: Packages"], capture_output=True, text=True, check=False)
     found = {tuple(line.split()) for line in shown.stdout.splitlines()}
@@ -42,13 +42,13 @@ def debian_sources() -> list[str]:
 
 
 def debian_mirror() -> str | None:
-    """Return the machine's mirror of the main archive."""
+    """Return the URL of the machine's mirror of the main archive; None if it has none."""
     sources = (line.split() for line in debian_sources())
     return next((url for _, url, suite, _ in sources if suite == SUITE), None)
 
 
 def write_settings(folder: Path) -> None:
-    """Write the settings into `folder`, which is to be mounted at /mnt."""
+    """Write the settings into `folder`, which builds mount at /mnt."""
     if not shutil.which("apt-config"):
         raise LocalClusterError("Images are built from Debian packages: run this on Debian or Ubuntu.")
     shutil.rmtree(folder, ignore_errors=True)
@@ -63,7 +63,7 @@ def write_settings(folder: Path) -> None:
 
 
 def package_cache() -> Path:
-    """Return uv's own cache, which is mounted at /media, so that no package is fetched twice."""
+    """Return uv's own cache, which builds mount at /media, so that no package is downloaded twice."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(os.environ.get("UV_CACHE_DIR") or caches / "uv")
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def package_cache() -> Path:
 
 
 def with_settings(dockerfile: str, folder: Path) -> str:
-    """Return the Dockerfile with build arguments in every stage that point to `folder` and to the cache."""
+    """Return the Dockerfile with build arguments in every stage, which point to `folder` and to the cache."""
     arguments = [f"ARG {name}={MOUNT}/{file}" for name, file in _ARGUMENTS.items() if (folder / file).exists()]
     arguments.append(f"ARG UV_CACHE_DIR={CACHE_MOUNT}")
     lines = []
@@ -81,7 +81,7 @@ def with_settings(dockerfile: str, folder: Path) -> str:
 
 
 def _apt_settings(folder: Path) -> str:
-    """Return the machine's apt settings, and its mirrors if it has Debian's."""
+    """Return the machine's apt settings, and its Debian mirrors if it has any."""
     dumped = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True).stdout
     wanted = ("Acquire::http", "Acquire::https", "Acquire::Retries")
     lines = [line for line in dumped.splitlines() if line.startswith(wanted)]
@@ -93,7 +93,7 @@ def _apt_settings(folder: Path) -> str:
 
 
 def _pip_settings(*, trusted: bool) -> configparser.ConfigParser:
-    """Return the machine's pip.conf files, with its PIP_ variables taking precedence."""
+    """Return the settings of the machine's pip.conf files and PIP_ variables. Variables take precedence."""
     settings = configparser.ConfigParser(interpolation=None)
     settings.read([Path(name).expanduser() for name in _PIP_FILES])
     if "global" not in settings:
@@ -108,7 +108,7 @@ def _pip_settings(*, trusted: bool) -> configparser.ConfigParser:
 
 
 def _uv_settings(pip_index: str | None) -> str:
-    """Return the machine's uv.toml, otherwise the index of its variables or of pip's settings."""
+    """Return the machine's uv.toml, otherwise a uv.toml with the index of its variables or of pip's settings."""
     for file in (Path(name).expanduser() for name in _UV_FILES):
         if file.is_file():
             return file.read_text()

@@ -1,4 +1,4 @@
-"""Build of the project's images with buildah, each layer once."""
+"""The build of the project's images with buildah. Each layer is built once."""
 
 import hashlib
 import json
@@ -16,24 +16,24 @@ from localcluster.progress import step
 from localcluster.sandbox.sandbox import run_bound
 
 BASE_IMAGE = f"localhost/debian:{build_settings.SUITE}-slim"
-# The time of the first build, on two cores that also compile.
+# The seconds of the first build, on two cores that compile at the same time.
 BASE_SECONDS = 35
 _IMAGE_SECONDS = {"operator": 40, "runtime": 160}
 _PROJECT = Path(__file__).parents[2]
-# The files that Debian's own slim images omit; dpkg also omits them in the layers above.
+# The folders that Debian's own slim images omit. dpkg also omits them in the layers above.
 _DOCUMENTATION = ("doc", "man", "info", "locale", "lintian", "groff", "linda")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A Dockerfile, and by name the folders besides the project's from which it copies."""
+    """A Dockerfile, and the additional folders from which it copies, by name."""
 
     dockerfile: Path = _PROJECT / "Dockerfile"
     folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = None, recipe: Recipe = Recipe()) -> None:
-    """Build the `target` of `recipe` as `tag` with build `arguments`, unless it exists with the same inputs.
+    """Build the `target` of `recipe` as `tag` with build `arguments`, unless `tag` was built from the same inputs.
 
     Unchanged layers are reused.
     """
@@ -63,18 +63,18 @@ def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = Non
 
 
 def is_made(target: str, tag: str, arguments: Mapping[str, str] | None = None, recipe: Recipe = Recipe()) -> bool:
-    """Return whether the image `tag` was built from exactly these inputs."""
+    """Return True if the image `tag` was built from exactly these inputs."""
     record = _record(tag)
     return record.exists() and record.read_text() == f"{built().get(tag)} {_inputs(target, arguments, recipe)}"
 
 
 def _record(tag: str) -> Path:
-    """Return the file with the id of the image `tag` and the hash of its inputs; it is deleted with the images."""
+    """Return the file with the ID of the image `tag` and the hash of its inputs. It is deleted with the images."""
     return cache_dir() / "buildah" / "made-of" / tag.replace("/", "_")
 
 
 def _inputs(target: str, arguments: Mapping[str, str] | None, recipe: Recipe) -> str:
-    """Return a hash of all inputs of a build: Dockerfile, the files that .dockerignore allows, and the folders."""
+    """Return a hash of all inputs of a build: Dockerfile, files that .dockerignore allows, arguments and folders."""
     digest = hashlib.sha256(json.dumps([target, sorted((arguments or {}).items())]).encode())
     ignored = (_PROJECT / ".dockerignore").read_text().splitlines()
     context = [_PROJECT / line.removeprefix("!") for line in ignored if line.startswith("!")]
@@ -86,7 +86,7 @@ def _inputs(target: str, arguments: Mapping[str, str] | None, recipe: Recipe) ->
 
 
 def _add_files(digest: "hashlib._Hash", files: Path, root: Path) -> None:
-    """Add names below `root`, modes and contents to a hash."""
+    """Add the names (relative to `root`), modes and contents of files to a hash."""
     for file in sorted(files.rglob("*")) if files.is_dir() else [files]:
         if file.is_file() and file.suffix != ".pyc":
             digest.update(f"{file.relative_to(root)} {file.stat().st_mode}\0".encode())
@@ -94,12 +94,12 @@ def _add_files(digest: "hashlib._Hash", files: Path, root: Path) -> None:
 
 
 def first_seconds(target: str) -> float:
-    """Return the seconds of the first build of the Dockerfile's `target`; 0 if that was not measured."""
+    """Return the seconds of the first build of the Dockerfile's `target`; 0 if they were not measured."""
     return _IMAGE_SECONDS.get(target, 0)
 
 
 def built() -> dict[str, str]:
-    """Return names and ids of the images that were built before."""
+    """Return the names and IDs of the images that were built before."""
     if debian.missing(debian.IMAGES) or not _storage().exists():
         return {}
     lines = _buildah("images", "--no-trunc", "--format", "{{.Name}}:{{.Tag}} {{.ID}}").splitlines()
@@ -107,7 +107,7 @@ def built() -> dict[str, str]:
 
 
 def export_image(tag: str, layout: Path) -> None:
-    """Write an image into an OCI layout, uncompressed and without blobs that exist there."""
+    """Write an image into an OCI layout, uncompressed and without blobs that the layout already has."""
     source = f"containers-storage:[overlay@{_storage()}+{_run_folder()}]{tag}"
     options = ["--quiet", "--format", "oci", "--dest-oci-accept-uncompressed-layers"]
     _run_privately("skopeo", "copy", *options, source, f"oci:{layout}:{tag}")
@@ -130,7 +130,7 @@ def _run_privately(*command: str) -> str:
 
 
 def remove_layers() -> None:
-    """Remove all built images and layers; the next build starts from the beginning."""
+    """Remove all built images and layers. The next build starts from the beginning."""
     with exclusive(cache_dir() / "locks" / "buildah"):
         shutil.rmtree(cache_dir() / "buildah", ignore_errors=True)
 

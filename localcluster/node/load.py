@@ -1,4 +1,4 @@
-"""Import of an image from buildah into a node's containerd, with only its new layers."""
+"""The import of an image from buildah into a node's containerd. Only new layers are copied."""
 
 import subprocess
 import tempfile
@@ -11,11 +11,11 @@ from localcluster.progress import step
 
 
 def load_image(tag: str, store: Path, importer: list[str]) -> None:
-    """Import `tag` with the command `importer`, which reads a tar, into the containerd whose folder is `store`.
+    """Import `tag` into the containerd whose folder is `store`. The command `importer` reads a tar.
 
-    The layout to which the image is written already contains links to containerd's blobs, so buildah skips these. The
-    archive is made without the links, and containerd completes the image itself. Layers stay uncompressed, because only
-    then the blob of a layer is the same on both sides.
+    The image is written to a layout that already contains links to containerd's blobs, so buildah skips these blobs.
+    The archive does not contain them either, and containerd uses its own. Layers stay uncompressed, because only then
+    buildah and containerd have the same blob of a layer.
     """
     with (
         tempfile.TemporaryDirectory(dir=cache_dir()) as folder,
@@ -38,7 +38,7 @@ def _show_known_blobs(folder: Path, store: Path) -> None:
 
 
 def _import(layout: Path, importer: list[str]) -> None:
-    """Import through a pipe, because the first image is too large for a second copy on the disk."""
+    """Import the layout through a pipe, because a large image should not take disk space twice."""
     with subprocess.Popen(["tar", "-C", str(layout), "-cf", "-", "."], stdout=subprocess.PIPE) as archive:
         done = subprocess.run(importer, stdin=archive.stdout, capture_output=True, text=True, check=False)
         if archive.stdout:

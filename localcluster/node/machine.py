@@ -1,4 +1,4 @@
-"""The sandbox of a node, and its removal, also by another process than the one that started it."""
+"""The sandbox of a node, and its removal, which may happen in another process."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from localcluster.sandbox.addresses import SLOTS
 from localcluster.sandbox.processes import wait_gone
 from localcluster.sandbox.sandbox import Sandbox
 
-# Folders in which kubelet, CNI and containerd write besides the configured ones: private to a sandbox.
+# Folders to which kubelet, CNI and containerd write in addition to the configured ones. Each sandbox has its own.
 _PRIVATE = ("/run", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
 
 # containerd's folders: blobs of images, unpacked layers, and its records of both.
@@ -23,7 +23,7 @@ _RECORDS = "io.containerd.metadata.v1.bolt"
 
 
 def open_sandbox(run_dir: Path, name: str, profile: str) -> tuple[Sandbox, State]:
-    """Start an isolated sandbox in a free slot, connect it to the machine, and store its state."""
+    """Start an isolated sandbox in a free slot, connect it to the machine, and return it with its stored state."""
     slot, lock = slots.take()
     try:
         sandbox = Sandbox.create(isolated=True, keep=[lock])
@@ -41,14 +41,14 @@ def open_sandbox(run_dir: Path, name: str, profile: str) -> tuple[Sandbox, State
 
 
 def image_store(slot: int) -> Path:
-    """Return the image folder of nodes in `slot`; it stays, so that an image is imported once per machine."""
+    """Return the image folder of nodes in `slot`. It outlives nodes, so that images are imported only once."""
     return cache_dir() / "image-store" / str(slot)
 
 
 def share_images(source: int, nodes: int) -> None:
-    """Let up to `nodes` nodes begin with the images of the node in slot `source`, which must have ended.
+    """Give the image folders of up to `nodes` nodes the images of the node in slot `source`, which must have ended.
 
-    Their files are hard links, because they are never changed: that takes neither time nor disk space.
+    Files that are never changed become hard links, which take neither time nor disk space.
     """
     with slots.held(source) as unused:
         if not unused:
@@ -70,7 +70,7 @@ def _link_store(store: Path, fresh: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     draft.mkdir()
     subprocess.run(["cp", "--archive", "--link", store / _CONTENT, store / _LAYERS, draft], check=True)
-    # These files are changed in place, unlike blobs and layers, so each node gets a copy.
+    # Each node gets a copy of the records, because they are changed in place, unlike blobs and layers.
     shutil.copytree(store / _RECORDS, draft / _RECORDS)
     (draft / _LAYERS / "metadata.db").unlink()
     shutil.copy2(store / _LAYERS / "metadata.db", draft / _LAYERS)
@@ -86,12 +86,12 @@ def remove_image_stores() -> None:
 
 
 def clean_up(run_dir: Path) -> None:
-    """Remove the processes and state of `run_dir`, running or crashed; the logs stay."""
+    """Remove the processes and the state of the node in `run_dir`, running or crashed. The logs stay."""
     state = read_state(run_dir)
     if state:
         state.init.kill()
         wait_gone(state.init)
-        # If it crashed long ago, the next node in its slot has already removed its remains.
+        # If the node crashed long ago, the next node in its slot has already removed its remains.
         with slots.held(state.slot) as ours:
             if ours:
                 network.remove_link(state.addresses.link)

@@ -29,8 +29,8 @@ Profile = Literal["node", "control-plane"]
 class Node:
     """One Kubernetes node with `habana.ai/gaudi: 8`, with all its state in `run_dir`.
 
-    As a context manager it ends with the block, or with the process in any case. `start` and `detach` leave it running
-    for other processes, which find it by `Node.found(run_dir)`.
+    As a context manager, it ends with the block, or with the process in any case. After `start` and `detach`, the node
+    keeps running, and other processes find it with `Node.found(run_dir)`.
     """
 
     def __init__(self, run_dir: Path, name: str = "gaudi", profile: Profile = "node") -> None:
@@ -45,7 +45,7 @@ class Node:
 
     @classmethod
     def found(cls, run_dir: Path) -> "Node | None":
-        """Return the node that runs in `run_dir`, whichever process started it; None if there is none."""
+        """Return the node that runs in `run_dir`, even if another process started it; None if there is none."""
         state = read_state(run_dir)
         if state is None or not state.ready or not state.init.alive:
             return None
@@ -55,18 +55,18 @@ class Node:
         return node
 
     def __enter__(self) -> Self:
-        """Start it; a start that fails or is interrupted leaves nothing behind."""
+        """Start the node. A start that fails or is interrupted leaves nothing behind."""
         self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop it."""
+        """Stop the node."""
         self.stop()
 
     def start(self) -> None:
-        """Start everything, and return when the node is Ready with its cards and DNS answers.
+        """Start all components, and return when the node is Ready, has its cards, and DNS answers.
 
         Raises LocalClusterError if permissions or tools are missing, or if a component ends.
         """
@@ -77,7 +77,7 @@ class Node:
             self._start()
 
     def stop(self) -> None:
-        """Stop everything at once, and remove everything except the logs and the image store."""
+        """Stop all components at once, and remove everything except the logs and the image store."""
         if self._plane:
             self._plane.stop()
         if self._sandbox:
@@ -86,7 +86,7 @@ class Node:
         self._plane = self._sandbox = self._state = None
 
     def detach(self) -> None:
-        """Let it outlive this process."""
+        """Let the node outlive this process."""
         if self._sandbox:
             self._sandbox.detach()
         if self._plane:
@@ -103,7 +103,7 @@ class Node:
         return run_kubectl(build.kubernetes() / "kubectl", self.kubeconfig, arguments, stdin)
 
     def restart_apiserver(self) -> None:
-        """Kill the API server and start it again with the same state; only for the process that started the node."""
+        """Kill the API server and start it again with the same state. Only the starter of the node can do this."""
         if self._plane is None:
             raise LocalClusterError("Only the process that started the node can restart its components.")
         self._plane.restart_apiserver()
@@ -113,7 +113,7 @@ class Node:
         return self._running()[0].run(*_ctr(), *arguments)
 
     def enforce_policies(self) -> None:
-        """Apply the current NetworkPolicies to packets for pods; later changes need another call."""
+        """Apply the current NetworkPolicies to packets for pods. Later changes need another call."""
         pods, namespaces, policies = (
             json.loads(self.kubectl("get", kind, "--all-namespaces", "--output=json"))["items"]
             for kind in ("pods", "namespaces", "networkpolicies")
@@ -134,13 +134,13 @@ class Node:
             self.ctr("images", "import", "--local", str(image))
 
     def load_image(self, tag: str) -> None:
-        """Load an image that was built before."""
+        """Load an image that buildah has built before."""
         sandbox, state = self._running()
         importer = sandbox.inside(*_ctr(), "images", "import", "--local", "-")
         load.load_image(tag, image_store(state.slot), importer)
 
     def _forget_image(self, tag: str) -> None:
-        """Delete containerd's record of a replaced image, so that image volumes find the new one under its name."""
+        """Delete containerd's record of a replaced image, so that image volumes get the new image of this name."""
         if tag in self.ctr("images", "ls", "-q").split():
             self.ctr("images", "rm", tag)
 
@@ -180,7 +180,7 @@ class Node:
         self._state.write(self.run_dir)
 
     def _start_node(self, plane: ControlPlane, sandbox: Sandbox, state: State) -> None:
-        """Start first what waits for nothing, so that it starts concurrently with the API server."""
+        """Start the node's components. Components without dependencies start concurrently with the API server."""
         network.refuse_unknown_services(sandbox, state.addresses)
         worker.start_runtime(plane, self.run_dir, image_store(state.slot))
         plane.begin()
@@ -191,7 +191,7 @@ class Node:
 
 
 def ensure_node(run_dir: Path, name: str, profile: Profile = "node") -> Node:
-    """Return the node that runs in `run_dir`, otherwise a new one that outlives this process.
+    """Return the node that runs in `run_dir`, otherwise start a node that outlives this process.
 
     Raises LocalClusterError if the running node has another profile.
     """
@@ -208,7 +208,7 @@ def ensure_node(run_dir: Path, name: str, profile: Profile = "node") -> Node:
 
 
 def _starting(run_dir: Path) -> AbstractContextManager[None]:
-    """Lock the folder during a start: a second start would mistake the first for remains of a crash."""
+    """Lock the folder during a start, because a concurrent start would remove the first as remains of a crash."""
     return exclusive(run_dir.with_name(f".{run_dir.name}.lock"))
 
 

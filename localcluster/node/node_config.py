@@ -13,8 +13,8 @@ PAUSE_IMAGE = "localhost/busybox:1"
 def containerd_config(run_dir: Path, store: Path) -> str:
     """Return the configuration of containerd, with its images in `store`. Its sockets are in the sandbox's own /run.
 
-    `restrict_oom_score_adj` is set because without CAP_SYS_RESOURCE the kernel forbids lowering it, and containers
-    would fail.
+    `restrict_oom_score_adj` is set, because containers would fail without CAP_SYS_RESOURCE, which the kernel requires
+    for a lower score.
     """
     return f"""\
 version = 3
@@ -68,7 +68,7 @@ def kubelet_config(run_dir: Path, addresses: Addresses) -> str:
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,
-        # With the defaults, pods would be evicted from a developer's nearly full disk.
+        # With the defaults, the kubelet would evict pods if a developer's disk is nearly full.
         "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%", "memory.available": "100Mi"},
         "imageGCHighThresholdPercent": 99,
         "imageGCLowThresholdPercent": 98,
@@ -84,7 +84,7 @@ def kubelet_config(run_dir: Path, addresses: Addresses) -> str:
 
 
 def kube_proxy_config(run_dir: Path, addresses: Addresses, node: str) -> str:
-    """Return kube-proxy's configuration. The conntrack limits belong to the whole machine, so they are not changed."""
+    """Return kube-proxy's configuration. It does not change conntrack limits, which apply to the whole machine."""
     config = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",

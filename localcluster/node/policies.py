@@ -1,8 +1,8 @@
 """NetworkPolicies as rules of a packet filter, made from a snapshot of the cluster.
 
-It supports ingress with pod and namespace selectors, ranges of addresses, and ports by number and by name. It does not
-watch: the caller makes the rules again after pods or policies have changed. `make ecosystem` tests the same policies
-with kube-router, which watches.
+The rules support ingress with pod and namespace selectors, address ranges, and ports by number and by name. Changes are
+not watched, so the caller must make the rules again after pods or policies change. `make ecosystem` tests the same
+policies with kube-router, which watches.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ CHAIN = "POLICIES"
 def filter_rules(pods: Collection[Object], namespaces: Iterable[Object], policies: Collection[Object]) -> str:
     """Return the input of `iptables-restore --noflush`: the chain POLICIES for packets that are forwarded to pods.
 
-    Packets from the node itself are not forwarded: probes of its kubelet and the API server's proxy reach every pod.
+    Packets from the node itself are not forwarded, so probes of the kubelet and the API server's proxy reach every pod.
     """
     labels = {each["metadata"]["name"]: each["metadata"].get("labels") or {} for each in namespaces}
     chains: list[tuple[str, list[str]]] = []
@@ -37,14 +37,14 @@ def filter_rules(pods: Collection[Object], namespaces: Iterable[Object], policie
 def _selects(policy: Object, pod: Object) -> bool:
     spec = policy["spec"]
     here = policy["metadata"]["namespace"] == pod["metadata"]["namespace"]
-    # If it is absent, it means ingress, and also egress if there are rules for it.
+    # Without policyTypes, a policy applies to ingress, and also to egress if it has egress rules.
     return here and "Ingress" in spec.get("policyTypes", ["Ingress"]) and _matches(spec["podSelector"], _labels(pod))
 
 
 def _allowed(policy: Object, pod: Object, pods: Iterable[Object], labels: Mapping[str, Object]) -> Iterator[str]:
-    """Yield the matches of packets that one policy allows to the pod."""
+    """Yield the match options of packets that one policy allows to the pod."""
     for rule in policy["spec"].get("ingress") or ():
-        # A rule without peers allows all sources, and one without ports all ports.
+        # A rule without peers allows all sources. A rule without ports allows all ports.
         sources = (
             [""]
             if not rule.get("from")

@@ -1,4 +1,4 @@
-"""The stored state of a started cluster, by which another process can use or remove it."""
+"""The stored state of a started cluster, with which other processes can use or remove the cluster."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,7 +12,10 @@ _FILE = "state.json"
 
 @dataclass(frozen=True)
 class State:
-    """One cluster: `pid` and `started` identify process 1 of its sandbox; `ready` is set after a complete start."""
+    """The state of one cluster. `pid` and `started` identify process 1 of its sandbox.
+
+    `ready` is set after a complete start.
+    """
 
     name: str
     profile: str
@@ -23,23 +26,23 @@ class State:
 
     @property
     def init(self) -> Identity:
-        """Process 1 of its sandbox."""
+        """Process 1 of the cluster's sandbox."""
         return Identity(self.pid, self.started)
 
     @property
     def addresses(self) -> Addresses:
-        """Its addresses."""
+        """The cluster's addresses."""
         return Addresses(self.slot)
 
     @property
     def health(self) -> str:
-        """Its health as a word, with the remedy if one is needed."""
+        """The cluster's health as a word, with the remedy after a crash."""
         if not self.init.alive:
             return "crashed: `up` starts it again, `down` removes its remains"
         return "ready" if self.ready else "starting"
 
     def write(self, run_dir: Path) -> None:
-        """Write it to `run_dir` in one step: a reader sees either the old or the new state."""
+        """Write the state to `run_dir` in one step, so that a reader gets either the old or the new state."""
         draft = run_dir / f".{_FILE}"
         draft.write_text(json.dumps(asdict(self)))
         draft.rename(run_dir / _FILE)

@@ -1,4 +1,4 @@
-"""The parts that make a control plane a node: containerd, kubelet, kube-proxy, cards and cluster DNS."""
+"""The parts of a node in addition to the control plane: containerd, kubelet, kube-proxy, cards and cluster DNS."""
 
 import socket
 import struct
@@ -22,7 +22,7 @@ Ctr = Callable[..., str]
 
 
 def start_runtime(plane: ControlPlane, run_dir: Path, store: Path) -> None:
-    """Start containerd; it does not need the control plane and starts concurrently with it."""
+    """Start containerd, which needs no control plane, so that both start concurrently."""
     (run_dir / "containerd.toml").write_text(node_config.containerd_config(run_dir, store))
     (run_dir / "cni").mkdir()
     (run_dir / "cni" / "10-pods.conflist").write_text(node_config.cni_config(run_dir, plane.addresses))
@@ -52,16 +52,16 @@ def join(plane: ControlPlane, run_dir: Path, name: str) -> None:
 
 
 def card_patch() -> list[dict[str, str]]:
-    """Return operations on a node's status that give it cards.
+    """Return the JSON patch that adds cards to a node's status.
 
-    Capacity alone would become allocatable only at the kubelet's next sync, up to 10 s later.
+    It sets allocatable too, because the kubelet would set it only at the next sync, up to 10 s later.
     """
     fields = ("capacity", "allocatable")
     return [{"op": "add", "path": f"/status/{field}/habana.ai~1gaudi", "value": CARDS} for field in fields]
 
 
 def resolves(name: str, server: str) -> bool:
-    """Return whether the DNS `server` has an address for `name`, requested from this machine through the Service."""
+    """Return True if the DNS `server` has an address for `name`. This machine sends the request to the Service."""
     question = b"".join(struct.pack("B", len(part)) + part.encode() for part in name.split(".")) + b"\0"
     query = struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0) + question + struct.pack(">2H", 1, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
@@ -76,7 +76,10 @@ def resolves(name: str, server: str) -> bool:
 
 
 def _write_identities(plane: ControlPlane, run_dir: Path, name: str) -> None:
-    """Write the kubelet's certificate, which is also its serving certificate; its name determines its permissions."""
+    """Write certificates, kubeconfigs and configurations of kubelet and kube-proxy.
+
+    The name in the kubelet's certificate determines its permissions. The kubelet also serves with this certificate.
+    """
     plane.authority.issue("kubelet", f"system:node:{name}", "system:nodes", (name, plane.addresses.node_ip))
     plane.authority.issue("kube-proxy", "system:kube-proxy")
     for user in ("kubelet", "kube-proxy"):
@@ -94,7 +97,7 @@ def _answers(ctr: Ctr) -> bool:
 
 
 def _forget_containers(ctr: Ctr) -> None:
-    """Delete records of containers that ended with the last node, because the image store outlives nodes."""
+    """Delete the records of containers of an earlier node, because the image store outlives nodes."""
     containers = ctr("containers", "ls", "-q").split()
     if containers:
         ctr("containers", "rm", *containers)

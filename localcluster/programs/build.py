@@ -1,6 +1,6 @@
-"""Build of the cluster's Go programs from one module (kube/go.mod), once per version.
+"""The build of the cluster's Go programs from one module (kube/go.mod), once per version.
 
-One module means one version of every library, so that the code of two programs is compiled only once.
+One module has one version of every library, so that libraries of several programs are compiled only once.
 """
 
 import hashlib
@@ -56,23 +56,21 @@ _LINKED = {
 }
 _FLAGS = (
     "-trimpath",
-    # No debug information, no garbage collection in the compiler, and no inlining into Kubernetes' own packages,
-    # most of
-    # which are generated: this halves the build time. Performance-critical code (JSON, protobuf, TLS) is in other
-    # packages.
+    # Without debug information, and without inlining in Kubernetes' own packages, the build takes half the time. Most
+    # of these packages are generated, and performance-critical code (JSON, protobuf, TLS) is in other packages.
     "-gcflags=all=-dwarf=false",
     "-gcflags=k8s.io/...=-dwarf=false -l",
     "-tags=grpcnotrace,no_btrfs,no_devmapper,no_tracing,no_zfs",
     f"-ldflags=-s -w {' '.join(f'-X {name}={value}' for name, value in _LINKED.items())}",
 )
-# Benchmarks compare the controller with ours, so it is built with the flags of its releases.
+# Benchmarks compare this controller with our operator, so it is built with the flags of its releases.
 _AS_RELEASED = tuple(flag.removesuffix(" -l") for flag in _FLAGS)
 _SOURCES = [path.read_bytes() for path in sorted(_MODULE.rglob("*")) if path.is_file()]
 
 
 @dataclass(frozen=True)
 class Program:
-    """A folder of related programs, built once; the build took `seconds` on two cores."""
+    """A folder of related programs, built once. The build took `seconds` on two cores."""
 
     title: str
     version: str
@@ -81,7 +79,7 @@ class Program:
     flags: tuple[str, ...] = _FLAGS
 
     def __call__(self) -> Path:
-        """Return the folder; build it the first time."""
+        """Return the folder. The first call builds it."""
 
         def make(folder: Path) -> None:
             with step(f"Building {self.title} {self.version}", self.seconds):
@@ -92,13 +90,13 @@ class Program:
     @property
     def name(self) -> str:
         """The folder's name in the cache."""
-        # Other libraries or flags are another build of the same versions.
+        # The hash distinguishes builds of the same version with different libraries or flags.
         build = hashlib.sha256(b"".join([*_SOURCES, repr(self.flags).encode()])).hexdigest()[:8]
         return f"{self.title.replace(' ', '-').lower()}-{self.version}-{build}"
 
     @property
     def seconds_left(self) -> float:
-        """Return the estimated seconds of the build; 0 if it is done."""
+        """Return the estimated seconds of the build; 0 if the folder exists."""
         return 0 if (cache_dir() / self.name).exists() else self.seconds
 
 
@@ -119,25 +117,25 @@ def _leader_worker_sets(folder: Path) -> None:
     shutil.copytree(Path(source) / "config", folder / "config", copy_function=shutil.copyfile)
 
 
-# One link per component, including etcd and kubectl.
+# The folder has one link per component, including etcd and kubectl.
 kubernetes = Program("Kubernetes", KUBERNETES, 300, _kubernetes)
-# Includes its runc shim and ctr.
+# The folder includes containerd's runc shim and ctr.
 containerd = Program("containerd", CONTAINERD, 40, _containerd)
 coredns = Program("CoreDNS", COREDNS, 15, lambda folder: _compile(folder, "./coredns"))
 helm = Program("Helm", HELM, 40, lambda folder: _compile(folder, "helm.sh/helm/v4/cmd/helm"))
-# The controller as the only file of `image`, and its manifests in `config`.
+# The folder has the controller as the only file of `image`, and its manifests in `config`.
 leader_worker_sets = Program("LeaderWorkerSet controller", LEADER_WORKER_SETS, 50, _leader_worker_sets, _AS_RELEASED)
 
 
 def _compile(output: Path, *packages: str, flags: tuple[str, ...] = _FLAGS) -> None:
-    """Build `packages` into the folder `output`, or one package into the file `output`."""
+    """Build `packages`. `output` is a folder, or a file for a single package."""
     go(["build", *flags, "-o", str(output), *packages])
 
 
 def go(arguments: list[str], module: Path = _MODULE) -> str:
     """Run Go in the folder `module` and return its output."""
     environment = {**os.environ, "GOGC": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
-    # Without this, Go would outlive a thread of ours that waited for it.
+    # Without setpriv, Go would outlive the thread that waits for Go.
     bound = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
     command = [*bound, "nice", _toolchain(), *arguments]
     done = subprocess.run(command, cwd=module, env=environment, capture_output=True, text=True, check=False)
@@ -147,7 +145,7 @@ def go(arguments: list[str], module: Path = _MODULE) -> str:
 
 
 def _toolchain() -> str:
-    """Return the machine's own Go if it is new enough, otherwise the one of the Python package index."""
+    """Return the machine's own Go if it is new enough, otherwise the Go of the Python package index."""
     own = shutil.which("go")
     if own and _version(own) >= _OLDEST_GO:
         return own

@@ -8,7 +8,7 @@ from pathlib import Path
 from localcluster.errors import LocalClusterError
 from localcluster.progress import step
 
-# Each is detected by a file, because /usr/sbin is often not on a user's PATH.
+# Each package is detected by a file, because /usr/sbin is often not on a user's PATH.
 NODE = {
     "runc": "/usr/sbin/runc",
     "iptables": "/usr/sbin/iptables",
@@ -28,7 +28,7 @@ IMAGES = {
 
 
 def environment() -> dict[str, str]:
-    """Return our environment with the folders of system programs on PATH, where users often lack them."""
+    """Return our environment with the folders of system programs on PATH, which users' PATH often lacks."""
     return {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
 
 

@@ -1,6 +1,6 @@
-"""Jobs in lanes: sequential within a lane, with concurrent lanes.
+"""Jobs in lanes. The jobs of a lane are sequential, and lanes are concurrent.
 
-Compilers and downloads are in different lanes; two concurrent compilers would gain nothing.
+Compilers are in one lane and downloads in another. Two concurrent compilers would gain nothing.
 """
 
 import threading
@@ -14,7 +14,7 @@ from localcluster.progress import board
 
 @dataclass(frozen=True)
 class Job:
-    """One thing to make. `seconds` is the time that it took on two cores; 0 if it exists."""
+    """A job of a lane. `seconds` is its time on two cores; 0 if its result exists."""
 
     run: Callable[[], object]
     seconds: float = 0
@@ -31,7 +31,7 @@ class Lane:
         self._started = 0.0
 
     def run(self, stopped: threading.Event) -> None:
-        """Do the remaining jobs, until `stopped` is set."""
+        """Run the remaining jobs until `stopped` is set."""
         while self._waiting and not stopped.is_set():
             self._started = self._clock()
             self._current = self._waiting.pop(0)
@@ -40,7 +40,7 @@ class Lane:
 
     @property
     def left(self) -> float:
-        """Return the estimated seconds until its end."""
+        """Return the estimated seconds until the end of the lane."""
         waiting = sum(job.seconds for job in list(self._waiting))
         if (current := self._current) is None:
             return waiting
@@ -48,9 +48,9 @@ class Lane:
 
 
 def side_by_side(*lanes: Sequence[Job]) -> None:
-    """Do all jobs; the first error is raised at once.
+    """Run all jobs. The first error is raised at once.
 
-    No lane begins another job after an error. The current job of another lane ends by itself, or with this process.
+    After an error, no lane begins another job. The current job of another lane ends by itself, or with this process.
     """
     all_lanes = [Lane(jobs) for jobs in lanes]
     ended: SimpleQueue[BaseException | None] = SimpleQueue()

@@ -31,7 +31,7 @@ class Tools:
 
 
 def tools() -> Tools:
-    """Build the missing programs with a progress line each, and link all of them into one folder."""
+    """Build the missing programs with a progress line for each, and link all programs into one folder."""
     if any(program.seconds_left for program in PROGRAMS):
         side_by_side([Job(program, program.seconds_left) for program in PROGRAMS])
     folders = [program() for program in PROGRAMS]
@@ -44,7 +44,7 @@ def tools() -> Tools:
 
 
 def _link(link: Path, target: Path) -> None:
-    """Replace `link` by a link to `target` in one step: another process may be starting the program."""
+    """Replace `link` by a link to `target` in one step, because another process may be starting the program."""
     if not link.is_symlink() or link.readlink() != target:
         draft = link.with_name(f".{link.name}.draft")
         draft.unlink(missing_ok=True)

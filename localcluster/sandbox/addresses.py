@@ -1,4 +1,4 @@
-"""The addresses of a cluster. Each running cluster has a slot, so that several fit on one machine."""
+"""The addresses of a cluster. Each running cluster has a slot, so that one machine can run several clusters."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ SLOTS = 8
 
 @dataclass(frozen=True)
 class Addresses:
-    """Addresses of the cluster in `slot`. `node_ip` replaces the node's address."""
+    """The addresses of the cluster in `slot`. `node_ip` is the node's address; empty means the slot's default."""
 
     slot: int = 0
     node_ip: str = ""

@@ -9,7 +9,7 @@ ROOT = Path("/sys/fs/cgroup")
 
 
 def prepare(name: str, root: Path = ROOT) -> None:
-    """Create the cgroup `name` in every hierarchy, without earlier pods, with all controllers enabled in it."""
+    """Create an empty cgroup `name` with all controllers in every hierarchy."""
     remove(name, root)
     try:
         if _unified(root):
@@ -24,7 +24,7 @@ def prepare(name: str, root: Path = ROOT) -> None:
 
 
 def remove(name: str, root: Path = ROOT) -> None:
-    """Remove the cgroup and all below it, after waiting for its processes to end."""
+    """Remove the cgroup and all cgroups below it, after their processes have ended."""
     wait_until(lambda: all(_gone(each / name) for each in _hierarchies(root)), f"cgroup {name} to be empty", 10)
 
 
@@ -33,7 +33,7 @@ def _unified(root: Path) -> bool:
 
 
 def _hierarchies(root: Path) -> list[Path]:
-    """Return the v2 hierarchy, or each one of v1; links such as `cpu` -> `cpu,cpuacct` are followed once."""
+    """Return the hierarchy of v2, or all hierarchies of v1. Links such as `cpu` -> `cpu,cpuacct` count once."""
     if _unified(root):
         return [root]
     return sorted({folder.resolve() for folder in root.iterdir() if (folder / "cgroup.procs").exists()})
@@ -42,8 +42,8 @@ def _hierarchies(root: Path) -> list[Path]:
 def _delegate(root: Path) -> None:
     """Enable v2's controllers for children of `root`.
 
-    The kernel refuses that while processes are in `root` itself, unless it is the machine's root cgroup. In a container
-    it is not, so its processes are moved one level down first.
+    The kernel refuses this while `root` itself has processes, unless `root` is the machine's root cgroup. In a
+    container it is not, so the processes of `root` are first moved one level down.
     """
     if (root / "cgroup.type").exists():
         (root / "init").mkdir(exist_ok=True)
@@ -54,7 +54,7 @@ def _delegate(root: Path) -> None:
 
 
 def _allow_all_cpus(hierarchy: Path, name: str) -> None:
-    """Allow all CPUs: a new v1 cpuset is empty, and no process can run in it."""
+    """Allow all CPUs, because a new cpuset of v1 is empty and no process can run in it."""
     for file in ("cpuset.cpus", "cpuset.mems"):
         allowed = hierarchy / file
         if allowed.exists() and not _unified(hierarchy):

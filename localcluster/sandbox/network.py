@@ -1,4 +1,4 @@
-"""The network of a sandbox and of a test process, with `ip` only."""
+"""The network of a sandbox and of a test process. It needs only the program `ip`."""
 
 import ctypes
 import os
@@ -17,9 +17,10 @@ POD_RANGE = "10.250.0.0/16"
 def enter_network_namespace() -> None:
     """Move this thread, and all threads and processes that it starts later, into an empty network namespace.
 
-    Every address of 10.250.0.0/16 is local there: a server may listen on any of them, and they are valid in
-    EndpointSlices and pod statuses, where the API server refuses loopback addresses. Call it in the main thread before
-    anything listens, and after tools(), which may have to download. Raises LocalClusterError without permission.
+    Every address of 10.250.0.0/16 is local in this namespace, so a server may listen on any of them. They are valid in
+    EndpointSlices and pod statuses, where the API server refuses loopback addresses. Call this function in the main
+    thread, after tools(), which may download, and before any server listens. Raises LocalClusterError without
+    permission.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if library.unshare(_CLONE_NEWNET) != 0:
@@ -30,7 +31,7 @@ def enter_network_namespace() -> None:
 
 
 def add_loopback_address(address: str) -> bool:
-    """Add the address to `lo`. Return False if it had the address before."""
+    """Add the address to `lo`. Returns False if `lo` had the address before."""
     ip("link", "set", "lo", "up")
     if f" {address}/32 " in ip("-oneline", "address", "show", "dev", "lo"):
         return False
@@ -47,7 +48,7 @@ def connect(sandbox: Sandbox, addresses: Addresses) -> None:
     """Connect the sandbox to the machine by a pair of interfaces, which are removed with the sandbox.
 
     The machine reaches the node, its pods and its Services. The node reaches only the machine, because the machine
-    forwards nothing for it.
+    forwards no packets of the node.
     """
     link, inner = addresses.link, "eth0"
     ip("link", "add", link, "type", "veth", "peer", "name", inner, "netns", str(sandbox.init.pid))
@@ -65,15 +66,15 @@ def connect(sandbox: Sandbox, addresses: Addresses) -> None:
 def refuse_unknown_services(sandbox: Sandbox, addresses: Addresses) -> None:
     """Refuse packets to Service addresses that kube-proxy does not know yet.
 
-    A packet that is lost instead leaves an entry in the connection table. Its repetitions follow that entry past
-    kube-proxy's rules, so the connection hangs for minutes although the Service exists by then.
+    Without this rule, the packet is lost but has an entry in the connection table. Repeated packets follow this entry
+    and not kube-proxy's new rules, so the connection hangs for minutes although the Service exists by then.
     """
     for chain in ("FORWARD", "OUTPUT"):
         sandbox.run("iptables", "-A", chain, "-d", addresses.services, "-j", "REJECT")
 
 
 def filter_forwarded(sandbox: Sandbox, rules: str, chain: str) -> None:
-    """Apply `rules` in the format of iptables-restore; forwarded packets go through `chain` first."""
+    """Apply `rules` in the format of iptables-restore. Forwarded packets go through `chain` first."""
     sandbox.run("iptables-restore", "--noflush", stdin=rules)
     if f"-A FORWARD -j {chain}" not in sandbox.run("iptables", "-S", "FORWARD").splitlines():
         sandbox.run("iptables", "-I", "FORWARD", "-j", chain)
@@ -87,7 +88,7 @@ def remove_link(link: str) -> None:
 
 
 def has_link(link: str) -> bool:
-    """Return whether this network has an interface of that name."""
+    """Return True if this network has an interface of that name."""
     shown = subprocess.run(["ip", "link", "show", link], env=environment(), capture_output=True, check=False)
     return shown.returncode == 0
 

@@ -1,4 +1,4 @@
-"""Processes by pid and start time, so that another process with a reused pid is not mistaken for ours."""
+"""Processes by pid and start time, because the kernel may reuse the pid for another process."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ _POLL_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Identity:
-    """One process: `started` is in clock ticks since boot, as in /proc/PID/stat."""
+    """The identity of one process. `started` is in clock ticks since boot, as in /proc/PID/stat."""
 
     pid: int
     started: int
@@ -27,7 +27,7 @@ class Identity:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs. A zombie counts as ended only without other threads, which may still have open sockets."""
+        """Whether the process runs. A zombie with other threads counts as running, as they may have open sockets."""
         try:
             found = _stat(self.pid)
         except (FileNotFoundError, ProcessLookupError):
@@ -61,6 +61,6 @@ class _Stat(NamedTuple):
 
 
 def _stat(pid: int) -> _Stat:
-    """Read /proc/PID/stat; the name at its beginning may contain spaces and brackets."""
+    """Read /proc/PID/stat after the process name, which may contain spaces and brackets."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return _Stat(fields[0], int(fields[17]), int(fields[19]))

@@ -1,8 +1,8 @@
 """A group of processes that the kernel ends together.
 
-All components of a cluster are in one PID namespace: killing its process 1 kills them, their shims and their containers
-at once. A node also has its own mount and network namespaces, so its mounts, interfaces and iptables rules disappear
-with it and never affect the machine's.
+All components of a cluster are in one PID namespace. When its process 1 is killed, the kernel kills the components,
+their shims and their containers at once. A node also has its own mount and network namespaces, so its mounts,
+interfaces and iptables rules end with the node and never affect the machine.
 """
 
 import json
@@ -22,14 +22,14 @@ class Sandbox:
     """Namespaces, and the process that holds them."""
 
     def __init__(self, init: Identity, *, isolated: bool, launcher: subprocess.Popen[str] | None = None) -> None:
-        """Refer to an existing sandbox by its process 1; an `isolated` one has its own mounts and network."""
+        """Refer to an existing sandbox by its process 1. An `isolated` sandbox has its own mounts and network."""
         self.init = init
         self.isolated = isolated
         self._launcher = launcher
 
     @classmethod
     def create(cls, *, isolated: bool, keep: Sequence[int] = ()) -> "Sandbox":
-        """Start a sandbox. The open files `keep` (locks) stay open as long as it exists.
+        """Start a sandbox. The open files `keep` (locks) stay open as long as the sandbox exists.
 
         Raises LocalClusterError if the kernel refuses the namespaces, for example without permission.
         """
@@ -54,11 +54,11 @@ class Sandbox:
 
     @property
     def alive(self) -> bool:
-        """Whether a process may still run in it."""
+        """Whether processes may still run in the sandbox."""
         return self.init.alive
 
     def spawn(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Identity:
-        """Start a process in the sandbox with its output in `log`; only its creator can do this before it detaches."""
+        """Start a process in the sandbox with its output in `log`. Only the launcher can do this, before detach()."""
         pid = self._ask({"command": list(command), "log": str(log), "environment": dict(environment)})
         if not pid.isdigit():
             raise LocalClusterError(f"Starting {command[0]} failed: {pid}")
@@ -68,7 +68,7 @@ class Sandbox:
         raise LocalClusterError(f"{command[0]} ended right after its start; its output is in {log}.")
 
     def run(self, *command: str, stdin: str | None = None) -> str:
-        """Run a command in the sandbox's mounts and network, wait for its end, and return its output."""
+        """Run a command in the sandbox's mounts and network, and return its output."""
         entered = self.inside(*command)
         done = subprocess.run(entered, env=environment(), input=stdin, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -111,7 +111,7 @@ class Sandbox:
 
 
 def run_bound(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command whose processes and mounts end with it, and with this process in any case."""
+    """Run a command. Its processes and mounts end with the command, and with this process in any case."""
     bound = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
     return subprocess.run([*bound, *command], env=environment(), capture_output=True, text=True, check=False)
 

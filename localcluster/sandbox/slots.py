@@ -11,15 +11,15 @@ from localcluster.errors import LocalClusterError
 from localcluster.sandbox import network
 from localcluster.sandbox.addresses import SLOTS, Addresses
 
-# Not in the cache: addresses belong to the machine, and its users may have different caches.
+# Not in the cache, because addresses belong to the machine, and its users may have different caches.
 LOCKS = Path("/run/lock/gaudi-operator")
 _RELEASE_SECONDS = 1.0
 
 
 def take(locks: Path = LOCKS, has_link: Callable[[str], bool] = network.has_link) -> tuple[int, int]:
-    """Return the first free slot and the open file in the folder `locks` that holds it.
+    """Return (slot, open file): the first free slot, and its lock file in the folder `locks`.
 
-    The slot is held as long as that file is open, so a sandbox that inherits it frees it by ending.
+    The slot is held while the file is open. A sandbox inherits the open file, so the end of the sandbox frees the slot.
     """
     for slot in range(SLOTS):
         lock = _try(locks, slot)
@@ -33,9 +33,9 @@ def take(locks: Path = LOCKS, has_link: Callable[[str], bool] = network.has_link
 
 @contextmanager
 def held(slot: int, locks: Path = LOCKS) -> Iterator[bool]:
-    """Hold `slot` during the block. Yield False if another cluster has it by now.
+    """Hold `slot` during the block. Yields False if another cluster has the slot by now.
 
-    A sandbox that was just killed takes a moment to free it.
+    A sandbox that was just killed takes a moment to free its slot.
     """
     deadline = time.monotonic() + _RELEASE_SECONDS
     while (lock := _try(locks, slot)) is None and time.monotonic() < deadline:

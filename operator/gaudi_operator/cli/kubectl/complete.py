@@ -1,8 +1,8 @@
 """`kubectl_complete-gaudi`: shell completion, which kubectl calls when Tab is pressed.
 
-kubectl passes the words after `kubectl gaudi`, the last of which is incomplete. The command prints a candidate per
-line, with its description after a tab, then a directive for the shell: `:4` for no other completions, `:0` for files.
-Options are read from the commands; names come from the cluster, if it answers.
+kubectl passes the words after `kubectl gaudi`. The last word is incomplete. The command prints a candidate per line,
+with its description after a tab, then a directive for the shell: `:4` for no other completions, `:0` for files. The
+options are those of the commands. Names come from the cluster, if the cluster answers.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """The commands of `gaudi-plan` and their options.
 
-Only fast imports are at the top, because every call pays for them. A command imports the module that answers it, which
-imports what it needs; rich is imported only for terminal output.
+Only fast imports are at the top, because they delay every call. A command imports the module of its topic, and rich is
+imported only for terminal output.
 """
 
 from pathlib import Path
@@ -289,7 +289,7 @@ def learn(
     observed = read_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
     found = learn(question, observed, Budget(graphs, decode_graphs, graph_bytes, warmup_seconds), form)
     if output in (Output.JSON, Output.YAML):
-        # Next to the patch, which has no field for them.
+        # On standard error, because the patch has no field for warnings.
         warn(found.warnings)
     write(found.answer(), output)
 

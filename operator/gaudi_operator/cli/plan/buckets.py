@@ -20,7 +20,7 @@ from gaudi_runtime.units import plural
 
 Shape = tuple[int, int, int]
 MOST_SHOWN = 5_000
-"""The maximum number of buckets of a phase in a table: layout takes a second for so many."""
+"""The maximum number of buckets of a phase in a table. The layout of this table takes a second."""
 
 
 def bucket_list(
@@ -30,7 +30,7 @@ def bucket_list(
     model: str | None = None,
     trace: Path | None = None,
 ) -> CommandOutput:
-    """Return all buckets of a plan as a command's output, or a heat map of them. Raises ConfigError."""
+    """Return all buckets of a plan, or a heat map of them, as a command's output. Raises ConfigError."""
     if question.policy.strategy is Strategy.UNIFIED:
         if heat:
             raise ConfigError(
@@ -76,9 +76,9 @@ def _unified(question: PlanDocument) -> CommandOutput:
 
 
 def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> CommandOutput:
-    """Return the bucket that a batch is padded to, and the shape that is compiled if there is none.
+    """Return the bucket that a batch is padded to, or the shape that is compiled if no bucket holds the batch.
 
-    Raises ConfigError for a prompt that the server refuses.
+    Raises ConfigError if the server refuses the prompt.
     """
     limits = question.limits
     if phase is BucketPhase.PROMPT and wanted[1] > limits.max_model_len:

@@ -1,7 +1,7 @@
-"""`gaudi-plan compare`: the strategies next to each other without a trace (docs/how-to/how-many-graphs.md).
+"""`gaudi-plan compare`: all strategies next to each other (docs/how-to/how-many-graphs.md).
 
-`candidate_plans` plans every strategy with the same limits; an impossible one is listed with its reason. Strategy
-Optimal is also shown with other numbers of graphs.
+`candidate_plans` plans every strategy with the same limits. A strategy without a possible plan is listed with the
+reason. Strategy Optimal is also shown with other numbers of graphs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,17 +24,17 @@ from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.units import GIB
 
 OTHER_NUMBERS = {"half": 0.5, "twice": 2.0}
-"""The shares of Optimal's number of graphs that the table also shows."""
+"""The other numbers of graphs that the table shows, as multiples of Optimal's number."""
 PLOTTED_SHARES = (0.35, 0.7, 1.4, 3.0, 4.0)
-"""The shares that only the plot shows. Each takes a search of one or two seconds on one core."""
+"""The multiples that only the plot shows. The search for each takes one or two seconds on one core."""
 
 PlanOrRefusal = BucketPlan | str
 
 
 def candidate_plans(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Mapping[Strategy, PlanOrRefusal]:
-    """Return a plan of each strategy without traffic, or the sentence that says why it has none.
+    """Return the plan of each strategy that needs no traffic, or a sentence why the strategy has no plan.
 
-    Strategy File takes part if the policy has a bucket file; ranges of the policy count where a strategy reads them.
+    Strategy File is included if the policy has a bucket file. Strategies that read ranges use those of the policy.
     """
     strategies = [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE]
     if policy.file is not None:
@@ -50,9 +50,9 @@ def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal
 
 
 def compare(question: PlanDocument, seen: Expected | None = None) -> CommandOutput:
-    """Return the cost and benefit of each strategy's plan, on the traffic that was `seen` if there is any.
+    """Return the cost and benefit of each strategy's plan, judged on the traffic `seen` or on the policy's traffic.
 
-    Plans are made from the policy, so Optimal does not learn from the traffic that it is judged on here.
+    Plans are made from the policy, so Optimal does not learn from `seen`.
     """
     known = expected_traffic(question.policy, question.limits, question.blocks)
     judge = _Judge(question, known.traffic, seen or known, graphs_unmeasured(question))
@@ -87,7 +87,7 @@ UNMEASURED = "graph_bytes are unknown in TorchCompile until a pod has measured t
 
 
 def graphs_unmeasured(question: PlanDocument) -> bool:
-    """Return True if the graph sizes of this document are unknown; bare limits name no execution mode."""
+    """Return True if the graph sizes of this document are unknown; False for bare limits, which have no mode."""
     # Imported here, so that bare limits do not load the models.
     from gaudi_runtime.forecast.inputs import inputs_of
 
@@ -96,7 +96,7 @@ def graphs_unmeasured(question: PlanDocument) -> bool:
 
 @dataclass(frozen=True)
 class _Judge:
-    """Judges plans of one question on the same traffic. `known` is what Optimal plans for."""
+    """A judge of plans for one document on the same traffic. `known` is the traffic that Optimal plans for."""
 
     question: PlanDocument
     known: Traffic
@@ -104,17 +104,17 @@ class _Judge:
     bytes_unknown: bool
 
     def figures(self, plan: BucketPlan) -> PlanFigures:
-        """Return what a plan costs and saves."""
+        """Return the figures of a plan: its cost and its savings."""
         return figures_of(
             plan, self.question.limits, self.question.blocks, self.judged_on, bytes_unknown=self.bytes_unknown
         )
 
     def others(self, plan: BucketPlan, shares: Mapping[str, float]) -> Mapping[str, PlanFigures]:
-        """Return the figures of Optimal with such shares of the graphs of `plan`, by name."""
+        """Return the figures of Optimal with these shares of the graphs of `plan`, by name."""
         return {name: self.figures(self._optimal(plan, share)) for name, share in shares.items()}
 
     def _optimal(self, plan: BucketPlan, share: float) -> BucketPlan:
-        """Return the plan with a share of the graphs, or the minimum for full coverage, split between both phases."""
+        """Return the plan with this share of the graphs in both phases, at least with the graphs for full coverage."""
         policy, limits, blocks = self.question.policy, self.question.limits, self.question.blocks
         optimizer = Optimizer(self.known, limits, blocks)
         least = sum(optimizer.least(phase, one_graph) for phase in BOTH)
@@ -131,7 +131,7 @@ class _Judge:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The figures of every strategy, of Optimal with other numbers of graphs, and why a strategy has no plan."""
+    """The figures of every strategy and of Optimal with other numbers of graphs, and the reasons of missing plans."""
 
     strategies: Mapping[str, PlanFigures]
     others: Mapping[str, PlanFigures]
@@ -223,7 +223,7 @@ def signed(share: float) -> str:
 
 
 def covered(share: float) -> str:
-    """Return a share in percent, rounded down, so that only a complete one is 100 %."""
+    """Return a share in percent, rounded down, so that only a complete share is 100 %."""
     return f"{int(share * 1000) / 10:.1f} %"
 
 

@@ -1,8 +1,9 @@
 """The CEL rules of the GaudiInference schema, evaluated as the API server evaluates them when an object is created.
 
-The rules are those that `make generate` writes into crds/. cel-expr-python evaluates them: the runtime of the CEL
-project, with its extensions for optional values, bindings and strings. Functions of Kubernetes' own libraries that the
-rules call are defined here. A rule that calls another one does not compile, and tests/unit/operator/cli/plan fails.
+`make generate` writes the rules into crds/. The runtime of the CEL project, cel-expr-python, evaluates them with its
+extensions for optional values, bindings and strings. This module defines the functions of Kubernetes' own libraries
+that the rules call. A rule that calls another of these functions does not compile, and tests/unit/operator/cli/plan
+fails.
 """
 
 import ipaddress
@@ -23,8 +24,8 @@ _SELF, _OLD_SELF = "self", "oldSelf"
 def broken_rules(schema: Schema, name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the sentences of the rules that a new object breaks, each with the path of its field.
 
-    `schema` is that of the whole object. The types of `spec` must be those of the schema: the API server evaluates no
-    rule of another spec either.
+    `schema` is the schema of the whole object. `spec` must have the types of the schema, because the API server
+    evaluates rules only for valid types.
     """
     value = _value(schema, {"metadata": {"name": name}, "spec": spec})
     return tuple(dict.fromkeys(_broken(schema, value, "")))
@@ -46,14 +47,14 @@ def _value(node: Schema, value: Any) -> Any:
 
 
 def _escaped(name: str) -> str:
-    """Return the name of a field as an identifier of CEL. The schema has no other names that need it."""
+    """Return the name of a field as an identifier of CEL. Hyphens are the only characters that need it."""
     return name.replace("-", "__dash__")
 
 
 def _broken(node: Schema, value: Any, path: str) -> Iterator[str]:
     for rule in node.get("x-kubernetes-validations", ()):
         optional = rule.get("optionalOldSelf", False)
-        # Other rules on the old object are for updates.
+        # All other rules about the old object apply only to updates.
         if (optional or not _is_transition(rule["rule"])) and not _holds(rule["rule"], optional, value):
             yield _sentence(path, rule["message"])
     if isinstance(value, list):
@@ -70,18 +71,18 @@ def _is_transition(rule: str) -> bool:
 
 
 def _sentence(path: str, message: str) -> str:
-    """Return a rule's sentence, which may begin with the path of its field or a part of it."""
+    """Return a rule's sentence with the path of its field, unless the sentence begins with a path."""
     return message if message.startswith(("spec.", "metadata.")) or not path else f"{path}: {message}"
 
 
 def _holds(rule: str, optional: bool, value: Any) -> bool:
-    """Return whether a rule is true. A rule that cannot be evaluated is not: the API server refuses then, too."""
+    """Return True if a rule holds; False if it cannot be evaluated, because the API server then refuses too."""
     return bool(compile_rule(rule, optional).eval(data={_SELF: value}).plain_value() is True)
 
 
 @cache
 def compile_rule(rule: str, optional: bool) -> cel.Expression:
-    """Compile a rule. With `optional`, its old object is the empty optional of a new one."""
+    """Compile a rule. With `optional`, its old object is an empty optional, as for a new object."""
     return _environment().compile(f"cel.bind({_OLD_SELF}, optional.none(), {rule})" if optional else rule)
 
 

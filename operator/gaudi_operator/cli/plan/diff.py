@@ -1,7 +1,7 @@
 """`gaudi-plan diff`: the cost of a change of limits or buckets before it is applied.
 
-`compare_plans` finds the changes between two documents and between their plans, `compare_forecasts` their cost in
-memory and minutes: estimates, each with its source (docs/internals/memory.md). `diff_output` writes both.
+`compare_plans` finds the changes between two documents and between their plans. `compare_forecasts` estimates their
+cost in memory and minutes (docs/internals/memory.md). `diff_output` writes both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ RECIPES_DEPEND_ON = (
     "limits.contiguousPagedAttention",
     "release",
 )
-"""Fields that change what a compiled recipe holds: after such a change none can be used again
+"""Fields that change the content of compiled recipes. After such a change, old recipes cannot be used
 (docs/how-to/recipe-cache.md)."""
 MOST_CHANGES = 30
 LONGEST_VALUE = 40
@@ -54,7 +54,7 @@ LONGEST_VALUE = 40
 
 @dataclass(frozen=True)
 class Change:
-    """A changed field with its value before and after; None if it is not set."""
+    """A changed field with its values before and after. None means that the field is not set."""
 
     path: str
     old: Any
@@ -62,7 +62,7 @@ class Change:
 
     @property
     def discards_recipes(self) -> bool:
-        """Whether recipes that were compiled before become unusable."""
+        """Whether the change makes compiled recipes unusable."""
         return any(self.path == field or self.path.startswith(f"{field}.") for field in RECIPES_DEPEND_ON)
 
 
@@ -77,7 +77,7 @@ class PhaseDiff:
 
 @dataclass(frozen=True)
 class PlanDiff:
-    """The differences between two documents and their plans. `restarts` is None if that is unknown."""
+    """The differences between two documents and their plans. `restarts` is None if restarts are unknown."""
 
     changes: tuple[Change, ...]
     restarts: bool | None
@@ -118,7 +118,7 @@ def _phase(old: tuple[Bucket, ...], new: tuple[Bucket, ...]) -> PhaseDiff:
 
 
 def _settings(question: PlanDocument) -> dict[str, Any]:
-    """Return all settings of the document with defaults, in the form of its kind."""
+    """Return all settings of the document, including defaults, in the structure of its kind."""
     source = question.inference.spec if question.inference else question.config
     if source:
         return source.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -144,7 +144,7 @@ def _restarts(old: PlanDocument, new: PlanDocument) -> bool | None:
 
 @dataclass(frozen=True)
 class Cost:
-    """One figure before and after, in `unit` (bytes, blocks, seconds); None if unknown."""
+    """One figure before and after the change, in `unit` (bytes, blocks, seconds). None means unknown."""
 
     name: str
     unit: str
@@ -158,7 +158,7 @@ Costs = tuple[Cost, ...]
 def compare_forecasts(old: PlanDocument, new: PlanDocument, card: str | None, model: str | None) -> Costs:
     """Return the figures of both forecasts, in the order of the forecast. Raises ConfigError.
 
-    Release 1.22 has no forecast, so the figures of its side are unknown.
+    Release 1.22 has no forecast, so the figures of a document for this release are unknown.
     """
     before, after = _figures(old, card, model), _figures(new, card, model)
     names = [*before, *(key for key in after if key not in before)]

@@ -15,15 +15,15 @@ Colour = tuple[int, int, int]
 """A colour: red, green and blue, each 0 to 255."""
 
 _ANCHORS: tuple[Colour, ...] = ((255, 246, 211), (253, 196, 101), (226, 104, 62), (150, 36, 74), (62, 12, 66))
-"""The colour scale: light yellow is little, dark violet is much."""
+"""The colour scale: light yellow for little heat, dark violet for much heat."""
 WHITE: Colour = (255, 255, 255)
 BLACK: Colour = (24, 24, 28)
 MISS_COLOUR: Colour = (86, 156, 214)
-"""The colour of a miss: blue, which no heat has."""
+"""The colour of a miss. It is blue, which is not on the colour scale."""
 
 MAX_ROWS = 40
 PICTURE_COLUMNS, PICTURE_ROWS, PICTURE_WIDTH = 32, 64, 80
-"""The limits of an SVG: batch sizes, lengths, and the minimum characters per line for captions."""
+"""The limits of an SVG: the most batch sizes, the most lengths, and the least characters per line of captions."""
 LABEL_WIDTH = 9
 CELL_WIDTH = 7
 SHADES = " ░▒▓█"
@@ -56,12 +56,12 @@ def svg(maps: Sequence[HeatMap]) -> str:
 
 
 def without_fonts(drawn: str) -> str:
-    """Return an SVG of rich without its web font: viewers use their own monospace font."""
+    """Return an SVG of rich without its web font, so that viewers use their own monospace font."""
     return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
 
 
 def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -> RenderableType:
-    """Return the map fitted to the width of `console`, with title above and caption below."""
+    """Return the map fitted to the width of `console`, with the title above and the caption below."""
     columns = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
     shown = heat_map.thinned(columns, most_rows)
     table = Table(box=None, padding=0, pad_edge=False, show_edge=False)
@@ -74,7 +74,7 @@ def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -
 
 
 def _printable(caption: str) -> str:
-    """Return a caption without characters that XML forbids or terminals execute, from names of files and models."""
+    """Return a caption without control characters, because names of files and models may contain some."""
     return "".join(char if char.isprintable() else "?" for char in caption)
 
 

@@ -1,6 +1,6 @@
-"""The faults of a document: rules of the schema that it breaks, and sentences for pydantic's validation errors.
+"""The faults of a document: broken rules of the schema, and sentences for pydantic's validation errors.
 
-A sentence names the field, its value, what is wrong, and what to write instead where that is known.
+A sentence names the field, its value, the fault, and the correction if it is known.
 """
 
 import re
@@ -19,7 +19,7 @@ LONGEST_VALUE = 60
 
 
 class SpecRefused(ConfigError):
-    """The API server would refuse the document; `sentences` are those of the broken rules."""
+    """The API server would refuse the document. `sentences` are the messages of the broken rules."""
 
     def __init__(self, sentences: tuple[str, ...], document: str = "the document") -> None:
         """Store the sentences and the name of the document."""
@@ -31,13 +31,13 @@ class SpecRefused(ConfigError):
 def describe(error: ValidationError, above: tuple[str, ...] = (), known: Iterable[str] = ()) -> str:
     """Return the first faults of a document as one sentence.
 
-    `above` is the path of the validated part, `known` are the names of its fields.
+    `above` is the path of the validated part of the document. `known` are the names of the fields of this part.
     """
     return "; ".join(_sentence(item, above, known) for item in error.errors()[:MOST_FAULTS])
 
 
 def misspelled(name: object, known: Iterable[str]) -> str:
-    """Return the question whether a known name was meant, ending in "? "; empty if none is close."""
+    """Return the question "did you mean NAME? " with the closest known name; empty if no name is close."""
     close = get_close_matches(str(name), list(known), n=1)
     return f"did you mean {close[0]}? " if close else ""
 
@@ -57,13 +57,13 @@ def _sentence(item: ErrorDetails, above: tuple[str, ...], known: Iterable[str]) 
 
 
 def _written_instead(field: str, given: object) -> str:
-    """Return the question whether a field was misspelled; empty if no given name is close."""
+    """Return the question whether a given name is the misspelled `field`; empty if no given name is close."""
     close = get_close_matches(field, [str(key) for key in given] if isinstance(given, Mapping) else (), n=1)
     return f", and {quoted(close[0])} is not a field: did you mean {field}?" if close else ""
 
 
 def _given(item: ErrorDetails) -> str:
-    """Return the given value, if it is short and not part of the message."""
+    """Return the given value as the end of a sentence; empty if the value is long or part of the message."""
     value: Any = item["input"]
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         return ""

@@ -1,6 +1,6 @@
 """The figures of one plan: graphs, bytes and seconds of warm-up, padding, coverage, and its least useful graphs.
 
-`expected_traffic` is the traffic for padding without a trace; `figures_of` judges one plan.
+`expected_traffic` returns the traffic that padding is judged on without a trace. `figures_of` judges one plan.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,10 +33,10 @@ class Expected:
 
 
 def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Expected:
-    """Return the learned traffic of a policy, or the prior if it has none that can be read."""
+    """Return the learned traffic of a policy, or the prior if the policy has no readable traffic."""
     cost = typical_cost(limits.block_size)
     if policy.optimal is not None and policy.optimal.traffic is not None:
-        # Strategy Optimal has no plan for a text with a bad line, and reports the line.
+        # Strategy Optimal reports an invalid line of the text.
         with suppress(PlanImpossible):
             learned = read_traffic(policy.optimal.traffic)
             return Expected(learned, cost, "padding is judged on bucketing.optimal.traffic, from which Optimal learns")
@@ -48,10 +48,10 @@ def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Ex
 
 @dataclass(frozen=True)
 class PlanFigures:
-    """The figures of one plan: what it costs and what it saves.
+    """The figures of one plan: its cost and its savings.
 
     `graph_bytes` is None if the bytes of graphs are unknown. `last_graphs` is the share by which the padded compute of
-    both phases rises without the LAST_GRAPHS graphs that save least; None if fewer can be left out.
+    both phases rises without the LAST_GRAPHS graphs that save least; None if so many graphs cannot be left out.
     """
 
     scores: Mapping[BucketPhase, Score]
@@ -67,7 +67,7 @@ class PlanFigures:
 
     @property
     def padding(self) -> float | None:
-        """The mean padding of both phases, because their shares of the time are unknown."""
+        """The unweighted mean of both phases' padding, because the time that each phase takes is unknown."""
         known = [each.padding for each in self.scores.values() if each.padding is not None]
         return sum(known) / len(known) if known else None
 
@@ -89,7 +89,7 @@ def _coverage(phase: PhaseCoverage) -> float:
 def figures_of(
     plan: BucketPlan, limits: Limits, kv_blocks: int, expected: Expected, *, bytes_unknown: bool = False
 ) -> PlanFigures:
-    """Judge one plan on the expected traffic; bytes and seconds are estimated from the rates of HPU graphs."""
+    """Judge one plan on the expected traffic. Bytes and seconds are estimated from the rates of HPU graphs."""
     buckets = [(phase, bucket) for phase in BOTH for bucket in plan.buckets_of(phase)]
     bytes_of = graph_bytes(limits.block_size)
     return PlanFigures(
@@ -106,9 +106,10 @@ def worth_of_last_graphs(
 ) -> float | None:
     """Return the share by which padded compute rises without the `count` graphs that save least.
 
-    They are left out one by one. A graph can be left out if a larger one holds all of its batches, so that coverage
-    stays. The share may be negative: the first bucket that holds a batch is not always the cheapest. None if fewer than
-    `count` can be left out, and for a plan with drafts, since no traffic says which steps have some.
+    The graphs are left out one by one. A graph can be left out if a larger graph holds all of its batches, so that the
+    coverage stays the same. The share may be negative, because the first bucket that holds a batch is not always the
+    cheapest. Returns None if fewer than `count` graphs can be left out, and if the plan has draft tokens, because the
+    traffic does not show which steps have some.
     """
     if plan.seeds:
         return None
@@ -128,9 +129,9 @@ def worth_of_last_graphs(
 
 
 class _Thinned:
-    """The buckets of one phase during thinning, with the shapes that each one holds and their costs.
+    """The buckets of one phase during thinning, with the shapes of each bucket and their weights.
 
-    Costs are shares of the real compute of all these shapes, so that those of both phases add up.
+    Costs are shares of the real compute of all shapes of the phase, so that the costs of both phases can be added.
     """
 
     def __init__(self, phase: BucketPhase, plan: BucketPlan, limits: Limits, expected: Expected) -> None:
@@ -148,7 +149,7 @@ class _Thinned:
         self.padding = sum(self._costs[each] * weight for each, users in self._users.items() for _, weight in users)
 
     def steps(self) -> Iterator[tuple[float, "_Thinned", int]]:
-        """Yield the saving and the position of each removable bucket; of unused buckets only one."""
+        """Yield the saving and the position of each removable bucket. Only one unused bucket is included."""
         unused = False
         for at, bucket in enumerate(self._buckets):
             if (self._users[bucket] or not unused) and self._can_go(at):
@@ -166,11 +167,11 @@ class _Thinned:
             yield weight * (self._costs[self._next(at, shape)] - paid)
 
     def _next(self, at: int, shape: Bucket) -> Bucket:
-        """Return the bucket of a shape without the bucket at this position."""
+        """Return the bucket that holds a shape after the bucket at this position is removed."""
         return next(each for each in islice(self._buckets, at + 1, None) if all(map(le, shape, each)))
 
     def leave_out(self, at: int) -> None:
-        """Remove one bucket, and pad its shapes to the next one that holds them."""
+        """Remove one bucket, and assign its shapes to the next buckets that hold them."""
         for shape, weight in self._users.pop(self._buckets[at]):
             self._users[self._next(at, shape)].append((shape, weight))
         del self._buckets[at]

@@ -1,7 +1,7 @@
 """`gaudi-plan forecast`: memory, graphs and warm-up time of a deployment without a card.
 
-`forecast_deployment` finds model and card of a document, their forecast, and changes that would make it fit; verdict.py
-judges it, and forecast_output.py writes both.
+`forecast_deployment` finds the model and the card of a document, forecasts the deployment, and finds changes that would
+make it fit. verdict.py judges the forecast. forecast_output.py writes forecast and verdict.
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ ANY_INSTALLATION = InstallationDefaults(
 
 
 def forecast_deployment(question: PlanDocument, card: str | None, model: str | None) -> DeploymentForecast:
-    """Forecast a document. `card` and `model` override those of the document. Raises ConfigError."""
+    """Forecast a document. `card` and `model` override the card and model of the document. Raises ConfigError."""
     if question.release != "current":
         raise ConfigError(f"release {question.release} is planned, not forecast: leave it out")
     inputs, wanted = forecast_inputs_of(question), _wanted(question)
@@ -50,7 +50,7 @@ def forecast_deployment(question: PlanDocument, card: str | None, model: str | N
         unjudged=unjudged(found, wanted),
         serves_anyway=serves_anyway,
         plan_figures=_plan_figures(found, inputs),
-        # Check room first: without it, missing graphs mean nothing.
+        # If there is no room for the model, advise only on room.
         advice=advise(inputs, shape, described, Thresholds(0, 0) if found.problems or serves_anyway else wanted)
         if shape
         else (),
@@ -102,7 +102,7 @@ def _wanted(question: PlanDocument) -> Thresholds:
 
 
 def model_shape_of(question: PlanDocument, model: str | None) -> ModelShape | None:
-    """Return the shape of the named model or of the document's model; None for an unknown one."""
+    """Return the shape of the named model, else of the document's model; None if the model is unknown."""
     if model is not None:
         return _named_shape(model)
     about = forecast_target(question.inference.spec) if question.inference else None
@@ -128,7 +128,7 @@ def _named_shape(model: str) -> ModelShape:
 
 
 def select_card(question: PlanDocument, card: str | None) -> Card:
-    """Return the described card with this name, or the card of the document. Raises ConfigError for an unknown one."""
+    """Return the card with this name, else the card of the document. Raises ConfigError if the card is unknown."""
     if card is not None:
         return card_named(card)
     config, inference = question.config, question.inference

@@ -35,7 +35,7 @@ def answer(foreseen: DeploymentForecast, *, sources: bool = False) -> CommandOut
 
 
 def refusal_answer(refused: SpecRefused) -> CommandOutput:
-    """Return the output for a document that the API server refuses. Nothing is forecast for it."""
+    """Return the output for a document that the API server refuses. It contains no forecast."""
     why = tuple(sentence_of(each) for each in refused.sentences)
     problems = [{"reason": "SchemaViolated", "message": each} for each in why]
     first = f"{Verdict.REFUSED}: the API server refuses {refused.document}"
@@ -86,7 +86,7 @@ def _coverage(foreseen: DeploymentForecast) -> dict[str, Any] | None:
 
 
 def _padding(foreseen: DeploymentForecast) -> dict[str, Any] | None:
-    """Return padded over real compute of each phase, and the increase without the last ten graphs."""
+    """Return the ratio of padded to real compute of each phase, and the increase without the last ten graphs."""
     found = foreseen.plan_figures
     if found is None:
         return None
@@ -160,7 +160,7 @@ _STYLES = {0: "bold green", 3: "bold red", 4: "bold red", 5: "bold yellow"}
 
 
 def _print_figures(console: "Console", foreseen: DeploymentForecast, sources: bool) -> list[str]:
-    """Print the table. Returns the sources in the order of their numbers; none if not requested."""
+    """Print the table. Returns the sources in the order of their numbers; empty unless `sources` is True."""
     figures = list(foreseen.figures())
     cited = list(dict.fromkeys(figure.source for _, _, figure in figures)) if sources else []
     rows = (
@@ -203,7 +203,7 @@ def _graphs(phase: PhaseForecast, *, captures: bool) -> str:
 
 
 def _padding_sentence(foreseen: DeploymentForecast) -> str | None:
-    """Describe the padding of the plan, if it is known."""
+    """Return a sentence about the padding of the plan; None if the padding is unknown."""
     scores = foreseen.plan_figures.scores if foreseen.plan_figures else {}
     said = [f"{phase} {each.padding:.3f}" for phase, each in scores.items() if each.padding is not None]
     if not said:
@@ -212,7 +212,7 @@ def _padding_sentence(foreseen: DeploymentForecast) -> str | None:
 
 
 def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:
-    """Yield the engine's command line in shell lines; nothing if the engine takes none. Raises ConfigError."""
+    """Yield the lines of the engine's shell command; nothing if the engine has no command. Raises ConfigError."""
     if config is None:
         return
     if _takes_pair(config):
@@ -231,7 +231,7 @@ def _takes_pair(config: RuntimeConfig | None) -> bool:
 
 
 def _command(config: RuntimeConfig) -> Iterator[str]:
-    """Yield the arguments of `vllm serve` that match the runtime, which starts vLLM with its own workers."""
+    """Yield the arguments of `vllm serve` that have the same effect as the runtime's settings."""
     if config.engine.name is not EngineName.VLLM:
         return
     yield "vllm serve"

@@ -1,7 +1,7 @@
-"""Heat maps of a plan, batch size by length, as pure values: padding, graph bytes, hits, and changes.
+"""Heat maps of a plan as pure values, batch size by length: padding, graph bytes, hits, and changes.
 
-`heat_maps` shows one plan, `change_map` the difference of two. Both return HeatMaps, whose cells are computed when they
-are drawn (drawing.py).
+`heat_maps` shows one plan. `change_map` shows the difference of two plans. Both return HeatMaps, whose cells are
+computed when they are drawn (drawing.py).
 """
 
 from collections import Counter, defaultdict
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from gaudi_runtime.traffic.histogram import Weights
 
 Place = tuple[int, int]
-"""Batch size and length of a cell: query tokens (prompt) or KV blocks of the batch (decode)."""
+"""(batch size, length) of a cell. The length is in query tokens (prompt) or in KV blocks of the batch (decode)."""
 
 
 class Cell(NamedTuple):
-    """The text of a cell and its heat from 0 to 1; heat None is a shape that requests may have without a bucket."""
+    """The text of a cell and its heat from 0 to 1. Heat None means that possible requests have no bucket."""
 
     text: str
     heat: float | None
@@ -52,7 +52,7 @@ class HeatMap:
     cell: Callable[[Place], Cell | None]
 
     def thinned(self, columns: int, rows: int) -> "HeatMap":
-        """Return a map with at most so many batch sizes and lengths, evenly chosen; noted in the title."""
+        """Return a map with at most `columns` batch sizes and `rows` lengths, evenly chosen. The title notes it."""
         batches, lengths = _thin(self.batches, columns), _thin(self.lengths, rows)
         hidden = [
             f"{len(shown)} of {len(every)} {what}"
@@ -71,7 +71,7 @@ class HeatMap:
 def _thin(values: Sequence[int], most: int) -> Sequence[int]:
     if len(values) <= most:
         return values
-    # Count from the end, so that the largest is always shown.
+    # Count from the end, so that the largest value is always shown.
     step = len(values) / most
     return [values[len(values) - 1 - int(step * back)] for back in reversed(range(most))]
 
@@ -84,7 +84,7 @@ def heat_maps(
     model: str | None = None,
     trace: Path | None = None,
 ) -> list[HeatMap]:
-    """Return one map per phase. Bytes need a card and a model, hits need a trace of requests.
+    """Return one map per phase. Maps of bytes need a card and a model. Maps of hits need a trace of requests.
 
     Raises ConfigError if the figures of a map are unknown.
     """
@@ -97,7 +97,7 @@ def heat_maps(
 
 
 def _hits_maps(question: PlanDocument, plan: BucketPlan, trace: Path | None) -> list[HeatMap]:
-    """Return maps of the batches of a trace. Batches without a bucket are named in the caption."""
+    """Return maps of the batches of a trace. The caption has the number of batches without a bucket."""
     if trace is None:
         raise ConfigError("a heat map of hits needs traffic; give the requests with --trace CSV")
     from gaudi_operator.cli.plan.trace import Server, TraceFile
@@ -128,7 +128,7 @@ def _bytes_maps(question: PlanDocument, plan: BucketPlan, card: str | None, mode
 
 
 def _bytes_map(question: PlanDocument, plan: BucketPlan, phase: BucketPhase, found: "Forecast") -> HeatMap:
-    """Return the map of the forecast's graph bytes, distributed by the weight of each bucket."""
+    """Return the map of the forecast's graph bytes, distributed over the buckets by their weight."""
     from gaudi_runtime.buckets.bucket import weight
 
     foreseen = found.prompt if phase is BucketPhase.PROMPT else found.decode
@@ -148,7 +148,7 @@ def _bytes_map(question: PlanDocument, plan: BucketPlan, phase: BucketPhase, fou
 
 
 def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket], float], source: str) -> HeatMap:
-    """Return the map of estimated graph bytes, summed over contexts; `source` names the origin of the estimate."""
+    """Return the map of estimated graph bytes, summed over contexts. `source` names the source of the estimate."""
     amounts = _sums(plan, phase, bytes_of)
     total = byte_text(sum(amounts.values()))
     return _map(
@@ -162,9 +162,9 @@ def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket],
 def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> HeatMap:
     """Return the map of mean padding between a bucket and its smaller neighbours, in percent of the compute.
 
-    Every shape counts equally, whether requests have it or not. The compute of prompts is tokens without cached
-    context, of decode batch size * KV blocks. A cell whose shapes have no bucket is a miss
-    (docs/internals/bucketing.md, Coverage).
+    All shapes count equally, even shapes that no request has. The compute of a prompt batch is its number of tokens
+    without cached context. The compute of a decode batch is batch size * KV blocks. A cell whose shapes have no bucket
+    is a miss (docs/internals/bucketing.md, Coverage).
     """
     counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
     caption = f"Mean padding of the shapes that end there ({counted}), every shape alike; none = no bucket."
@@ -174,7 +174,7 @@ def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
 def change_map(
     phase: BucketPhase, kept: Sequence[Bucket], added: Sequence[Bucket], dropped: Sequence[Bucket]
 ) -> HeatMap:
-    """Return the map of differences between two plans; a prompt cell sums all its contexts."""
+    """Return the map of differences between two plans. A cell of the prompt phase sums all contexts."""
     counts: defaultdict[Place, Counter[str]] = defaultdict(Counter)
     for sign, buckets in (("=", kept), ("+", added), ("-", dropped)):
         for bucket in buckets:
@@ -192,7 +192,7 @@ def _change_cell(count: Counter[str]) -> Cell:
 
 
 def length_of(phase: BucketPhase, bucket: Bucket) -> int:
-    """Return the length axis of a bucket: query tokens of a prompt, KV blocks of a decode batch."""
+    """Return the length of a bucket: query tokens of a prompt, or KV blocks of a decode batch."""
     return bucket.query_len if phase is BucketPhase.PROMPT else bucket.num_blocks
 
 
@@ -221,7 +221,7 @@ def _sums(plan: BucketPlan, phase: BucketPhase, amount: Callable[[Bucket], float
 
 
 def heat_of(amounts: Mapping[Place, float]) -> dict[Place, float]:
-    """Return the heat of amounts: logarithmic, from the smallest above zero to the largest."""
+    """Return the heat of amounts on a logarithmic scale, from the smallest amount above zero to the largest."""
     some = [amount for amount in amounts.values() if amount > 0] or [1.0]
     low, span = log(min(some)), log(max(some) / min(some)) or 1.0
     return {
@@ -258,13 +258,13 @@ class _Padding:
 
 
 def _before(values: Iterable[int]) -> dict[int, int]:
-    """Return every value with the next smaller one; 0 for the smallest."""
+    """Return the next smaller value of every value; 0 for the smallest value."""
     ordered = sorted(values)
     return dict(zip(ordered, [0, *ordered], strict=False))
 
 
 def _admits(phase: BucketPhase, limits: Limits, kv_blocks: int, batch: Place, length: Place) -> bool:
-    """Return True if a request can have a shape of the cell; `batch` and `length` are (smallest, largest) values."""
+    """Return True if a request can have a shape of the cell. `batch` and `length` are (smallest, largest) values."""
     if phase is BucketPhase.PROMPT:
         return length[0] <= limits.longest_query and batch[0] * length[0] <= limits.max_num_batched_tokens
     if limits.contiguous_paged_attention:
@@ -283,7 +283,7 @@ def byte_text(amount: float) -> str:
 
 
 def count_text(amount: float) -> str:
-    """Format a count in powers of 1000: 12, 1.2k, 3m for millions."""
+    """Format a count in powers of 1000: 12, 1.2k, 3m (m means millions)."""
     return _scaled(amount, 1000, _DECIMAL)
 
 

@@ -1,4 +1,4 @@
-"""The comparison of strategies on traffic, with Optimal judged on traffic that it has not learned from."""
+"""The comparison of strategies on traffic. Optimal is judged on traffic that it has not learned from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,7 +25,7 @@ DIGITS = 4
 class Budget:
     """The budget of strategy Optimal: graphs per phase, or bytes or seconds of both phases together.
 
-    Bytes and seconds are counted at the rates of HPU graphs, whatever the mode.
+    Bytes and seconds are counted at the rates of HPU graphs in every execution mode.
     """
 
     prompt_graphs: int | None = None
@@ -34,14 +34,14 @@ class Budget:
     warmup_seconds: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the budget. Raises ConfigError for more than one kind."""
+        """Check the budget. Raises ConfigError if it has more than one kind of limit."""
         kinds = [self.prompt_graphs or self.decode_graphs, self.graph_bytes, self.warmup_seconds]
         if sum(kind is not None for kind in kinds) > 1:
             raise ConfigError("give one kind of budget: graphs, --graph-bytes or --warmup-seconds")
 
 
 def budget_warnings(question: PlanDocument, budget: Budget) -> tuple[str, ...]:
-    """Return a warning about a budget of bytes in a mode whose graph sizes are unknown."""
+    """Return a warning if the budget is in bytes and the execution mode has unknown graph sizes."""
     if budget.graph_bytes is None or not graphs_unmeasured(question):
         return ()
     return (
@@ -54,7 +54,7 @@ def budget_warnings(question: PlanDocument, budget: Budget) -> tuple[str, ...]:
 class StrategyScore:
     """The score of a strategy in one phase on the judged traffic.
 
-    For Optimal also the padding that it expected from the learned traffic, and the gain of one more graph.
+    Only Optimal has `expected`, its padding on the learned traffic, and `next_graph`, the gain of one more graph.
     """
 
     verdict: Score
@@ -70,7 +70,7 @@ class StrategyScore:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of strategies by phase, and why a strategy has no plan."""
+    """The scores of strategies by phase, and the reasons of strategies without a plan."""
 
     judged: dict[Strategy, dict[BucketPhase, StrategyScore]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -114,9 +114,9 @@ class Comparison:
 def compare_on_traffic(
     question: PlanDocument, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
 ) -> Comparison:
-    """Judge all strategies on `seen`, with padding as a share of `cost`; Optimal learns from `learned` only.
+    """Judge all strategies on `seen`, with padding counted in `cost`. Optimal learns only from `learned`.
 
-    Raises PlanImpossible for its budget.
+    Raises PlanImpossible if Optimal's budget is too small.
     """
     comparison = Comparison()
     comparison.judged[Strategy.OPTIMAL] = _optimal(question, learned, seen, budget, cost)
@@ -134,7 +134,7 @@ def _optimal(
     optimizer = Optimizer(learned, question.limits, question.blocks, cost)
     chosen = _choose(question, optimizer, budget, learned, cost)
     prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
-    # One plan for both phases, which share a budget of bytes or seconds.
+    # One plan has both phases, because they share a budget of bytes or seconds.
     plan = BucketPlan(prompt, decode)
     return {
         phase: StrategyScore(
@@ -172,7 +172,7 @@ def _choose(
 
 
 def verdict_cells(verdict: Score | None) -> tuple[str, str, str]:
-    """Return graphs, padding and coverage, if known, as cells."""
+    """Return graphs, padding and coverage as cells, with "-" for unknown values."""
     if verdict is None:
         return "-", "-", "-"
     padding = "-" if verdict.padding is None else f"{verdict.padding:.3f}"

@@ -2,8 +2,8 @@
 
 See docs/how-to/learn-buckets.md, While serving.
 
-`read_texts` sums the traffic of pods, `learn` chooses buckets for it, `print_learned` shows both plans next to each
-other.
+`read_texts` sums the traffic of pods. `learn` chooses buckets for this traffic. `print_learned` shows the current and
+the learned plan next to each other.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ MOST_FILE_BYTES = 64 * 1024
 class Learned:
     """A learned plan as a merge patch of a GaudiInference, with the scores of the current and the learned plan.
 
-    Both are judged on the traffic that was learned from.
+    Both plans are judged on the learned traffic.
     """
 
     patch: Mapping[str, Any]
@@ -67,10 +67,10 @@ def learn(
     form: Form = Form.OPTIMAL,
     most_file_bytes: int = MOST_FILE_BYTES,
 ) -> Learned:
-    """Learn a plan for `traffic` within `budget`, and compare it with that of the document.
+    """Learn a plan for `traffic` within `budget`, and compare it with the plan of the document.
 
-    Raises PlanImpossible if the budget or the limits do not allow one, ConfigError for traffic without shapes and for
-    more buckets than a bucket file of `most_file_bytes` may hold.
+    Raises PlanImpossible if the budget or the limits allow no plan. Raises ConfigError if the traffic has no shapes, or
+    if the buckets need a bucket file of more than `most_file_bytes`.
     """
     if not any(traffic.shapes_of(phase) for phase in BucketPhase):
         raise ConfigError("the traffic has no shapes: nothing was served yet")
@@ -86,7 +86,7 @@ def learn(
 
 
 def read_texts(texts: Iterable[tuple[str, str]]) -> Traffic:
-    """Sum named traffic texts of pods. Raises PlanImpossible with the name and the line of an error."""
+    """Sum the traffic of pods, given as (name, text). Raises PlanImpossible with the name and the line of an error."""
     read = [read_traffic(text, name) for name, text in texts]
     return Traffic(*(_sum(each.shapes_of(phase) for each in read) for phase in BucketPhase))
 
@@ -100,7 +100,7 @@ def _sum(parts: Iterable[Weights]) -> Weights:
 
 
 def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPolicy:
-    """Return strategy Optimal with this traffic, within `budget` or else the budget of `policy`."""
+    """Return a policy of strategy Optimal with this traffic and with `budget`, else with the budget of `policy`."""
     given = OptimalSettings(
         prompt_graphs=budget.prompt_graphs,
         decode_graphs=budget.decode_graphs,
@@ -111,7 +111,7 @@ def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPol
 
 
 def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_bytes: int) -> dict[str, Any]:
-    """Return the fields of spec.bucketing; null removes fields of another strategy."""
+    """Return the merge patch of spec.bucketing. Null removes a field of another strategy."""
     if form is Form.OPTIMAL and policy.optimal:
         settings = {**policy.optimal.model_dump(by_alias=True), "trafficFrom": None}
         return {"strategy": as_in_spec(Strategy.OPTIMAL), "optimal": settings, "file": None, "fileFrom": None}
@@ -125,7 +125,7 @@ def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_byt
 
 
 def print_learned(found: Learned, console: "Console") -> None:
-    """Print both plans, judged on the traffic that was learned from."""
+    """Print the current and the learned plan, judged on the learned traffic."""
     rows = (
         (phase.value, plan, *verdict_cells(verdicts[phase]))
         for phase in found.now

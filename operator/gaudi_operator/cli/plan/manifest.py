@@ -1,7 +1,7 @@
-"""A GaudiInference from a file, refused where the API server would refuse it.
+"""The reader of a GaudiInference from a file, which refuses every manifest that the API server would refuse.
 
-`read_manifest` refuses unknown fields and values of a wrong type; `check_rules` refuses what breaks a CEL rule of the
-schema, with the rule's own sentence.
+`read_manifest` refuses unknown fields and values of a wrong type. `check_rules` refuses a manifest that breaks a CEL
+rule of the schema, with the rule's own sentence.
 """
 
 import json
@@ -40,7 +40,7 @@ def check_rules(document: Mapping[str, Any]) -> bool:
     except ModuleNotFoundError as error:
         if error.name != "cel_expr_python":
             raise
-        # The runtime's images have this command without a CEL runtime, which takes 50 MB.
+        # The runtime's images have no CEL runtime, because it takes 50 MB.
         return False
     if broken := broken_rules(_schema(), _identity(document).name, document.get("spec", {})):
         raise SpecRefused(broken)
@@ -66,7 +66,7 @@ def _identity(document: Mapping[str, Any]) -> Identity:
 
 
 def _unknown(node: Schema, given: object, read: object, path: str) -> Iterator[str]:
-    """Yield a sentence for each unknown field of the manifest: the models drop them."""
+    """Yield a sentence for each unknown field of the manifest, because the models drop unknown fields."""
     if isinstance(given, Mapping) and isinstance(read, Mapping):
         for key, value in given.items():
             if key in read:
@@ -88,7 +88,7 @@ def _below(node: Schema, key: object) -> Schema:
 
 
 def _mistyped(node: Schema, value: object, path: str) -> Iterator[str]:
-    """Yield a sentence for each value that the models accept and the schema does not."""
+    """Yield a sentence for each value that the models accept although its type breaks the schema."""
     if node.get("type") in ("integer", "number") and isinstance(value, str):
         yield f"{path} must be a number, not text: write {value} without quotes"
     elif isinstance(value, str) and INT_OR_STRING in node and not re.search(node.get("pattern", ""), value):

@@ -3,9 +3,9 @@
     @with_document
     def buckets(question: PlanDocument, output: OutputOption = Output.TABLE) -> None: ...
 
-A command declares the document as its first parameter and gets it parsed. A wrong document or an impossible plan exits
-with one sentence on standard error and code 2. Choices are defined here and not in the modules that compute them, so
-that no command pays for the imports of another.
+A command declares the document as its first parameter and gets it parsed. If the document is wrong or the plan is
+impossible, the command prints one sentence on standard error and exits with code 2. Choices are defined here, so that
+no command loads the imports of another command.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from gaudi_runtime.errors import ConfigError, RuntimeStartError
 
 MAX_BUCKET_FILE_BYTES = 64 * 1024
 REFUSED = 4
-"""The exit code for a document that the API server would refuse: that of the verdict REFUSED."""
+"""The exit code if the API server would refuse the document, the same as for the verdict REFUSED."""
 
 File = Annotated[
     Path | None,
@@ -58,7 +58,7 @@ class CostModel(StrEnum):
 
 
 class Form(StrEnum):
-    """The form of a learned plan in a spec: as traffic to plan for, or as the chosen buckets."""
+    """The form of a learned plan in a spec: traffic to plan for, or the chosen buckets."""
 
     OPTIMAL = "optimal"
     FILE = "file"
@@ -67,7 +67,7 @@ class Form(StrEnum):
 FormOption = Annotated[
     Form, typer.Option("--as", help="optimal keeps the traffic in the spec, file the buckets that were chosen.")
 ]
-# The bounds are those of bucketing.optimal, which is not imported here because every command would pay for it.
+# The bounds are those of bucketing.optimal, which is not imported because its import would delay every command.
 GraphsOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Prompt graphs of Optimal [as Exponential].")]
 DecodeOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Decode graphs of Optimal [as Exponential].")]
 BytesOption = Annotated[int | None, typer.Option(min=1, max=2**50, help="Budget in bytes of graph memory instead.")]
@@ -91,7 +91,7 @@ def select_document(
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print a wrong document or an impossible plan as one sentence and exit with code 2; with 4 if it is refused."""
+    """Print an error as one sentence, and exit with code 2, or with 4 if the API server would refuse the document."""
     try:
         yield
     except RuntimeStartError as error:
@@ -113,7 +113,7 @@ def _document_or_refusal(**options: Any) -> PlanDocument | SpecRefused:
 
 
 with_document_or_refusal = questions(_document_or_refusal, report_errors)
-"""The same for a command that prints the refusal of a document as its answer."""
+"""The same as with_document, for a command that prints the refusal of a document as its answer."""
 
 
 def _question(file: Path | None, from_cluster: str | None, namespace: str | None, name: str | None) -> PlanDocument:
@@ -134,6 +134,6 @@ def _stored_document(name: str, namespace: str | None) -> Document:
     try:
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
-        # The runtime's image has this command without a client: its pods have no permissions anyway.
+        # The runtime's image has no Kubernetes client, because its pods have no permissions.
         raise ConfigError("--from-cluster needs the Kubernetes client; install the extra `cli`") from error
     return Cluster(Connection(namespace=namespace)).inference_with_texts(name)

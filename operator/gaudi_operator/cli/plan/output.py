@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 YAML_AT_ONCE = 5000
-"""The maximum number of buckets in YAML: its writer builds a tree that takes kilobytes for each."""
+"""The maximum number of buckets in YAML, because the YAML writer takes kilobytes of memory per bucket."""
 
 
 class Output(StrEnum):
@@ -34,10 +34,10 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How the an
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """The output of a command in all its formats; only the requested one is computed.
+    """The output of a command in all its formats. Only the requested format is computed.
 
-    `data` is JSON with its warnings inside; `rows` gives CSV with the header first; `show` prints for people; `picture`
-    gives the text of an SVG, None if there is nothing to draw.
+    `data` is JSON that includes the warnings. `rows` returns the rows of a CSV with the header first. `show` prints the
+    output for people. `picture` returns the text of an SVG, and is None if there is nothing to draw.
     """
 
     data: Mapping[str, Any]
@@ -48,9 +48,9 @@ class CommandOutput:
 
 
 def write(answer: CommandOutput, output: Output) -> None:
-    """Print an output on standard output, and its warnings on standard error unless they are included.
+    """Print an output on standard output, and its warnings on standard error unless the output includes them.
 
-    Raises ConfigError for a picture that does not exist or would be printed on a terminal.
+    Raises ConfigError if there is no picture, or if a picture would be printed on a terminal.
     """
     match output:
         case Output.JSON:
@@ -76,7 +76,7 @@ def warn(warnings: Iterable[str]) -> None:
 
 def stdout() -> "Console":
     """Return a console on standard output."""
-    # Imported in functions, here and below: rich takes a tenth of a second, which programs should not pay for.
+    # Imported in functions, because the import of rich takes 0.1 s, which output for programs does not need.
     from rich.console import Console
 
     return Console()
@@ -123,5 +123,5 @@ def _write_picture(picture: Callable[[], str] | None) -> None:
         raise ConfigError("this answer has no picture; choose table, json, yaml or csv")
     if sys.stdout.isatty():
         raise ConfigError("an SVG is not for a terminal; send it to a file with > plan.svg")
-    # Bytes: a picture is UTF-8 in every locale.
+    # Write bytes, because a picture is UTF-8 in every locale.
     sys.stdout.buffer.write(picture().encode())

@@ -1,7 +1,7 @@
-"""The plot of graphs against padding: a curve for one strategy, a point for each other one, as SVG.
+"""The plot of graphs against padding as SVG: a curve for one strategy, and a point for each other strategy.
 
-The file loads nothing from elsewhere, has its own background, and follows the reader's choice of light or dark. Graphs
-are on a logarithmic scale, because strategies differ by factors.
+The file loads nothing from elsewhere, has its own background, and has a light and a dark colour scheme. The axis of
+graphs is logarithmic, because strategies differ by factors.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ text { font: 12px sans-serif; } .title { font-size: 15px; font-weight: bold; }
 
 
 class PlotPoint(NamedTuple):
-    """A plan on the plot: its graphs, and padded over real compute."""
+    """A plan on the plot: its number of graphs, and its ratio of padded to real compute."""
 
     graphs: int
     padding: float
@@ -77,7 +77,7 @@ class PlotScale:
 
 
 def plot(points: Mapping[str, PlotPoint], curve: Sequence[PlotPoint], of: str) -> str:
-    """Return the text of an SVG: `points` by name, and the `curve` of strategy `of`, fewest graphs first."""
+    """Return the text of an SVG with named `points`, and with the `curve` of strategy `of`, fewest graphs first."""
     everything = [*points.values(), *curve]
     scale = PlotScale(
         least_graphs=0.8 * min((each.graphs for each in everything), default=1),
@@ -168,7 +168,7 @@ def _places(marker: PlotBox, width: float) -> Iterator[PlotBox]:
     rows = [middle - LINE / 2, *(row for rows in away for row in rows)]
     for top in rows:
         for left in (marker.right + 3, marker.left - 3 - width, centre - width / 2):
-            # Within the axes.
+            # Keep the label within the axes.
             x = min(max(left, LEFT + 1), WIDTH - 2 - width)
             y = min(max(top, TOP - LINE), HEIGHT - BOTTOM - LINE)
             yield PlotBox(x, y, x + width, y + LINE)

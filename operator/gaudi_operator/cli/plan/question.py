@@ -2,8 +2,8 @@
 
 See docs/internals/bucketing.md, Asking.
 
-`read_text` and `parse_document` find the document, within size limits; `read_question` makes a PlanDocument of it. No
-API server has validated a GaudiInference from a file, so manifest.py refuses what the schema refuses.
+`read_text` and `parse_document` read the document within size limits. `read_question` converts it to a PlanDocument. No
+API server has validated a GaudiInference from a file, so manifest.py validates it.
 """
 
 import json
@@ -55,9 +55,9 @@ def read_text(file: Path, limit: int = MAX_DOCUMENT_BYTES) -> str:
 
 
 def parse_document(text: str, name: str | None = None) -> Document:
-    """Parse the document to plan for: of several manifests the only GaudiInference, or the one called `name`.
+    """Return the document to plan for. Of several manifests, this is the only GaudiInference or the one called `name`.
 
-    Raises ConfigError if there is none, more than one, or no structure at all.
+    Raises ConfigError if there is none or more than one, or if the text is no map.
     """
     documents = [each for document in _documents(text) for each in _items(document)]
     found = [each for each in documents if each.get("kind", KIND) == KIND and name in (None, _name(each))]
@@ -88,7 +88,7 @@ def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
 
 def _documents(text: str) -> list[object]:
     try:
-        # Not by the YAML reader, which takes seconds for a bucket file of a megabyte.
+        # Use the JSON reader if possible, because the YAML reader takes seconds for a bucket file of 1 MB.
         return [json.loads(text)] if text.lstrip().startswith("{") else _yaml(text)
     except (ValueError, RecursionError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -99,7 +99,7 @@ def _yaml(text: str) -> list[object]:
     import yaml
 
     try:
-        # Not the C loader, which is faster but crashes on a hundred thousand brackets.
+        # Do not use the C loader. It is faster, but crashes on 100,000 brackets.
         return list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
         raise ValueError(str(error).replace("\n", " ")) from error
@@ -132,8 +132,9 @@ class EstimatedBlocks(NamedTuple):
 class PlanDocument:
     """A bucket policy and limits to plan for, and everything else in the document.
 
-    `kv_blocks` is None if no device was measured, `estimated` if blocks cannot be forecast, `config` for bare limits,
-    `inference` unless the document is a GaudiInference. `unchecked` means that no CEL rule of its schema was evaluated.
+    `kv_blocks` is None if no device was measured. `estimated` is None if blocks cannot be forecast. `config` is None
+    for bare limits. `inference` is None unless the document is a GaudiInference. `unchecked` is True if the CEL rules
+    of the schema were not evaluated.
     """
 
     policy: BucketPolicy
@@ -180,7 +181,7 @@ class PlanDocument:
         return (*self.warnings, *plan.warnings, *gaps, *self._not_computed(plan))
 
     def _not_computed(self, plan: BucketPlan) -> Iterator[str]:
-        """Report the bucket that the attention kernel of a card cannot compute."""
+        """Yield a warning about a bucket that the attention kernel of the card cannot compute."""
         if self.config is None:
             return
         from gaudi_runtime.knobs.attention import fused_attention, why_impossible
@@ -201,15 +202,15 @@ class PlanDocument:
         return f"{self.blocks} KV blocks are {said}: the device's number is known after its memory split (--kv-blocks)"
 
     def with_bucket_file(self, text: str) -> "PlanDocument":
-        """Return the document with the buckets of a file."""
+        """Return the document with strategy File and the bucket file `text`."""
         policy = self.policy.model_copy(update={"strategy": Strategy.FILE, "file": text})
         return replace(self, policy=policy)
 
 
 def read_question(document: Document, *, stored: bool = False) -> PlanDocument:
-    """Parse the content of a document. A stored one comes from a cluster, whose API server has accepted it.
+    """Parse the content of a document. A `stored` document comes from a cluster, so the API server has accepted it.
 
-    Raises SpecRefused for a manifest that breaks a CEL rule, and ConfigError with one sentence for another fault.
+    Raises SpecRefused if a manifest breaks a CEL rule, and ConfigError with one sentence for all other faults.
     """
     try:
         if document.get("kind") == KIND:

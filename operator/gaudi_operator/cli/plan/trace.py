@@ -1,6 +1,6 @@
-"""`gaudi-plan trace`: every strategy on the traffic of a trace, with Optimal judged on unseen traffic.
+"""`gaudi-plan trace`: the judgement of every strategy on the traffic of a trace, which Optimal has not learned from.
 
-A trace is a CSV file of requests. It is streamed as often as needed and never held in memory.
+A trace is a CSV file of requests. The file is streamed as often as needed and never held in memory.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ from gaudi_runtime.traffic.trace import (
 
 @dataclass(frozen=True)
 class Server:
-    """The simulated server whose batches a trace is turned into."""
+    """The simulated server that turns the requests of a trace into batches."""
 
     limits: Limits
     kv_blocks: int
@@ -41,7 +41,7 @@ class Server:
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A CSV file of requests. Every method raises ConfigError with the file's name if it cannot be read."""
+    """A CSV file of requests. Every method raises ConfigError with the file's name if the file cannot be read."""
 
     path: Path
     names: ColumnNames
@@ -65,7 +65,7 @@ class TraceFile:
     def halves(self, server: Server) -> tuple[Traffic, Traffic]:
         """Return the traffic of the earlier and the later half of the requests."""
         try:
-            # Read the file twice: a trace may be larger than memory.
+            # Read the file twice, because a trace may be larger than memory.
             count = count_requests(self.requests())
         except TraceUnreadable as error:
             raise ConfigError(f"trace {self.path} {error}") from error
@@ -78,7 +78,7 @@ class TraceFile:
 class Traces:
     """The traces to judge on and to learn from, and the speed of the simulated server.
 
-    Without a trace to learn from, the earlier half of the judged one is used.
+    Without a trace to learn from, Optimal learns from the earlier half of the other trace and is judged on the later.
     """
 
     judged: TraceFile
@@ -92,7 +92,7 @@ class Traces:
         return self.learned.traffic(server), self.judged.traffic(server)
 
     def sentences(self) -> tuple[str, ...]:
-        """Return sentences on the assumptions of an answer."""
+        """Return sentences about the assumptions of the output."""
         judged = self.judged.path
         learned = self.learned.path if self.learned else f"the earlier half of {judged}"
         return (
@@ -105,7 +105,7 @@ class Traces:
 
 
 def seen_in(question: PlanDocument, trace: TraceFile) -> Expected:
-    """Return the traffic of a trace, to compare strategies on. Raises ConfigError for a file that cannot be read."""
+    """Return the traffic of a trace for a comparison of strategies. Raises ConfigError if the file cannot be read."""
     limits = _whole_prompts(question.limits)
     traffic = trace.traffic(Server(limits, question.blocks, Pace()))
     return Expected(
@@ -116,7 +116,7 @@ def seen_in(question: PlanDocument, trace: TraceFile) -> Expected:
 
 
 def _whole_prompts(limits: Limits) -> Limits:
-    """Return the limits of a server that computes whole prompts: a trace does not show shared prefixes."""
+    """Return the limits of a server that computes whole prompts, because a trace does not show shared prefixes."""
     return limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
 
 
@@ -125,7 +125,7 @@ def judge_traces(
 ) -> CommandOutput:
     """Judge every strategy on the traffic of a trace. The learned traffic is also written to `save_to`.
 
-    Raises ConfigError for a file that cannot be read or written, PlanImpossible for the budget.
+    Raises ConfigError if a file cannot be read or written, PlanImpossible if the budget is too small.
     """
     limits = _whole_prompts(question.limits)
     learned, seen = traces.traffic(Server(limits, question.blocks, traces.pace))
@@ -146,11 +146,11 @@ def judge_traces(
 
 
 def _gaps(question: PlanDocument) -> tuple[str, ...]:
-    """Return sentences on batches without a bucket in the plan of the document, contexts included."""
+    """Return sentences about batches without a bucket in the plan of the document, including contexts."""
     try:
         return plan_coverage(question.plan(), question.limits, question.blocks).sentences()
     except PlanImpossible:
-        # All traffic may lack a bucket in this plan.
+        # The document's own plan may be impossible.
         return ()
 
 
@@ -164,7 +164,7 @@ def _save(path: Path, learned: Traffic) -> None:
 def cost_of(question: PlanDocument, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
     """Return the unit of padding, and a sentence about it (docs/internals/optimal.md, Cost).
 
-    Raises ConfigError for a roofline of an unknown card or model.
+    Raises ConfigError if a roofline is wanted and the card or the model is unknown.
     """
     block = question.limits.block_size
     if wanted is not CostModel.ROOFLINE:

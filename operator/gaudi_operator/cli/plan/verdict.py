@@ -1,7 +1,8 @@
 """The verdict of a forecast with its reasons and remedies, as pure functions.
 
-The order of the rules in `DeploymentForecast.verdict` is their priority: a spec that the operator refuses is REFUSED
-even if it fits. Thresholds are judged by known figures: those of HPU graphs do not apply to another mode.
+The rules in `DeploymentForecast.verdict` are in the order of their priority. For example, a spec that the operator
+refuses is REFUSED even if it fits. Thresholds are judged only by known figures, and figures of HPU graphs are not known
+figures of another execution mode.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ _NAMES = {"graphs": "graph share", "kv_cache": "KV cache", "block": "KV block", 
 
 
 class Verdict(StrEnum):
-    """The verdict: the first word of the output."""
+    """The verdict, which is the first word of the output."""
 
     FITS = "FITS"
     WARNINGS = "FITS WITH WARNINGS"
@@ -61,10 +62,10 @@ SERVES_ANYWAY = (
 class DeploymentForecast:
     """The forecast of a deployment, its problems, and the smallest changes that would help.
 
-    `certain` is False if the missing graphs would fit with the lowest bytes of any source; `unjudged` are the
-    thresholds that cannot be judged before a pod has measured; `serves_anyway` means that pods below a threshold serve.
-    `plan_figures` is None without a plan, `config` is None for bare limits. `refusal` is the reason why the operator
-    would refuse the spec. `hints` refuse nothing.
+    `certain` is False if the missing graphs would fit with the lowest bytes of any source. `unjudged` are the
+    thresholds that cannot be judged before a pod has measured. `serves_anyway` is True if pods below a threshold serve.
+    `plan_figures` is None without a plan. `config` is None for bare limits. `refusal` is the reason why the operator
+    would refuse the spec. `hints` are advice and never refuse a spec.
     """
 
     forecast: Forecast
@@ -93,7 +94,7 @@ class DeploymentForecast:
 
     @property
     def _refused(self) -> Problem | None:
-        # The forecast reports the same with its own figures.
+        # A problem with the same reason is already in the forecast, with its figures.
         known = {each.reason for each in (*self.forecast.problems, *self.shortfalls)}
         return None if self.refusal is None or self.refusal.reason in known else self.refusal
 
@@ -104,7 +105,7 @@ class DeploymentForecast:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems why the deployment is refused or does not fit, room before graphs."""
+        """The problems why the deployment is refused or does not fit. Missing room comes before missing graphs."""
         refused = self._refused
         found = (*self.forecast.problems, *self._missing)
         return found if refused is None else (refused, *found)
@@ -125,7 +126,7 @@ class DeploymentForecast:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The remedies, preferred one first. Each is sufficient by itself; empty if nothing needs a change."""
+        """The remedies, the preferred one first. One remedy is sufficient. Empty if nothing needs a change."""
         if self.advice or self.problems:
             return tuple(change.text for change in self.advice)
         if self.forecast.model is None:
@@ -145,7 +146,7 @@ class DeploymentForecast:
         return tuple(map(sentence_of, (*gaps, *planned, *short, *unknown, *self.hints)))
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
-        """The known figures with name and unit, in the order of the sum."""
+        """Yield (name, unit, figure) of each known figure, in the order of the sum."""
         memory = self.forecast.memory
         for name, figure in (vars(memory) if memory else {"kv_blocks": self.forecast.kv_blocks}).items():
             yield _NAMES.get(name, name), "blocks" if name == "kv_blocks" else "bytes", figure
