@@ -1,6 +1,6 @@
 """Writes the table of the chart's README and values.schema.json from values.yaml, and deploy/operator.yaml.
 
-`python -m scripts.chart_docs` writes all three. With `--check` it fails if README or schema differ; tests/unit/chart
+`python -m scripts.chart_docs` writes all three. With `--check`, it fails if README or schema differ. tests/unit/chart
 checks the rendered manifest, which needs Helm.
 """
 
@@ -38,7 +38,7 @@ metadata:
 
 @dataclass(frozen=True)
 class Value:
-    """One key of values.yaml: `path` with dots, its comment, its `@schema`, and the keys below it."""
+    """One key of values.yaml with its comment, its `@schema`, and the keys below it. `path` has dots."""
 
     path: str
     default: Any
@@ -48,7 +48,7 @@ class Value:
 
 
 def values(text: str) -> tuple[Value, ...]:
-    """Return the documented keys of a values.yaml. Raises ValueError for a key without a comment."""
+    """Return the documented keys of a values.yaml. Raises ValueError if a key has no comment."""
     return tuple(_values(yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text), text.splitlines(), ""))
 
 
@@ -75,7 +75,7 @@ def _comment(lines: list[str], line: int, path: str) -> tuple[str, dict[str, Any
 
 
 def schema(documented: tuple[Value, ...]) -> dict[str, Any]:
-    """Return the JSON schema of the chart's values; Helm passes `global` to every chart."""
+    """Return the JSON schema of the chart's values, including `global`, which Helm passes to every chart."""
     root = _object(documented)
     root["properties"]["global"] = {"type": "object"}
     return {"$schema": "http://json-schema.org/draft-07/schema#", **root}
@@ -92,7 +92,7 @@ def _property(value: Value) -> dict[str, Any]:
 
 
 def table(documented: tuple[Value, ...]) -> str:
-    """Return one row per key that is set as a whole, in the file's order."""
+    """Return a table with a row for each key that is set as a whole, in the order of the file."""
     rows = ["| Value | Default | Meaning |", "|---|---|---|"]
     rows += [f"| `{each.path}` | `{json.dumps(each.default)}` | {each.description} |" for each in _leaves(documented)]
     return "\n".join(rows) + "\n"
@@ -107,7 +107,7 @@ def _leaves(documented: tuple[Value, ...]) -> Iterator[Value]:
 
 
 def documents() -> dict[Path, str]:
-    """Return path -> text of the files that depend only on values.yaml."""
+    """Return the texts of the files that depend only on values.yaml, by path."""
     documented = values((CHART / "values.yaml").read_text())
     readme = CHART / "README.md"
     return {
@@ -117,9 +117,9 @@ def documents() -> dict[Path, str]:
 
 
 def manifest() -> str:
-    """Return the chart with its defaults as a manifest for `kubectl apply`, without labels of Helm."""
+    """Return the chart with default values as a manifest for `kubectl apply`, without labels of Helm."""
     command = [str(helm() / "helm"), "template", "gaudi-operator", str(CHART), "--namespace", NAMESPACE, "--skip-tests"]
-    # Names that a Kustomize overlay replaces (docs/start/install.md, Without Helm).
+    # A Kustomize overlay replaces these names (docs/start/install.md, Without Helm).
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
     names = {"operator": "gaudi-operator", "runtime": "gaudi-runtime", "hpu": "gaudi-runtime-hpu"}
     values = ["crds.keep=false", *(f"image.{key}={name}:{version}" for key, name in names.items())]
@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
         return 2
     for path, text in documents().items():
         path.write_text(text)
-    MANIFEST.write_text(manifest())  # written last, because Helm reads the schema
+    MANIFEST.write_text(manifest())  # written last, because Helm reads the schema first
     return 0
 
 

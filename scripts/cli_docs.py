@@ -1,6 +1,6 @@
 """Writes docs/reference/cli.md from the help of the commands.
 
-`python -m scripts.cli_docs` writes the page; with `--check` it fails if the page differs.
+`python -m scripts.cli_docs` writes the page. With `--check`, it fails if the page differs.
 """
 
 import os
@@ -25,7 +25,7 @@ _WIDTH = 100
 
 
 def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the arguments after a program's name that lead to each of its commands, itself first."""
+    """Yield the words after a program's name that call the program itself and then each of its commands."""
     yield path
     for name, below in getattr(command, "commands", {}).items():
         if not below.hidden:

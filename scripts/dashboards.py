@@ -4,8 +4,8 @@ fleet     all models of a cluster, and the operator that serves them
 model     one model: warm-up, traffic by bucket, padding, requests
 upgrade   one upgrade: both revisions, gates, and the effect on requests
 
-Series with gaudi_inference_ and gaudi_operator_ are the operator's. The others are the pods', by the PodMonitor, whose
-labels name model and revision.
+Series that begin with gaudi_inference_ or gaudi_operator_ come from the operator. All other series come from the pods,
+through the PodMonitor, which adds labels with model and revision.
 """
 
 import json
@@ -20,7 +20,7 @@ from scripts.generated import write_or_check
 
 FOLDER = CHART / "files" / "dashboards"
 WIDE, HALF, THIRD, HEIGHT = 24, 12, 8, 8
-"""Columns and rows of Grafana's grid."""
+"""The sizes of panels in columns and rows of Grafana's grid."""
 
 MODEL = 'namespace=~"$namespace", name=~"$name"'
 PODS = 'namespace=~"$namespace", inference_gaudi_dev_name=~"$name"'
@@ -35,7 +35,7 @@ def _padded_over_real(metric: str, phase: str) -> str:
 
 @dataclass(frozen=True)
 class Panel:
-    """Queries by their legends. `kind` is Grafana's type of panel, `unit` its unit."""
+    """A panel with its queries by legend. `kind` is Grafana's type of panel. `unit` is the unit of the values."""
 
     title: str
     queries: dict[str, str]
@@ -48,7 +48,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """`variables` map names to queries of label values, from which a user selects."""
+    """A dashboard. `variables` maps names to queries of the label values from which a user selects."""
 
     uid: str
     title: str
@@ -342,7 +342,7 @@ def _variables(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
             "type": "query",
             "datasource": SOURCE,
             "query": {"query": query, "refId": name},
-            "refresh": 2,  # at every change of the time range, because models are created and deleted
+            "refresh": 2,  # reload at every change of the time range, because models are created and deleted
             "includeAll": True,
             "multi": True,
             "current": {"text": "All", "value": "$__all"},

@@ -1,7 +1,7 @@
 """Check that docs/contributing/fields.md gives a reason for each field of the API, and write its counts.
 
-`python -m scripts.fields` writes the table of counts; with `--check` it only fails if the table differs. Both fail if a
-field has no row, a row has no field, or a row has no reason.
+`python -m scripts.fields` writes the table of counts. With `--check`, it only fails if the table differs. Both fail if
+a field has no row, a row has no field, or a row has no reason.
 """
 
 import re
@@ -35,17 +35,17 @@ KUBERNETES_TYPES = frozenset(
         "VolumeMount",
     }
 )
-"""The types of Kubernetes whose members need no row."""
+"""The Kubernetes types whose members need no row."""
 
 PARTS = ("spec of GaudiInference", "status of GaudiInference", "spec of GaudiInferenceClass")
 ROW = re.compile(r"^\| (?P<fields>`[^|]+`) \| ?(?P<type>`[^|]+`)? ?\| (?P<why>[^|]*) \|$")
 
 Fields = Mapping[str, set[str]]
-"""The paths of all fields, such as spec.model.source or status.pods[].name, by part of the API."""
+"""The paths of all fields by part of the API, such as spec.model.source or status.pods[].name."""
 
 
 class Row(NamedTuple):
-    """One field of the page. `type` is a type of Kubernetes, the path of a field with the same members, or empty."""
+    """One field of the page. `type` is a Kubernetes type, the path of a field with the same members, or empty."""
 
     part: str
     path: str
@@ -63,7 +63,7 @@ def all_fields() -> Fields:
 
 
 def read_rows(page: str) -> Iterator[Row]:
-    """Yield the fields of the page, each with its whole path."""
+    """Yield the rows of the page, each with the whole path of its field."""
     kind = section = ""
     for line in page.splitlines():
         if line.startswith("## "):
@@ -77,7 +77,7 @@ def read_rows(page: str) -> Iterator[Row]:
 
 
 def problems(page: str, fields: Fields) -> list[str]:
-    """Return a sentence for each field without a row, each row without a field, and each row that is incomplete."""
+    """Return a sentence for each field without a row, each row without a field, and each incomplete row."""
     found: list[str] = []
     known: set[tuple[str, str]] = set()
     for row in read_rows(page):
@@ -109,13 +109,13 @@ def _wrong_type(row: Row, fields: Fields) -> bool:
 
 
 def _members(path: str, paths: set[str]) -> set[str]:
-    """Return the paths below a field or below the entries of a list, relative to it."""
+    """Return the paths below a field, relative to the field or to the entries of its list."""
     below = re.compile(rf"{re.escape(path)}(\[\])?\.")
     return {below.sub("", each, count=1) for each in paths if below.match(each)}
 
 
 def _counted(page: str, fields: Fields) -> Fields:
-    """Return the fields that need a row: all except the members of a type that the page names."""
+    """Return the fields that need a row. Members of a field whose row names a type need none."""
     typed = [row for row in read_rows(page) if row.type]
     return {
         part: {
@@ -128,7 +128,7 @@ def _counted(page: str, fields: Fields) -> Fields:
 
 
 def with_counts(page: str, fields: Fields) -> str:
-    """Return the page with the counts of its first table."""
+    """Return the page with current counts in its first table."""
     counted = _counted(page, fields)
     for part, paths in fields.items():
         line = rf"(?m)^\| {re.escape(part)} \| \d+ \| \d+ \|$"

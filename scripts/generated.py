@@ -1,4 +1,4 @@
-"""Files that are generated from code: `make generate` writes them, and `make lint` compares them with --check."""
+"""Files that are generated from code. `make generate` writes them, and `make lint` compares them with --check."""
 
 import sys
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def write_or_check(texts: Mapping[Path, str]) -> int:
-    """Write the files that differ from their texts; with --check among the arguments, only print their names.
+    """Write the files that differ from their texts. With the argument --check, only print the names of these files.
 
-    Return the exit code: 1 if --check has found a difference.
+    Returns the exit code, which is 1 if --check has found a difference.
     """
     old = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv[1:]:

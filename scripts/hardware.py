@@ -1,8 +1,8 @@
 """`make hardware MODEL=/path/of/a/checkpoint`: test the cards of this machine, and write one report file.
 
-It uses the image IMAGE, or builds the target runtime-hpu on Intel's image of the first supported pair. It needs docker
-or podman with Intel's container runtime. TENSOR_PARALLEL, MAX_MODEL_LEN and MAX_NUM_SEQS configure the test
-(docs/how-to/hardware.md).
+The script uses the image IMAGE, or builds the target runtime-hpu on Intel's image of the first supported pair of vLLM
+and plugin. It needs docker or podman with Intel's container runtime. TENSOR_PARALLEL, MAX_MODEL_LEN and MAX_NUM_SEQS
+configure the test (docs/how-to/hardware.md).
 """
 
 import json
@@ -32,7 +32,7 @@ console = Console(stderr=True)
 
 
 def main(environment: Mapping[str, str] = os.environ) -> int:
-    """Check the machine, test it and write the report. Return 0 if all proofs succeeded."""
+    """Check the machine, test it and write the report. Returns 0 if all proofs succeeded."""
     program = next(filter(None, map(shutil.which, ("docker", "podman"))), None)
     model = Path(environment.get("MODEL", ""))
     if wrong := why_not(program, model):
@@ -65,7 +65,7 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def why_not(program: str | None, model: Path) -> str | None:
-    """Return what is missing, as a sentence; None if nothing is."""
+    """Return a sentence about a missing model or program; None if nothing is missing."""
     if not (model / "config.json").is_file():
         return "Set MODEL: make hardware MODEL=/path/of/a/checkpoint, a folder with config.json and safetensors."
     if program is None:
@@ -74,7 +74,7 @@ def why_not(program: str | None, model: Path) -> str | None:
 
 
 def build_command(program: str) -> list[str]:
-    """Return the command that builds the image for cards, on Intel's image of the pair that our tests execute."""
+    """Return the command that builds the image for cards, on Intel's image of the first supported pair."""
     base = f"HPU_BASE_IMAGE={PAIRS[0].image}"
     return [program, "build", "--target", "runtime-hpu", "--build-arg", base, "--tag", BUILT, str(ROOT)]
 
@@ -90,7 +90,7 @@ def container(program: str, image: str, model: Path) -> list[str]:
 
 
 def write(output: str) -> int:
-    """Keep the report that a trial has printed, and show what it proves."""
+    """Write the report that a trial has printed, and show its proofs. Returns the exit code."""
     lines = output.strip().splitlines()
     if not lines:
         console.print("The test wrote no report: its output is printed above.")

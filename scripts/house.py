@@ -1,6 +1,6 @@
-"""Rules that no other linter checks: the length of files, the names of tests, and tests that wait for time.
+"""Rules that no other linter checks: the length of files, the names of tests, and sleeps in tests.
 
-`python -m scripts.house` prints one sentence for each violation, and exits with 1 if there are any.
+`python -m scripts.house` prints one sentence for each violation. The exit code is 1 if there are violations.
 """
 
 import ast
@@ -12,10 +12,10 @@ TESTS = Path("tests")
 ROOTS = (Path("operator"), Path("runtime"), Path("localcluster"), Path("demo"), Path("scripts"), TESTS)
 
 MOST_LINES = 400
-"""The most lines of a Python file; 100 to 350 are normal."""
+"""The maximum number of lines of a Python file. 100 to 350 lines are normal."""
 
 MOST_WORDS = 10
-"""The most words in a test's name, which contains the case and the outcome."""
+"""The maximum number of words in a test's name, which contains the case and the outcome."""
 
 WAITS = {
     "tests/unit/operator/shell/test_lease.py": "its sleeps use a fake clock, which takes no time",
@@ -24,7 +24,7 @@ WAITS = {
     "tests/unit/runtime/http/openai_api/test_load.py": "polls a condition that the engine has no event for",
     "tests/unit/runtime/runtime_process.py": "polls conditions of another process",
 }
-"""Files of unit tests that may sleep, or set a constant of a module, each with the reason."""
+"""Files of unit tests that may sleep or set a constant of a module, with the reasons."""
 
 
 def long_files(lines: dict[Path, int]) -> list[str]:
@@ -51,7 +51,7 @@ def long_names(path: Path, tree: ast.Module) -> list[str]:
 
 
 def waits(path: Path, tree: ast.Module) -> list[str]:
-    """Return a sentence for every call of a file that waits for time or sets a constant of a module."""
+    """Return a sentence for every call in a file that sleeps or sets a constant of a module."""
     calls = (each for each in ast.walk(tree) if isinstance(each, ast.Call))
     return [
         f"{path}:{call.lineno}: {ast.unparse(call)} waits on time or sets a constant; wait on a condition, or pass a "
@@ -62,7 +62,7 @@ def waits(path: Path, tree: ast.Module) -> list[str]:
 
 
 def _sleeps(call: ast.Call) -> bool:
-    # asyncio.sleep(0) does not wait: it lets other tasks run.
+    # asyncio.sleep(0) does not wait, it only lets other tasks run.
     return ast.unparse(call.func) in {"time.sleep", "asyncio.sleep"} and ast.unparse(call.args[0]) != "0"
 
 
@@ -88,7 +88,7 @@ def violations() -> list[str]:
 
 
 def main() -> None:
-    """Print the violations. Exits with 1 if there are any."""
+    """Print the violations. Exits with 1 if there are violations."""
     found = violations()
     sys.stderr.write("".join(f"{said}\n" for said in found))
     sys.exit(1 if found else 0)

@@ -1,7 +1,7 @@
 """Writes the column "may import" of docs/internals/architecture.md from the contracts of import-linter.
 
-`python -m scripts.layers` writes the column; with `--check` it fails if the column differs. A row is filled if its
-folder or module is in a `layers` contract of pyproject.toml; other rows are not changed.
+`python -m scripts.layers` writes the column. With `--check`, it fails if the column differs. A row is filled if its
+folder or module is in a `layers` contract of pyproject.toml. Other rows are not changed.
 """
 
 import re
@@ -19,11 +19,11 @@ NOTHING = "nothing of its package"
 
 Contracts = Sequence[dict[str, Any]]
 Layers = list[list[str]]
-"""Full names of modules, the highest layer first."""
+"""The full names of the modules of each layer, the highest layer first."""
 
 
 def layers_of(contract: dict[str, Any]) -> Iterator[Layers]:
-    """Return the layers of a contract, once for each of its containers."""
+    """Yield the layers of a contract for each of its containers."""
     for container in contract.get("containers", [""]):
         prefix = f"{container}." if container else ""
         layers = (re.split(r"[|:]", layer) for layer in contract["layers"])
@@ -31,7 +31,7 @@ def layers_of(contract: dict[str, Any]) -> Iterator[Layers]:
 
 
 def may_import(module: str, contracts: Contracts) -> str | None:
-    """Return what a module may import, as the text of a cell; None if it is in no `layers` contract."""
+    """Return the text of a cell: the imports that a module may have. None if it is in no `layers` contract."""
     found = (layers for each in contracts if each["type"] == "layers" for layers in layers_of(each))
     below = [allowed for layers in found if (allowed := _below(module, layers)) is not None]
     if not below:
@@ -49,7 +49,7 @@ def _below(module: str, layers: Layers) -> str | None:
 
 
 def _only_there(module: str, contracts: Contracts) -> str:
-    """Return the libraries that contracts on the whole package allow in this module alone."""
+    """Return the libraries that this module may import although a contract forbids them in the package."""
     whole = (each for each in contracts if module.split(".")[0] in each.get("source_modules", ()))
     ignored = (line.split(" -> ") for contract in whole for line in contract.get("ignore_imports", ()))
     packages = {imported.split(".")[0] for importer, imported in ignored if f"{importer}.".startswith(f"{module}.")}
@@ -68,7 +68,7 @@ def filled(page: str, contracts: Contracts) -> str:
 
 
 def page() -> str:
-    """Return the whole page, by the contracts of pyproject.toml."""
+    """Return the whole page with the column filled from the contracts of pyproject.toml."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     return filled(PAGE.read_text(), contracts)
 

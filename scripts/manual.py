@@ -1,7 +1,7 @@
-"""Hooks of mkdocs: files outside docs/ that pages need are copied into the built manual, below files/.
+"""Hooks of mkdocs that copy files outside docs/ into the built manual, below files/.
 
-- Files of the repository, such as examples. On GitHub a link like `../../examples/vllm/cpu.yaml` leads to the file; in
-  the built manual the link leads to the copy. A missing file fails the build.
+- Files of the repository, such as examples. On GitHub, a link like `../../examples/vllm/cpu.yaml` leads to the file. In
+  the built manual, the link leads to the copy. A missing file fails the build.
 - The script that draws mermaid fences, if `make manual` has downloaded it into build/mermaid. Otherwise the fences stay
   text, because the theme would load the script from another host.
 """
@@ -30,7 +30,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _outside(page: str, link: str) -> str | None:
-    """Return the path in the repository of a link of docs/`page`; None if it is inside docs/."""
+    """Return the repository path of the target of a link in docs/`page`; None if the target is in docs/."""
     target = normpath(f"docs/{PurePosixPath(page).parent}/{link}")
     return None if target.startswith("docs/") else target
 
@@ -53,7 +53,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Replace links to files outside docs/ by links to the copies; mkdocs reports links to missing files."""
+    """Replace links to files outside docs/ by links to the copies. mkdocs reports links to missing files."""
     here = page.file.src_uri
 
     def turned(found: re.Match[str]) -> str:
@@ -66,7 +66,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Load the script on pages with diagrams only, because it is large; the theme uses a loaded script."""
+    """Load the mermaid script only on pages with diagrams, because it is large. The theme uses a loaded script."""
     if not files.get_file_from_path(_MERMAID_COPY) or '<pre class="mermaid">' not in html:
         return html
     return f'{html}\n<script src="{relpath(_MERMAID_COPY, PurePosixPath(page.file.src_uri).parent)}"></script>'

@@ -1,9 +1,9 @@
-"""Makes docs/pictures: the output of commands and the page of a warm-up, of a small fleet on a real cluster.
+"""Makes docs/pictures: the output of commands and the warm-up page for a small fleet on a real cluster.
 
 `make pictures` finds or starts a cluster as `make demo` does, installs the operator, applies FLEET, and waits until
 each model is in its state. The engine is the simulation, with compile times, graphs and memory of the described card
 and model. Cluster, operator, pods, gates, traffic and output are real. Commands run in a terminal of a fixed size, and
-their output is converted to SVG; Chromium takes the picture of the page.
+their output is converted to SVG. Chromium takes the picture of the page.
 """
 
 import json
@@ -95,7 +95,7 @@ LEAKS = {"engine": {"simulation": {"leakBytesPerBucket": str(2**28)}}}
 
 
 def manifest(name: str, spec: Manifest) -> str:
-    """Return a GaudiInference with changes to the described one."""
+    """Return the manifest of a GaudiInference: DESCRIBED with `spec` merged into it."""
     kind = {"apiVersion": "inference.gaudi.dev/v1alpha1", "kind": "GaudiInference", "metadata": {"name": name}}
     return json.dumps({**kind, "spec": merge(DESCRIBED, spec)})
 
@@ -116,12 +116,12 @@ class Fleet:
         self.kubectl("apply", "-f", "-", stdin=manifest(name, spec))
 
     def status(self, name: str) -> Manifest:
-        """Return its current status."""
+        """Return the current status of a model."""
         found: Manifest = json.loads(self.kubectl("get", "gi", name, "-o", "json")).get("status", {})
         return found
 
     def until(self, name: str, what: str, holds: Callable[[Manifest], bool]) -> None:
-        """Wait until the status of a model satisfies `holds`. Raises TimeoutError with its status."""
+        """Wait until the status of a model satisfies `holds`. Raises TimeoutError with the last status."""
         with step(f"Waiting for {name} to be {what}"):
             end = time.monotonic() + WAIT_SECONDS
             while not holds(status := self.status(name)):
@@ -131,18 +131,18 @@ class Fleet:
 
 
 def phase(word: str) -> Callable[[Manifest], bool]:
-    """Return a function that checks a status for this phase."""
+    """Return a function that returns True if a status has this phase."""
     return lambda status: status.get("phase") == word
 
 
 def least_warm(least: int) -> Callable[[Manifest], bool]:
-    """Return a function that checks whether the least advanced pod has warmed up `least` percent."""
+    """Return a function that returns True if the least advanced pod has warmed up `least` percent."""
     return lambda status: status.get("warmup", {}).get("percent", 0) >= least
 
 
 @contextmanager
 def fleet(installed: Installed) -> Iterator[Fleet]:
-    """Yield all models in their states, with traffic for one of them."""
+    """Yield the fleet after all models are in their states, with traffic for one of them."""
     installed.make_namespace(NAMESPACE)
     models = Fleet(installed)
     models.kubectl("delete", "gi", "--all", "--wait=true")
@@ -185,7 +185,7 @@ def shown(arguments: tuple[str, ...], columns: int, environment: dict[str, str])
 
 
 def svg(arguments: tuple[str, ...], written: str, columns: int) -> str:
-    """Return the SVG of that terminal; it loads nothing from other hosts."""
+    """Return the SVG of a terminal with `columns` and this output. It loads nothing from other hosts."""
     command = f"kubectl {' '.join(arguments)}"
     console = Console(
         file=StringIO(), record=True, width=columns, force_terminal=True, color_system="truecolor", legacy_windows=False
@@ -193,7 +193,7 @@ def svg(arguments: tuple[str, ...], written: str, columns: int) -> str:
     console.print(Text(f"$ {command}", style="bold"))
     console.print(Text.from_ansi(written.rstrip()), soft_wrap=True)
     drawn = without_fonts(console.export_svg(title="", unique_id=re.sub(r"\W", "-", arguments[1])))
-    # Lines of a terminal end in spaces, which the picture does not need.
+    # Lines of a terminal end in spaces, which are removed.
     return re.sub(r"[ \t]+\n", "\n", drawn)
 
 
@@ -206,7 +206,7 @@ PICTURES = {
 
 
 def page(name: str, environment: dict[str, str], target: Path) -> None:
-    """Let Chromium take a picture of the page of a pod of `name`."""
+    """Let Chromium take a picture of the warm-up page of a pod of the model `name`."""
     require(CHROMIUM)
     forwarding = subprocess.Popen(
         ["kubectl", "gaudi", "open", name], stdout=subprocess.PIPE, text=True, env=environment
@@ -224,7 +224,7 @@ def page(name: str, environment: dict[str, str], target: Path) -> None:
 
 
 def as_a_user(installed: Installed, folder: Path) -> dict[str, str]:
-    """Return variables for kubectl and its plugin, with the namespace of the models."""
+    """Return environment variables for kubectl and its plugin, with the namespace of the models."""
     kubeconfig = folder / "kubeconfig"
     shutil.copy(installed.kubeconfig, kubeconfig)
     path = f"{Path(sys.executable).parent}:{build.kubernetes()}:{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""Writes the plots of the manual: docs/pictures/graphs.svg, the output of `gaudi-plan compare -o svg` for an example.
+"""Writes the plot of the manual, docs/pictures/graphs.svg. It is `gaudi-plan compare -o svg` for an example.
 
 python -m scripts.plots          write the file
 python -m scripts.plots --check  fail if it is out of date

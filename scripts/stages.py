@@ -1,4 +1,4 @@
-"""`python -m scripts.stages lint unit`: make these targets in order, and print the time of each."""
+"""Runs make targets in order and prints the time of each: `python -m scripts.stages lint unit`."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def main(stages: list[str]) -> int:
 
 
 def show(took: list[tuple[str, str, float]], left_out: list[str]) -> None:
-    """Print a table by stage, and the sum."""
+    """Print a table of the stages with their times, and the total time."""
     table = Table("stage", "outcome", title="Stages", title_justify="left")
     table.add_column("time", justify="right")
     for stage, outcome, seconds in took:
@@ -36,7 +36,7 @@ def show(took: list[tuple[str, str, float]], left_out: list[str]) -> None:
 
 
 def clock(seconds: float) -> str:
-    """Return minutes and seconds, such as 3:07."""
+    """Return a duration as minutes and seconds, such as 3:07."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02}"
 

@@ -1,7 +1,7 @@
-"""Count words and docstrings of an odd English that was common here once, and let their number only shrink.
+"""Counts odd words and fragments of docstrings that were common here once. Their number must not rise.
 
-`python -m scripts.words` writes the counts of each file to scripts/words.csv; it fails if a folder has more than
-scripts/words.csv allows. `--check` fails also if the file is out of date. `--list` prints every place.
+`python -m scripts.words` writes the counts of each file to scripts/words.csv. It fails if a folder has more than the
+file allows. `--check` also fails if the file is out of date. `--list` prints every place.
 """
 
 import ast
@@ -18,7 +18,7 @@ from typing import NamedTuple
 BASELINE = Path("scripts/words.csv")
 HEADER = ("file", "words", "fragments")
 NOT_COUNTED = ("scripts/words.py", "tests/unit/test_words.py", "tests/data/")
-"""The files that name the words for a reason, and the recorded data."""
+"""The files that contain the words for a reason, and the recorded data."""
 
 WORDS = re.compile(r"\b(told|hears|nobody|somebody|whoever|beside|wished|anew)\b", re.IGNORECASE)
 FRAGMENT = re.compile(r"(Of|That of|Those|None|As|By|But|What)\b")
@@ -28,14 +28,14 @@ CODE_SUFFIXES = (".py", ".go", ".yaml", ".tpl", ".txt", ".toml", ".html")
 
 
 class Count(NamedTuple):
-    """How many words and how many fragments there are."""
+    """The number of words and the number of fragments."""
 
     words: int = 0
     fragments: int = 0
 
 
 class Place(NamedTuple):
-    """One line that has a word, or that begins a docstring with a fragment."""
+    """One line that has one of the words, or in which a docstring begins with a fragment."""
 
     file: str
     line: int
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 Counts = dict[str, Count]
-"""The count of each file that has one."""
+"""The counts of the files that have words or fragments."""
 
 
 def folder_of(file: str) -> str | None:
@@ -94,7 +94,7 @@ def _sum(counts: Iterable[Count]) -> Count:
 def rises(found: Iterable[Place], baseline: Mapping[str, Count]) -> list[str]:
     """Return a sentence for each folder that has more than its baseline, with the places in the files that have more.
 
-    A file may have more than before if the other files of its folder have as many fewer: text moves.
+    A file may have more than before if other files of its folder have fewer, because text may move between files.
     """
     found = list(found)
     counts = counted(found)
@@ -126,7 +126,7 @@ def read(text: str) -> Counts:
 
 
 def written(counts: Mapping[str, Count]) -> str:
-    """Return the text of a baseline: one line for each file that has a count."""
+    """Return the text of a baseline, with one line for each file in `counts`."""
     out = io.StringIO()
     rows = ((file, *count) for file, count in sorted(counts.items()))
     csv.writer(out, lineterminator="\n").writerows([HEADER, *rows])
@@ -134,7 +134,7 @@ def written(counts: Mapping[str, Count]) -> str:
 
 
 def everywhere() -> list[Place]:
-    """Find the places of all files that git knows or would add."""
+    """Find the places of all files that git tracks or would add."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split("\0")
     files = [file for file in sorted(set(listed)) if folder_of(file) and Path(file).is_file()]
@@ -142,7 +142,7 @@ def everywhere() -> list[Place]:
 
 
 def main(arguments: list[str]) -> int:
-    """Compare with the baseline or write it. The exit code is 1 if the counts are refused."""
+    """Compare the counts with the baseline, or write the baseline. The exit code is 1 if the counts are refused."""
     found = everywhere()
     if "--list" in arguments:
         sys.stdout.write("".join(f"{each.file}:{each.line}: {each.text[:120]}\n" for each in found))

@@ -17,7 +17,7 @@ from scripts.release.pins import Pin, plain_name
 
 @dataclass(frozen=True)
 class Finding:
-    """An advisory that applies to a pin; `fixed` are the versions that fix it."""
+    """An advisory that applies to a pin. `fixed` are the versions that fix the fault."""
 
     pin: Pin
     advisory: str
@@ -32,14 +32,14 @@ class Finding:
 
 
 def scan(pinned: Sequence[Pin], folder: Path) -> list[Finding]:
-    """Return the advisories for the pins. Raises FileNotFoundError for a folder without advisories."""
+    """Return the advisories for the pins. Raises FileNotFoundError if the folder has no advisories."""
     by_name = {each.name: each for each in pinned}
     found, read = [], 0
     for path in sorted(folder.rglob("*")):
         if path.suffix not in (".yaml", ".json"):
             continue
         read += 1
-        # In that database, folders are named after packages; other files are read completely.
+        # Folders of the Python advisory database are named after packages, so folders of other packages are skipped.
         if path.parent != folder and path.parent.name not in by_name and path.parent.parent.name == "vulns":
             continue
         found += list(_findings(_read(path), by_name))
@@ -72,7 +72,7 @@ def _findings(advisory: Mapping[str, Any], by_name: Mapping[str, Pin]) -> Iterat
 
 
 def _within(version: str, events: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a version is at least one that introduced the fault and below the one that fixed it."""
+    """Return True if a version is not below a version that introduced the fault, and below the one that fixed it."""
     try:
         here, inside = Version(version), False
         for event in sorted(events, key=lambda each: _version(next(iter(each.values())))):

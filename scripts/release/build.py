@@ -1,8 +1,8 @@
 """Builds the files of a release from a commit, independently of the working tree.
 
-Wheel, chart, manifests, krew archive, bundle and SBOM are reproducible: all times are that of the commit, names are
-sorted, and no user is recorded. Archives of images are not: Debian's packages change between two builds. Two archives
-of the same image are equal.
+Wheel, chart, manifests, krew archive, bundle and SBOM are reproducible, because all times are the time of the commit,
+names are sorted, and no user is recorded. Images are not reproducible, because Debian's packages change between two
+builds. Two archives of the same image are equal.
 """
 
 import gzip
@@ -29,15 +29,15 @@ from scripts.release.sbom import sbom
 MANIFESTS = ("deploy/operator.yaml", "deploy/argocd-cm.yaml")
 IMAGES = {"operator": "gaudi-operator", "runtime": "gaudi-runtime"}
 SBOMS = {"gaudi-operator": ("operator",), "gaudi-runtime": ("runtime", "torch"), "kubectl-gaudi": ("cli",)}
-"""Product -> the files of requirements/ that pin its packages."""
+"""The files of requirements/ that pin the packages of each product."""
 SUMS = "SHA256SUMS"
 CLI_PINS = "cli-requirements.txt"
-"""The requirements of the commands, for users who install the wheel without krew."""
+"""The file with the pinned requirements of the commands, for users who install the wheel without krew."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a commit in a folder, its version, and its time in seconds."""
+    """The files of a commit in a folder, the version of the commit, and its time in seconds."""
 
     folder: Path
     version: str
@@ -57,7 +57,8 @@ def source(commit: str, folder: Path) -> Source:
 def build(found: Source, out: Path, packages: Path, address: str, registry: str) -> None:
     """Write all reproducible files.
 
-    `packages` contains hatchling, `address` is the download address of the files, and `registry` that of the images.
+    `packages` is a folder that contains hatchling. `address` is the download address of the files. `registry` is the
+    prefix of image names.
     """
     out.mkdir(parents=True, exist_ok=True)
     wheel = _wheel(found, out, packages)
@@ -84,13 +85,13 @@ def _wheel(found: Source, out: Path, packages: Path) -> Path:
 
 
 def _chart(found: Source, out: Path) -> None:
-    """Package the chart with Helm; the times in it are those of the files, which are the commit's."""
+    """Package the chart with Helm, which uses the times of the files. These are the time of the commit."""
     command = [str(helm() / "helm"), "package", str(found.folder / "charts" / "gaudi-operator"), "--destination"]
     subprocess.run([*command, str(out)], check=True, stdout=subprocess.DEVNULL)
 
 
 def _krew(found: Source, out: Path, wheel: Path, address: str) -> None:
-    """Write the archive for krew and its manifest; krew allows one archive per platform, and ours is for both."""
+    """Write the archive for krew and its manifest, which names the same archive for all platforms."""
     launcher = (found.folder / "deploy" / "krew" / "kubectl-gaudi").read_bytes()
     files = {
         "LICENSE": (found.folder / "LICENSE").read_bytes(),
@@ -111,7 +112,7 @@ def _krew(found: Source, out: Path, wheel: Path, address: str) -> None:
 
 
 def tarball(files: Mapping[str, bytes], made: int) -> bytes:
-    """Return a reproducible .tar.gz; files that begin with `#!` are executable."""
+    """Return a reproducible .tar.gz. Files that begin with `#!` are executable."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in sorted(files.items()):
@@ -123,7 +124,7 @@ def tarball(files: Mapping[str, bytes], made: int) -> bytes:
 
 
 def save_images(targets: Sequence[str], version: str, out: Path) -> None:
-    """Write archives of images (OCI layout), built from the working tree, which must be that of the tag."""
+    """Write archives of images (OCI layout). The working tree, from which they are built, must be at the tag."""
     for target in targets:
         tag = f"localhost/{IMAGES[target]}:{version}"
         images.build_image(target, tag, {"VERSION": version})
@@ -138,7 +139,7 @@ def save_images(targets: Sequence[str], version: str, out: Path) -> None:
 
 
 def _without_user(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Remove the user and the time of the build."""
+    """Return the member of an archive without the user and the time of the build."""
     return member.replace(mtime=0, uid=0, gid=0, uname="", gname="", deep=False)
 
 
@@ -149,7 +150,7 @@ def _remove_folders(folder: Path) -> None:
 
 
 def sums(out: Path) -> str:
-    """Return the SHA-256 of all files, in the form of `sha256sum --check`."""
+    """Return the SHA-256 sums of all files in the format of `sha256sum --check`."""
     lines = []
     for path in sorted(each for each in out.iterdir() if each.is_file() and each.name != SUMS):
         with path.open("rb") as content:

@@ -1,7 +1,7 @@
-"""An operator bundle for catalogs of OLM (registry+v1), made from the rendered chart and from the definitions.
+"""The operator bundle for catalogs of OLM (registry+v1), made from the rendered chart and the CRDs.
 
-OLM itself creates the account, its roles and the Deployment from the ClusterServiceVersion. Kinds that it does not
-support are in policies.yaml, for `kubectl apply`.
+OLM itself creates the service account, its roles and the Deployment from the ClusterServiceVersion. Objects of kinds
+that OLM does not support are in policies.yaml, for `kubectl apply`.
 """
 
 import json
@@ -32,9 +32,9 @@ ALONG = ("ClusterRole", "PodDisruptionBudget", "Service")
 """Kinds that OLM creates from the bundle's files without changes."""
 _COPIES = ("COPY manifests /manifests/", "COPY metadata /metadata/")
 SEPARATE = ("NetworkPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-"""Kinds that OLM does not support, or only in its latest releases."""
+"""Kinds that OLM does not support, or supports only in its latest releases."""
 OF_THE_OPERATOR = ("gaudi-operator", "gaudi-operator-classes")
-"""ClusterRoles of the chart in the ClusterServiceVersion: OLM binds them."""
+"""ClusterRoles of the chart whose rules are in the ClusterServiceVersion. OLM creates and binds them."""
 EXAMPLE_CLASS = {
     "apiVersion": "inference.gaudi.dev/v1alpha1",
     "kind": "GaudiInferenceClass",
@@ -51,7 +51,7 @@ Nodes with cards need Intel's Gaudi driver and device plugin, which offers the c
 
 
 def bundle(chart: Path, definitions: Sequence[Path], registry: str, made: int) -> dict[str, bytes]:
-    """Return the bundle's files by name. `registry` is the prefix of image names; `made` is a time in seconds."""
+    """Return the bundle's files by name. `registry` is the prefix of image names. `made` is a time in seconds."""
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
     owned = [yaml.safe_load(each.read_text()) for each in definitions]
     objects = _rendered(chart, registry)
@@ -61,7 +61,7 @@ def bundle(chart: Path, definitions: Sequence[Path], registry: str, made: int) -
     for each in objects:
         name = each["metadata"]["name"]
         if each["kind"] in ALONG and not (each["kind"] == "ClusterRole" and name in OF_THE_OPERATOR):
-            each["metadata"].pop("namespace", None)  # OLM chooses it
+            each["metadata"].pop("namespace", None)  # OLM chooses the namespace
             files[f"manifests/{name}.{each['kind'].lower()}.yaml"] = _dump(each)
     dockerfile = ["FROM scratch", *(f"LABEL {name}={value}" for name, value in LABELS.items())]
     return {
@@ -73,7 +73,7 @@ def bundle(chart: Path, definitions: Sequence[Path], registry: str, made: int) -
 
 
 def _rendered(chart: Path, registry: str) -> list[Object]:
-    """Return the chart rendered for a cluster that assigns users, as OpenShift does; others support it, too."""
+    """Return the chart rendered for a cluster that assigns users, as OpenShift does. Other clusters accept it too."""
     values = {
         "image": {"prefix": registry},
         "podSecurityContext": {"runAsUser": None, "runAsGroup": None},
@@ -104,13 +104,13 @@ def _version(about: Object, objects: list[Object], owned: Iterable[Object], exam
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")
     spec = deployment["spec"]
     (container,) = spec["template"]["spec"]["containers"]
-    # OLM sets this annotation to the namespaces of its OperatorGroup; empty for all namespaces.
+    # OLM sets this annotation to the namespaces of its OperatorGroup. An empty text means all namespaces.
     names = {"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}}
     environment = {each["name"]: each for each in container["env"]}
     environment["GAUDI_OPERATOR_WATCH_NAMESPACES"] = {"name": "GAUDI_OPERATOR_WATCH_NAMESPACES", "valueFrom": names}
     container["env"] = list(environment.values())
     account = spec["template"]["spec"]["serviceAccountName"]
-    # OLM grants `permissions` in the namespaces of the OperatorGroup, or in all if it has none.
+    # OLM grants `permissions` in the namespaces of the OperatorGroup, or in all namespaces if the group names none.
     permissions = _rules(objects, "ClusterRole", PACKAGE) + _rules(objects, "Role", f"{PACKAGE}-leader")
     everywhere = _rules(objects, "ClusterRole", f"{PACKAGE}-classes")
     return {
@@ -168,7 +168,7 @@ def _rules(objects: Iterable[Object], kind: str, name: str) -> list[Object]:
 
 
 def _owned(definition: Object) -> Object:
-    """Return a definition in the form of a catalog."""
+    """Return the entry of a CRD in the ClusterServiceVersion."""
     spec = definition["spec"]
     (version,) = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]

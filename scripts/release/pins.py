@@ -17,17 +17,17 @@ class Pin:
 
     @property
     def purl(self) -> str:
-        """Its name by the Package URL specification."""
+        """The package URL (purl) of the pin."""
         return f"pkg:pypi/{self.name}@{self.version}"
 
 
 def pins(text: str) -> list[Pin]:
-    """Return the pins of a file that `make pins` has written."""
+    """Return the pins in the text of a file that `make pins` has written."""
     entries = re.split(r"\n(?=\S)", text.strip())
     read = ((_ENTRY.match(each), _HASH.findall(each)) for each in entries)
     return [Pin(plain_name(found["name"]), found["version"], tuple(hashes)) for found, hashes in read if found]
 
 
 def plain_name(name: str) -> str:
-    """Return a package's name in the form in which indexes compare it."""
+    """Return the normalized name of a package, with which package indexes compare names."""
     return re.sub(r"[-_.]+", "-", name).lower()

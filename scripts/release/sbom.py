@@ -1,6 +1,6 @@
-"""The packages of an image or a command as CycloneDX 1.6: those that are pinned for it, with their hashes.
+"""The pinned packages of an image or a command as CycloneDX 1.6, with their hashes.
 
-Debian's packages are not included: their versions are determined when the image is built.
+Debian's packages are not included, because their versions are determined when the image is built.
 """
 
 import json
@@ -15,7 +15,7 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "inference.gaudi.dev")
 
 
 def sbom(product: str, version: str, pinned: Sequence[Pin], made: int) -> str:
-    """Return the document. The same inputs give the same bytes; `made` is the time of the tagged commit in seconds."""
+    """Return the document. The same inputs give the same text. `made` is the time of the tagged commit in seconds."""
     components = [_component(each) for each in sorted(pinned, key=lambda each: each.name)]
     root = f"{product}@{version}"
     document = {

@@ -10,7 +10,7 @@ from tests.laws.showing import NO_ROOM
 def every_rollout_ends(history: History) -> Iterator[str]:
     """The rollout is complete, held, or given up with a reason.
 
-    Judged on a history that ends long after the last fault.
+    The history must end long after the last fault.
     """
     last = history.last
     ready, stalled = last.condition("Ready"), last.condition("Stalled")
@@ -20,7 +20,7 @@ def every_rollout_ends(history: History) -> Iterator[str]:
 
 
 def working_revision_serves(history: History) -> Iterator[str]:
-    """If all pods have room, the current revision serves with all pods, unless it is held or needs a person."""
+    """If all pods have room, the current revision serves with all pods, unless it is paused or needs a person."""
     last = history.last
     current, stalled = last.status.get("revision", {}).get("current"), last.condition("Stalled")
     held = stalled.get("status") == "True" and stalled["reason"] != "RolledBack"
@@ -47,13 +47,13 @@ def failed_revision_is_given_up(history: History) -> Iterator[str]:
 
 
 def _finds_no_room(last: Moment, revision: str | None) -> bool:
-    """Return whether the status reports no room and no pod of the revision runs, so its failure cannot be known."""
+    """Return True if the status reports no room and no pod of the revision runs. Its failure is then unknown."""
     running = [pod for pod in last.pods.values() if pod.revision == revision and pod.uid in last.runtimes]
     return not running and last.condition("Ready").get("reason") in NO_ROOM
 
 
 def upgrade_is_blocked_only_by_its_minimum(history: History) -> Iterator[str]:
-    """If pods may be replaced in place, the next pod finds room in the place of an old one."""
+    """If pods may be replaced in place, the next pod finds room in the place of an old pod."""
     last = history.last
     blocked = last.condition("Ready").get("reason") == "UpgradeBlocked"
     promised = promise(last.spec).without_room
@@ -87,11 +87,11 @@ def every_child_is_owned(history: History) -> Iterator[str]:
 
 
 def nothing_is_left_over(history: History) -> Iterator[str]:
-    """At the end, ReplicaSets exist only for pods that are desired, run or may run, and the history is bounded."""
+    """At the end, every ReplicaSet has desired or running pods or is current, and the revision history is bounded."""
     last, spec = history.last, history.last.spec
     current = last.status.get("revision", {}).get("current")
     if current is None:
-        return  # a refused spec and nothing kept: what is needed cannot be known
+        return  # the spec is refused and no revision is kept, so the needed objects are unknown
     needed = {current} | {pod.revision for pod in last.pods.values() if not pod.failed}
     for revision, desired in last.replica_sets.items():
         if not desired and revision not in needed:

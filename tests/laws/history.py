@@ -1,6 +1,6 @@
-"""The recorded history that laws judge: the objects as a watcher saw them, and the actual state of the containers.
+"""The recorded history that laws judge: the objects of a watch, and the actual state of the containers.
 
-Laws use only this data, so the same laws hold for a world in memory and for a real API server.
+Laws use only this data, so the same laws apply to a world in memory and to a real API server.
 """
 
 from bisect import bisect_right
@@ -15,8 +15,8 @@ T = TypeVar("T")
 class Pod:
     """A pod as the API server shows it.
 
-    `judged` is the container instance that its gate was opened for. A pod with `removed_first` has the lowest deletion
-    cost. A pod with `failed` ended as a whole.
+    `judged` is the container instance for which the gate was opened. A pod with `removed_first` has the lowest deletion
+    cost. A pod with `failed` has the phase Failed.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Runtime:
-    """The actual state of a pod's container: its instance, whether it serves, and whether its node is reachable."""
+    """The actual state of a pod's container: its instance, True if it serves, and True if its node is reachable."""
 
     instance: str
     serving: bool
@@ -57,9 +57,9 @@ class Child:
 class Moment:
     """The state of the world from `at` (seconds) until the next moment.
 
-    `pods` and `runtimes` are by pod UID, `endpoints` are pod UIDs, `replica_sets` gives desired pods by revision, and
-    `failed` names the revisions that are marked as failed. `warm` are the instances that serve with enough captured
-    graphs. `hot` are the instances whose requests wait for more compiles than any limit that a story sets.
+    `pods` and `runtimes` are by pod UID. `endpoints` are pod UIDs. `replica_sets` has the number of desired pods by
+    revision. `failed` has the revisions that are marked as failed. `warm` are the instances that serve with enough
+    captured graphs. `hot` are the instances whose requests wait for more compiles than any limit of a story.
     """
 
     at: float
@@ -98,13 +98,13 @@ class Moment:
 class History:
     """The record of a run. All times are in seconds.
 
-    `lag` is the maximum age of the snapshot that an undisturbed operator acts on. `taken` are (time, pod UID) of faults
-    that end or cut off a pod. `blind` are intervals in which the operator received no events or could not write.
-    `waits` are intervals in which it was up to date and did nothing, because it did not lead yet or a write had failed.
-    `writes` are the times at which the operator wrote, and `others` the times of all other changes. `trespasses` are
-    (time, who) of writes by a replica that did not hold the Lease. `kubelet` is the time a kubelet needs to notice that
-    a container is gone. `works` and `fails` name the revisions whose pods warm up once they have a card, and those
-    whose pods never do. After `rest` seconds without a change, no reaction is pending.
+    `lag` is the maximum age of the snapshot on which an undisturbed operator acts. `taken` has (time, pod UID) of each
+    fault that ends or cuts off a pod. `blind` has the intervals in which the operator received no events or could not
+    write. `waits` has the intervals in which the operator was up to date and did nothing, because it did not lead yet
+    or a write had failed. `writes` has the times of the operator's writes. `others` has the times of all other changes.
+    `trespasses` has (time, replica) of each write by a replica that did not hold the Lease. A kubelet notices within
+    `kubelet` seconds that a container is gone. The pods of the revisions in `works` warm up after they have a card. The
+    pods of the revisions in `fails` never warm up. After `rest` seconds without a change, no reaction is pending.
     """
 
     lag: float
@@ -133,20 +133,20 @@ class History:
         return oldest
 
     def between(self, first: float, last: float) -> Sequence[Moment]:
-        """Return the moments from `first` to `last`, or nothing if `last` is not later."""
+        """Return the moments from `first` to `last`; empty if `last` is not later than `first`."""
         if first >= last:
             return ()
         begin, end = (bisect_right(self.moments, at, key=lambda moment: moment.at) for at in (first, last))
         return self.moments[max(0, begin - 1) : end]
 
     def pictures(self, number: int) -> Sequence[Moment]:
-        """Return the moments that the operator may have acted on when it produced moment `number`, itself included."""
+        """Return the moments on which the operator may have acted when it caused moment `number`, including this."""
         oldest = self.seen_from(self.moments[number].at)
         first = bisect_right(self.moments, oldest, key=lambda moment: moment.at) - 1
         return self.moments[max(0, first) : number + 1]
 
     def reacted_by(self, since: float) -> float:
-        """Return the latest time at which the operator must have reacted to what was due at `since`."""
+        """Return the latest time at which the operator must have reacted to a change at `since`."""
         latest = since + self.lag
         for start, stop in sorted((*self.blind, *self.waits)):
             if start <= latest and stop > since:

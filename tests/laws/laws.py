@@ -37,9 +37,9 @@ IN_THE_END: tuple[Law, ...] = (
     endings.operator_is_idle_at_the_end,
     endings.nothing_is_left_over,
 )
-"""Laws of a history that ends long after the last fault."""
+"""Laws that hold if the history ends long after the last fault."""
 
 
 def broken(history: History, laws: tuple[Law, ...] = ALWAYS + IN_THE_END) -> list[str]:
-    """Return every violation, as "law: what happened"."""
+    """Return a sentence for every violation, with the name of the law."""
     return [f"{law.__name__}: {found}" for law in laws for found in law(history)]

@@ -2,7 +2,7 @@
 
 See docs/how-to/revisions.md, From one revision to the next.
 
-The arithmetic is written again here and not imported: laws that used the operator's own code could not contradict it.
+The arithmetic is repeated here, because laws that import the operator's own code could not contradict it.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Promise:
-    """At least `floor` pods serve and at most `ceiling` are desired. With `in_place`, terminating pods count as well.
+    """The guarantee that at least `floor` pods serve and at most `ceiling` pods are desired.
 
-    `without_room` is the floor after a new pod has found no room, or None if the rollout waits for room.
+    With `in_place`, terminating pods count as desired too. `without_room` is the floor after a new pod has found no
+    room, or None if the rollout waits for room.
     """
 
     floor: int
@@ -25,7 +26,7 @@ class Promise:
 
 
 def promise(spec: Mapping[str, Any]) -> Promise:
-    """Return the guarantee of a spec in wire form."""
+    """Return the guarantee of a spec. `spec` is the field of a manifest."""
     replicas, rollout = spec.get("replicas", 1), spec.get("rollout", {})
     surge = ceil(_pods(rollout.get("maxSurge", 1), replicas))
     missing = int(_pods(rollout.get("maxUnavailable", 0), replicas))

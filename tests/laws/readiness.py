@@ -1,4 +1,4 @@
-"""Laws of readiness: pods in endpoints are captured, and the condition Ready is true."""
+"""Laws of readiness: pods in endpoints have captured graphs, and the condition Ready is correct."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from tests.laws.history import History, Moment
 
 
 def no_gate_opens_before_capture(history: History) -> Iterator[str]:
-    """A gate names the instance that it was opened for, and that instance had captured enough by then."""
+    """A gate opens only for an instance that it names and that has captured enough graphs."""
     warm: set[str] = set()
     for _, before, now in history.steps():
         warm |= before.warm | now.warm
@@ -18,7 +18,7 @@ def no_gate_opens_before_capture(history: History) -> Iterator[str]:
 
 
 def no_gate_closes_without_evidence(history: History) -> Iterator[str]:
-    """A gate stays open while the instance that it was opened for serves and compiles no more than the limit."""
+    """A gate stays open while its instance serves and its requests wait for no more compiles than the limit."""
     for number, before, now in history.steps():
         for uid, pod in now.pods.items():
             known = before.pods.get(uid)
@@ -33,8 +33,8 @@ def never_ready_before_captured(history: History) -> Iterator[str]:
     for number, before, now in history.steps():
         if now.status == before.status or now.condition("Ready").get("status") != "True":
             continue
-        # Watches of resource and pods are not synchronized: the newest spec may be seen with an older state of the
-        # pods.
+        # The watches of resource and pods are not synchronized, so the operator may have the newest spec with an older
+        # state of the pods.
         pictures = history.pictures(number)
         desired = min(_desired(each) for each in pictures if _generation(each) >= now.status["observedGeneration"])
         if max(_answering(each) for each in pictures) < desired:
@@ -42,7 +42,7 @@ def never_ready_before_captured(history: History) -> Iterator[str]:
 
 
 def no_gate_outlives_its_container(history: History) -> Iterator[str]:
-    """A gate does not stay open for an instance that is gone, after its kubelet and then the operator could notice."""
+    """A gate closes after its instance is gone, as soon as the kubelet and then the operator can notice it."""
     for (name, instance, _), since, until in history.spells(_outlived):
         if until > history.reacted_by(since + history.kubelet):
             yield f"{until:.0f} s: the gate of {name} is open for {instance}, which is gone since {since:.0f} s"
@@ -56,7 +56,7 @@ def no_cold_pod_in_endpoints(history: History) -> Iterator[str]:
 
 
 def _outlived(moment: Moment) -> Iterator[tuple[str, str | None, str]]:
-    """Yield name, judged instance and UID of the pods whose gates are open for an instance that no longer runs."""
+    """Yield (name, judged instance, UID) of each pod whose gate is open for an instance that no longer runs."""
     for uid, pod in moment.pods.items():
         runtime = moment.runtimes.get(uid)
         seen = runtime is None or runtime.reachable
@@ -65,7 +65,7 @@ def _outlived(moment: Moment) -> Iterator[tuple[str, str | None, str]]:
 
 
 def _cold(moment: Moment) -> Iterator[tuple[str, str]]:
-    """Yield name and UID of the pods in the endpoints that do not answer."""
+    """Yield (name, UID) of each pod in the endpoints that does not answer."""
     for uid in moment.endpoints:
         runtime = moment.runtimes.get(uid)
         if runtime is None or (runtime.reachable and not runtime.serving):

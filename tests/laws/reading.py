@@ -1,4 +1,4 @@
-"""Convert objects from an API server to a moment of a history."""
+"""The conversion of objects from an API server to a moment of a history."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -8,18 +8,19 @@ from tests.laws.history import History, Moment, Runtime
 from tests.laws.promise import promise
 
 HOT_SECONDS, MOST_TRIES = 30, 8
-"""Seconds that fit three tries, each with the replacement pods that the ReplicaSet creates at once.
+"""The maximum number of failed pods per desired pod within HOT_SECONDS.
 
-A loop without a back-off creates one pod each second.
+The limit allows three tries, each with the replacement pods that the ReplicaSet creates at once. A loop without a
+back-off creates one pod each second.
 """
 
 
 def never_fewer_available_than_promised(history: History) -> Iterator[str]:
-    """No serving pod is removed below the minimum, apart from pods that faults took since the decision's snapshot.
+    """The operator removes no serving pod if fewer than the minimum would serve.
 
-    The minimum is lower once a new pod has found no room for surgeTimeoutSeconds, but a second pod is never removed
-    while one is missing. A pod that had just begun to serve does not count: the snapshot of the decision may be one in
-    which that pod was not a reason to wait.
+    Pods that faults took since the snapshot of the decision still count as serving. The minimum is lower after a new
+    pod has found no room for surgeTimeoutSeconds, but a second pod is never removed while one is missing. The removal
+    of a pod that has just begun to serve does not count, because the snapshot may show it as not serving.
     """
     for number, before, now in history.steps():
         lost, left = before.endpoints - now.endpoints, len(now.endpoints)
@@ -38,14 +39,14 @@ def never_fewer_available_than_promised(history: History) -> Iterator[str]:
 
 def _floor(history: History, moment: Moment) -> int:
     promised = promise(moment.spec)
-    # Times in the cluster are whole seconds, and the timeout may have had another value a moment before.
+    # Both floors are possible: times in the cluster are whole seconds, and the timeout may have just changed.
     if promised.without_room is None or not _found_no_room(history, moment):
         return promised.floor
     return min(promised.floor, promised.without_room)
 
 
 def _found_no_room(history: History, last: Moment) -> bool:
-    """Return whether a desired pod has had no node for the timeout of the spec since the last rollout ended."""
+    """Return True if a desired pod has had no node for the timeout of the spec since the last rollout ended."""
     seconds = last.spec.get("rollout", {}).get("surgeTimeoutSeconds", 300) - history.lag - 2
     until = last.at
     for moment in reversed(history.moments[: bisect_right(history.moments, last.at, key=lambda each: each.at)]):
@@ -88,7 +89,7 @@ def no_failed_revision_is_tried_again(history: History) -> Iterator[str]:
 
 
 def _kept(revision: str, moment: Moment) -> bool:
-    """Return whether its ControllerRevision exists: a revision without one cannot be run again."""
+    """Return True if the revision's ControllerRevision exists. Without it, the revision cannot run again."""
     return any(each.kind == "ControllerRevision" and each.name.endswith(f"-{revision}") for each in moment.children)
 
 
@@ -104,14 +105,14 @@ def canary_is_alone(history: History) -> Iterator[str]:
 
 
 def no_pod_keeps_a_deletion_cost_without_need(history: History) -> Iterator[str]:
-    """A lowered deletion cost is used or taken back soon: no pod has it while its revision needs all of its pods."""
+    """No pod has a lowered deletion cost for long while its revision needs all pods."""
     for (name, _), since, until in history.spells(_marked_without_need):
         if until > history.reacted_by(since):
             yield f"{until:.0f} s: {name} has the lowest cost since {since:.0f} s, and its revision needs all pods"
 
 
 def _marked_without_need(moment: Moment) -> Iterator[tuple[str, str]]:
-    """Yield name and UID of the pods with a lowered deletion cost although all pods of their revision are desired."""
+    """Yield (name, UID) of each pod that has a lowered deletion cost although all pods of its revision are desired."""
     there = Counter(pod.revision for pod in moment.counted)
     for pod in moment.counted:
         if pod.removed_first and moment.replica_sets.get(pod.revision, 0) >= there[pod.revision]:
@@ -119,7 +120,7 @@ def _marked_without_need(moment: Moment) -> Iterator[tuple[str, str]]:
 
 
 def no_pods_are_created_in_a_hot_loop(history: History) -> Iterator[str]:
-    """Pods that fail before they serve are replaced after growing delays, while the operator can observe and write."""
+    """Pods that fail before they serve are replaced after growing delays, if the operator can observe and write."""
     for revision, ends in _failed_tries(history).items():
         for number, since in enumerate(ends):
             until = since + HOT_SECONDS
@@ -133,7 +134,7 @@ def no_pods_are_created_in_a_hot_loop(history: History) -> Iterator[str]:
 
 
 def _failed_tries(history: History) -> dict[str, list[float]]:
-    """Return, by revision, the times at which pods failed that never served. Pods that a fault took are left out."""
+    """Return the failure times of pods that never served, by revision. Pods that a fault took are left out."""
     known, found = {uid for _, uid in history.taken}, defaultdict[str, list[float]](list)
     for moment in history.moments:
         for uid, pod in moment.pods.items():
@@ -149,7 +150,7 @@ def _away(history: History) -> Sequence[tuple[float, float]]:
 
 
 def _between(history: History, since: float, until: float) -> Sequence[Moment]:
-    """Return the moments of an interval, including the one in which it began."""
+    """Return the moments of an interval, including the moment in which it began."""
     first = bisect_right(history.moments, since, key=lambda moment: moment.at) - 1
     return history.moments[max(0, first) : bisect_right(history.moments, until, key=lambda moment: moment.at)]
 

@@ -1,6 +1,6 @@
-"""Agreement of a status with itself: numbers in messages equal the fields, and no condition denies another one.
+"""Checks that a status agrees with itself: messages have the numbers of the fields, and no conditions contradict.
 
-Everything is read from the written status alone, so the checks hold for a model of the world and for any API server.
+The checks use only the written status, so they apply to a model of the world and to any API server.
 """
 
 import re
@@ -51,7 +51,7 @@ class Shown:
         return [row for row in self.rows if row not in self.current]
 
     def says(self, kind: str) -> tuple[str | None, str | None, str]:
-        """Return status, reason and message of a condition; empty if it is missing."""
+        """Return (status, reason, message) of a condition; (None, None, "") if it is missing."""
         found = self.conditions.get(kind, {})
         return found.get("status"), found.get("reason"), found.get("message", "")
 
@@ -72,7 +72,7 @@ NUMBERS: tuple[tuple[str, str, Callable[[Shown], int]], ...] = (
     ("Degraded", r"(\d+) replicas? (?:was|were) lost", lambda s: s.expected - s.serving),
     ("Degraded", r"(\d+) did before", lambda s: s.expected),
 )
-"""Condition, pattern of a number in its message, and the number by the fields of the status."""
+"""(condition, pattern of a number in its message, function that returns this number from the fields)."""
 
 WAITING: Mapping[str, Callable[[Row], bool]] = {
     "held by scheduling gates": lambda row: row["phase"] == "SchedulingGated",
@@ -80,13 +80,13 @@ WAITING: Mapping[str, Callable[[Row], bool]] = {
     "failed to start or serve": lambda row: row["phase"] == "Failed",
     "warmed up but not ready": lambda row: row["gate"],
 }
-"""What pods wait for by a message, and a fact of the row of each such pod."""
+"""The state of waiting pods in a message, and a check that holds for the row of each such pod."""
 
 
 def disagreements(status: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each disagreement within a status; nothing if it has no conditions yet."""
+    """Yield a sentence for each contradiction within a status; nothing if the status has no conditions yet."""
     if "ready" not in status or len(status.get("pods", ())) != status.get("replicas", 0):
-        return  # Nothing is shown yet, or more pods exist than the status lists.
+        return  # The status is empty, or more pods exist than it lists.
     shown = Shown(status, {each["type"]: each for each in status.get("conditions", ())})
     yield from _numbers(shown)
     yield from _counts_of_waiting(shown)
@@ -107,7 +107,7 @@ def _numbers(s: Shown) -> Iterator[str]:
 
 
 def _counts_of_waiting(s: Shown) -> Iterator[str]:
-    """Yield wrong counts of the pods that do not take traffic yet."""
+    """Yield a sentence for each wrong count of pods that do not take traffic yet."""
     _, reason, message = s.says("Ready")
     if "of the others" in message:
         others, listed = [row for row in s.current if not row["ready"]], message.partition("of the others")[2]
@@ -127,7 +127,7 @@ def _counts_of_waiting(s: Shown) -> Iterator[str]:
 
 
 def _named_pods(s: Shown) -> Iterator[str]:
-    """Yield pods that a message calls not ready although their rows say that they take traffic."""
+    """Yield a sentence for each pod whose row contradicts a message about its readiness."""
     _, _, ready = s.says("Ready")
     _, lost, degraded = s.says("Degraded")
     cannot = re.findall(r"Pod (\S+) (?:finds no node|is held by|takes no traffic|cannot start|waits for)", ready)
@@ -167,7 +167,7 @@ def _between_conditions(s: Shown) -> Iterator[str]:
 
 
 def _phase(s: Shown) -> Iterator[str]:
-    """Yield conditions that deny the phase."""
+    """Yield a sentence for each condition that contradicts the phase."""
     phase, (_, reason, message), stalled = s.status["phase"], s.says("Ready"), s.says("Stalled")[0]
     done = (phase in ("Serving", "ScaledToZero"), reason in ("Serving", "ScaledToZero"))
     if done[0] != done[1] or (done[0] and phase != reason):

@@ -1,4 +1,4 @@
-"""Laws of the status: its rows match the pods, and its form is the one that tools expect."""
+"""Laws of the status: its rows match the pods, and its form conforms to the conventions that tools expect."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ NO_ROOM = ("Unschedulable", "UpgradeBlocked", "PodsRefused")
 
 
 def status_tells_the_truth_about_pods(history: History) -> Iterator[str]:
-    """Every row matches the pod in a snapshot that the operator could have. At rest, rows and pods are equal."""
+    """Every row matches its pod in a snapshot that the operator could have. At rest, rows and pods are equal."""
     for number, before, now in history.steps():
         if now.status == before.status:
             continue
@@ -36,14 +36,14 @@ def status_has_its_form(history: History) -> Iterator[str]:
 
 
 def no_message_contradicts_the_status(history: History) -> Iterator[str]:
-    """Every status agrees with itself, by the checks of sentences.py."""
+    """No status violates the checks of sentences.py."""
     for _, before, now in history.steps():
         if now.status != before.status:
             yield from (f"{now.at:.0f} s: {each}" for each in disagreements(now.status))
 
 
 def queued_pods_are_not_stalled(history: History) -> Iterator[str]:
-    """Stalled never has the reason SchedulingGated: waiting for quota is no standstill."""
+    """Stalled never has the reason SchedulingGated, because pods that wait for quota are not stalled."""
     for _, before, now in history.steps():
         stalled = now.condition("Stalled")
         if now.status != before.status and stalled.get("reason") == "SchedulingGated":
@@ -51,7 +51,7 @@ def queued_pods_are_not_stalled(history: History) -> Iterator[str]:
 
 
 def stalled_for_room_only_after_the_deadline(history: History) -> Iterator[str]:
-    """Stalled for lack of room is set only if a pod has found none for progressDeadlineSeconds."""
+    """Stalled has a reason about room only if a pod has found no room for progressDeadlineSeconds."""
     for _, before, now in history.steps():
         stalled, deadline = now.condition("Stalled"), now.spec.get("rollout", {}).get("progressDeadlineSeconds", 600)
         turned = stalled.get("status") == "True" and before.condition("Stalled").get("status") != "True"
@@ -59,7 +59,7 @@ def stalled_for_room_only_after_the_deadline(history: History) -> Iterator[str]:
             continue
         # Times in the cluster are whole seconds.
         for each in history.between(now.at - deadline + 1, history.seen_from(now.at)):
-            # For a moment after a change of replicas, an additional old pod is no room for the new pod that waits.
+            # After a change of replicas, an additional old pod may run for a moment while a new pod waits for room.
             running = [pod.uid in each.runtimes for pod in each.counted]
             if all(running) and len(running) >= sum(each.replica_sets.values()):
                 yield f"{now.at:.0f} s: {stalled['reason']} is Stalled, although all pods ran at {each.at:.0f} s"
@@ -72,13 +72,13 @@ def _row_holds(row: Mapping[str, Any], moment: Moment) -> bool:
 
 
 def _left_meanwhile(row: Mapping[str, Any], pictures: Sequence[Moment]) -> bool:
-    """Return whether the pod left after the decision that the row shows. Such a row must not be ready."""
+    """Return True if the pod of a row that is not ready was removed after the snapshot of the decision."""
     lives = [{pod.name for pod in each.pods.values() if pod.counts} for each in pictures]
     return not row["ready"] and row["name"] not in lives[-1] and any(row["name"] in names for names in lives)
 
 
 def _pod_states(row: Mapping[str, Any], pictures: Iterable[Moment]) -> list[str]:
-    """Return the states of the row's pod in each snapshot, without repetitions."""
+    """Return the states of the row's pod in the snapshots, without repetitions."""
     pods = ((each.at, pod) for each in pictures for pod in each.pods.values() if pod.name == row["name"])
     states = [(f"{pod.revision} gate={pod.gate} serves={pod.serves} counts={pod.counts}", at) for at, pod in pods]
     return [

@@ -8,13 +8,13 @@ _CHUNK = 65_536
 
 
 class ApiProxy:
-    """Relays TCP connections from its own port to the API server. Use as an async context manager.
+    """A relay of TCP connections from its own port to the API server. Use as an async context manager.
 
-    TLS passes through: clients see the server's own certificate, so `host` must be an address in it.
+    TLS is not terminated. Clients get the server's own certificate, so `host` must be an address in this certificate.
     """
 
     def __init__(self, host: str, port: int) -> None:
-        """`host` and `port` are those of the API server. The proxy listens on the same host."""
+        """Create a proxy for the API server at `host` and `port`. The proxy listens on the same host."""
         self._host, self._port = host, port
         self._answering, self._open = asyncio.Event(), asyncio.Event()
         self._answering.set()
@@ -38,13 +38,13 @@ class ApiProxy:
         return f"https://{self._host}:{self._server.sockets[0].getsockname()[1]}"
 
     async def hold_answers(self, seconds: float) -> None:
-        """Hold back answers, including watch events, for this many seconds. Requests still reach the server."""
+        """Delay all answers, including watch events, for this many seconds. Requests still reach the server."""
         self._answering.clear()
         await asyncio.sleep(seconds)
         self._answering.set()
 
     async def refuse(self, seconds: float) -> None:
-        """Break all connections, and refuse new ones for this many seconds."""
+        """Break all connections, and refuse new connections for this many seconds."""
         self._open.clear()
         self._break()
         await asyncio.sleep(seconds)
@@ -84,7 +84,7 @@ class ApiProxy:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            to_server.transport.abort()  # Close immediately: a second cancellation would end whatever is awaited here.
+            to_server.transport.abort()  # Close immediately, because a second cancellation would end any await here.
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

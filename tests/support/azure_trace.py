@@ -20,16 +20,16 @@ def requests() -> list[Request]:
 
 
 def halves() -> tuple[list[Request], list[Request]]:
-    """Return the earlier and the later half."""
+    """Return the earlier and the later half of the requests."""
     everything = requests()
     return everything[: len(everything) // 2], everything[len(everything) // 2 :]
 
 
 def prompts(half: list[Request]) -> Traffic:
-    """Return traffic of prompts only, one batch each, without decode steps."""
+    """Return traffic with one prompt batch per request and without decode steps."""
     return Traffic(Counter(Bucket(1, request.context, 0) for request in half), {})
 
 
 def traffic(half: list[Request], limits: Limits, kv_blocks: int) -> Traffic:
-    """Return traffic with simulated decode steps."""
+    """Return the traffic of requests, with simulated decode steps."""
     return read_traffic_of_trace(half, limits, kv_blocks)

@@ -26,7 +26,7 @@ class Background:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def check(self) -> None:
-        """Raise the first of the failures, if any."""
+        """Raise the first failure, if there is one."""
         if self.failures:
             raise self.failures[0]
 

@@ -1,4 +1,4 @@
-"""Builders of small, valid objects for tests, in which a test states only what matters to it."""
+"""Builders of small, valid objects, so that a test states only the fields that matter to it."""
 
 import pickle
 from collections.abc import Iterable, Mapping

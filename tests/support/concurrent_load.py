@@ -1,4 +1,4 @@
-"""The load of many concurrent clients on one server. Prompts and answers have mixed lengths, the same in every run."""
+"""The load of many concurrent clients on one server. The lengths of prompts and answers are the same in every run."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from gaudi_runtime.contract.report import WarmupReport
 
 CLIENTS = 12
 SECONDS = 240.0
-"""The timeout of one answer, on a busy machine."""
+"""The timeout of one answer in seconds. It is long, because the machine may be busy."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class LoadRequest:
 
     @property
     def tokens(self) -> int:
-        """The tokens computed for the request: all tokens except the last one of the answer."""
+        """The tokens that are computed for the request: all tokens except the last token of the answer."""
         return self.prompt + self.answer - 1
 
 
@@ -39,7 +39,7 @@ def send_requests(url: str, model: str, requests: list[LoadRequest]) -> None:
 
 
 def count_tokens(report: WarmupReport) -> int:
-    """Return the tokens of all steps in a report. The report lags behind the steps by up to two seconds."""
+    """Return the real tokens of all steps in a report. The report may miss the steps of the last two seconds."""
     return report.served.prompt.real_tokens + report.served.decode.real_tokens
 
 

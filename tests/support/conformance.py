@@ -19,7 +19,7 @@ _WORD = re.compile(r"^[A-Z][A-Za-z0-9]*$")
 
 
 def violations(resource: Mapping[str, Any]) -> list[str]:
-    """Return the checks that the status of an object violates, as "C4: what is wrong", or an empty list."""
+    """Return a text such as "C4: ..." for each check that the status of an object violates."""
     status = resource["status"]
     conditions = status.get("conditions", [])
     by_type = {each["type"]: each for each in conditions}

@@ -1,4 +1,4 @@
-"""The manifests that users copy: those in examples/, the chart's first manifest, and those in the manual."""
+"""The manifests that users copy, from examples/, from the chart and from the manual."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def manifests() -> dict[str, Manifest]:
 
 
 def fragments() -> dict[str, Manifest]:
-    """Return the partial specs of the manual by page and number. `completed` adds what they leave out."""
+    """Return the partial specs of the manual by page and number. `completed` adds the missing fields."""
     return {place: found for place, found in _of_the_manual() if "spec" in found and not _is_whole(found)}
 
 
@@ -54,12 +54,12 @@ def _of_the_manual() -> Iterator[tuple[str, Manifest]]:
 
 
 def _is_ours(document: Manifest) -> bool:
-    """Return True if a document is a GaudiInference. Pages name the kind of other documents."""
+    """Return True if a document is a GaudiInference, which may lack a kind. All other documents have a kind."""
     return document.get("kind", KIND) == KIND and isinstance(document.get("spec"), dict)
 
 
 def _documents(text: str) -> list[object]:
     try:
         return list(yaml.safe_load_all(text))
-    except yaml.YAMLError:  # The block is an outline with ellipses.
+    except yaml.YAMLError:  # The block is not YAML but an outline with ellipses.
         return []

@@ -1,4 +1,4 @@
-"""A status port with a WarmupReport that the test sets. It supports long polling, as the real one does."""
+"""A status port with a WarmupReport that the test sets. Like the real port, it supports long polling."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,13 +25,13 @@ class Runtime(Protocol):
 
     @property
     def serving(self) -> bool:
-        """True if the readiness probe succeeds."""
+        """Whether the readiness probe succeeds."""
 
     async def start(self) -> None:
         """Start the container."""
 
     async def stop(self) -> None:
-        """Stop it immediately."""
+        """Stop the container immediately."""
 
 
 class FakeRuntime:
@@ -67,11 +67,11 @@ class FakeRuntime:
         self.on_change()
 
     def captured(self, prompt: int, decode: int, phase: Phase = Phase.CAPTURING) -> None:
-        """Report that all graphs of each phase are warmed and this many of PLANNED are captured."""
+        """Report that all graphs are warmed, and that `prompt` and `decode` graphs are captured."""
         self.update(phase=phase, prompt=_progress(prompt), decode=_progress(decode))
 
     def warm(self) -> None:
-        """Report that everything is captured and the runtime serves traffic."""
+        """Report that all graphs are captured and the runtime serves traffic."""
         self.update(
             phase=Phase.SERVING,
             prompt=_progress(PLANNED),
@@ -82,7 +82,7 @@ class FakeRuntime:
 
     @property
     def serving(self) -> bool:
-        """True if the container's own readiness probe succeeds."""
+        """Whether the container's own readiness probe succeeds."""
         return self.report.phase is Phase.SERVING
 
     async def start(self) -> None:

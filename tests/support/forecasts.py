@@ -1,4 +1,4 @@
-"""Specs that can be forecast: the deployment of the reference logs on the described card, simulated and with vLLM."""
+"""Specs for forecasts: the deployment of the reference logs on the described card, simulated and with real engines."""
 
 from typing import Any
 
@@ -35,12 +35,12 @@ Its release counts decode lengths in tokens, so a block has one token.
 
 
 def seed(**changes: Any) -> Object:
-    """Return sections of a spec. `changes` are merged as in tests.support.builders."""
+    """Return the sections SEED with `changes`, merged as in tests.support.builders."""
     return merged(SEED, changes)
 
 
 def on_a_card(**changes: Any) -> Object:
-    """Return the sections with a real engine, whose model is recognized only by its served name."""
+    """Return the sections with a real engine and a model that is recognized only by its served name."""
     real = {
         "engine": {"name": "torch", "simulation": None, "executionMode": "HpuGraphs"},
         "model": {"servedNames": ["meta-llama/Llama-3.1-8B"]},
@@ -53,5 +53,5 @@ def from_the_hub(repository: str = "meta-llama/Llama-3.1-8B", **changes: Any) ->
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": repository}}
     real = {"engine": {"name": "vllm", "simulation": None, "executionMode": "HpuGraphs"}}
     spec = merged(merged(SEED, real), changes)
-    # The None stays in the dict, so that merging it into another spec removes that spec's other source.
+    # The None must stay, so that a merge into another spec removes the other source of that spec.
     return {**spec, "model": {**spec["model"], "source": source}}

@@ -1,7 +1,7 @@
-"""Decode buckets on a manual grid: batch sizes times contexts per sequence, without a search.
+"""Decode buckets on a manual grid of batch sizes and contexts per sequence, without a search.
 
-The blocks of a decode step grow with the number of sequences. A grid over the context per sequence therefore has no
-bucket for shapes that no batch has. The three sizes were proposed before strategy Optimal had a prior.
+The blocks of a decode step grow with the number of sequences. A grid over the context per sequence therefore has
+buckets only for possible shapes. The three grids were proposed before strategy Optimal had a prior.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ GRIDS: dict[str, tuple[Sequence[int], Sequence[int]]] = {
     "12 x 5": ((1, 2, 3, 4, 6, 8, 12, 16, 24, 40, 72, 128), (6, 12, 24, 40, 64)),
     "8 x 5": ((1, 2, 4, 8, 16, 32, 64, 128), (4, 8, 16, 32, 64)),
 }
-"""Batch sizes and blocks per sequence, for at most 128 sequences of 64 blocks each."""
+"""(batch sizes, blocks per sequence) of each grid, for at most 128 sequences of 64 blocks each."""
 
 
 def decode_grid(name: str, limits: Limits, kv_blocks: int) -> tuple[Bucket, ...]:

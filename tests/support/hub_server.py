@@ -18,37 +18,37 @@ LARGE = ".safetensors"
 
 @dataclass
 class HubState:
-    """The contents of the hub, the credentials that it requires, and its next faults."""
+    """The contents of the hub, the required credentials, and the next faults."""
 
     files: dict[str, bytes]
     token: str | None = None
     gated: bool = False
     commit: str = COMMIT
     break_after: list[int] = field(default_factory=list)
-    """For each of the next downloads of a large file, the byte after which the connection breaks."""
+    """The byte after which the connection breaks, for each of the next downloads of large files."""
     damage: int = 0
     """The number of the next downloads of large files that have a wrong byte."""
     excess: int = 0
     """The number of the next downloads of large files that are longer than announced."""
     statuses: list[int] = field(default_factory=list)
-    """The status codes of the next answers, whatever the request."""
+    """The status codes of the next answers, for any request."""
     ranges: bool = True
     requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)
-    """Path, range and authorization of each request."""
+    """(path, range, authorization) of each request."""
     encodings: list[str | None] = field(default_factory=list)
     """The Accept-Encoding header of each request for content."""
     hold: threading.Event | None = None
-    """Downloads of large files wait for this event."""
+    """The event that downloads of large files wait for."""
     reached: threading.Event = field(default_factory=threading.Event)
-    """Set when a large file is requested."""
+    """The event that is set when a large file is requested."""
 
     def downloads(self) -> list[tuple[str, str | None]]:
-        """Return the name and the range of each request for the content of a large file."""
+        """Return (name, range) of each request for the content of a large file."""
         return [(path.rsplit("/", 1)[-1], wanted) for path, wanted, _ in self.requests if path.startswith("/content/")]
 
 
 def tree(state: HubState, metadata: bool = True) -> dict[str, object]:
-    """Return the hub's answer about a model, with the metadata of its files if requested."""
+    """Return the hub's listing of a model, with the metadata of its files if requested."""
     return {
         "_id": "1",
         "id": REPO,
@@ -63,7 +63,7 @@ def _sibling(name: str, content: bytes) -> dict[str, object]:
     sha256 = hashlib.sha256(content).hexdigest()
     if LARGE not in name:
         return {"rfilename": name, "size": len(content), "blobId": _blob(content)}
-    # Git has a pointer in place of a large file.
+    # In Git, a pointer replaces a large file.
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {len(content)}\n".encode()
     lfs = {"sha256": sha256, "size": len(content), "pointerSize": len(pointer)}
     return {"rfilename": name, "size": len(content), "blobId": _blob(pointer), "lfs": lfs}
@@ -74,7 +74,7 @@ def _blob(content: bytes) -> str:
 
 
 class HubHandler(BaseHTTPRequestHandler):
-    """Answers as the hub does. Large files are redirected to /content/ under another host name."""
+    """A handler that answers as the hub does. Large files are redirected to /content/ under another host name."""
 
     state: ClassVar[HubState]
     content_host: ClassVar[str]

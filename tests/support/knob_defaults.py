@@ -1,13 +1,13 @@
-"""Compare the defaults in the table of knobs with those of the installed vLLM."""
+"""The comparison of the defaults in the table of knobs with the defaults of the installed vLLM."""
 
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.knobs.table import Reader, Type, knobs
 
 
 def wrong_defaults() -> dict[str, tuple[str, str]]:
-    """Return the numeric arguments whose default differs, with the default of the table and of vLLM.
+    """Return (default of the table, default of vLLM) of each numeric argument whose defaults differ.
 
-    Arguments for which vLLM computes the default are left out.
+    Arguments whose default vLLM computes are left out.
     """
     has = vars(parse_arguments(["--model=any"]))
     said = {

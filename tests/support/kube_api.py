@@ -1,4 +1,4 @@
-"""A small client of the API server for tests, with administrator rights and independent of the operator's client."""
+"""A small client of the API server for tests. It is an administrator, and does not use the operator's client."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ import msgspec
 
 Object = dict[str, Any]
 _OBJECTS = msgspec.json.Decoder(Object)
-"""A fast JSON decoder. It takes half the time of Python's own, and thousands of pods run next to measurements."""
+"""A JSON decoder that takes half the time of Python's own, because measurements run next to thousands of pods."""
 
 _PLURALS = {
     "Pod": ("v1", "pods"),
@@ -55,7 +55,7 @@ class KubeApi:
     """Administrator requests in one namespace."""
 
     def __init__(self, server: str, pki: Path, namespace: str) -> None:
-        """`pki` holds ca.crt, admin.crt and admin.key."""
+        """Create a client with the certificates ca.crt and admin.crt and the key admin.key in `pki`."""
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
         # The pool is small, because httpx checks the state of each pooled connection for every request.
@@ -81,7 +81,7 @@ class KubeApi:
         """Send one request. Raises httpx.HTTPStatusError if it is refused."""
         content = None if body is None else json.dumps(body)
         answer = await self._through(self._client.request(method, path, content=content, **options))
-        # The retry delay is that of the server's Retry-After header.
+        # The server's Retry-After header has the delay.
         while answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
             await asyncio.sleep(float(answer.headers.get("Retry-After", "1")))
             answer = await self._through(self._client.request(method, path, content=content, **options))
@@ -140,8 +140,7 @@ class KubeApi:
         stream = await self._through(self._client.send(request, stream=True))
         try:
             rest = b""
-            # Lines are split at bytes, because str.splitlines() also splits at characters that JSON strings may
-            # contain.
+            # Split bytes at newlines, because str.splitlines() also splits at characters that JSON strings may contain.
             async for chunk in stream.aiter_bytes():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:

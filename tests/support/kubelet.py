@@ -1,4 +1,4 @@
-"""A fake scheduler and kubelet of one namespace: binds pods, starts runtimes, and maintains the Ready condition."""
+"""A fake scheduler and kubelet of one namespace. It binds pods, starts runtimes, and maintains the Ready condition."""
 
 import asyncio
 import itertools
@@ -19,11 +19,11 @@ from tests.world import pods
 
 NODE = "node-of-the-tests"
 OWN = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-"""The conditions that a kubelet writes. Readiness gates belong to others."""
+"""The conditions that a kubelet writes. Other clients write the conditions of readiness gates."""
 _HEARTBEAT_SECONDS = 10
 _RETRY_SECONDS = 0.2
 _SETTLED = (404, 409, 422)
-"""Status codes for a pod that is gone or was replaced."""
+"""The status codes of requests for a pod that is gone or was replaced."""
 _addresses = (f"10.250.{host // 250}.{host % 250 + 1}" for host in itertools.count())
 
 
@@ -41,13 +41,13 @@ class _Pod:
 
 
 class Kubelet:
-    """Use as an async context manager. `on_start` is called with each container when it runs, and may warm it."""
+    """The kubelet of one node. `on_start` is called with each new container. Use as an async context manager."""
 
     def __init__(self, api: KubeApi) -> None:
         """Start without watching.
 
         An unschedulable pod reports that it has been unschedulable for `seconds_without_node`. A refused pod ends
-        before its container starts, as when the device plugin has no card for it.
+        before its container starts, for example because the device plugin has no card.
         """
         self._api = api
         self._pods: dict[str, _Pod] = {}
@@ -70,25 +70,25 @@ class Kubelet:
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        """Stop everything. Raises the first error of background tasks."""
+        """Stop all tasks and containers. Raises the first error of the tasks."""
         await self._background.stop()
         await asyncio.gather(*map(self._end, self._open))
         if error is None:
             self._background.check()
 
     def runtime(self, pod: str) -> FakeRuntime:
-        """Return the container that runs in a pod. Raises KeyError if none runs."""
+        """Return the container that runs in a pod. Raises KeyError if the pod has no container."""
         runtime = self._pods[pod].runtime
         assert isinstance(runtime, FakeRuntime)
         return runtime
 
     @property
     def runtimes(self) -> dict[str, Runtime]:
-        """The running containers by pod name. `on_start` was called with each of them."""
+        """The running containers by pod name, after the call of `on_start`."""
         return {name: pod.runtime for name, pod in self._pods.items() if pod.runs}
 
     async def restart(self, name: str) -> Runtime:
-        """Kill the container of a pod and start another one, unless the pod is deleted meanwhile."""
+        """Kill the container of a pod and start a new container, unless the pod is deleted meanwhile."""
         pod = self._pods[name]
         async with pod.starting:
             await self._end(pod.runtime)
@@ -102,12 +102,12 @@ class Kubelet:
         return pod.runtime
 
     async def reschedule(self) -> None:
-        """Try to schedule pods without a node again, after `schedulable` was changed."""
+        """Try again to schedule pods without a node. Call this after a change of `schedulable`."""
         for pod in [each for each in self._latest.values() if "nodeName" not in each["spec"]]:
             await self._handle("MODIFIED", pod)
 
     async def probe(self, name: str) -> None:
-        """Write the status of the pod from its container and its conditions."""
+        """Write the status of the pod, which depends on its container and its conditions."""
         await self._write_status(name)
 
     async def _serve(self) -> None:
@@ -142,7 +142,7 @@ class Kubelet:
             await self._stop(name)
         elif "deletionTimestamp" in pod["metadata"]:
             await self._stop(name)
-            ours = {"uid": pod["metadata"]["uid"]}  # The pod is not a successor of the same name.
+            ours = {"uid": pod["metadata"]["uid"]}  # Do not delete a new pod with the same name.
             await self._api.delete("Pod", name, gracePeriodSeconds=0, preconditions=ours)
         elif "nodeName" not in pod["spec"]:
             await self._bind(pod)
@@ -156,7 +156,7 @@ class Kubelet:
             await self._write_status(name)
 
     def _keep_newest(self, pod: Object) -> None:
-        """Keep the newest version of a pod from the watch or from an answer."""
+        """Store a version of a pod from the watch or from an answer if it is the newest."""
         name, version = pod["metadata"]["name"], int(pod["metadata"]["resourceVersion"])
         known = self._latest.get(name)
         if known is None or int(known["metadata"]["resourceVersion"]) < version:
@@ -195,7 +195,7 @@ class Kubelet:
         await self._write_status(name)
 
     def _probed(self, name: str) -> None:
-        """Update the pod when its container reports a change, which is faster than a periodic readiness probe."""
+        """Update the pod when its container reports a change. This is faster than a periodic readiness probe."""
         pod = self._pods.get(name)
         if pod and pod.runtime.serving != pod.probed:
             pod.probed = pod.runtime.serving
@@ -218,13 +218,13 @@ class Kubelet:
         return runtime
 
     async def _end(self, runtime: Runtime) -> None:
-        """Stop a runtime. If the caller is cancelled, the kubelet stops it at its own end."""
+        """Stop a runtime. If the caller is cancelled, __aexit__() stops the runtime."""
         await runtime.stop()
         if runtime in self._open:
             self._open.remove(runtime)
 
     async def _write_status(self, name: str) -> None:
-        """Patch the status if it is outdated. Do nothing if the pod is gone."""
+        """Patch the status of a pod if it is outdated. Do nothing if the pod is gone."""
         pod = self._pods.get(name)
         if pod is None:
             return
@@ -262,7 +262,7 @@ async def _fake(address: str, pod: Object) -> Runtime:
 
 
 def _status(manifest: Object, pod: _Pod) -> Object:
-    """Return the status that a kubelet writes. A strategic merge patch keeps the conditions of others."""
+    """Return the status that a kubelet writes. A strategic merge patch keeps the conditions of other clients."""
     runtime = pod.runtime
     state = {"running": {"startedAt": pod.started}}
     container = {

@@ -1,4 +1,4 @@
-"""The operator as a separate process, as in its pod: start it, read its metrics, stop and kill it."""
+"""The operator as a separate process, as in its pod, with methods to start, read and stop it."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ class OperatorProcess:
     """`python -m gaudi_operator run` with the given settings. Use as an async context manager."""
 
     def __init__(self, kubeconfig: Path, log: Path, **settings: Any) -> None:
-        """`settings` are those of gaudi_operator.settings in their own spelling. The output is written to `log`."""
+        """Create a process with these fields of gaudi_operator.settings. It writes its output to `log`."""
         fixed = {
             "runtime_image": "registry.test/runtime:1",
             "hpu_image": "registry.test/runtime-hpu:1",
@@ -34,16 +34,16 @@ class OperatorProcess:
         self._environment = {"PATH": os.environ["PATH"], "KUBECONFIG": str(kubeconfig), **chosen}
         self.log = log
         self.cgroup: Path | None = None
-        """The cgroup folder of the next process, with a file `cgroup.procs`. It applies from the first moment."""
+        """The cgroup folder of the next process, with a file `cgroup.procs`. The process starts in this cgroup."""
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:
-        """Start it and wait until it answers."""
+        """Start the process and wait until it answers."""
         await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop it, regardless of the outcome of the test."""
+        """Stop the process, regardless of the outcome of the test."""
         if self.running:
             await self.terminate()
 
@@ -70,7 +70,7 @@ class OperatorProcess:
 
     @property
     def running(self) -> bool:
-        """True while the process lives."""
+        """Whether the process runs."""
         return self._process is not None and self._process.returncode is None
 
     @property
@@ -84,7 +84,7 @@ class OperatorProcess:
         return await self._end(signal.SIGTERM)
 
     async def kill(self) -> int:
-        """Send SIGKILL."""
+        """Send SIGKILL, and return the exit code."""
         return await self._end(signal.SIGKILL)
 
     async def wait(self, seconds: float) -> int:
@@ -93,7 +93,7 @@ class OperatorProcess:
         return await asyncio.wait_for(self._process.wait(), seconds)
 
     async def get(self, path: str) -> httpx.Response:
-        """Send a GET request to its own HTTP port."""
+        """Send a GET request to the operator's HTTP port."""
         async with httpx.AsyncClient(trust_env=False) as client:
             return await client.get(f"{self._url}{path}")
 
@@ -108,7 +108,7 @@ class OperatorProcess:
         return sum((await self.samples(name)).values())
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return the lines of its log."""
+        """Return the JSON lines of the operator's log."""
         return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
 
     async def _end(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""A collector that receives traces by OTLP over HTTP or gRPC, and keeps every span."""
+"""A collector that receives traces by OTLP over HTTP or gRPC, and stores every span."""
 
 import contextlib
 import threading
@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 
 @dataclass(frozen=True)
 class Received:
-    """A span. Ids are in hex, the parent of a root is empty, times are in nanoseconds."""
+    """A span. IDs are in hex. The parent of a root span is empty. Times are in nanoseconds."""
 
     name: str
     trace: str
@@ -45,7 +45,7 @@ class Receiver:
         self.answers = threading.Event()
 
     def take(self, body: bytes) -> None:
-        """Keep one export."""
+        """Store one export."""
         self.bodies.append(body)
         for part in ExportTraceServiceRequest.FromString(body).resource_spans:
             resource = _plain(part.resource.attributes)
@@ -77,7 +77,7 @@ def _plain(attributes: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def otlp_receiver(address: str = "127.0.0.1", *, answers: bool = True) -> Iterator[Receiver]:
-    """Run a collector on a free port during the block. Without `answers` it answers only at the end of the block."""
+    """Run a collector on a free port during the block. If `answers` is False, it answers only after the block."""
     receiver = Receiver()
     if answers:
         receiver.answers.set()

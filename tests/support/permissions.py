@@ -1,4 +1,4 @@
-"""The operator's permissions in docs/reference/rbac.md as objects, so that tests grant what the page documents."""
+"""The operator's permissions as objects, read from docs/reference/rbac.md, so that tests grant documented rules."""
 
 from pathlib import Path
 from typing import Any

@@ -23,7 +23,7 @@ class RealRuntime:
     """One runtime process. It listens on all addresses of the network, so only one can run at a time."""
 
     def __init__(self, address: str, config: str, folder: Path) -> None:
-        """`config` is a RuntimeConfig as JSON. `folder` holds it, the log, and the pod's cache volume."""
+        """Create a process with `config`, a RuntimeConfig as JSON. `folder` has its files and the cache volume."""
         self.address = address
         self.container_id = f"process://{uuid4().hex}"
         self.on_change: Callable[[], None] = lambda: None
@@ -41,7 +41,7 @@ class RealRuntime:
         self._probe = asyncio.create_task(self._probing())
 
     async def stop(self) -> None:
-        """Send SIGKILL, as the kernel's OOM killer does. Do nothing if it was never started."""
+        """Send SIGKILL, as the kernel's OOM killer does. Do nothing if the process was never started."""
         if self._process is None:
             return
         self._probe.cancel()
@@ -65,7 +65,7 @@ class RealRuntime:
 
 
 async def real_runtime(api: KubeApi, folder: Path, address: str, pod: Object) -> RealRuntime:
-    """Return the runtime of a pod, with the configuration from the ConfigMap that the pod mounts."""
+    """Return the runtime of a pod, with the configuration from the pod's ConfigMap."""
     names = (volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume)
     config_map = await api.get("ConfigMap", next(names))
     assert config_map

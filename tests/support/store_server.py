@@ -13,29 +13,29 @@ from urllib.parse import urlsplit
 
 @dataclass
 class StoreState:
-    """The content of the store, and its next faults."""
+    """The requests to the store, and its next faults."""
 
     folder: Path
     url: str = ""
     statuses: list[int] = field(default_factory=list)
-    """The status codes of the next answers, whatever the request."""
+    """The status codes of the next answers, for any request."""
     cut: int = 0
     """The number of the next objects that break off in the middle."""
     damage: int = 0
     """The number of the next objects that have a wrong byte."""
     endless: bool = False
-    """If True, objects are longer than announced."""
+    """Whether objects are longer than announced."""
     elsewhere: str | None = None
     """The URL to which every request is redirected."""
     hold: threading.Event | None = None
-    """Objects wait for this event."""
+    """The event that objects wait for."""
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    """Path and headers of each request."""
+    """(path, headers) of each request."""
 
 
 @contextmanager
 def store_server(folder: Path, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> Iterator[StoreState]:
-    """Run a store on a free port for clients that reach `host`. With `tls` it uses HTTPS."""
+    """Run a store on a free port of `host` during the block. With `tls`, it uses HTTPS."""
     state = StoreState(folder)
     handler = type("Handler", (_Handler,), {"state": state})
     with ThreadingHTTPServer((host, 0), handler) as server:
@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
     state: ClassVar[StoreState]
 
     def do_GET(self) -> None:
-        """Answer with the file, or a fault from the state."""
+        """Answer with the requested file, or with a fault from the state."""
         path = urlsplit(self.path).path
         self.state.requests.append((path, {name.lower(): value for name, value in self.headers.items()}))
         file = self.state.folder / path.removeprefix("/recipes/")

@@ -1,4 +1,4 @@
-"""Which commands are possible in the current state of a world. The caller chooses among them."""
+"""The commands that are possible in the current state of a world. The caller chooses one of them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -13,7 +13,7 @@ WATCHED = ("GaudiInference", "Pod", "ReplicaSet", "ControllerRevision")
 
 
 class Choose(Protocol):
-    """Picks one of several options."""
+    """A function that chooses one of several options."""
 
     def __call__(self, options: Sequence[T]) -> T:
         """Return one of `options`, which is not empty."""
@@ -37,7 +37,7 @@ def pass_time(_: Picture, choose: Choose) -> commands.Command:
 
 
 def upgrade(_: Picture, choose: Choose) -> commands.Command:
-    """Upgrade to a revision that works, or to one with a fault."""
+    """Upgrade to a revision that works or to a revision with a fault."""
     return commands.ChangeSpec(runs(choose((*GOOD, *GOOD, *map(str, Behaviour)))))
 
 
@@ -47,7 +47,7 @@ def scale(_: Picture, choose: Choose) -> commands.Command:
 
 
 def change_rollout(_: Picture, choose: Choose) -> commands.Command:
-    """Change maxSurge, maxUnavailable and the behaviour without room, within what the API allows."""
+    """Change maxSurge, maxUnavailable and whenNoRoom to values that the API allows."""
     room, surge = choose((None, "Wait", "ReplaceInPlace")), choose((1, 2, 0, "25%", "100%"))
     unavailable = choose((0, 1, 2, "50%"))
     if surge == 0 and unavailable == 0:
@@ -56,7 +56,7 @@ def change_rollout(_: Picture, choose: Choose) -> commands.Command:
 
 
 def change_failure(_: Picture, choose: Choose) -> commands.Command:
-    """Change the reaction to a failed revision, and how long a canary is observed."""
+    """Change the reaction to a failed revision, and the seconds for which a canary is observed."""
     return _rollout(
         onFailure=choose(("Rollback", "Pause")),
         canary={"observeSeconds": choose((0, 30)), "maxRecompiles": 10},
@@ -86,7 +86,7 @@ def restart(_: Picture, choose: Choose) -> commands.Command:
 
 
 def undo(picture: Picture, choose: Choose) -> commands.Command | None:
-    """Change the spec back to that of a kept revision."""
+    """Change the spec back to the inputs of a kept revision."""
     return commands.Undo(choose(picture.revisions)) if picture.revisions else None
 
 
@@ -116,7 +116,7 @@ def fail_pod(picture: Picture, choose: Choose) -> commands.Command | None:
 
 
 def refuse_pods(_: Picture, choose: Choose) -> commands.Command:
-    """Let a node fail all pods that are sent to it, as if its device plugin had lost its cards."""
+    """Let a node fail all new pods, as if its device plugin had lost its cards."""
     return commands.RefusePods(choose(NODES), choose((5, 20, 90)))
 
 
@@ -146,7 +146,7 @@ def limit_pods(_: Picture, choose: Choose) -> commands.Command:
 
 
 def admit_pods(_: Picture, choose: Choose) -> commands.Command:
-    """Hold new pods above a number by a scheduling gate, as Kueue does, or admit all."""
+    """Hold new pods above a number with a scheduling gate, as Kueue does, or admit all pods."""
     return commands.AdmitPods(choose((None, 2, 3, 1)))
 
 
@@ -177,7 +177,7 @@ def kill_operator(_: Picture, __: Choose) -> commands.Command:
 
 
 def runs(behaviour: str) -> dict[str, Any]:
-    """Return the spec of a revision with that behaviour. The API replaces lists as a whole."""
+    """Return the spec fields of a revision with that behaviour. The API replaces lists as a whole."""
     return {"engine": {"env": [{"name": BEHAVIOUR, "value": behaviour}]}}
 
 

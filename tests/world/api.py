@@ -1,6 +1,6 @@
-"""Objects in memory with resource versions and a log of changes, as an API server keeps them, for one namespace.
+"""The objects of one namespace in memory, with resource versions and a log of changes as in an API server.
 
-Objects are never changed in place: every version remains as it was, so a stale view is an older version.
+Objects are never changed in place. Every version stays available, so a stale view is simply an older version.
 """
 
 from collections import defaultdict
@@ -23,7 +23,11 @@ class Invalid(Exception):
 
 @dataclass
 class Api:
-    """`log` has every change by kind, as (whether the object is gone, its version). `changed` is called after each."""
+    """The objects of one namespace.
+
+    `log` has the changes by kind as (True if the object is gone, version of the object). `changed` is called after each
+    change.
+    """
 
     objects: dict[Name, Object] = field(default_factory=dict)
     log: dict[str, list[tuple[bool, Object]]] = field(default_factory=lambda: defaultdict(list))
@@ -40,7 +44,7 @@ class Api:
         return self.objects.get((kind, name))
 
     def put(self, manifest: Mapping[str, Any], **metadata: Any) -> Object:
-        """Create or replace an object with additional `metadata`. Return the new version, the old one if unchanged."""
+        """Create or replace an object with additional `metadata`. Return the object, which is the old if unchanged."""
         known = self.objects.get((manifest["kind"], manifest["metadata"]["name"]))
         uid = known["metadata"]["uid"] if known else f"uid-{self.version + 1}"
         fresh = {**manifest, "metadata": {"uid": uid, **manifest["metadata"], **metadata}}
@@ -53,7 +57,7 @@ class Api:
         return self._record_change(False, fresh)
 
     def apply(self, manifest: Mapping[str, Any], manager: str, **metadata: Any) -> Object:
-        """Apply server-side with force: fields of other managers stay. `metadata` is added to a new object."""
+        """Apply server-side with force. Fields of other managers stay. `metadata` is added to a new object."""
         live = self.get(manifest["kind"], manifest["metadata"]["name"])
         owned = self._owned.get(live["metadata"]["uid"], {}) if live else {}
         fresh, owners = applied(live or {"metadata": metadata}, manifest, owned, manager)
@@ -89,7 +93,7 @@ class Api:
 def with_condition(
     conditions: list[Object], kind: str, true: bool, now: str, reason: str = "", message: str = ""
 ) -> list[Object]:
-    """Return the conditions with one of them set. The transition time changes only if its status changes."""
+    """Return the conditions with the condition `kind` set. Its transition time changes only if its status changes."""
     known = next((each for each in conditions if each["type"] == kind), {})
     status = "True" if true else "False"
     since = known["lastTransitionTime"] if known.get("status") == status else now
@@ -111,10 +115,10 @@ def owner(manifest: Mapping[str, Any]) -> str | None:
 
 
 def ending(manifest: Mapping[str, Any]) -> bool:
-    """Return whether an object is being deleted."""
+    """Return True if an object is being deleted."""
     return "deletionTimestamp" in manifest["metadata"]
 
 
 def counts(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod counts for its ReplicaSet: it is neither terminating nor finished."""
+    """Return True if a pod counts for its ReplicaSet, because it is neither terminating nor finished."""
     return not ending(pod) and (pod.get("status") or {}).get("phase") != "Failed"

@@ -1,4 +1,4 @@
-"""Answer requests of the operator's client as an API server does, from objects in memory."""
+"""The API server of a world: it answers requests of the operator's client from objects in memory."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -42,7 +42,10 @@ class Request:
 
 @dataclass
 class ApiServer:
-    """`apis` has objects by (namespace, kind), and all others under an empty kind. `now` is in seconds of the world."""
+    """The API server. `now` returns seconds of the world.
+
+    `apis` has the objects by (namespace, kind). An empty kind stands for all other kinds.
+    """
 
     apis: Mapping[tuple[str, str], Api]
     now: Callable[[], float]

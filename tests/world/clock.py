@@ -1,4 +1,4 @@
-"""The injected clock, in whole seconds as Kubernetes writes times."""
+"""The injected clock. It has whole seconds, like times in Kubernetes."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -13,5 +13,5 @@ def moment(seconds: float) -> datetime:
 
 @lru_cache(64)  # many callers need the same time
 def stamp(seconds: float) -> str:
-    """Return that time as text."""
+    """Return the time `seconds` after the start as text."""
     return moment(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")

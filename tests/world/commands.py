@@ -1,4 +1,4 @@
-"""Events that may happen to a resource and its world, as values: the same for a world in memory and a real cluster."""
+"""Events in the world of a resource, as values. A world in memory and a real cluster use the same events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Undo:
-    """A user changes the spec back to that of a kept revision."""
+    """A user changes the spec back to the inputs of a kept revision."""
 
     revision: str
 
@@ -90,7 +90,7 @@ class Load:
 
 @dataclass(frozen=True)
 class LoseNode:
-    """A node becomes unreachable. Its pods may go on."""
+    """A node becomes unreachable. Its containers may continue to run."""
 
     node: str
 
@@ -120,7 +120,7 @@ class LimitPods:
 
 @dataclass(frozen=True)
 class AdmitPods:
-    """A quota system holds new pods above this number by a scheduling gate; None admits all and holds no more."""
+    """A quota system holds new pods above this number with a scheduling gate. None admits all pods."""
 
     pods: int | None
 
@@ -150,7 +150,7 @@ class BlindWatch:
 
 @dataclass(frozen=True)
 class CutOff:
-    """Requests of the leading replica do not reach the API server for some time: all, or only those for the Lease."""
+    """All requests of the leading replica, or only requests for the Lease, fail to reach the API server for a time."""
 
     seconds: int
     lease_only: bool = False

@@ -9,9 +9,9 @@ from tests.world.pods import placed
 
 
 def advance(api: Api, quota: int | None, now: float, elsewhere: Collection[str] = ()) -> None:
-    """Run both controllers for one second. `quota` limits pods that are not terminating, None sets no limit.
+    """Run both controllers for one second.
 
-    `elsewhere` are UIDs of owners that exist outside `api`.
+    `quota` limits the pods that are not terminating. None sets no limit. `elsewhere` are UIDs of owners outside `api`.
     """
     uids = {*elsewhere, *(each["metadata"]["uid"] for each in api.objects.values())}
     for (kind, name), each in list(api.objects.items()):
@@ -40,7 +40,7 @@ def _reconcile(api: Api, replica_set: Object, quota: int | None, now: float) -> 
 
 
 def _deletion_order(pod: Object) -> tuple[bool, bool, int, str, str, str]:
-    """Return the sort key by which pods are deleted first: without a node, not ready, the lowest cost, the newest."""
+    """Return the sort key of deletion. Pods without a node, unready, cheap and new pods are deleted first."""
     cost = int((pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", 0))
     ready = condition(pod, "Ready")
     since = ready["lastTransitionTime"] if ready.get("status") == "True" else ""
@@ -68,7 +68,7 @@ def _create_pod(api: Api, replica_set: Object, now: float) -> None:
 
 
 def _write_status(api: Api, replica_set: Object, refused: bool, now: float) -> None:
-    """Write what the controller has observed of the spec, and whether it failed."""
+    """Write the observed generation and number of pods, and the condition of a refused creation."""
     known = (replica_set.get("status") or {}).get("conditions", [])
     others = [each for each in known if each["type"] != "ReplicaFailure"]
     message = 'pods "x" is forbidden: exceeded quota: cards'

@@ -1,4 +1,4 @@
-"""An event loop on the clock of the world: it never blocks, and time advances only when the world advances it."""
+"""An event loop on the clock of the world. It never blocks, and only the world advances the time."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from typing import Any
 
 
 class Loop(asyncio.BaseEventLoop):
-    """asyncio.sleep, timeouts and call_later count seconds of the world. Threads run at once, within the caller.
+    """An event loop in which asyncio.sleep, timeouts and call_later count seconds of the world.
 
-    `defects` are exceptions that no task has handled.
+    Work for threads runs at once, in the calling thread. `defects` are exceptions that no task has handled.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Loop(asyncio.BaseEventLoop):
         self.run_forever()
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Advance to the next timer if nothing is ready, or end this turn."""
+        """Advance the time to the next timer if nothing is ready, or stop the loop after the last timer."""
         if timeout is None or self._now + timeout > self._until:
             assert self._until < float("inf"), "deadlock: all tasks wait, and no timer is set"
             self._now = self._until
@@ -39,7 +39,7 @@ class Loop(asyncio.BaseEventLoop):
         return []
 
     def run_in_executor(self, _: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """Run `func` at once: a decision takes no time of the world."""
+        """Run `func` at once, because a decision takes no time of the world."""
         done = self.create_future()
         try:
             done.set_result(func(*args))
@@ -48,7 +48,7 @@ class Loop(asyncio.BaseEventLoop):
         return done
 
     def _process_events(self, _: list[Any]) -> None:
-        """Do nothing: there are no events."""
+        """Do nothing, because there are no events."""
 
     def _write_to_self(self) -> None:
-        """Do nothing: the loop never blocks."""
+        """Do nothing, because the loop never blocks."""

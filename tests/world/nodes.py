@@ -1,4 +1,4 @@
-"""Nodes, their cards and containers: the scheduler, the kubelets, and the controller that monitors nodes."""
+"""Nodes with their cards and containers, and the scheduler, the kubelets and the node controller."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ LOST_SECONDS = 40
 EVICTED_SECONDS = 100
 LIVENESS_SECONDS = 60
 POLLED_SECONDS = 1
-"""Seconds between two polls of a container. A change in the second in which its node is lost may be missed."""
+"""Seconds between two polls of a container. The poll may miss a change in the second in which the node is lost."""
 _MOST_BACKOFF = 300
 _NETWORK = "10.0.0."
 
@@ -31,7 +31,7 @@ class Ended:
 
 @dataclass
 class Container:
-    """The container of a pod that has a node: its running instance, or how it ended and when it restarts."""
+    """The container of a pod that has a node, with its instance, the end of the instance, and its next start."""
 
     pod: str
     node: str
@@ -46,7 +46,7 @@ class Container:
 
     @property
     def running(self) -> str:
-        """The name of the running instance, empty if none runs."""
+        """The name of the running instance; empty if no instance runs."""
         return "" if self.ended else self.instance.name
 
     @property
@@ -57,9 +57,9 @@ class Container:
 
 @dataclass
 class Node:
-    """`taken` cards are held by other workloads. A node that is not `up` is unreachable since `lost_at`.
+    """One node. Other workloads hold `taken` cards. A node that is not `up` is unreachable since `lost_at`.
 
-    Until `refuses_until` the node fails all pods that are sent to it.
+    The node fails all new pods until `refuses_until`.
     """
 
     cards: int
@@ -71,9 +71,9 @@ class Node:
 
 @dataclass
 class Nodes:
-    """All nodes. A pod needs one card. Containers are by pod UID. `cut_off` is called for each pod of a lost node.
+    """All nodes. A pod needs one card. `containers` is by pod UID. `cut_off` is called for each pod of a lost node.
 
-    `admitted` is the number of pods that a quota system admits; None if there is none.
+    `admitted` is the number of pods that a quota system admits; None if there is no quota system.
     """
 
     api: Api
@@ -84,15 +84,15 @@ class Nodes:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def at(self, address: str) -> Container | None:
-        """Return the container of the pod with that address, even if it does not run."""
+        """Return the container of the pod with that address, even if the container does not run."""
         return self.containers.get(address.removeprefix(_NETWORK))
 
     def reachable(self, container: Container) -> bool:
-        """Return whether the node of a container is reachable."""
+        """Return True if the node of a container is reachable."""
         return self.nodes[container.node].up
 
     def last_contact(self, container: Container, now: int) -> int:
-        """Return the time of the last certain poll of a container. Later changes cannot be known."""
+        """Return the time of the last certain poll of a container. Later changes are unknown."""
         return now if self.reachable(container) else self.nodes[container.node].lost_at - POLLED_SECONDS
 
     def advance(self, now: int) -> None:
@@ -141,7 +141,7 @@ class Nodes:
         self._write_status(pod, self.containers[uid], now)
 
     def _gate(self, pod: Object, now: int) -> bool:
-        """Return True if a scheduling gate holds the pod. A pod is gated when it is made, or never."""
+        """Return True if a scheduling gate holds the pod. Only new pods get a gate."""
         gated, fresh = pods.is_gated(pod), not condition(pod, "PodScheduled")
         if not gated and not fresh:
             return False
@@ -173,7 +173,7 @@ class Nodes:
                 del self.containers[container.pod]
                 self.api.remove("Pod", pod["metadata"]["name"])
             return
-        # A kubelet shows a change one second later.
+        # A kubelet writes the status one second after a change.
         self._write_status(pod, container, now)
         self._run(container, now)
 
@@ -197,7 +197,7 @@ class Nodes:
             self.api.status(pod, **fresh)
 
     def _handle_lost_node(self, pod: Object, node: Node, now: int) -> None:
-        """Do what the control plane does about a pod on an unreachable node."""
+        """Handle a pod on an unreachable node as the control plane does."""
         if now - node.lost_at >= LOST_SECONDS and condition(pod, "Ready").get("status") == "True":
             conditions = with_condition(pod["status"]["conditions"], "Ready", False, stamp(now))
             self.cut_off(pod["metadata"]["uid"])

@@ -9,7 +9,7 @@ from tests.world.server_side_apply import Object
 
 
 def placed(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod has a node, and so a container."""
+    """Return True if a pod has a node and therefore a container."""
     return bool((pod.get("status") or {}).get("containerStatuses"))
 
 
@@ -22,7 +22,7 @@ def unschedulable(pod: Mapping[str, Any], since: str, message: str) -> Object:
 
 
 GATE = "kueue.x-k8s.io/admission"
-"""The scheduling gate by which Kueue holds pods."""
+"""The scheduling gate with which Kueue holds pods."""
 
 
 def gated(pod: Mapping[str, Any], since: str) -> Object:
@@ -39,7 +39,7 @@ def is_gated(pod: Mapping[str, Any]) -> bool:
 
 
 def refused(since: str) -> Object:
-    """Return the status of a pod that its node has rejected, as when the device plugin has no card for it."""
+    """Return the status of a pod that its node has rejected, for example without a free card."""
     fields = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed.", "startTime": since}
     return {"phase": "Failed", **fields}
 

@@ -1,6 +1,6 @@
-"""A replica of the operator in a world in memory. Only its transport, its watches and its clock belong to the world.
+"""A replica of the operator in a world in memory. The world provides only its transport, its watches and its clock.
 
-Faults are injected into its requests.
+The transport injects faults into requests.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from tests.world.nodes import POLLED_SECONDS, Nodes
 
 LATE_SECONDS = 1.0
 RELISTED_SECONDS = 30
-"""Age in seconds after which a stuck watch finds its version expired and lists again."""
+"""The seconds after which the version of a stuck watch has expired, so that the watch must list again."""
 
 _running: ContextVar["Replica | None"] = ContextVar("replica", default=None)
 
 
 @dataclass
 class Outside:
-    """The environment that all replicas share. `blind` gives, by kind, the time until which watches are stuck.
+    """The environment that all replicas share. `blind` has the time until which the watches of a kind are stuck.
 
     `faults` apply to the next writes. `trespasses` are the times of writes by a replica that did not hold the Lease.
     """
@@ -62,10 +62,10 @@ class Outside:
 
 
 class Replica:
-    """One process, which follows and may lead. Until `cut_until` (seconds) its requests do not reach the API server."""
+    """One process of the operator. Its requests do not reach the API server until `cut_until` (in seconds)."""
 
     def __init__(self, outside: Outside, settings: Settings) -> None:
-        """Create the process. It runs as soon as the loop does."""
+        """Create the process. It runs when the loop runs."""
         self._outside, self._settings = outside, settings
         self._watching = self._failing = self._killed = False
         self.cut_until, self.cut_lease_only = 0.0, False
@@ -80,12 +80,12 @@ class Replica:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process has not ended."""
+        """Whether the process still runs."""
         return not self._life.done() and not self._killed
 
     @property
     def is_operational(self) -> bool:
-        """Whether it leads, has listed all kinds, and its last write succeeded."""
+        """Whether the replica leads, has listed all kinds, and has had no failure since."""
         return self.is_running and self._watching and not self._failing
 
     @property
@@ -99,7 +99,7 @@ class Replica:
         return self.metrics.registry.get_sample_value("gaudi_operator_reconciles_total", {"outcome": "bug"}) or 0
 
     def kill(self) -> None:
-        """End at once, without a clean shutdown."""
+        """End the process at once, without a clean shutdown."""
         self._killed = True
         for task in self.tasks:
             task.cancel()
@@ -133,7 +133,7 @@ class Replica:
         return answer
 
     async def _watch(self, session: WatchSession, kinds: Collection[Kind], seen: Seen, gone: Seen) -> None:
-        """List, then report changes every second, except those of a kind whose watch is stuck."""
+        """List all kinds, then report changes every second. Changes of a kind with a stuck watch are delayed."""
         api = self._outside.api
         sent, stuck = dict[Kind, int](), dict[Kind, float]()
         for kind in kinds:
@@ -161,7 +161,7 @@ class Replica:
         return len(api.log[kind.kind])
 
     async def _fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
-        """Long-poll a status port. A port that is unreachable does not answer until the poll times out."""
+        """Long-poll a status port. A poll of an unreachable port fails after its timeout."""
         loop, nodes = self._outside.loop, self._outside.nodes
         until = loop.time() + wait
         container = nodes.at(target.address)

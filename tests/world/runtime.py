@@ -1,4 +1,4 @@
-"""One container instance of a simulated runtime: how it warms up second by second, and what it reports."""
+"""One container instance of a simulated runtime, with its warm-up second by second and its reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests, Runtim
 
 PLANNED = 8
 HOT_SECONDS = 60
-"""Seconds for which requests of a COLD revision wait for compiles."""
+"""The seconds for which requests of a COLD revision wait for compiles."""
 BEHAVIOUR = "BEHAVIOUR"
-"""The environment variable of the container that sets its runtime's behaviour, such as "good-b"."""
+"""The container's environment variable for the behaviour of the runtime, such as "good-b"."""
 _STORY = (
     (3, Phase.LOADING, 0, 0),
     (8, Phase.COMPILING, 0, 0),
@@ -19,11 +19,11 @@ _STORY = (
     (17, Phase.CAPTURING, 8, 0),
     (20, Phase.SERVING, 8, 8),
 )
-"""(age in seconds, phase from then on, warmed and captured buckets of each kind)."""
+"""(age in seconds, phase from this age on, warmed buckets of each phase, captured buckets of each phase)."""
 
 
 class Behaviour(StrEnum):
-    """The behaviour of a revision's pods: good, or with a fault in the model or plan."""
+    """The behaviour of a revision's pods: good, or with a fault in the model or in the plan."""
 
     GOOD = "good"
     SLOW = "slow"
@@ -37,7 +37,7 @@ class Behaviour(StrEnum):
 
 WORKS = frozenset({Behaviour.GOOD, Behaviour.SLOW})
 FAILS = frozenset(Behaviour) - WORKS - {Behaviour.COLD}
-"""Behaviours from which no pod recovers. COLD serves, and its fault shows only while a canary is observed."""
+"""The behaviours of pods that never recover. COLD pods serve, and only the observation of a canary finds the fault."""
 
 
 def behaviour(template: Mapping[str, Any]) -> Behaviour:
@@ -62,7 +62,7 @@ _ENDS = {
 
 @dataclass
 class Instance:
-    """One process. `born` is in seconds of the world, `load` is the number of requests that it answers."""
+    """One process. `born` is in seconds of the world. `load` is the number of requests that the process answers."""
 
     name: str
     behaviour: Behaviour
@@ -75,7 +75,7 @@ class Instance:
         self.stage, self.moved_at = -1, self.born
 
     def advance(self, now: int) -> Exit | None:
-        """Run until `now`. Return how the process ended, or None if it still runs."""
+        """Run until `now`. Return the termination of the process, or None if it still runs."""
         age = now - self.born
         if self.behaviour in _ENDS and age >= _ENDS[self.behaviour][0]:
             return _ENDS[self.behaviour][1]
@@ -95,24 +95,24 @@ class Instance:
 
     @property
     def serving(self) -> bool:
-        """Whether its model port is open."""
+        """Whether the model port is open."""
         return self.phase is Phase.SERVING
 
     @property
     def warm(self) -> bool:
-        """Whether it serves with enough captured graphs."""
+        """Whether the process serves with enough captured graphs."""
         return self.serving and self.behaviour is not Behaviour.SHORT
 
     def hot(self, now: int) -> bool:
-        """Return whether its requests wait for compiles."""
+        """Return True if requests to the process wait for compiles."""
         return self.behaviour is Behaviour.COLD and self.serving and now < self.moved_at + HOT_SECONDS
 
     def sequence(self, now: int) -> int:
-        """Return the sequence number of its report at `now`, which grows with every change."""
+        """Return the sequence number of the report at `now`, which grows with every change."""
         return self.stage + 2 + (self.serving and not self.hot(now))
 
     def report(self, now: int) -> WarmupReport:
-        """Return its report at `now`."""
+        """Return the report of the process at `now`."""
         warmed, captured = _STORY[self.stage][2:] if self.stage >= 0 else (0, 0)
         if self.behaviour is Behaviour.SHORT:
             captured //= 2

@@ -1,4 +1,4 @@
-"""Server-side apply: a manager owns the fields that it applied, and gives up those that it no longer applies."""
+"""Server-side apply. A manager owns the fields of its last apply, and gives up fields that it no longer applies."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ Owned = Mapping[str, frozenset[Path]]
 """The fields that each manager owns."""
 
 _KEYS = {"conditions": "type", "ownerReferences": "uid"}
-"""Lists whose items have a key, so that several managers may write them. All other lists are replaced as a whole."""
+"""Lists whose items have a key, so that several managers may write items. All other lists are replaced as a whole."""
 _IDENTITY = frozenset({("apiVersion",), ("kind",), *(("metadata", name) for name in ("name", "namespace", "uid"))})
 
 
@@ -45,7 +45,7 @@ def _merged(live: Any, manifest: Any, name: str = "") -> Any:
 
 
 def _without(value: Object, path: Path) -> Object:
-    """Return `value` without a field. A map or list that loses its last field is removed as well."""
+    """Return `value` without the field at `path`. A map or list that loses its last field is removed too."""
     name, *rest = path
     if name not in value:
         return value

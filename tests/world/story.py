@@ -1,4 +1,4 @@
-"""Random stories of the world: hypothesis chooses the commands, and the laws judge the whole record."""
+"""Random stories of the world. hypothesis chooses the commands, and the laws judge the whole record."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,13 +15,14 @@ from tests.world.world import World
 
 T = TypeVar("T")
 PAUSES = (0, 1, 4, 15, 40)
-"""Seconds between two commands: within a reconcile, a warm-up, or a whole rollout."""
+"""The possible seconds between two commands, from less than a reconcile to more than a rollout."""
 
 
 class Story(RuleBasedStateMachine):
-    """A story with two replicas. `totals` counts over all stories, for callers that run many.
+    """A story with two replicas. `totals` has counts over all stories, for callers that run many stories.
 
-    `violations` has the stories that broke a law: hypothesis does not report a story that it abandoned as too long.
+    `violations` has the stories that broke a law, because hypothesis does not report a story that it abandoned as too
+    long.
     """
 
     totals: ClassVar[Counter[str]] = Counter()
@@ -35,7 +36,7 @@ class Story(RuleBasedStateMachine):
 
     @initialize(first=st.sampled_from(("good", "cold")))
     def begin(self, first: str) -> None:
-        """Create the resource. The gates of its pods close while their requests wait for compiles."""
+        """Create the resource. The gate of a pod closes while requests to the pod wait for compiles."""
         self._happened.append(first)
         readiness, warmup = {"onRecompiles": "CloseGate"}, {"stallTimeoutSeconds": 60}
         rollout = {"surgeTimeoutSeconds": 30, "progressDeadlineSeconds": 60}

@@ -34,11 +34,11 @@ SETTINGS = Settings(
     retry_period_seconds=2,
     report_wait_seconds=10,
 )
-"""Settings with short Lease times: a leader that ends is replaced within seconds, so stories show more."""
+"""Settings with short Lease times. A leader is replaced within seconds, so that stories have more events."""
 
 
 class World:
-    """One resource and its environment, as a context manager. `history` is the record that laws judge."""
+    """One resource and its environment. `history` is the record that laws judge. Use as a context manager."""
 
     def __init__(self, **spec: object) -> None:
         """Create the resource, and start two replicas of the operator."""
@@ -59,7 +59,7 @@ class World:
         self._record()
 
     def __enter__(self) -> Self:
-        """Return the world, which already runs."""
+        """Return the world, which is already running."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -85,7 +85,7 @@ class World:
 
     @property
     def children(self) -> list[tuple[str, str]]:
-        """Kind and name of all objects that the operator created."""
+        """(kind, name) of all objects that the operator created."""
         return [name for name in sorted(self.api.objects) if name[0] not in ("Pod", "GaudiInference")]
 
     @property
@@ -142,9 +142,9 @@ class World:
         self._record()
 
     def settle(self) -> None:
-        """Stop all faults, repair what was broken, and let time pass until nothing has changed for long.
+        """Stop all faults, repair their damage, and let time pass until nothing has changed for long.
 
-        Cards and quota stay scarce if all replicas have room: the rollout must end without additional room.
+        If all replicas have room, cards and quota stay scarce, because the rollout must end without additional room.
         """
         self.outside.faults.clear()
         self.outside.blind.clear()
@@ -193,7 +193,7 @@ class World:
         self._record()
 
     def _record_wait(self) -> None:
-        """Record that the operator did nothing in this second: its last write failed, or no replica leads yet."""
+        """Record this second as one in which the operator waited, if its last write failed or no replica leads yet."""
         waits = self.history.waits
         if any(replica.is_operational for replica in self.replicas):
             return
@@ -201,7 +201,7 @@ class World:
         waits.append((began, float(self.now)))
 
     def _start_replica(self) -> Replica:
-        """Return a new process."""
+        """Start a new replica, and return it."""
         return Replica(self.outside, SETTINGS.model_copy(update={"identity": next(self._names)}))
 
     def _collect_defects(self, replica: Replica) -> None:
@@ -280,13 +280,13 @@ class World:
         return max([self.history.moments[-1].at, *self.history.writes[-1:], *self.history.others[-1:]])
 
     def _next_try(self) -> float:
-        """Return the end of the last back-off in the status. Until then no change is required."""
+        """Return the end of the last back-off in the status. No change is required before this time."""
         rows = self.resource.get("status", {}).get("revisions", ())
         ends = (datetime.fromisoformat(row["backOff"]["until"]) for row in rows if "backOff" in row)
         return max(((end - START).total_seconds() for end in ends), default=0)
 
     def _backs_off_unlisted(self) -> bool:
-        """Return whether a revision without a row in the status will get pods: its ControllerRevision is gone."""
+        """Return True if a revision will get pods but has no row in the status, as its ControllerRevision is gone."""
         listed = {row["name"] for row in self.resource.get("status", {}).get("revisions", ())}
         held = [each for each in self.api.kind("ReplicaSet") if DESIRED_ANNOTATION in _annotations(each)]
         return any(each["metadata"]["labels"].get(REVISION_LABEL) not in listed for each in held)

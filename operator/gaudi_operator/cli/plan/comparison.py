@@ -218,7 +218,7 @@ def _cells(figures: PlanFigures) -> tuple[str, ...]:
 
 def signed(share: float) -> str:
     """Return a change in percent with its sign."""
-    # Adding 0.0 to a rounded share makes plus zero of minus zero.
+    # Adding 0.0 turns minus zero into plus zero.
     return f"{round(share * 100, 1) + 0.0:+.1f} %"
 
 
