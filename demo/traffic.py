@@ -1,7 +1,7 @@
-"""Chat requests one after the other, one JSON line per answer. Standard library only: it runs in any Python pod.
+"""Sends chat requests and prints one JSON line per answer. It runs in any pod that has Python.
 
-Half of the workers stream, and half keep their connection open as most clients do. There are no retries: a request
-that fails is counted as failed. On SIGTERM the running requests are finished, then the process ends.
+Half of the workers stream, and half keep their connection open as most clients do. Failed requests are not retried. On
+SIGTERM, the running requests are finished, then the process ends.
 """
 
 import argparse

@@ -77,7 +77,7 @@ def _plain(attributes: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def otlp_receiver(address: str = "127.0.0.1", *, answers: bool = True) -> Iterator[Receiver]:
-    """Run a collector on a free port during the block. If `answers` is False, it answers only after the block."""
+    """Run a collector on a free port during the block. If `answers` is False, it answers at the end of the block."""
     receiver = Receiver()
     if answers:
         receiver.answers.set()

@@ -68,7 +68,7 @@ def _create_pod(api: Api, replica_set: Object, now: float) -> None:
 
 
 def _write_status(api: Api, replica_set: Object, refused: bool, now: float) -> None:
-    """Write the observed generation and number of pods, and the condition of a refused creation."""
+    """Write the number of replicas, and the condition ReplicaFailure if the creation of a pod was refused."""
     known = (replica_set.get("status") or {}).get("conditions", [])
     others = [each for each in known if each["type"] != "ReplicaFailure"]
     message = 'pods "x" is forbidden: exceeded quota: cards'

@@ -29,7 +29,7 @@ class Loop(asyncio.BaseEventLoop):
         self.run_forever()
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Advance the time to the next timer if nothing is ready, or stop the loop after the last timer."""
+        """Advance the time to the next timer if nothing is ready, or to the end of run_until(), and stop the loop."""
         if timeout is None or self._now + timeout > self._until:
             assert self._until < float("inf"), "deadlock: all tasks wait, and no timer is set"
             self._now = self._until

@@ -85,7 +85,7 @@ class Replica:
 
     @property
     def is_operational(self) -> bool:
-        """Whether the replica leads, has listed all kinds, and has had no failure since."""
+        """Whether the replica leads, has listed all kinds, and its last request did not fail."""
         return self.is_running and self._watching and not self._failing
 
     @property
