@@ -52,5 +52,5 @@ class ReportRecorder(Recorder):
             ).data
             report = WarmupReport.model_validate_json(text)
         except (ApiException, HTTPError, ValidationError):
-            return  # a pod that starts or ends has no report, so the last one is kept
+            return  # a pod that starts or ends does not report, so keep the last report
         self.last[report.instance] = report

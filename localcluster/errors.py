@@ -1,4 +1,4 @@
-"""The only error of this package: a sentence with the fault and the remedy."""
+"""The only error of this package. Its message is a sentence with the fault and the remedy."""
 
 
 class LocalClusterError(Exception):

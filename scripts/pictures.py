@@ -80,7 +80,7 @@ FLEET: dict[str, Manifest] = {
     "chat": {"engine": {"simulation": {"recompileEvery": "150", "tokensPerSecond": "20"}}},
     # Serves, and is upgraded below to a revision that warms up at half the speed of the card.
     "code": {"engine": {"simulation": {"tokensPerSecond": "20"}}},
-    # Serves, and is upgraded below to a revision whose graphs do not fit: each compile loses memory of the card.
+    # Serves, and is upgraded below to a revision whose graphs do not fit, because each compile loses memory.
     "search": {},
     # Requests more cards than are free.
     "vision": {

@@ -16,7 +16,7 @@ from localcluster.sandbox.sandbox import Sandbox
 # Folders to which kubelet, CNI and containerd write in addition to the configured ones. Each sandbox has its own.
 _PRIVATE = ("/run", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
 
-# containerd's folders: blobs of images, unpacked layers, and its records of both.
+# containerd's folders: blobs of images, unpacked layers, and records of blobs and layers.
 _CONTENT = "io.containerd.content.v1.content"
 _LAYERS = "io.containerd.snapshotter.v1.overlayfs"
 _RECORDS = "io.containerd.metadata.v1.bolt"

@@ -1,4 +1,4 @@
-"""`gaudi-operator run`: what the operator's container runs."""
+"""The command line `gaudi-operator`, which the operator's container runs."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Checks that a status agrees with itself: messages have the numbers of the fields, and no conditions contradict.
+"""Checks that a status has no contradictions between its messages, its conditions and its fields.
 
 The checks use only the written status, so they apply to a model of the world and to any API server.
 """

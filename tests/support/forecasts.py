@@ -30,7 +30,7 @@ SEED: Object = {
 }
 """Log 000: Llama 3.1 8B on one Gaudi 2, where 15 of 24 prompt graphs fit (docs/internals/warmup.md, Capture budget).
 
-Its release counts decode lengths in tokens, so a block has one token.
+The release of this log counts decode lengths in tokens, so a block has one token.
 """
 
 

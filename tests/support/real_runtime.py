@@ -20,7 +20,7 @@ _PROBE_SECONDS = 0.1
 
 
 class RealRuntime:
-    """One runtime process. It listens on all addresses of the network, so only one can run at a time."""
+    """One runtime process. It listens on all addresses of the network, so only one process can run at a time."""
 
     def __init__(self, address: str, config: str, folder: Path) -> None:
         """Create a process with `config`, a RuntimeConfig as JSON. `folder` has its files and the cache volume."""

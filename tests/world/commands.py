@@ -158,7 +158,7 @@ class CutOff:
 
 @dataclass(frozen=True)
 class KillOperator:
-    """The leading replica of the operator is killed, and the other one takes over."""
+    """The leading replica of the operator is killed, and the other replica takes over."""
 
 
 Command = (

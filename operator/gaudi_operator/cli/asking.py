@@ -38,8 +38,8 @@ def questions(
 ) -> Callable[[Command[Question, Parameters]], Callable[..., None]]:
     """Return a decorator that replaces the first parameter of a command by the parameters of `ask`.
 
-    The command runs in `report_errors`. Arguments come before options, and parameters of `ask` before those of the
-    command, because typer shows parameters in this order.
+    The command runs in `report_errors`. Arguments come before options. The parameters of `ask` come before the
+    command's own parameters, because typer shows all parameters in this order.
     """
     source = inspect.signature(ask).parameters
 

@@ -32,7 +32,7 @@ class Kind:
 
     @property
     def group_version(self) -> tuple[str, str]:
-        """(group, version); the core group is empty."""
+        """(group, version). The core group is an empty text."""
         group, _, version = self.api_version.rpartition("/")
         return group, version
 
@@ -43,7 +43,7 @@ class Kind:
         return root + "/".join(filter(None, (self.api_version, *parts, self.plural, name, subresource)))
 
 
-# No selector: users choose the labels of their objects.
+# No selector, because users choose the labels of their objects.
 RESOURCE = Kind(API_VERSION, RESOURCE_KIND, PLURAL, selector=None)
 CLASS = Kind(API_VERSION, CLASS_KIND, CLASS_PLURAL, selector=None, namespaced=False)
 REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
@@ -126,7 +126,7 @@ class ServedKinds:
         backoff = Backoff(1.0, 10.0)
         while True:
             try:
-                # Discovery needs no permission. A watch of CRDs would need permission for all of them.
+                # Discovery needs no permission. A watch of CRDs would need a permission for all CRDs.
                 found = await self._cluster.request("GET", f"/apis/{kind.api_version}")
             except NotFound:
                 return False

@@ -62,7 +62,7 @@ class Election:
         self._seen_at = self._clock.monotonic()
 
     def leads(self) -> bool:
-        """Return True if no other replica can lead: the last renewal is younger than the renew deadline."""
+        """Return True if the last renewal is younger than the renew deadline, so that no other replica can lead."""
         return self._clock.monotonic() - self._renewed < self._settings.renew_deadline_seconds
 
     async def acquire(self) -> None:

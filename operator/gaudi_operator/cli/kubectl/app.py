@@ -1,4 +1,4 @@
-"""The commands of the kubectl plugin. kubectl finds `kubectl-gaudi` on the PATH and calls it for `kubectl gaudi`."""
+"""The commands of the kubectl plugin. `kubectl gaudi` runs the program `kubectl-gaudi` on the PATH."""
 
 import sys
 

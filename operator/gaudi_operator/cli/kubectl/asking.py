@@ -3,8 +3,8 @@
     @with_resource
     def pause(asked: SelectedResource) -> None: ...
 
-A command declares a SelectedResource or SelectedCluster as its first parameter, and gets it with an open cluster. A
-command that fails prints one sentence on standard error and exits with code 1, as kubectl does.
+A command declares a SelectedResource or a SelectedCluster as its first parameter, which has an open cluster. A command
+that fails prints one sentence on standard error and exits with code 1, as kubectl does.
 """
 
 from collections.abc import Iterator

@@ -28,7 +28,7 @@ Ask = Callable[[Mapping[str, str]], Iterable[str]]
 
 @dataclass
 class Line:
-    """A parsed command line before the incomplete word: command, given values, and the option that needs a value."""
+    """The parsed words before the incomplete word: command, given values, and the option that needs a value."""
 
     command: Any
     given: dict[str, str] = field(default_factory=dict)

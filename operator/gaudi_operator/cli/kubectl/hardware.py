@@ -112,7 +112,7 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
 
 
 def read_report(log: str) -> HardwareReport:
-    """Parse the report from the last line of a log that has one. Raises Refused with the last line if none has one."""
+    """Return the last report in a log. Raises Refused with the last line of the log if there is no report."""
     for line in reversed(log.splitlines()):
         with suppress(ValidationError):
             return HardwareReport.model_validate_json(line)

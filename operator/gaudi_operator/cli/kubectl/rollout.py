@@ -108,7 +108,7 @@ def rows(resource: Manifest, stored: Sequence[Revision]) -> Iterator[Sequence[st
 
 
 def details(resource: Manifest, revision: Revision) -> dict[str, Any]:
-    """Return the stored data of one revision without its rendering."""
+    """Return the stored data of one revision without its pod template."""
     failure = revision.failure
     return {
         "revision": revision.number,

@@ -92,7 +92,7 @@ def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence
 
 
 def _refused(status: GaudiInferenceStatus) -> bool:
-    """Return True if the spec was refused before it had a revision, so not if a pod measured too few graphs."""
+    """Return True if the spec was refused and has no revision. A spec whose pod captured too few graphs has one."""
     plan = next((each for each in status.conditions if each.type == "PlanAccepted"), None)
     return plan is not None and plan.status is ConditionStatus.FALSE and plan.reason != "CapturedBelowThreshold"
 

@@ -77,7 +77,7 @@ class Line:
 def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[WarmupReport], seconds: float) -> Line:
     """Return the figures of a resource from reports `before` and `after` an interval of `seconds`.
 
-    A pod with only one report does not count in rates.
+    A pod with only one report does not count in the rates.
     """
     status, metadata = read_status(resource), resource["metadata"]
     first = {each.instance: each for each in before}

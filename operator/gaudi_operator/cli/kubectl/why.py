@@ -77,7 +77,10 @@ class Explanation:
 
 
 def explain(resource: Manifest) -> Explanation:
-    """Explain a resource. Stalled comes first, because it needs action. A status of an older spec is not used."""
+    """Explain a resource. The cause is Stalled if it is True, because it requires action.
+
+    A status of an older spec is not used.
+    """
     status, metadata = read_status(resource), resource["metadata"]
     conditions = {each.type: each for each in status.conditions}
     place = {"name": metadata["name"], "namespace": metadata["namespace"]}

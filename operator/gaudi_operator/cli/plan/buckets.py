@@ -103,7 +103,7 @@ def bucket_of(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> Comm
 
 
 def _miss(limits: Limits, phase: BucketPhase, wanted: Shape, fallback: Bucket) -> str:
-    """Describe what happens to a batch without a bucket."""
+    """Return a sentence about the effect of a batch without a bucket."""
     size = wanted[0]
     if phase is BucketPhase.PROMPT and size > limits.max_num_prefill_seqs:
         most = limits.max_num_prefill_seqs

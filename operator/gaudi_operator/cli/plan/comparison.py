@@ -114,13 +114,13 @@ class _Judge:
         return {name: self.figures(self._optimal(plan, share)) for name, share in shares.items()}
 
     def _optimal(self, plan: BucketPlan, share: float) -> BucketPlan:
-        """Return the plan with this share of the graphs in both phases, at least with the graphs for full coverage."""
+        """Return Optimal's plan with this share of the graphs of `plan`, or with the minimum for full coverage."""
         policy, limits, blocks = self.question.policy, self.question.limits, self.question.blocks
         optimizer = Optimizer(self.known, limits, blocks)
         least = sum(optimizer.least(phase, one_graph) for phase in BOTH)
         graphs = max(round(share * (len(plan.prompt) + len(plan.decode))), least)
         split = optimizer.choose(BOTH, one_graph, graphs, "the number of graphs").buckets
-        # Search again from a policy with these numbers, so that both have the same buckets.
+        # Search again from a policy with these numbers, so that a user who sets them gets the same buckets.
         settings = OptimalSettings(
             traffic=policy.optimal.traffic if policy.optimal else None,
             prompt_graphs=len(split[BucketPhase.PROMPT]),

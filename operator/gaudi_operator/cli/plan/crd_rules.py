@@ -1,4 +1,4 @@
-"""The CEL rules of the GaudiInference schema, evaluated as the API server evaluates them when an object is created.
+"""The evaluation of the CEL rules of the GaudiInference schema, as in the API server when an object is created.
 
 `make generate` writes the rules into crds/. The runtime of the CEL project, cel-expr-python, evaluates them with its
 extensions for optional values, bindings and strings. This module defines the functions of Kubernetes' own libraries
@@ -32,7 +32,7 @@ def broken_rules(schema: Schema, name: str, spec: Mapping[str, Any]) -> tuple[st
 
 
 def _value(node: Schema, value: Any) -> Any:
-    """Return a value as rules see it: with defaults, without nulls, and with escaped names of fields."""
+    """Return a value in the form for rules: with defaults, without nulls, and with escaped names of fields."""
     if isinstance(value, list):
         return [_value(node.get("items", {}), each) for each in value]
     if not isinstance(value, Mapping):

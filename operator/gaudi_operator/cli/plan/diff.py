@@ -68,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True)
 class PhaseDiff:
-    """The buckets of one phase, each list in plan order."""
+    """The changed and the kept buckets of one phase, in the order of the plan."""
 
     kept: tuple[Bucket, ...]
     added: tuple[Bucket, ...]

@@ -136,7 +136,8 @@ class _Thinned:
 
     def __init__(self, phase: BucketPhase, plan: BucketPlan, limits: Limits, expected: Expected) -> None:
         self._buckets = list(plan.buckets_of(phase))
-        # With contiguous attention each batch size needs all blocks (docs/internals/optimal.md, Rows and ladders).
+        # With contiguous attention, each batch size needs a bucket with all blocks
+        # (docs/internals/optimal.md, Rows and ladders).
         self._in_rows = phase is BucketPhase.DECODE and limits.contiguous_paged_attention
         self._users: dict[Bucket, list[tuple[Bucket, float]]] = {bucket: [] for bucket in self._buckets}
         real = 0.0

@@ -56,7 +56,7 @@ class Metrics:
 
     def __init__(self) -> None:
         """Create all metrics at zero."""
-        # The global registry of the library refuses a second set of the same names in one process.
+        # The library's global registry refuses a second set of metrics with the same names in one process.
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.leader = Gauge("gaudi_operator_leader", "1 on the replica that holds the Lease.", registry=registry)

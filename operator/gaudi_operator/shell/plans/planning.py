@@ -64,7 +64,7 @@ class QuestionQueue:
         self._waiting: OrderedDict[str, OrderedDict[Key, PendingQuestion]] = OrderedDict()
 
     def add(self, asked: PendingQuestion) -> None:
-        """Queue a question, replacing an older one of the same resource."""
+        """Queue a question, which replaces an older question of the same resource."""
         self._waiting.setdefault(asked.key.namespace, OrderedDict())[asked.key] = asked
 
     def next(self) -> PendingQuestion | None:
@@ -83,7 +83,7 @@ class WorkerLost(Exception):
 
 
 class Planner:
-    """Answers plan questions, one at a time. Use as an async context manager."""
+    """The planner, which answers plan questions one at a time. Use as an async context manager."""
 
     def __init__(self, most_bytes: int, seconds: float) -> None:
         """Create a planner with a limit of `most_bytes` for the process and `seconds` of CPU time per question."""

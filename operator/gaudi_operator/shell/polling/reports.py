@@ -1,4 +1,4 @@
-"""Reports of all running pods by long-poll: one task per running container.
+"""Reports of all running pods by long-poll, with one task per running container.
 
 If there are more pods than open polls, serving pods are polled at intervals, because gates depend on the other pods.
 """
@@ -30,10 +30,7 @@ SHORTEST_ROUND_SECONDS = 0.05
 """The minimum seconds between requests to one pod if the pod answers at once."""
 
 ANSWER_BURST, ANSWERS_PER_SECOND = 600, 4.0
-"""The token bucket of answers per pod: half a minute at full speed, then this rate.
-
-Half a minute covers a warm-up of quick buckets.
-"""
+"""The token bucket of answers per pod. The burst lasts half a minute, which covers a warm-up of quick buckets."""
 
 WAKE_BURST, WAKES_PER_SECOND = 10, 1.0
 """The token bucket of reports per pod that trigger a reconcile at once. Other reports wait for the next status."""
@@ -96,7 +93,7 @@ class Reports:
 
     def warming(self) -> int:
         """Return the number of pods that are warming up. Safe to call from another thread."""
-        # Copy in one step: the loop adds reports during a scrape.
+        # Copy in one step, because the event loop adds reports during a scrape.
         latest = list(self.latest.values())
         return sum(last.report is not None and not last.report.phase.is_settled for last in latest)
 
@@ -128,7 +125,7 @@ class Reports:
         with contextlib.suppress(PodUnreachable, UnusableReport):
             report = await self._fetch(target, 0, 0.0)
             last = self.latest.get(target.uid)
-            # Only _poll() accepts a restart, because it has the ID of its container.
+            # Ignore a report after a restart. Only _poll() may accept this, for the new container.
             if last and last.report and last.report.instance == report.instance:
                 self.latest[target.uid] = replace(last, received=self._clock.now(), report=report)
 

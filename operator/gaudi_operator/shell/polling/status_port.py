@@ -117,7 +117,7 @@ class StatusPortClient:
         timeout = aiohttp.ClientTimeout(total=wait + READ_SECONDS, sock_connect=CONNECT_SECONDS)
         query = {"after": str(after), "wait": f"{wait:g}"}
         try:
-            # No redirects: a pod must not make the operator send requests elsewhere.
+            # No redirects, because a pod must not make the operator send requests elsewhere.
             async with self._session.get(target.url, params=query, timeout=timeout, allow_redirects=False) as response:
                 body = await _body(response)
         except TimeoutError as error:
@@ -137,7 +137,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise UnusableReport("the report is compressed")
     body = bytearray()
-    # Count the received bytes: a Content-Length may be wrong or missing.
+    # Count the received bytes, because the Content-Length may be wrong or missing.
     async for chunk in response.content.iter_chunked(_CHUNK):
         body += chunk
         if len(body) > MAX_REPORT_BYTES:

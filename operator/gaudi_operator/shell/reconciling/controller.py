@@ -1,4 +1,4 @@
-"""The controller: one task per resource, so that reconciles of one resource never overlap."""
+"""The controller, which has one task per resource, so that reconciles of one resource never overlap."""
 
 import asyncio
 import logging

@@ -37,8 +37,8 @@ class FirstReconciles:
         if done * 10 // self._all > (done - 1) * 10 // self._all:
             log.info("%d of %d resources were looked at, after %.1f s.", done, self._all, seconds)
         if not self._left:
-            # 1,000 resources have a million Python objects. A garbage collection of them would take longer than a gate
-            # may wait. They have no cycles, so reference counting still frees them.
+            # 1,000 resources have a million Python objects. Their garbage collection would take longer than a gate may
+            # wait. The objects have no cycles, so reference counting still frees them.
             gc.freeze()
 
     def why_not_done(self) -> str | None:

@@ -48,7 +48,7 @@ Ask = Callable[[Key, AnyPlanQuestion, Wake], None]
 
 @dataclass(frozen=True)
 class Reconciler:
-    """The dependencies of a reconcile. `decide` is pure; `ask` is None if decisions compute plans themselves."""
+    """The dependencies of a reconcile. `decide` is pure. `ask` is None if decisions compute plans themselves."""
 
     store: Store
     reports: Reports
@@ -89,7 +89,7 @@ class Reconciler:
         if refusal:
             problem = Problem(refusal.reason, refusal.message)
             decision = with_refusal(decision, read_status(observed.resource), problem, self.clock.now())
-        # Use the current object: another manager may have written the status during the reconcile.
+        # Use the current object, because another manager may have written the status during the reconcile.
         await self.writer.show(self.store.resource(key) or observed.resource, decision.status)
         self._publish(key, observed, decision)
         shown = self.store.resource(key)
@@ -120,7 +120,7 @@ class Reconciler:
         """Write all gates concurrently, and return a refusal. Gates come first, because traffic waits for them."""
         gates = (self._write_gate(key, each, worker) for each in actions if isinstance(each, SetGate))
         outcomes = await asyncio.gather(*gates, return_exceptions=True)
-        # A refused gate does not affect others. A lost lease or connection ends the reconcile.
+        # A refused gate does not affect other gates. A lost lease or connection ends the reconcile.
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Stalled):
                 raise outcome

@@ -1,4 +1,4 @@
-"""The order of reconciles when more are due than may run: gates, then rollouts, then the rest.
+"""The order of reconciles if more are due than may run: gates, then rollouts, then the rest.
 
 Within a rank, namespaces take turns, so that a namespace with many resources delays others by one reconcile at most.
 Gate changes have slots of their own, because other reconciles may take long.
@@ -13,7 +13,7 @@ from gaudi_operator.shell.watching.store import Key
 
 
 class Rank(IntEnum):
-    """The priority of a reconcile; the lowest goes first."""
+    """The priority of a reconcile. The lowest rank goes first."""
 
     GATES = 0
     MOTION = 1
@@ -34,7 +34,7 @@ class Slots:
         self._waiting: dict[Rank, OrderedDict[str, Waiting]] = {rank: OrderedDict() for rank in Rank}
 
     async def acquire(self, key: Key, rank: Rank) -> None:
-        """Wait for a slot. A resource waits for one slot at a time."""
+        """Wait for a slot. A resource may wait for only one slot at a time."""
         turn = asyncio.get_running_loop().create_future()
         self._add(key, rank, turn)
         self._hand_out()

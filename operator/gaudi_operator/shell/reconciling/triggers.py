@@ -26,13 +26,13 @@ def after_change(before: Manifest | None, changed: Manifest, resource: Manifest 
 def after_report(decides: bool, resource: Manifest | None) -> float:
     """Return the seconds from a pod's report to the reconcile of `resource`.
 
-    `decides` is True if the report may change the gate; otherwise only figures of the status change.
+    `decides` is True if the report may change the gate. Otherwise only figures of the status change.
     """
     return 0.0 if decides else status_delay(_status(resource).get("replicas", 0))
 
 
 def may_close_gate(before: Manifest | None, changed: Manifest) -> bool:
-    """Return True if the object is a pod with an open gate whose container was replaced or has stopped."""
+    """Return True if the object is a pod with an open gate that is new or whose container has changed or stopped."""
     if kind_of(changed) is not POD or gate_status(changed) != "True":
         return False
     return before is None or status_port_of(before) != status_port_of(changed)

@@ -1,4 +1,4 @@
-"""The state of one resource's task between reconciles, and its wait for the next one."""
+"""The state of one resource's task between reconciles."""
 
 import asyncio
 from collections.abc import Iterable

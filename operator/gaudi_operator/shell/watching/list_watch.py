@@ -22,7 +22,7 @@ from gaudi_operator.shell.watching.incoming import ListReader, reduce_foreign
 from gaudi_operator.shell.watching.trimmed import read_trimmed, select_fields
 
 PAGE_SIZE = 500
-"""The number of objects per page. A page is freed before the next one arrives."""
+"""The number of objects per page. A page is freed before the next page arrives."""
 CHUNK_BYTES = 256 * 2**10
 
 SERVER_TIMEOUT_SECONDS = 300
@@ -78,10 +78,10 @@ class WatchFailed(Exception):
 
 @dataclass(frozen=True)
 class ListWatch:
-    """A list-watch that calls `seen` for listed or changed objects and `deleted` for deleted ones.
+    """A list-watch that calls `seen` for each listed or changed object and `deleted` for each deleted object.
 
-    `listed` is called at the end of a list. `clock` returns monotonic seconds; `pause` waits between attempts
-    and while changes are collected.
+    `listed` is called at the end of a list. `clock` returns monotonic seconds. `pause` waits between attempts and while
+    changes are collected.
     """
 
     http: aiohttp.ClientSession

@@ -66,7 +66,7 @@ def key_of(manifest: Manifest) -> Key | None:
         return Key(metadata["namespace"], metadata["name"])
     labels = metadata.get("labels") or {}
     if kind_of(manifest) is STATEFUL_SET:
-        # The LeaderWorkerSet controller names the StatefulSet after the LeaderWorkerSet: resource and revision.
+        # The StatefulSet has the label of its LeaderWorkerSet, whose name consists of resource and revision.
         owner = str(labels.get(GROUP_NAME_LABEL, "")).rpartition("-")[0]
     else:
         owner = labels.get(NAME_LABEL, "")

@@ -173,7 +173,7 @@ def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
     if kind in _READ_ANNOTATIONS and isinstance(annotations := kept["metadata"].get("annotations"), Mapping):
         read = {name: each for name, each in annotations.items() if name.startswith(_READ_ANNOTATIONS[kind])}
         if kind is RESOURCE and len(read) < len(annotations):
-            # Any annotation of a resource triggers a reconcile, even one that the operator does not read.
+            # A change of any annotation of a resource triggers a reconcile, so keep a hash of the other annotations.
             read[_OTHERS] = short_hash(annotations)
         kept["metadata"] = {**kept["metadata"], "annotations": read}
     return {intern(name): _copied(kind, name)(each, _DEEPEST) for name, each in kept.items()}
@@ -195,7 +195,7 @@ def _unversioned(manifest: Manifest) -> dict[str, Any]:
 
 
 def _with_texts_once(value: Any, deepest: int) -> Any:
-    """Return a copy with interned texts, because JSON decoding creates new ones for each object."""
+    """Return a copy with interned texts, because JSON decoding creates new texts for each object."""
     if type(value) is str:
         return intern(value)
     if deepest and type(value) is dict:

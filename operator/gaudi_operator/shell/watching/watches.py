@@ -185,7 +185,7 @@ class WatchSession:
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request, count the answer, and take the list if the answer is one."""
+        """Send a request, count the answer, and take a list out of the answer."""
         target = collection_of(request.url.path)
         if target:
             self.tried[target[0]] = time.monotonic()
@@ -200,7 +200,7 @@ class WatchSession:
     async def _answered(
         self, kind: Kind | None, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Return the response, and log one failure per outage; kopf would log every retry."""
+        """Return the response. Log one failure per outage, because kopf would log every retry."""
         try:
             response = await handler(request)
         except (aiohttp.ClientError, TimeoutError) as error:

@@ -153,7 +153,8 @@ class Writer:
         metadata, shown = resource["metadata"], resource.get("status") or {}
         asked = printable(_without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
         last = self._written.get(metadata["uid"])
-        # If another manager owns fields of the status, it differs from the request. Then compare with the last result.
+        # If another manager owns fields of the status, the status differs from our request. Then compare it with the
+        # result of the last request.
         if asked == shown or (last and _digest(asked) == last.asked and _digest(shown) == last.result):
             return
         key = Key(metadata["namespace"], metadata["name"])

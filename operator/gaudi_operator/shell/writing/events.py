@@ -1,7 +1,7 @@
 """Events on resources (events.k8s.io/v1). A repeated event becomes a series.
 
-Events are published in the background, in order per resource. Gates do not wait for events, and the events of one
-resource do not wait for those of another.
+Events are published in the background, in order per resource. Gates never wait for events, and a resource never waits
+for events of another resource.
 """
 
 import asyncio
