@@ -112,7 +112,7 @@ class Connection:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> Self:
-        """Connect to the cluster of `kubeconfig`, or to the cluster of this pod if it is None."""
+        """Connect to the cluster of `kubeconfig`, or to the cluster of this pod if `kubeconfig` is None."""
         configuration = Configuration()
         if kubeconfig:
             await load_kube_config(kubeconfig, client_configuration=configuration, persist_config=False)

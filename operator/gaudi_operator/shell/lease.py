@@ -118,7 +118,7 @@ class Election:
         return True
 
     def _expired(self, spec: Mapping[str, Any]) -> bool:
-        """Return True if the lease has no holder, or was not renewed in time by this replica's monotonic clock."""
+        """Return True if the lease has no holder or, by this replica's monotonic clock, was not renewed in time."""
         if spec != self._seen:
             self._seen, self._seen_at = dict(spec), self._clock.monotonic()
         silent = self._clock.monotonic() - self._seen_at

@@ -125,7 +125,7 @@ class Reports:
         with contextlib.suppress(PodUnreachable, UnusableReport):
             report = await self._fetch(target, 0, 0.0)
             last = self.latest.get(target.uid)
-            # Ignore a report after a restart. Only _poll() may accept this, for the new container.
+            # Ignore a report of a new instance. Only the _poll() of the new container may accept such a report.
             if last and last.report and last.report.instance == report.instance:
                 self.latest[target.uid] = replace(last, received=self._clock.now(), report=report)
 

@@ -140,8 +140,8 @@ class Reconciler:
     ) -> tuple[bool, Stalled | None]:
         """Perform all other actions in order, up to the first refusal.
 
-        Returns False and the remaining actions are skipped if the spec changed during the writes. Otherwise returns
-        True. The second value is the refusal.
+        Returns (True, refusal or None). If the spec changed during the writes, skips the remaining actions and returns
+        (False, None).
         """
         for action in actions:
             if isinstance(action, SetGate):

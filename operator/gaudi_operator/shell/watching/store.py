@@ -54,7 +54,7 @@ CLASSES = Key("", "")
 
 
 _UNLIMITED = frozenset({RESOURCE, CLASS})
-"""Kinds without a memory share: the schema limits their size, and only users of the operator may create them."""
+"""Kinds without a memory share, because the schema limits their size and only users of the operator create them."""
 
 
 def key_of(manifest: Manifest) -> Key | None:
