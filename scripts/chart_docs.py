@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
         return 2
     for path, text in documents().items():
         path.write_text(text)
-    MANIFEST.write_text(manifest())  # written last, because Helm reads the schema first
+    MANIFEST.write_text(manifest())  # written last, because Helm reads the new schema
     return 0
 
 

@@ -62,7 +62,7 @@ def waits(path: Path, tree: ast.Module) -> list[str]:
 
 
 def _sleeps(call: ast.Call) -> bool:
-    # asyncio.sleep(0) does not wait, it only lets other tasks run.
+    # asyncio.sleep(0) does not wait. It only lets other tasks run.
     return ast.unparse(call.func) in {"time.sleep", "asyncio.sleep"} and ast.unparse(call.args[0]) != "0"
 
 

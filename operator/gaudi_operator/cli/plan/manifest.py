@@ -1,4 +1,4 @@
-"""The reader of a GaudiInference from a file, which refuses every manifest that the API server would refuse.
+"""The reader of a GaudiInference from a file, with the validation of the API server.
 
 `read_manifest` refuses unknown fields and values of a wrong type. `check_rules` refuses a manifest that breaks a CEL
 rule of the schema, with the rule's own sentence.
