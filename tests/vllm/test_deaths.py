@@ -47,4 +47,4 @@ def test_process_death_in_warm_up_ends_runtime_and_names_bucket(checkpoint: Path
         core_process(runtime).send_signal(signal.SIGKILL)
         assert runtime.exit_code() == 1
         log = runtime.log.read_text(errors="replace")
-        assert re.search(r"asked for warm prompt \(1, \d+, 0\): EngineCore .*SIGKILL", log)
+        assert re.search(r"the call warm prompt \(1, \d+, 0\): EngineCore .*SIGKILL", log)
