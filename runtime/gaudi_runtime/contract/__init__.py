@@ -2,5 +2,5 @@
 
 config     the configuration of a pod: RuntimeConfig, with bucketing, and the revisions that are kept
 report     the report of a pod: WarmupReport
-ports      names and paths of both
+ports      port names, variables and paths that both sides use
 """

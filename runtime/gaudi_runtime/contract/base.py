@@ -12,7 +12,7 @@ class Wire(BaseModel):
         extra="forbid",  # a misspelt name must not be ignored silently
         frozen=True,
         populate_by_name=True,
-        allow_inf_nan=False,  # JSON has neither, and NaN passes every comparison
+        allow_inf_nan=False,  # JSON has no infinity or NaN, and NaN passes every comparison
     )
 
 

@@ -1,6 +1,7 @@
-"""BucketTable: the answer of `GET /v1/buckets` for people and their tools: each planned bucket, its state and traffic.
+"""BucketTable: the answer of `GET /v1/buckets`, with the state and the traffic of each planned bucket.
 
-The operator does not read it: the report has the counts, and a plan may have thousands of buckets.
+People and their tools read this table. The operator reads only the counts in the report, because a plan may have
+thousands of buckets.
 """
 
 from enum import StrEnum
@@ -25,13 +26,13 @@ class BucketState(StrEnum):
     WITHOUT_GRAPH = "WithoutGraph"
     """Compiled, but without a graph."""
     COLD = "Cold"
-    """Left out: batches that are padded to it wait for its compile."""
+    """Left out. Batches that are padded to this bucket wait for its compile."""
     UNPLANNED = "Unplanned"
-    """A shape at which batches ran and that no bucket has."""
+    """A shape that is no planned bucket, but at which batches ran."""
 
 
 class BucketRow(Tolerant):
-    """One bucket, with its batches since this instance serves."""
+    """One bucket and the batches that used it since this instance began to serve."""
 
     phase: BucketPhase
     bucket: Shape = Field(description="(batch size, query tokens, KV blocks).")
@@ -43,7 +44,7 @@ class BucketRow(Tolerant):
 
 
 class BucketTable(Tolerant):
-    """All buckets of one container instance, those of the prompt first, each phase in the order of the plan."""
+    """All buckets of one container instance: prompt buckets first, each phase in the order of the plan."""
 
     version: Literal["v1"] = "v1"
     instance: Annotated[str, Field(max_length=64)]

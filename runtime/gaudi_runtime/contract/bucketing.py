@@ -11,9 +11,9 @@ Tokens = Annotated[int, Field(ge=1, le=16_777_216)]
 Sequences = Annotated[int, Field(ge=1, le=65_536)]
 GraphCount = Annotated[int, Field(ge=1, le=20_000)]
 MOST_TEXT = 65_536
-"""Characters of a bucket file or of traffic, which the resource, its revisions and their ConfigMaps all contain."""
+"""The most characters of a bucket file or of traffic. The resource, its revisions and their ConfigMaps contain both."""
 MOST_DRAFTS = 64
-"""More than any useful number of drafts."""
+"""The most drafts of a sequence, which is more than any useful number."""
 RangeValue = Annotated[int, Field(ge=0, le=16_777_216)]
 
 
@@ -29,7 +29,7 @@ class Strategy(StrEnum):
 
 
 class RangeSettings(Wire):
-    """One dimension of one phase. A value left out has the default of the strategy."""
+    """The range of one dimension of one phase. A value that is not set has the default of the strategy."""
 
     min: RangeValue | None = Field(None, description="Smallest value of the range.")
     step: Annotated[int, Field(ge=1, le=16_777_216)] | None = Field(
@@ -60,13 +60,14 @@ class DecodeRanges(Wire):
 
 
 class OptimalSettings(Wire):
-    """Traffic and a budget: strategy optimal pads this traffic least within it (docs/internals/optimal.md).
+    """Traffic and a budget. Strategy optimal chooses the buckets that pad the traffic least within the budget.
 
-    At most one kind of budget: graphs per phase, or bytes or seconds of both phases together. Without one, each phase
-    gets the fewest graphs that pad the traffic no more than strategy exponential does.
+    At most one kind of budget is set: graphs per phase, or bytes or seconds of both phases together. Without a budget,
+    each phase gets the fewest graphs that pad the traffic no more than strategy exponential does
+    (docs/internals/optimal.md).
     """
 
-    # An empty one is refused by the planner, in a sentence.
+    # The planner rejects an empty text with a sentence.
     traffic: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(
         None,
         description="Shapes that the server meets, one per line: phase, batch size, query, blocks and weight, such as"
@@ -89,7 +90,7 @@ class OptimalSettings(Wire):
 
 
 class BucketPolicy(Wire):
-    """The buckets that a server prepares: every request is padded to the smallest one that holds it."""
+    """The buckets that a server prepares. Every request is padded to the smallest bucket that holds it."""
 
     strategy: Strategy = Field(Strategy.EXPONENTIAL, description="How the values of each dimension are chosen.")
     prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
@@ -109,7 +110,7 @@ class AttentionSlices(Wire):
 
 
 class Limits(Wire):
-    """The limits of the served model that determine a plan. The KV blocks are known later, from the device."""
+    """The limits of the served model that determine a plan. The number of KV blocks is known later, from the device."""
 
     max_model_len: Tokens = Field(description="Longest sequence, prompt and answer together, in tokens.")
     max_num_seqs: Sequences = Field(description="Most sequences in a decode batch.")

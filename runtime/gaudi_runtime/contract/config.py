@@ -40,14 +40,14 @@ class ExecutionMode(StrEnum):
 
 
 class CompileBackend(StrEnum):
-    """The backend that Dynamo compiles a CPU graph with: replay as traced, or C++ kernels by Inductor."""
+    """The Dynamo backend for CPU graphs: `eager` replays them as traced, `inductor` makes C++ kernels."""
 
     EAGER = "eager"
     INDUCTOR = "inductor"
 
 
 class Dtype(StrEnum):
-    """Number format of weights and KV cache; `auto` is the checkpoint's own."""
+    """The number format of weights and KV cache. `auto` is the format of the checkpoint."""
 
     AUTO = "auto"
     BFLOAT16 = "bfloat16"
@@ -56,7 +56,7 @@ class Dtype(StrEnum):
 
 
 class KvCacheDtype(StrEnum):
-    """Number format of the KV cache: the model's own, or FP8 with fixed scales or with scales per token."""
+    """The number format of the KV cache: that of the model, or FP8 with fixed scales or with scales per token."""
 
     AUTO = "auto"
     FP8 = "fp8"
@@ -85,7 +85,7 @@ class CaptureOrder(StrEnum):
 
 
 class QuantizationConfig(Wire):
-    """Quantized execution; the engine decides what is not set."""
+    """Quantized execution. The engine chooses the values that are not set."""
 
     method: QuantizationMethod
     config_file: str | None = Field(None, description="Configuration of the method inside the container.")
@@ -94,7 +94,7 @@ class QuantizationConfig(Wire):
 class HubRepository(Wire):
     """A repository of a hub with the Hugging Face protocol (docs/how-to/model-sources.md).
 
-    Its access token and the hub's address are not part of it: they are in the variables HF_TOKEN and HF_ENDPOINT.
+    The access token and the hub's address are not fields, but in the variables HF_TOKEN and HF_ENDPOINT.
     """
 
     repo: str
@@ -110,7 +110,7 @@ class AdapterConfig(Wire):
 
 
 class ItemsPerPrompt(Wire):
-    """The most items of a prompt besides text; 0 disables a kind. Defaults: knobs/fields.py."""
+    """The most items of each kind in a prompt, besides text. 0 disables a kind. Defaults are in knobs/fields.py."""
 
     image: ItemsOfPrompt | None = Field(None, description="Maximum number of images of a prompt.")
     video: ItemsOfPrompt | None = Field(None, description="Maximum number of videos of a prompt.")
@@ -226,9 +226,9 @@ class ServingConfig(Wire):
 
 
 class RecipeStore(Wire):
-    """A prefix of an object store with the same objects as the files of such a volume; it is only read.
+    """A prefix in an object store. Its objects are the files of a SharedRecipes volume, and are only read.
 
-    A token or the keys of S3 are in variables of the environment (contract/ports.py).
+    The token or the S3 keys are in environment variables (contract/ports.py).
     """
 
     url: HttpAddress
@@ -241,7 +241,7 @@ class RecipeStore(Wire):
 
 
 class SharedRecipes(Wire):
-    """A volume from which recipes are copied at start, and to which they are copied after warm-up.
+    """A volume that pods share. Recipes are copied from the volume at start, and to the volume after warm-up.
 
     See docs/how-to/recipe-cache.md.
     """
@@ -263,7 +263,7 @@ class SharedRecipes(Wire):
 class RuntimeConfig(Wire):
     """The configuration that `gaudi-runtime serve --config FILE` reads.
 
-    Readiness thresholds are absent on purpose: only the operator decides on them, so changing one makes no revision.
+    Readiness thresholds are absent, because only the operator applies them. So changing a threshold makes no revision.
     """
 
     version: Literal["v1"] = "v1"
@@ -284,11 +284,10 @@ class RuntimeConfig(Wire):
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
     """Return SHA-256 of the canonical inputs of a plan, as 64 hex digits (docs/internals/architecture.md, planHash)."""
-    # The hash is of inputs and not of buckets: the number of KV blocks is known only after a device's memory was
-    # divided,
-    # so two pods of a revision may have different lists but agree on this hash. Absent fields add nothing to it,
-    # and their
-    # order does not matter: operator and runtime of two releases agree while a new optional field is not used.
+    # The hash covers inputs, not buckets, because the number of KV blocks is known only after the memory of a device
+    # is split. So two pods of a revision may have different buckets but the same hash. Absent fields add nothing to
+    # the hash, and the order of fields does not matter. So an operator and a runtime of different releases agree as
+    # long as a new optional field is not used.
     inputs = {
         "bucketing": policy.model_dump(mode="json", by_alias=True, exclude_none=True),
         "limits": limits.model_dump(mode="json", by_alias=True, exclude_none=True),
@@ -301,7 +300,7 @@ ResourceId = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
 
 
 class KeptRevisions(Tolerant):
-    """All revisions of one resource that run or can be undone to."""
+    """The revisions of one resource that run or that an undo can restore."""
 
     resource: ResourceId = Field(description="The resource's uid: several may share a volume.")
     revisions: tuple[str, ...]

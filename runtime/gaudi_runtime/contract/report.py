@@ -1,6 +1,6 @@
-"""WarmupReport: the answer of `GET /v1/warmup`, and all that the operator knows about a pod's graphs.
+"""WarmupReport: the answer of `GET /v1/warmup`, the operator's only source about a pod's graphs.
 
-It contains durations, never times of the pod's clock, and stays below MAX_REPORT_BYTES.
+The report contains durations, never times of the pod's clock, and stays below MAX_REPORT_BYTES.
 """
 
 from enum import StrEnum
@@ -19,11 +19,11 @@ MAX_ARGUMENTS = 200
 MAX_SERVED_BUCKETS = 32
 MAX_NAMED_VISION = 10
 RECENT_SECONDS = 300
-"""The time in which recompilations count as recent."""
+"""The age in seconds up to which a recompilation counts as recent."""
 RECOMPILATION_SECONDS = 0.1
-"""Compile time above which a batch on a card has waited for a recompilation. Helper graphs take milliseconds each."""
+"""A compile of more seconds on a card counts as a recompilation. Helper graphs take milliseconds each."""
 FEWEST_PROMPTS = 200
-"""Prompt batches after which the padding of a learned plan is compared with its forecast.
+"""The number of prompt batches after which the padding of a learned plan is compared with its forecast.
 
 In this many batches, traffic of the learned service pads at most 9 % more than forecast
 (docs/internals/performance.md).
@@ -33,17 +33,17 @@ COMPILE_BOUNDS = (0.001, 0.003, 0.01, 0.03, RECOMPILATION_SECONDS, 0.3, 1.0, 3.0
 
 MOST_COUNT = 1_000_000
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
-"""The number of buckets or of events; it stops at the bound."""
+"""A number of buckets or events. Larger numbers are reported as MOST_COUNT."""
 Large = Annotated[int, Field(ge=0, le=2**60)]
-"""A number far above any card's, within 64 bits even as a sum."""
+"""A number whose bound is far above the figures of any card. Sums of such numbers fit into 64 bits."""
 Bytes = Large
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 PaddingRatio = Annotated[float, Field(ge=0, le=1e9)]
-"""Padded over real compute; 1.0 is without padding."""
+"""Padded compute divided by real compute. 1.0 means no padding."""
 Shape = tuple[Large, Large, Large]
 MOST_TEXT = 2048
 Text = Annotated[str, Field(max_length=MOST_TEXT), AfterValidator(lambda text: on_one_line(text)[:MOST_TEXT])]
-"""A sentence. It is shown in terminals, and its origin is not trusted."""
+"""A sentence from an untrusted source, made safe to show in terminals."""
 MOST_SHORT = 512
 ShortText = Annotated[str, Field(max_length=MOST_SHORT), AfterValidator(lambda text: on_one_line(text)[:MOST_SHORT])]
 
@@ -77,7 +77,7 @@ class Phase(StrEnum):
 
 
 class BucketPhase(StrEnum):
-    """The kind of batch that a bucket is for."""
+    """The kind of batches that use a bucket."""
 
     PROMPT = "prompt"
     DECODE = "decode"
@@ -113,7 +113,7 @@ class PhaseProgress(Tolerant):
 
 
 class VisionBucket(NamedTuple):
-    """A number of items of one modality, such as image, of a size in pixels, which the vision tower runs at once."""
+    """The shape of one run of the vision tower: items of one modality, such as image, of the same size in pixels."""
 
     modality: Annotated[str, Field(max_length=64, pattern=_WORD)]
     width: Large
@@ -125,7 +125,7 @@ class VisionBucket(NamedTuple):
 
 
 class SkippedVision(Tolerant):
-    """A planned vision bucket that is cold, and what left it out."""
+    """A planned vision bucket that is cold, and the reason."""
 
     bucket: VisionBucket
     reason: ShortText
@@ -169,7 +169,7 @@ class FetchProgress(Tolerant):
 
 
 class RecipeOutcome(StrEnum):
-    """The use of shared recipes by one start (docs/how-to/recipe-cache.md)."""
+    """How one start used shared recipes (docs/how-to/recipe-cache.md)."""
 
     HIT = "Hit"
     SEEDING = "Seeding"
@@ -189,7 +189,7 @@ class SharedRecipesReport(Tolerant):
 
 
 class ColdShape(Tolerant):
-    """A padded shape at which batches ran without a warm graph while serving, how often, and its compilations."""
+    """A padded shape at which batches ran without a warm graph while serving, with the number of such batches."""
 
     phase: BucketPhase
     shape: Shape
@@ -201,7 +201,8 @@ class ColdShape(Tolerant):
 class ServedPhase(Tolerant):
     """Batches of one phase while serving (docs/how-to/learn-buckets.md, While serving).
 
-    Tokens are batch size * query, and blocks those of the whole batch; real before padding, padded as they ran.
+    A batch has batch size * query tokens. Its blocks are those of the whole batch. `real_` numbers are counted before
+    padding, `padded_` numbers after it.
     """
 
     hits: Large = Field(0, description="Batches with a warm graph.")
@@ -220,7 +221,7 @@ class ServedPhase(Tolerant):
 
 
 class ServedBucket(Tolerant):
-    """Batches that ran at one shape; their padding is this shape less their real tokens and blocks."""
+    """The batches that ran at one shape. Their padding is this shape minus their real tokens and blocks."""
 
     phase: BucketPhase
     bucket: Shape
@@ -242,7 +243,7 @@ class ServedVision(Tolerant):
 
 
 class CompileTimes(Tolerant):
-    """How long the graphs of one stage took to compile, by the bridge's own measurement (vllm on a card)."""
+    """The compile times of the graphs of one stage, as measured by the bridge (vllm on a card)."""
 
     stage: Annotated[str, Field(max_length=16)] = Field(
         description="warm or capture: per bucket; sampler or defragmenter: as a whole; serving: per batch."
@@ -256,7 +257,7 @@ class CompileTimes(Tolerant):
 
 
 class Served(Tolerant):
-    """The shapes of requests since this instance serves. It may lag by one poll and does not cause a new report."""
+    """The shapes of requests since serving began. They may lag by one poll and do not cause a new report."""
 
     prompt: ServedPhase = ServedPhase()
     decode: ServedPhase = ServedPhase()
@@ -271,7 +272,7 @@ class Served(Tolerant):
 
 
 class Requests(Tolerant):
-    """Requests that make the engine work. They may lag by one poll; only failures cause a new report."""
+    """Counts of requests that make the engine work. They may lag by one poll; only failures cause a new report."""
 
     running: Large = Field(0, description="Requests in work now, including those that wait for a place.")
     answered: Large = Field(0, description="Answers since this instance serves, including refusals and failures.")
@@ -279,7 +280,7 @@ class Requests(Tolerant):
 
 
 class PlanCost(Tolerant):
-    """The graphs and warm-up of a plan, and its padding of the traffic since this instance serves."""
+    """The graphs and the warm-up of a plan, and how much it pads the traffic since serving began."""
 
     graphs: Count
     warmup_seconds: Seconds = Field(
@@ -290,7 +291,7 @@ class PlanCost(Tolerant):
 
 
 class PlanAdvice(Tolerant):
-    """A learned plan that saves at least a third of the warm-up at no more padding (gaudi_runtime/learning/)."""
+    """A learned plan that saves at least a third of the warm-up without more padding (gaudi_runtime/learning/)."""
 
     now: PlanCost
     learned: PlanCost

@@ -1,4 +1,4 @@
-"""The report of this instance: every part of start-up and serving writes it, and the status port returns it.
+"""The report of this instance. Start-up and serving write the report, and the status port returns it.
 
 report_board  the current WarmupReport and its long-poll
 bucket_board  the state of each planned bucket

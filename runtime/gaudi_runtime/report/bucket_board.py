@@ -1,6 +1,6 @@
-"""The bucket board: the state of each planned bucket, written by the warm-up thread, read by the status port.
+"""The bucket board: the state of each planned bucket. The warm-up thread writes it, the status port reads it.
 
-The engine counts the batches of each bucket. Both are combined for each request of the table.
+The engine counts the batches of each bucket. Each request of the table combines the states and the counts.
 """
 
 import threading
@@ -46,7 +46,7 @@ class BucketBoard:
                 self._reasons[key] = each.reason[:MOST_REASON]
 
     def table(self, instance: str, tallies: Mapping[Key, Tally]) -> BucketTable:
-        """Return the table of all buckets, followed by unplanned shapes that batches ran at."""
+        """Return the table of all buckets, followed by the unplanned shapes of batches."""
         with self._lock:
             states, reasons = dict(self._states), dict(self._reasons)
         states |= {key: BucketState.UNPLANNED for key in tallies if key not in states}

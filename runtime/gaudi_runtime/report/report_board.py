@@ -22,7 +22,7 @@ class TooManyWaiters(Exception):
 class ReportBoard:
     """Publishes the report of this instance. Create it inside the running event loop.
 
-    `clock` returns monotonic seconds; mere progress is announced to waiters `coalesce_seconds` after its first change.
+    `clock` returns monotonic seconds. Waiters receive mere progress `coalesce_seconds` after its first change.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class ReportBoard:
         self._lock = threading.Lock()
         self._report = WarmupReport(instance=uuid4().hex, sequence=1, plan_hash=plan_hash, phase=Phase.STARTING)
         self.buckets = BucketBoard()
-        """The state of each bucket, which the report only counts."""
+        """The state of each bucket. The report has only the counts."""
         self.on_phase: Callable[[WarmupReport], None] = lambda _: None
         """Called with the first report of each phase, from any thread."""
         self._kept: dict[str, Any] = {}
@@ -48,11 +48,11 @@ class ReportBoard:
         self._closed = False
 
     def touch(self) -> None:
-        """Restart the stall clock after progress that the report does not show. From any thread."""
+        """Restart the stall clock after progress that the report does not show. Thread-safe."""
         self._moved = self._clock()
 
     def update(self, **changes: Any) -> None:
-        """Replace fields of the report, from any thread; the sequence grows by one."""
+        """Replace fields of the report and increase its sequence by one. Thread-safe."""
         with self._lock:
             before = self._report
             now = self._moved = self._clock()
@@ -65,7 +65,7 @@ class ReportBoard:
         urgent = after.phase is not before.phase
         if urgent:
             self.on_phase(after)
-        # The event and its timer are the loop's, and updates come from the worker thread.
+        # Only the event loop may use the event and its timer, and updates come from the worker thread.
         self._loop.call_soon_threadsafe(self._announce_soon, urgent)
 
     def refresh(self, **figures: Any) -> None:
@@ -74,12 +74,12 @@ class ReportBoard:
             self._report = self._report.model_copy(update={**figures, **self._kept})
 
     def keep(self, **fields: Any) -> None:
-        """Fix fields of the report to these values, whatever is updated later."""
+        """Fix fields of the report to these values. Later updates do not change them."""
         self._kept = fields
         self.update()
 
     def fail(self, failure: RuntimeFailure) -> None:
-        """End this instance's start-up with a reason and a sentence."""
+        """Report that this start-up failed, with a reason and a sentence."""
         self.update(phase=Phase.FAILED, failure=failure)
 
     def report(self) -> WarmupReport:
@@ -98,9 +98,9 @@ class ReportBoard:
             )
 
     async def wait_beyond(self, after: int, seconds: float) -> WarmupReport:
-        """Wait until the announced sequence is above `after`, for at most `seconds` (60), and return the report.
+        """Wait until the announced sequence is above `after`, and return the report.
 
-        Raises TooManyWaiters when MAX_WAITERS others wait already.
+        The wait ends after `seconds`, or after MAX_WAIT_SECONDS. Raises TooManyWaiters if MAX_WAITERS others wait.
         """
         if self._waiters >= MAX_WAITERS:
             raise TooManyWaiters
@@ -122,8 +122,8 @@ class ReportBoard:
         self._announce()
 
     def _announce_soon(self, urgent: bool) -> None:
-        # Mere progress is announced at most twice a second: a fast warm-up must not turn every long poll into a busy
-        # loop.
+        # Mere progress is announced at most twice a second, so that a fast warm-up does not turn every long poll into
+        # a busy loop.
         if urgent:
             self._announce()
         elif self._pending is None:
@@ -134,6 +134,6 @@ class ReportBoard:
             self._pending.cancel()
             self._pending = None
         self._announced = self._report.sequence
-        # The next waiters get a new event: an event that is set and cleared at once may not wake all waiters.
+        # The next waiters get a new event, because an event that is set and cleared at once may not wake all waiters.
         news, self._news = self._news, asyncio.Event()
         news.set()

@@ -28,9 +28,9 @@ async def publish_counters(
 
 
 class ServingNews:
-    """Decides which counters wake the long polls: a new cold shape, a recompile, and twice as many failures.
+    """Wakes the long polls for a new cold shape, a recompile, and each doubling of the failures.
 
-    For a learned plan, enough batches to judge its padding are news, and twice as many are again.
+    For a learned plan, enough batches to judge its padding wake them too, and so does each doubling of these batches.
     """
 
     def __init__(self, board: ReportBoard) -> None:
@@ -70,7 +70,7 @@ class RecentRecompiles:
         self._old = self._total = 0
 
     def count(self, total: int, now: float) -> int:
-        """Record that there are `total` recompiles at `now`, in monotonic seconds; return the recent ones."""
+        """Record the `total` recompiles at `now`, in monotonic seconds, and return the number of recent ones."""
         if total != self._total:
             self._steps.append((now, total))
             self._total = total

@@ -2,9 +2,9 @@
 
 schedule     the order of compiles and captures, and what fits memory and time
 cover_first  the order in which a warm-up that ends early leaves no shape without a warm bucket
-covering     the fewest buckets that hold every shape; they come first in that order
+covering     the fewest buckets that hold every shape, which cover_first puts first
 runner       runs the steps on the engine, one after the other: compile, sampler, defragmenter, capture
-estimate     how long the remaining steps take, by measured steps
+estimate     the time of the remaining steps, estimated from measured steps
 journal      the compiled buckets, kept on disk for the next start
 progress     publishes every step on the report board and in the log
 spans        the interface of the spans that traces record; tracing/ implements it

@@ -1,12 +1,12 @@
 """CoverFirst: the order in which a warm-up that may end early compiles its buckets (docs/internals/warmup.md).
 
-The order of a phase starts with its covering set. Each later bucket is the one that saves most padded compute, by
-typical_cost: the planned buckets stand for the traffic, each with the same weight, and each is padded to the smallest
-bucket before it in the order. Seconds do not decide: by the rates of the reference logs, every bucket of a phase takes
-as long.
+The order of a phase starts with its covering set. Each later bucket is the one that saves the most padded compute by
+typical_cost. The planned buckets stand for the traffic, all with the same weight, and each is padded to the cheapest
+bucket before it in the order. Compile times are ignored, because by the rates of the reference logs all buckets of a
+phase take equally long.
 
     order = cover_first(plan, phase, limits, kv_blocks)
-    order.buckets[: order.covering]     the covering set: every longer prefix covers what the plan covers
+    order.buckets[: order.covering]     the covering set, which covers all that the plan covers
     plan_without_cold(plan, limits, cold)   the buckets that requests are padded to if these stay cold
 """
 
@@ -28,12 +28,12 @@ from gaudi_runtime.warmup.covering import covering_set
 Key = tuple[BucketPhase, Bucket]
 
 MOST_SEARCHED = 5000
-"""The order is searched for up to this many buckets. Above that, the largest come first after the covering set."""
+"""The most buckets whose order is searched. If there are more, the largest come first after the covering set."""
 MOST_COMPARED = 24
-"""Buckets of one group that are compared for the next step; more are represented by evenly spaced ones."""
+"""The most buckets of a group that are compared for the next step. Larger groups are sampled evenly."""
 
 Needs = Mapping[Bucket, Sequence[Bucket]]
-"""For each bucket the buckets that must be warm too, because the plugin's second lookup needs them."""
+"""The other buckets that must be warm for each bucket, because the plugin's second lookup needs them."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ def _needs(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int)
         needs[seed] += _verifying(plan, seed, limits)
     verifying = {seed.batch_size * _tokens(limits) for seed in plan.seeds}
     for smaller, larger in pairwise(each for each in plan.decode if each.batch_size in verifying):
-        # No batch that verifies drafts is padded to `larger` while `smaller` is there, so it is not warmed for such
-        # batches (engines/vllm/workers/speculative.py).
+        # Batches that verify drafts are never padded to `larger` while `smaller` is in the plan, so `larger` is not
+        # warmed for such batches (engines/vllm/workers/speculative.py).
         if smaller.batch_size == larger.batch_size and _most_verified(larger, limits) <= smaller.num_blocks:
             needs[larger].append(smaller)
     return needs
 
 
 def _verifying(plan: BucketPlan, seed: Bucket, limits: Limits) -> list[Bucket]:
-    """Return the bucket in which the largest batch of a seed verifies its drafts, if there is one."""
+    """Return the bucket in which the largest batch of a seed verifies its drafts; the list is empty if none fits."""
     rows = seed.batch_size * _tokens(limits)
     blocks = _most_verified(Bucket(rows, 1, seed.num_blocks * _tokens(limits)), limits)
     found = plan.find(BucketPhase.DECODE, rows, 1, blocks)
@@ -116,9 +116,9 @@ def _tokens(limits: Limits) -> int:
 
 
 def _higher(tops: Sequence[Bucket], kv_blocks: int) -> list[Bucket]:
-    """Return the buckets with more blocks than all after them.
+    """Return the buckets that have more blocks than all buckets after them.
 
-    Only bucket files have more blocks for fewer sequences.
+    Only plans of bucket files have more blocks for fewer sequences.
     """
     found: list[Bucket] = []
     most = min(tops[-1].num_blocks, kv_blocks)
@@ -165,9 +165,9 @@ class _Search:
             self.take(bucket)
 
     def take_by_saving(self, shapes: Mapping[Bucket, Bucket | None]) -> None:
-        """Take all these buckets, always the one next that saves most; each stands for batches of its shape.
+        """Take all these buckets, each time the one that saves most. Each bucket stands for batches of its shape.
 
-        Buckets without a shape that the covering set holds come last.
+        Buckets whose shape the covering set does not hold come last.
         """
         for bucket, shape in shapes.items():
             paid = [(paid, each) for each in self.taken if shape and (paid := self._paid(shape, each, alone=True))]
@@ -184,7 +184,7 @@ class _Search:
         self.take_largest_first(shapes)
 
     def _regroup(self, taken: Bucket) -> None:
-        """Move shapes to this bucket if they are cheaper there than in their group."""
+        """Move shapes from the group of this bucket to the bucket if they are cheaper in it."""
         group = self._padded.pop(taken, None)
         if group is None:
             return
@@ -209,15 +209,15 @@ class _Search:
         heappush(self._queue, (-saved, bucket, group, len(members)))
 
     def _saved(self, shape: Bucket, bucket: Bucket, group: Bucket) -> float:
-        """Return what a batch of this shape saves in `bucket` over the bucket of its group; 0 if it stays there."""
+        """Return the compute that a batch of this shape saves by moving from `group` to `bucket`; 0 if it stays."""
         alone = self._splits and shape.batch_size > group.batch_size
         paid = self._paid(shape, bucket, alone=alone)
         return max(0.0, (self._paid(shape, group, alone=alone) or 0.0) - paid) if paid else 0.0
 
     def _paid(self, shape: Bucket, bucket: Bucket, *, alone: bool) -> float | None:
-        """Return the cost of a batch of this shape in `bucket`; None if it does not fit.
+        """Return the cost of a batch of this shape in `bucket`; None if the shape does not fit.
 
-        Prompts that no bucket holds together run one by one, if the others of the batch are `alone` as well.
+        If `alone` is set, the prompts of a batch that is too large for the bucket run one by one.
         """
         if shape.query_len > bucket.query_len or shape.num_blocks > bucket.num_blocks:
             return None
@@ -227,7 +227,7 @@ class _Search:
 
 
 def plan_without_cold(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -> BucketPlan:
-    """Return the part of a plan that requests are padded to if the buckets `cold` were not warmed.
+    """Return the plan of the buckets that requests are padded to if the buckets `cold` were not warmed.
 
     A phase without any warm bucket keeps all its buckets.
     """
@@ -244,7 +244,7 @@ def plan_without_cold(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -
 
 
 def _without_low_rows(decode: Sequence[Bucket], warm: Collection[Bucket]) -> tuple[Bucket, ...]:
-    """Return the warm buckets without batch sizes whose largest bucket is cold, if larger sizes hold more."""
+    """Return the warm buckets, without batch sizes whose largest bucket is cold while larger sizes hold more blocks."""
     # The plugin looks up the batch size first, and would not find the highest block in such a batch size.
     kept: list[Bucket] = []
     most = -1

@@ -19,7 +19,8 @@ from gaudi_runtime.contract.report import BucketPhase
 def covering_set(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> tuple[Bucket, ...]:
     """Return the smallest covering set of a phase, on a device with `kv_blocks` KV blocks.
 
-    With drafts it covers the steps without drafts: the buckets that verify drafts follow from it (cover_first.py).
+    With drafts, the set covers the steps without drafts. The buckets that verify drafts follow from it
+    (cover_first.py).
     """
     if phase is BucketPhase.PROMPT:
         return tuple(_prompts(plan.prompt, limits))
@@ -30,7 +31,7 @@ def covering_set(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks
 
 
 def _prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket]:
-    """Yield the prompt buckets of the fewest stretches of queries: a longer query leaves room for less context."""
+    """Yield the fewest prompt buckets that hold all queries. A longer query leaves room for less context."""
     rows: dict[int, list[Bucket]] = defaultdict(list)
     for bucket in buckets:
         rows[bucket.query_len].append(bucket)
@@ -48,7 +49,7 @@ def _prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket]:
 
 
 def _decodes(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
-    """Yield the decode buckets of the fewest stretches of batch sizes, without contiguous attention."""
+    """Yield the fewest decode buckets that hold all batch sizes, without contiguous attention."""
     rows = _tops(buckets)
     sizes, most = [row.batch_size for row in rows], [row.num_blocks for row in rows]
     held = _most_from(most)
@@ -57,7 +58,7 @@ def _decodes(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Itera
         min(most_decode_blocks(size, limits, kv_blocks), held[bisect_left(sizes, size)])
         for size in range(1, largest + 1)
     ]
-    # Each sequence needs a block: with fewer blocks than sequences, the plan holds no batch of this size.
+    # Each sequence needs a block, so with fewer blocks than sequences the plan holds no batch of this size.
     needed = [blocks if blocks >= size else 0 for size, blocks in enumerate(needed, start=1)]
     size = 1
     for peak in _peaks(needed):
@@ -83,7 +84,7 @@ def _peaks(needed: Sequence[int]) -> list[int]:
 def _rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
     """Yield the largest buckets of the fewest batch sizes, with contiguous attention.
 
-    The plugin looks up the batch size first: the buckets of that size must hold the highest block (coverage.py).
+    The plugin looks up the batch size first, so the buckets of that size must hold the highest block (coverage.py).
     """
     tops = _tops(buckets)
     most, capacity, end, least = min(limits.max_num_seqs, kv_blocks), 0, len(tops), -1

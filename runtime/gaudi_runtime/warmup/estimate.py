@@ -1,6 +1,6 @@
 """The estimate of the remaining warm-up time, from steps measured in this warm-up and in earlier ones.
 
-Pure (docs/internals/warmup.md, Estimate).
+See docs/internals/warmup.md, Estimate.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ class StepKind(StrEnum):
 
 Step = tuple[StepKind, BucketPhase, Bucket]
 
-# The fewest measured steps of a kind for a forecast: the first step of a process often takes longer.
+# A forecast needs this many measured steps of a kind, because the first step of a process often takes longer.
 FEWEST_LIKE = 3
 
 
@@ -71,7 +71,7 @@ class Work:
 def eta_seconds(kinds: Iterable[Work]) -> float | None:
     """Estimate the seconds until all warm-up steps are done.
 
-    0 if no step is left, None if nothing was measured.
+    Return 0 if no step is left, and None if nothing was measured.
     """
     kinds = tuple(kinds)
     if not any(kind.left for kind in kinds):
@@ -96,14 +96,14 @@ class StepPace(Wire):
     per_weight: float
 
     def plus(self, other: "StepPace") -> "StepPace":
-        """Return the seconds of two steps of the same bucket together."""
+        """Return the pace of both steps of a bucket together."""
         return StepPace(fixed=self.fixed + other.fixed, per_weight=self.per_weight + other.per_weight)
 
 
 class Pace(Wire):
-    """The time of a warm-up without cached recipes: this one in seconds, and the pace of one bucket.
+    """The seconds that this warm-up takes without cached recipes, and the pace of one bucket of each phase.
 
-    `other_seconds` are the seconds of this warm-up that no bucket took.
+    `other_seconds` is the part of this warm-up outside the steps of buckets.
     """
 
     seconds: float
@@ -144,7 +144,7 @@ class Estimate:
         self._work[kind, phase].done.add(self._weigh(phase, bucket), seconds)
 
     def over(self, steps: Iterable[Step]) -> None:
-        """Remove these steps from the remaining ones: they are done or were left out."""
+        """Remove steps that are done or were left out from the remaining ones."""
         self._count(steps, -1)
 
     def expect(self, kind: StepKind, phase: BucketPhase, count: int, weight: float) -> None:
@@ -163,7 +163,7 @@ class Estimate:
         return eta_seconds(self._work.values())
 
     def forecast(self, step: Step) -> float | None:
-        """Estimate the seconds of one step; None if fewer than FEWEST_LIKE steps like it were measured."""
+        """Estimate the seconds of one step; None if fewer than FEWEST_LIKE steps of its kind were measured."""
         kind, phase, bucket = step
         done = self._work[kind, phase].done
         if done.count < FEWEST_LIKE:
@@ -174,7 +174,7 @@ class Estimate:
     def pace(self, kinds: Iterable[StepKind], seconds: float, other_seconds: float) -> Pace | None:
         """Return the pace of a bucket that needs a step of each of these kinds; None if nothing was measured.
 
-        The warm-up took `seconds`, of which no bucket took `other_seconds`.
+        The warm-up took `seconds`. `other_seconds` of them were outside the steps of buckets.
         """
         measured = [work.done for work in self._work.values() if work.done.count]
         if not measured:

@@ -1,7 +1,7 @@
 """The journal of a recipe cache: which buckets were compiled, and how long each step took.
 
-A text file next to the recipes, read once at start and extended by a line per step. The first line has the key. Each
-other line is one step in JSON; the last line of a step counts (docs/how-to/recipe-cache.md).
+The journal is a text file next to the recipes. It is read once at start and extended by a line per step. The first line
+has the key. Each other line is one step in JSON. The last line of a step counts (docs/how-to/recipe-cache.md).
 """
 
 import json
@@ -26,7 +26,7 @@ MAX_JOURNAL_BYTES = 64 * 1024 * 1024
 
 
 class JournalUnusable(Exception):
-    """The text is not a journal of this key; the message is the reason, as the end of a sentence."""
+    """Raised if a text is not a journal of this key. The message is the reason, as the end of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Recipes:
     def saved(self, step: Step, seconds: float) -> float:
         """Return the compile seconds that loading a recipe saved, given that the step took `seconds`.
 
-        0 for other kinds of steps. The compile time is the one in the journal, possibly measured by another pod.
+        Return 0 for other kinds of steps. The compile time is from the journal, and another pod may have measured it.
         """
         kind, phase, bucket = step
         return self.seconds[StepKind.COMPILE, phase, bucket] - seconds if kind is StepKind.LOAD else 0.0
 
     def and_those_of(self, other: "Recipes") -> "Recipes":
-        """Return the steps of both; a step in both keeps the seconds of this one."""
+        """Return the steps of both; a step that both have keeps the seconds of `self`."""
         return Recipes({**other.seconds, **self.seconds})
 
 
@@ -78,7 +78,7 @@ def format_step(step: Step, seconds: float) -> str:
 
 def parse_journal(text: str, key: RecipeKey) -> Recipes:
     """Parse the steps in a journal. Raises JournalUnusable with the reason."""
-    # An incomplete last line is ignored: the process was killed while writing it.
+    # An incomplete last line is ignored, because the process was killed while writing it.
     first, *lines = text.split("\n")[:-1] or [""]
     if first + "\n" != format_header(key):
         raise JournalUnusable("its first line does not match this software, card, model, dtype and parallelism")

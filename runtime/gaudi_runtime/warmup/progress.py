@@ -1,4 +1,4 @@
-"""The progress of a warm-up: log lines, which are pure functions, and every step on the report board.
+"""The progress of a warm-up: formats its log lines, and publishes every step on the report board.
 
 Users of the public servers search for these log lines (docs/internals/warmup.md, Log lines).
 """
@@ -92,7 +92,7 @@ class Progress:
         }
         self._vision = VisionProgress()
         self._skipped: list[Skipped] = []
-        # Recipes save time only after they have made up for the time of copying them.
+        # The time of copying recipes counts against the time that they save.
         shared = board.report().shared_recipes
         self._saved = -shared.seconds if shared else 0.0
 
@@ -169,7 +169,7 @@ class Progress:
         self._change_vision(current=bucket)
 
     def warmed_vision(self, device_bytes: int) -> None:
-        """Publish that the vision tower ran with its current bucket, which took so many bytes."""
+        """Publish that the vision tower ran with its current bucket, which took `device_bytes` of memory."""
         found = self._vision
         self._change_vision(warmed=found.warmed + 1, device_bytes=found.device_bytes + device_bytes, current=None)
 

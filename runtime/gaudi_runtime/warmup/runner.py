@@ -204,8 +204,8 @@ def _warm_vision(job: Job) -> None:
 def _warm_vision_again(job: Job, buckets: Sequence[VisionBucket]) -> None:
     """Run the vision tower a second time with each of these buckets.
 
-    torch.compile makes code for the sizes of the first bucket alone, and later code for all sizes. Requests run the
-    later code, and the bridge has no recipe of it in the sizes of the first bucket.
+    torch.compile first makes code for the sizes of the first bucket only, and then code for all sizes. Requests run the
+    second code, for which the bridge has no recipe in the sizes of the first bucket yet.
     """
     for bucket in buckets:
         job.moved()
@@ -224,7 +224,7 @@ def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
     to_capture = dict.fromkeys(BucketPhase, (0, 0.0))
     for step in steps:
         raise_if_stopped(job.stop)
-        # The budget is checked between steps: a compile cannot be interrupted.
+        # The budget is checked between steps, because a compile cannot be interrupted.
         if not step.covering and job.time_budget.spent(_reserved(job, to_capture)):
             late.append(_left_out(step.phase, step.bucket, job.time_budget.reason))
         elif skipped := _compile(job, step.phase, step.bucket, step.position):
@@ -235,14 +235,14 @@ def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
             more = weight(step.phase, step.bucket, job.config.limits.block_size)
             to_capture[step.phase] = (count + 1, weighed + more)
     if late:
-        # One update for all: there may be thousands, and each update wakes every long poll.
+        # One update publishes all buckets: there may be thousands, and each update wakes every long poll.
         job.progress.skipped(late)
     return _give_up(job, [*cold, *late])
 
 
 def _reserved(job: Job, to_capture: Mapping[BucketPhase, tuple[int, float]]) -> float:
     """Return the seconds of the time budget that captures will take; only CoverFirst reserves them."""
-    # Without it, a budget that ends while buckets are compiled would leave all of them without a graph.
+    # Without this reserve, a budget that ends while buckets are compiled would leave all of them without a graph.
     orders = (job.config.warmup.prompt_order, job.config.warmup.decode_order)
     if not job.engine.captures_graphs or CaptureOrder.COVER_FIRST not in orders:
         return 0.0
@@ -259,7 +259,7 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
         with job.spans.step(step, forecast, free):
             job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
-        # The next bucket is still tried: a smaller one may fit.
+        # The next bucket is still tried, because it may be smaller and fit.
         return _left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
     except ShapeRefused as error:
         return _left_out(phase, bucket, str(error))
@@ -277,13 +277,13 @@ def _left_out(phase: BucketPhase, bucket: Bucket, reason: str) -> Skipped:
 def _give_up(job: Job, cold: list[Skipped]) -> Cold:
     """Return the buckets that stayed cold, after removing their compiles from the estimate."""
     buckets = frozenset((skipped.phase, Bucket(*skipped.bucket)) for skipped in cold)
-    # Their captures need no removal: capture counts what it still has to do after each graph (_capture).
+    # Their captures need no removal, because _capture counts the remaining captures after each graph.
     job.estimate.over((job.journal.recipes.kind(*bucket), *bucket) for bucket in buckets)
     return buckets
 
 
 def _pad_to_warm(job: Job, cold: Cold) -> Cold:
-    """Pad requests to warm buckets alone if some stayed cold; return all buckets that get no graph."""
+    """If some buckets stayed cold, pad requests to the warm ones; return all buckets that get no graph."""
     if not cold:
         return cold
     warm = plan_without_cold(job.plan, job.config.limits, cold)
@@ -350,7 +350,7 @@ def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tupl
 
 
 def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
-    """Capture one graph. A graph that does not fit ends its phase; one that the engine refuses does not."""
+    """Capture one graph. A graph that does not fit ends its phase; a refused graph does not."""
     phase, started = budget.phase_budget(step.phase), job.clock()
     timed = (StepKind.CAPTURE, step.phase, step.bucket)
     free, forecast = job.engine.memory().free, job.estimate.forecast(timed)

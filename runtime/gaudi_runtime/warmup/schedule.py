@@ -1,7 +1,7 @@
-"""The schedule of a warm-up: which steps run, in which order, within which budgets (docs/internals/warmup.md). Pure.
+"""The schedule of a warm-up: which steps run, in which order, within which budgets (docs/internals/warmup.md).
 
-First the order: buckets to compile, runs of the sampler, swaps of blocks, graphs to capture. Then memory for graphs and
-time for new buckets, as state machines over measured amounts:
+Functions return the order of compiles, sampler runs, block swaps and captures. State machines over measured amounts
+divide the memory for graphs and the time for new buckets:
 
     budget = CaptureBudget(plan, pool, block_size=..., prompt_order=..., decode_order=...)
     while step := budget.next():
@@ -11,9 +11,9 @@ time for new buckets, as state machines over measured amounts:
         except DeviceOutOfMemory:
             phase.fail()
 
-First pass: prompt with its share, then decode with its share. Second pass: each phase that is incomplete continues with
-all that is left, prompt first. A bucket without a graph is served without replay (docs/internals/warmup.md, Capture
-budget).
+In the first pass, prompt and then decode capture graphs within their shares. In the second pass, each incomplete phase
+continues with all remaining memory, prompt first. A bucket without a graph is served without replay
+(docs/internals/warmup.md, Capture budget).
 """
 
 from collections import deque
@@ -50,8 +50,8 @@ def compile_steps(
 ) -> list[CompileStep]:
     """Return every bucket in the order of compiling, on a device with `kv_blocks` KV blocks.
 
-    The phases follow each other. If one of them is CoverFirst, covering sets come first, and then both phases take
-    turns in proportion to their buckets, so that a warm-up that ends early leaves as large a part of each.
+    The phases follow each other. If the order of a phase is CoverFirst, covering sets come first. Then both phases take
+    turns in proportion to their buckets, so that a warm-up that ends early has compiled an equal share of each.
     """
     orders = {BucketPhase.PROMPT: prompt_order, BucketPhase.DECODE: decode_order}
     steps = {phase: _phase_steps(plan, phase, limits, kv_blocks, order) for phase, order in orders.items()}
@@ -80,7 +80,7 @@ def compile_order(plan: BucketPlan, phase: BucketPhase) -> Order:
 
 
 GRAPHS_FIRST = {BucketPhase.PROMPT: CaptureOrder.MIN_TOKENS, BucketPhase.DECODE: CaptureOrder.MAX_BS}
-"""The capture order of CoverFirst. A compiled bucket without graph leaves no gap, so the smallest graphs come first."""
+"""The capture order of CoverFirst. Compiled buckets without a graph leave no gap, so the smallest graphs come first."""
 
 
 def capture_order(plan: BucketPlan, phase: BucketPhase, order: CaptureOrder) -> Order:
@@ -123,11 +123,11 @@ _SETTINGS = (
 SAMPLER_RUNS = tuple(
     SamplerRun(*setting, batch_changed=changed) for changed, setting in product((True, False), _SETTINGS)
 )
-"""The runs for every batch size: greedy, plain random, and four filtered settings, changed and unchanged."""
+"""The runs for every batch size: greedy, plain random and four filtered settings, on changed and unchanged batches."""
 
 
 def sampler_batch_sizes(decode: Sequence[Bucket]) -> tuple[int, ...]:
-    """Return the batch sizes to warm the sampler with: 0 (the empty path), 1, then those of the decode buckets."""
+    """Return the batch sizes for the warm-up of the sampler: 0 (the empty path), 1, and those of decode buckets."""
     return tuple(sorted({0, 1} | {bucket.batch_size for bucket in decode}))
 
 
@@ -140,7 +140,7 @@ MIN_BLOCKS = 2
 
 def warmup_swaps() -> tuple[int, ...]:
     """Return the padded sizes at which warm-up swaps the blocks (1, 0), in order."""
-    # Their number is even, so that the cache ends as it began: the first size is repeated if needed.
+    # An even number of swaps restores the cache, so the first size is repeated if needed.
     return SWAP_SIZES if len(SWAP_SIZES) % 2 == 0 else (*SWAP_SIZES, SWAP_SIZES[0])
 
 
@@ -217,7 +217,7 @@ class PhaseBudget:
 
     def refuse(self, reason: str) -> None:
         """Record that the engine makes no graph of the step's shape."""
-        # This is final: another share would not change it, so the second pass does not try again.
+        # Another share would not change this, so the second pass does not try again.
         self.refused[self._pop()] = reason
 
     def end(self, reason: str) -> None:
@@ -234,7 +234,7 @@ class PhaseBudget:
                 self._leave(reason)
 
     def resume(self, share: int) -> None:
-        """Try the buckets that were left out again, with another share."""
+        """Queue the buckets that were left out again, with another share."""
         self._queue = deque(self.left)
         self.waiting_weight = sum(map(self._weigh, self._queue))
         self.left = {}
@@ -249,7 +249,7 @@ class PhaseBudget:
         return bucket
 
     def _estimate(self, bucket: Bucket) -> int:
-        """Estimate bytes by the mean of all captured graphs; 0 before the first."""
+        """Estimate the bytes of a graph from the mean of all captured graphs; 0 before the first."""
         return self._weigh(bucket) * self.graph_bytes // self._weight if self._weight else 0
 
     def _weigh(self, bucket: Bucket) -> int:
@@ -325,7 +325,7 @@ class CaptureBudget:
 
 
 class TimeBudget:
-    """The time budget of warm-up: new steps start within `seconds`; None is no limit.
+    """The time budget of warm-up: new steps start only within `seconds`; None means no limit.
 
     `clock` returns monotonic seconds.
     """

@@ -8,20 +8,20 @@ from gaudi_runtime.contract.report import Skipped, VisionBucket
 from gaudi_runtime.warmup.estimate import Step
 
 Figures = dict[str, int]
-"""The measurements of a step, by the last part of the attribute's name."""
+"""The measurements of a step. Each key is the last part of the attribute's name."""
 
 
 class WarmupSpans(Protocol):
     """Records the spans of one warm-up; its methods may be called from any thread."""
 
     def step(self, step: Step, forecast: float | None, free_bytes: int) -> AbstractContextManager[Figures]:
-        """Record that a bucket is compiled or captured while the block runs, which should take `forecast` seconds.
+        """Record that the block compiles or captures a bucket, which should take `forecast` seconds.
 
         The span has the figures that the block sets, and the error that the block raises.
         """
 
     def vision_step(self, bucket: VisionBucket, free_bytes: int) -> AbstractContextManager[Figures]:
-        """Record that the vision tower runs while the block runs."""
+        """Record that the block runs the vision tower."""
 
     def left_out(self, skipped: Sequence[Skipped]) -> None:
         """Record that these buckets stay cold or without a graph."""
