@@ -255,7 +255,7 @@ async def _application(
     signals: Signals,
     traces: Tracing,
 ) -> AsyncIterator[ASGIApp]:
-    """Return the application of the model port: that of the engine with metrics around it, or ours."""
+    """Provide the application of the model port: the engine's own application with metrics around it, or ours."""
     if not isinstance(engine, ServingEngine):
         traced = partial(traces.around, counters=lambda: engine.counters)
         yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing, traced)
@@ -291,7 +291,7 @@ def read_config(path: Path) -> RuntimeConfig:
 
 
 def ports_of_a_wrong_config(path: Path) -> ServingConfig:
-    """Return the `serving` section of a wrong configuration if that is valid, to report the failure there."""
+    """Return the `serving` section of a wrong configuration if the section is valid, to report the failure there."""
     try:
         return ServingConfig.model_validate(json.loads(path.read_bytes())["serving"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -105,7 +105,7 @@ def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[
     else:
         split, count = fill_cache(split, own.block_bytes(), config.limits)
     blocks = DeviceBlocks.from_limits(count, config.limits)
-    # Published before the allocation, so that the report of a failed one has the figures.
+    # Published before the allocation, so that the report has the figures if the allocation fails.
     _publish(config, split, blocks, board)
     board.update(phase=Phase.ALLOCATING)
     try:

@@ -1,12 +1,12 @@
 """Prompt buckets whose attention bias the fused kernel of a card cannot index (docs/internals/bucketing.md).
 
 vLLM's plugin gives the kernel a dense bias for prompts with a cached context: query x (context + query) elements for
-each prompt of a batch. The kernel indexes the plane of one prompt with a signed offset of 32 bits, so a plane of 2^31
-bytes or more makes it return NaN without an error. The offset starts again with each prompt, so the batch size does not
-count. Both facts were measured by the plugin's developers on Gaudi 3 (vllm-gaudi, pull request 1749).
+each prompt of a batch. The kernel indexes the plane of one prompt with a signed offset of 32 bits. With a plane of 2^31
+bytes or more, the kernel returns NaN without an error. The offset starts again with each prompt, so the batch size does
+not count. Both facts were measured by the plugin's developers on Gaudi 3 (vllm-gaudi, pull request 1749).
 
-If some layers of a model have a sliding window, these layers have a separate bias: of the same size with a context, and
-of query x query elements without one.
+If some layers of a model have a sliding window, these layers have a separate bias. Its size is the same with a context,
+and query x query elements without a context.
 """
 
 from collections.abc import Iterable
@@ -25,9 +25,9 @@ MOST_PLANE_BYTES = 2**31
 class FusedAttention:
     """The way in which a card's fused attention kernel computes prompts.
 
-    `element_bytes` is the size of one element of the bias. From `sliced_from` tokens of context and query on, the
-    plugin calls the kernel once per slice, for batches of one prompt with a context; None if it never does. `windowed`
-    is True for a model with sliding-window layers. They need no bias for prompts of whole `window_slices`.
+    `element_bytes` is the size of one element of the bias. If context and query of a single prompt together have
+    `sliced_from` tokens or more, the plugin calls the kernel once per slice; None means never. `windowed` is True for a
+    model with sliding-window layers. These layers need no bias for prompts of whole `window_slices`.
     """
 
     element_bytes: int = 2
@@ -63,7 +63,7 @@ def largest_unindexable(prompt: Iterable[Bucket], block_size: int, attention: Fu
 def most_indexable_tokens(limits: Limits, attention: FusedAttention) -> int:
     """Return the largest maxNumBatchedTokens whose attention bias can be indexed with every context.
 
-    It is a multiple of the block size; 0 if there is none.
+    The result is a multiple of the block size, or 0 if there is no such value.
     """
     context = most_context_blocks(limits) * limits.block_size
     # This is the largest query with query * (context + query) <= product.

@@ -14,7 +14,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class Rule(StrEnum):
-    """A rule that keeps a bucket out of the plan, as the end of "... was dropped: ...".
+    """A rule that keeps a bucket out of the plan. The value ends the sentence "... was dropped: ...".
 
     See docs/internals/bucketing.md, Filters.
     """
@@ -49,8 +49,8 @@ class BucketPlan:
     """All buckets of a server, each list sorted and distinct, and the planner's warnings.
 
     `seeds` are the `decode` buckets that pad the sequences of a step with drafts (speculative.py); empty without
-    speculative decoding. `most_blocks` is the number of blocks of the largest decode bucket of the whole plan, if this
-    is the warm part of one (warmup/cover_first.py).
+    speculative decoding. If this is only the warm part of a plan (warmup/cover_first.py), `most_blocks` is the number
+    of blocks of the largest decode bucket in the whole plan.
     """
 
     prompt: tuple[Bucket, ...]
@@ -99,7 +99,8 @@ class BucketPlan:
 def weight(phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
     """Return the weight of a bucket, to which the bytes of its graph are proportional.
 
-    For prompt these are the tokens with context, for decode the sequences. `block_size` is in tokens per KV block.
+    The weight of a prompt bucket is its tokens with context, that of a decode bucket its sequences. `block_size` is in
+    tokens per KV block.
     """
     if phase is BucketPhase.DECODE:
         return bucket.batch_size

@@ -12,10 +12,10 @@ def most_context_blocks(limits: Limits) -> int:
 
 
 def context_room(limits: Limits) -> int:
-    """Return the tokens that the new tokens of a prompt and its context, in whole KV blocks, share."""
+    """Return the most tokens of a prompt: its new tokens plus its context, in whole KV blocks."""
     if not limits.has_context:
         return limits.longest_query
-    # A later chunk of a split prompt may begin within a block, which then counts for a single token.
+    # A later chunk of a split prompt may begin within a block, which counts as context even for a single token.
     return limits.max_model_len + (limits.block_size - 1 if limits.splits_prompts else 0)
 
 
@@ -28,7 +28,7 @@ def most_context_of(limits: Limits, query: int) -> int:
 class DeviceBlocks:
     """The KV blocks that an engine has on its device: `count` blocks of `size` tokens.
 
-    Decode batches may count smaller blocks, of `decode_size` tokens. `bounded` says that such a batch refers to at
+    Decode batches may count smaller blocks, of `decode_size` tokens. If `bounded` is set, such a batch refers to at
     most three times the existing blocks. Queries of prompts are multiples of `query_step` tokens.
     """
 

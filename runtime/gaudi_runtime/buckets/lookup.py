@@ -1,7 +1,7 @@
 """The lookup of the bucket that a batch is padded to, and the shape of a batch that has none.
 
-The first bucket that holds a batch is found by bisection: a plan is sorted by (batch size, query, blocks), so it is
-divided into one row for each batch size, and a row into one run of blocks for each query length. Most lookups end in
+The first bucket that holds a batch is found by bisection. A plan is sorted by (batch size, query, blocks), so it is
+divided into one row for each batch size, and each row into one run of blocks for each query length. Most lookups end in
 the first row and run that they reach. A batch without a bucket is rounded up (docs/internals/bucketing.md, Misses).
 """
 
@@ -25,7 +25,7 @@ def fallback(value: int, base: int) -> int:
 
 
 def _ceil_cube_root(value: int) -> int:
-    # Integers only: the cube root of a float may be slightly off, and the shape would then differ from the plugin's.
+    # Integers only: the cube root of a float may be slightly off, and the shape would differ from that of the plugin.
     root = round(math.cbrt(value))
     return root if root**3 >= value else root + 1
 

@@ -40,7 +40,7 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class RecipeKey:
-    """The key of compiled recipes: everything besides the shape that a recipe depends on.
+    """The key of compiled recipes: everything that a recipe depends on, except the shape.
 
     `software` names the release and the execution mode, `model` the checkpoint and its revision, `dtype` the formats
     of numbers and of the KV cache, `parallelism` how the model is divided.
@@ -74,7 +74,7 @@ class SamplingParams:
 
 @dataclass(frozen=True)
 class GenerationChunk:
-    """A piece of one completion; `finish_reason` ("stop" or "length") is set on the last."""
+    """A piece of one completion. The last piece has a `finish_reason` ("stop" or "length")."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -126,7 +126,7 @@ class Engine(Protocol):
         """Load weights and tokenizer. Raises a RuntimeStartError."""
 
     def recipe_key(self) -> RecipeKey | None:
-        """The key of compiled recipes, available before `load`; None if no recipe outlives the process."""
+        """Return the key of compiled recipes, available before `load`; None if no recipe outlives the process."""
 
     def use_plan(self, plan: BucketPlan) -> None:
         """Set the buckets that requests are padded to."""
@@ -188,7 +188,7 @@ class SeesImages(Protocol):
     def warm_vision(self, bucket: VisionBucket) -> int:
         """Run the vision tower once with a bucket and return the device memory that this took, in bytes.
 
-        Raises ShapeRefused, or DeviceOutOfMemory, after which no further one is asked for.
+        Raises ShapeRefused, or DeviceOutOfMemory. After DeviceOutOfMemory no further bucket is run.
         """
 
 

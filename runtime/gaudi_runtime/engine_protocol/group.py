@@ -19,10 +19,10 @@ class OtherPods(Protocol):
     """The other pods of the replica, as seen by the leader's engine. Its methods may be called from any thread."""
 
     def start(self, progress: Progress) -> Meeting:
-        """Wait for all pods and let each start its processes, without waiting for these."""
+        """Wait for all pods and let each pod start its processes, without waiting for these processes."""
 
     def raise_if_failed(self) -> None:
-        """Raise RankFailed if a pod could not start its processes, EngineLost if one was lost."""
+        """Raise RankFailed if a pod could not start its processes, and EngineLost if a pod was lost."""
 
     def moves(self) -> int:
         """Return a counter that grows with every progress of another pod."""
@@ -38,20 +38,20 @@ class OtherPods(Protocol):
 
 
 class SpansPods(Protocol):
-    """An engine over several pods, which reaches its processes there itself or sends commands to ranks."""
+    """An engine over several pods. It reaches its processes in other pods itself, or sends commands to ranks."""
 
     def span(self, others: OtherPods) -> None:
         """Connect to the processes of these pods. Called before `load`."""
 
 
 class Rank(Protocol):
-    """One rank, in another pod, of an engine whose pods run each command together."""
+    """A rank in another pod. The ranks of such an engine run each command together."""
 
     def report_fields(self) -> Mapping[str, object]:
         """Return the report fields that the engine decides, like Engine.report_fields."""
 
     def recipe_key(self) -> RecipeKey | None:
-        """The key of compiled recipes, like Engine.recipe_key."""
+        """Return the key of compiled recipes, like Engine.recipe_key."""
 
     def do(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
         """Run one command and return its answer as plain data; this blocks. Raises the engine's errors."""
@@ -59,13 +59,13 @@ class Rank(Protocol):
 
 @runtime_checkable
 class PodPart(PartsCanDie, Protocol):
-    """The processes in another pod of an engine that reaches them itself."""
+    """The processes of an engine in another pod, if the engine reaches these processes itself."""
 
     def report_fields(self) -> Mapping[str, object]:
         """Return the report fields that the engine decides, like Engine.report_fields."""
 
     def recipe_key(self) -> RecipeKey | None:
-        """The key of compiled recipes, like Engine.recipe_key."""
+        """Return the key of compiled recipes, like Engine.recipe_key."""
 
     def join(self, meeting: Meeting, progress: Progress) -> None:
         """Start the processes, which connect to those of the leader. Raises a RuntimeStartError."""

@@ -18,7 +18,7 @@ CAPTURE_ERRORS = {"DeviceOutOfMemory": DeviceOutOfMemory, "GraphRefused": GraphR
 
 
 class Verb(StrEnum):
-    """A command that the leader sends to a rank: the methods of an engine, in the order of start-up."""
+    """A command that the leader sends to a rank. Each is a method of an engine, in the order of start-up."""
 
     LOAD = "load"
     PROFILE = "profile"
@@ -41,7 +41,7 @@ class Hello(Wire):
 
 
 class LeaderMessage(Wire):
-    """A message of the leader: a command, a farewell, why a rank may not join, or only a heartbeat."""
+    """A message of the leader: a command, a farewell, the reason why a rank may not join, or only a heartbeat."""
 
     verb: Verb | None = None
     arguments: tuple[Any, ...] = ()
@@ -50,7 +50,7 @@ class LeaderMessage(Wire):
 
 
 class Failure(Wire):
-    """The reason why a rank could not run a command; `reason` is that of errors.py."""
+    """The failure of a command on a rank. `reason` is a reason code of errors.py or a key of CAPTURE_ERRORS."""
 
     reason: str
     message: str
@@ -59,8 +59,8 @@ class Failure(Wire):
 class Update(Wire):
     """A message of a rank: progress, a finished command, its stop, or only a heartbeat.
 
-    `closing` and `stopping` are the signals that its pod received; the group ends with it, so the leader does the
-    same.
+    `closing` and `stopping` are the signals that the rank's pod received. The group ends with this pod, so the leader
+    reacts to the same signals.
     """
 
     moved: bool = False
@@ -93,7 +93,7 @@ def raise_first_failure(updates: Mapping[int, Update]) -> None:
     """Raise the error of the first rank that failed, naming the rank; `updates` are by rank."""
     for rank, update in sorted(updates.items()):
         if failure := update.failure:
-            # The capture of graphs handles the former; the latter is a separate sentence in the report.
+            # The capture of graphs handles CAPTURE_ERRORS. The report has any other failure as a sentence of its own.
             if kind := CAPTURE_ERRORS.get(failure.reason):
                 raise kind(f"rank {rank}: {failure.message}")
             raise RankFailed(failure.reason, f"Rank {rank}: {failure.message}")

@@ -7,5 +7,5 @@ optimal/     the buckets that pad a known traffic least
 speculative  the decode buckets of steps that verify drafts
 coverage     the admissible batches without a bucket
 old_releases plans of Gaudi software 1.22 and of unified attention
-bare_limits  a server in the names and variables of the public planners
+bare_limits  a server described by the names and variables of the public planners
 """

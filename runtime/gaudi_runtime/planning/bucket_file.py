@@ -26,8 +26,8 @@ class FileBucket(NamedTuple):
 def read_bucket_file(text: str) -> Iterator[FileBucket]:
     """Yield the buckets of a bucket file in its order; query length 1 makes a decode bucket.
 
-    A line is a tuple of three elements, each an integer, a list of integers, or range(start, stop[, step]); the line
-    stands for the product. Raises PlanImpossible with number and text of a bad line.
+    A line is a tuple of three elements, each an integer, a list of integers, or range(start, stop[, step]). The line
+    stands for all combinations of these values. Raises PlanImpossible with the number and the text of a bad line.
     """
     total = 0
     for number, line in enumerate(text.splitlines(), start=1):

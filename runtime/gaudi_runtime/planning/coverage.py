@@ -2,10 +2,10 @@
 
 See docs/internals/bucketing.md, Coverage.
 
-A bucket holds everything that is no larger in any dimension, so all buckets of at least some batch size hold a region
-of (query, blocks) whose edge is a staircase. Every inner corner of it is a gap: an admissible batch at least as large
-as the corner has no bucket. Gaps overlap; the totals count every shape once: prompts by closed sums over the
-staircase, decode batches size by size.
+A bucket holds every batch that is no larger in any dimension. So the buckets of at least some batch size hold a region
+of (query, blocks) whose edge is a staircase. A gap begins at each inner corner of the staircase: no bucket holds an
+admissible batch at least as large as the corner. Gaps overlap, but the totals count every shape once. Prompts are
+counted by closed sums over the staircase, decode batches size by size.
 """
 
 from bisect import bisect_right, insort
@@ -92,7 +92,7 @@ def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Buc
 
 
 def _corners(level: Level, below: Level | None) -> Iterator[Bucket]:
-    """Yield the shapes that are uncovered in this level and, with one sequence less, covered in the one below."""
+    """Yield the uncovered shapes of this level that the level below covers with one sequence less."""
     queries = (*(query + 1 for query, _ in level.stairs), 1)
     contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
     for query, context in zip(queries, contexts, strict=True):
@@ -138,7 +138,7 @@ class PhaseCoverage:
 
 
 class Firsts:
-    """Collects the smallest shapes of gaps: counts all, keeps the smallest MAX_GAPS."""
+    """Counts the shapes at which gaps begin, and keeps the smallest MAX_GAPS of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -161,13 +161,13 @@ def _share(part: int, whole: int) -> str:
 
 
 def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
-    """Return the coverage of prompts: admissible (1, query, context), and those that no bucket holds.
+    """Return the coverage of prompts: the admissible (1, query, context), and those that no bucket holds.
 
-    `buckets` are in plan order. Prompts are counted one by one: an engine computes several in one batch only if a
-    bucket holds them.
+    `buckets` are in plan order. Prompts are counted one by one, because an engine computes several in one batch only if
+    a bucket holds them.
     """
     firsts = Firsts()
-    # There is only one level: the buckets of any batch size hold a single prompt.
+    # There is only one level, because the buckets of any batch size hold a single prompt.
     [(level, corners)] = inner_corners(levels_of(buckets, 1))
     for first in corners:
         if _prompt_admits(first, limits):
@@ -186,7 +186,7 @@ def _prompt_admits(shape: Bucket, limits: Limits) -> bool:
 
 
 def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
-    """Return the gap of a corner; it ends at the most query and context that the other one allows."""
+    """Return the gap of a corner. It ends at the longest query for this context and the most context for this query."""
     room = context_room(limits) - first.num_blocks * limits.block_size
     return Gap(first, Bucket(1, min(limits.longest_query, room), most_context_of(limits, first.query_len)))
 
@@ -215,7 +215,7 @@ def _queries_above(query: int, longest: int, start: int, end: int, limits: Limit
 
 
 def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> PhaseCoverage:
-    """Return the coverage of decode: admissible (batch size, 1, blocks), and those that no bucket holds.
+    """Return the coverage of decode: the admissible (batch size, 1, blocks), and those that no bucket holds.
 
     `buckets` are in plan order. Every sequence has at least one block of its own.
     """
@@ -241,9 +241,9 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
 def _contiguous_coverage(buckets: Sequence[Bucket], most: int, kv_blocks: int) -> PhaseCoverage:
     """Return the decode batches of up to `most` sequences for which the two lookups of vllm-gaudi find no bucket.
 
-    It looks up the batch size by the blocks of the sequences, and then the blocks by the highest one in use. The second
-    lookup may answer a larger batch size, whose blocks are used all the same. So the buckets of the first batch size
-    that holds the sequences must hold the highest block as well.
+    The first lookup finds the batch size by the blocks of the sequences, the second one the blocks by the highest block
+    in use. The second bucket may have a larger batch size, but its blocks are used all the same. So the buckets of the
+    first batch size that holds the sequences must also hold the highest block.
     """
     rows = [
         (size, max(each.num_blocks for each in row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))
@@ -270,7 +270,7 @@ def _contiguous_coverage(buckets: Sequence[Bucket], most: int, kv_blocks: int) -
 
 @dataclass(frozen=True)
 class Uncovered:
-    """The coverage of a plan by phase. Shapes count alike, however often requests have them."""
+    """The coverage of a plan by phase. Every shape counts once, however often requests have it."""
 
     prompt: PhaseCoverage
     decode: PhaseCoverage
@@ -287,9 +287,9 @@ class Uncovered:
 def plan_coverage(plan: BucketPlan, limits: Limits, kv_blocks: int) -> Uncovered:
     """Return the coverage of a plan: the admissible batches without a bucket, on a device with `kv_blocks`.
 
-    Admissible (docs/internals/bucketing.md, Coverage): a prompt has at most maxNumBatchedTokens new tokens, and with
-    its cached context at most maxModelLen; a decode batch has at most maxNumSeqs sequences, and as many blocks as they
-    can reference on this device. With stepsByTokens, a step that holds a prompt is one prompt of up to
-    maxNumBatchedTokens tokens, without context.
+    Admissible batches (docs/internals/bucketing.md, Coverage): a prompt has at most maxNumBatchedTokens new tokens, and
+    at most maxModelLen tokens with its cached context. A decode batch has at most maxNumSeqs sequences, and at most the
+    blocks that these can reference on this device. With stepsByTokens, a step that holds a prompt is one prompt of up
+    to maxNumBatchedTokens tokens, without context.
     """
     return Uncovered(prompt_coverage(plan.prompt, limits), decode_coverage(plan.decode, limits, kv_blocks))

@@ -11,7 +11,7 @@ from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.planner import make_plan
 
 BYTES_PER_BUCKET = 120
-"""The measured bytes of a bucket: a tuple and its entries in the plan and its index; the numbers are shared."""
+"""The measured bytes of a bucket: a tuple, and its entries in the plan and in the index. Its numbers are shared."""
 
 SMALL = 16 * 1024
 """An upper bound for the bytes of a key and of an error's arguments, without the texts of the policy."""
@@ -36,7 +36,7 @@ class KeptPlans:
     def get(self, policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
         """Return the plan from the cache, or make it. Raises PlanImpossible with the planner's sentence."""
         key = policy, limits, kv_blocks
-        # One plan at a time: several at the same time would not end sooner, and would need the memory of all.
+        # One plan is made at a time. Concurrent plans would not end sooner, and would need memory at the same time.
         with self._lock:
             if key not in self._kept:
                 self._keep(key, self._found(key))

@@ -105,6 +105,6 @@ def _possible(bucket: UnifiedBucket, limits: Limits) -> bool:
 
 
 def unified_alpha(minimum: int, turning: int, maximum: int) -> list[int]:
-    """Return six values at a quarter, a half and the whole of two values, and 0 if the minimum is 0 (log 001)."""
+    """Return a quarter, a half and the whole of `turning` and of `maximum`, and 0 if the minimum is 0 (log 001)."""
     points = {point // part for point in (turning, maximum) for part in (4, 2, 1)}
     return sorted(points | ({0} if minimum == 0 else set()))

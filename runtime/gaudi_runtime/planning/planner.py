@@ -36,7 +36,7 @@ def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -
     plan = _plan(policy, blocks.limits(limits), blocks)
     if blocks.decode_size == blocks.size:
         return with_verify_steps(plan, blocks.limits(limits), policy, MAX_BUCKETS)
-    # The phases share only the budget of strategy Optimal, which then bounds each phase separately.
+    # Prompt and decode are planned separately here, so a budget of strategy Optimal bounds each phase separately.
     decode = _plan(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
     dropped = (
         *(each for each in plan.dropped if each.phase is BucketPhase.PROMPT),
@@ -226,11 +226,11 @@ def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, co
             if limits.gapless:
                 contexts = _contexts_above(values.prompt_context, shorter, limits, context_cap)
             else:
-                # The value of the previous query stays if its context cannot be reduced (see below).
+                # If the largest context cannot be reduced, it stays as for the previous query (_fit_context).
                 contexts = _fit_context(contexts, query, limits, context_cap)
             shorter = query
             rule = query_rule(limits, batch_size, query)
-            # Counted together: this rule may drop most of millions of combinations.
+            # Counted together, because this rule may drop most of millions of combinations.
             if rule:
                 sieve.drop(rule, len(contexts))
                 continue
@@ -239,8 +239,8 @@ def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, co
 
 
 def _contexts_above(values: list[int], shorter: int, limits: Limits, cap: int | None) -> list[int]:
-    """Return the values below the most context that a query above `shorter` tokens may have, and that context."""
-    # By the plugin's own rule, whole blocks behind the padded query, the shortest queries that are padded to a bucket
+    """Return the most context that a query above `shorter` tokens may have, after the values below that context."""
+    # The plugin's own rule counts whole blocks behind the padded query. By that rule, the shortest queries of a bucket
     # would find none for their longest contexts.
     most = most_context_of(limits, shorter + 1)
     smaller = [each for each in values if each < most and (cap is None or each <= cap)]

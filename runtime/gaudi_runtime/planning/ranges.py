@@ -106,7 +106,7 @@ def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -
     most = kv_blocks if limits.contiguous_paged_attention else max(math.ceil(length * seqs / block), block)
     blocks = _padded(block, block, most).override(policy.decode.blocks)
     if blocks.min > kv_blocks:
-        # By the existing blocks, even if the range exceeds them.
+        # The minimum follows from the existing blocks, even if the range exceeds them.
         blocks = replace(blocks, min=max(1, kv_blocks - blocks.step))
     return Dimensions(
         prompt_batch=_padded(1, 1, prefills).override(policy.prompt.batch_size),

@@ -17,8 +17,8 @@ def with_verify_steps(plan: BucketPlan, limits: Limits, policy: BucketPolicy, mo
     """Return the plan with the decode buckets of all steps that verify drafts.
 
     Without speculative decoding the plan is unchanged. Raises PlanImpossible for more than `most` decode buckets, and
-    for strategy Optimal with traffic or a budget: a histogram has the rows of drafts but not their sequences, and each
-    bucket of the plan adds others.
+    for strategy Optimal with traffic or a budget. A histogram has the rows of drafts but not their sequences, and each
+    bucket of the plan adds further buckets.
     """
     if limits.draft_tokens is None:
         return plan

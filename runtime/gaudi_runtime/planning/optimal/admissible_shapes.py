@@ -24,7 +24,7 @@ class Space(Protocol):
     phase: BucketPhase
 
     def steps(self) -> tuple[int, int, int]:
-        """Return the number of which the values of each dimension should be multiples."""
+        """Return the step of each dimension, of which its values should be multiples."""
 
     def bounds(self) -> tuple[Row, Row, Row]:
         """Return the smallest and largest value of each dimension."""
@@ -36,9 +36,9 @@ class Space(Protocol):
         """Return True if a batch of this shape can occur."""
 
     def span(self, outer: tuple[Row, ...]) -> Row | None:
-        """Return the smallest possible and necessary largest value of the next dimension within `outer` rows.
+        """Return the smallest possible and the largest necessary value of the next dimension within `outer` rows.
 
-        None if one row cannot hold the requests, because the smallest needs a value that the top must not have.
+        Return None if one row cannot hold the requests, because the smallest one needs a value that the top forbids.
         """
 
     def corners(self) -> tuple[Bucket, ...]:

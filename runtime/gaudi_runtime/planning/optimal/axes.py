@@ -47,7 +47,7 @@ def _next(axis: Sequence[int], value: int) -> int:
 
 
 def _multiples(least: int, step: int, most: int) -> list[int]:
-    """Return `most` and every multiple of `step` below it; of more than 512 only those with few significant bits."""
+    """Return `most` and the multiples of `step` below it. Of more than 512, keep those with few significant bits."""
     multiples: Iterable[int] = range(step, most, step)
     if len(range(step, most, step)) > MOST_MULTIPLES:
         multiples = (step * each for each in _few_bits(most // step) if step * each < most)
@@ -56,7 +56,7 @@ def _multiples(least: int, step: int, most: int) -> list[int]:
 
 
 def _few_bits(most: int) -> Iterable[int]:
-    """Return numbers up to `most` that are a multiple of a power of two at most 1/64 of them."""
+    """Yield the numbers up to `most` with at most 7 significant bits."""
     value = 1
     while value <= most:
         yield value

@@ -1,8 +1,9 @@
 """The cost model of strategy Optimal: the compute of a padded batch, and the price of preparing a bucket.
 
-The cost model is a function, so that a better one can be given: tokens, or seconds by the Roofline of a model's shape
-and a card's data sheet (docs/internals/optimal.md, Cost). A cost must not fall when a shape grows in any dimension; the
-unit is the model's own, only ratios are used. A price is one graph, bytes of graph memory, or seconds of warm-up.
+The cost model is a function, so that callers can pass a better one. It returns tokens, or seconds by the Roofline of a
+model's shape and a card's data sheet (docs/internals/optimal.md, Cost). A cost must not fall when a shape grows in any
+dimension. Its unit does not matter, because only ratios are used. A price is one graph, bytes of graph memory, or
+seconds of warm-up.
 """
 
 from collections import Counter
@@ -22,7 +23,7 @@ Cost = Callable[[BucketPhase, Bucket], float]
 
 
 def token_cost(block_size: int) -> Cost:
-    """Return a cost model that counts tokens: computed ones, and those of the KV cache that attention reads.
+    """Return a cost model that counts the computed tokens and the tokens of the KV cache that attention reads.
 
     Prompt: batch * (query + context blocks * block_size); decode: batch + KV blocks * block_size.
     """
@@ -34,14 +35,14 @@ def token_cost(block_size: int) -> Cost:
     return cost
 
 
-# In units of reading one token of the KV cache: 35 ns for Llama 3.1 8B in bfloat16 on a Gaudi 3 (131,072 bytes at
-# 3.7 TB/s). From the data sheets, for Llama 3.1 8B and 70B on Gaudi 3 and for 8B on Gaudi 2:
+# The unit is the time to read one token of the KV cache: 35 ns for Llama 3.1 8B in bfloat16 on a Gaudi 3 (131,072 bytes
+# at 3.7 TB/s). The figures of the data sheets are for Llama 3.1 8B and 70B on Gaudi 3, and for 8B on Gaudi 2.
 WEIGHTS_READS = 131_072
-"""The cost of reading all weights once for a forward pass: 123,000, 431,000 and 123,000 units."""
+"""The cost of reading all weights once for a forward pass (data sheets: 123,000, 431,000 and 123,000 units)."""
 TOKEN_READS = 512
-"""The cost of multiplying one token with all weights: 250, 870 and 700 units."""
+"""The cost of multiplying one token with all weights (data sheets: 250, 870 and 700 units)."""
 SEEN_TOKENS = 64
-"""The number of earlier tokens that one token attends to at the cost of one unit: 124, 62 and 44."""
+"""The number of earlier tokens to which one token attends at the cost of one unit (data sheets: 124, 62 and 44)."""
 
 
 def typical_cost(block_size: int) -> Cost:
@@ -67,9 +68,9 @@ def typical_cost(block_size: int) -> Cost:
 class Roofline:
     """A cost model in seconds of a forward pass: the longer of arithmetic and memory traffic.
 
-    matmul_weights: weights that a token is multiplied with; attention_width: layers * query heads * head dimension;
-    weight_bytes and kv_bytes_per_token: what is read from memory; operations_per_second and bytes_per_second: of the
-    card.
+    `matmul_weights` are the weights that a token is multiplied with. `attention_width` is layers * query heads * head
+    dimension. `weight_bytes` and `kv_bytes_per_token` are read from memory. `operations_per_second` and
+    `bytes_per_second` are the speed of the card.
     """
 
     block_size: int
@@ -171,9 +172,9 @@ def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
 class Score:
     """The score of a plan for traffic of one phase: its graphs, padding and coverage.
 
-    `graphs` counts the buckets of the phase. `padding` is padded divided by real cost of the traffic that has a
-    bucket, 1.0 without padding. `coverage` is the share of the traffic that has a bucket. Without such traffic both
-    are None.
+    `graphs` counts the buckets of the phase. `padding` is the padded cost divided by the real cost of the traffic that
+    has a bucket; 1.0 means no padding, None no such traffic. `coverage` is the share of the traffic that has a bucket,
+    and None without traffic.
     """
 
     graphs: int

@@ -3,9 +3,9 @@
 See docs/internals/optimal.md, Rows and ladders.
 
 Each row must hold all of its requests, so every row pays for a bucket that only its largest requests need. With few
-graphs it is better to pad these to one bucket that holds everything. Here a plan grows from the buckets that every
-plan needs, one at a time where it gains most. Then the least useful bucket is exchanged for the most useful one as
-long as that lowers the cost. `improve_plan` decides whether to try this, and returns the cheapest plan found.
+graphs it is better to pad these requests to one bucket that holds everything. Here a plan begins with the buckets that
+every plan needs, and grows by the bucket that gains most. Then the least useful bucket is exchanged for the most useful
+one as long as that lowers the cost. `improve_plan` decides whether to try this, and returns the cheapest plan found.
 """
 
 from bisect import bisect_left
@@ -31,7 +31,7 @@ Buckets = tuple[Bucket, ...]
 
 @dataclass(frozen=True)
 class Market:
-    """The traffic on few `cells`, the candidate buckets (sorted), the shapes that need one, and their costs and prices.
+    """The traffic on few `cells`, the sorted candidate buckets, the shapes that need a bucket, and costs and prices.
 
     `needed` shapes and all cells have a bucket in every plan here. Prices add up to at most `budget`.
     """
@@ -106,7 +106,7 @@ def _losses(market: Market, plan: Buckets) -> Iterator[tuple[float, Bucket]]:
 
 
 def _gains(market: Market, plan: Buckets) -> Mapping[Bucket, float]:
-    """Return by how much the cost would fall with each candidate, which takes the requests that find it first."""
+    """Return by how much the cost would fall with each candidate, which takes all requests that find it first."""
     gains: dict[Bucket, float] = defaultdict(float)
     costs = [market.cost(candidate) for candidate in market.candidates]
     finder = Finder(plan)

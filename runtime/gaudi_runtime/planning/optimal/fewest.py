@@ -14,7 +14,7 @@ from gaudi_runtime.planning.optimal.prior import Kind
 from gaudi_runtime.traffic.histogram import Traffic
 
 TOLERANCE = 0.005
-"""The share by which padded compute may exceed the rival's: below the accuracy of the cost model."""
+"""The share by which padded compute may exceed that of the rival. It is below the accuracy of the cost model."""
 
 LEAST_PADDING = 0.01
 """The padding of the rival, as a share, below which all kinds get the same weight."""
@@ -40,8 +40,8 @@ class Rival:
 def fewest(phase: BucketPhase, kinds: tuple[Kind, ...], kv_blocks: int, rival: Rival) -> Chosen:
     """Return the fewest buckets of a phase that pad each kind of traffic no more than its limit.
 
-    At most as many as the rival has, unless the buckets that every admissible shape needs are more. Raises
-    PlanImpossible if there is no traffic.
+    The result has at most as many buckets as the rival, unless the admissible shapes need more. Raises PlanImpossible
+    if there is no traffic.
     """
     computes = [rival.compute(phase, kind) for kind in kinds]
 
@@ -57,7 +57,7 @@ def fewest(phase: BucketPhase, kinds: tuple[Kind, ...], kv_blocks: int, rival: R
         )
         for weighted in _weightings(phase, kinds, computes, rival.cost)
     ]
-    # The search minimizes a sum over all kinds, and one of these sums usually leads to fewer graphs than the other.
+    # The search minimizes a weighted sum over all kinds. One of the weightings usually leads to fewer graphs.
     return min(found, key=lambda each: (not is_enough(each.buckets[phase]), len(each.buckets[phase])))
 
 

@@ -2,10 +2,10 @@
 
 See docs/internals/optimal.md, Rows and ladders.
 
-Requests are padded up to the next rung. With rungs r1 < r2 < .. and W(v) requests at most v long, the cost is the sum
-of cost(r) * (W(r) - W(rung before r)): for a fixed rung before, a line in cost(r). So each step of the dynamic
-programme asks for the lowest of many lines, at a point that only moves right, and n values with k rungs take n * k
-steps instead of n * n * k. Where the rungs differ in price, a ladder within a budget is a knapsack.
+Requests are padded up to the next rung. With rungs r1 < r2 < .. and W(v) requests of at most length v, the cost is the
+sum of cost(r) * (W(r) - W(previous rung)). For a fixed previous rung this is a line in cost(r). So each step of the
+dynamic programme finds the lowest of many lines, at a point that only moves right. This takes n * k steps for n values
+and k rungs, instead of n * n * k. If the rungs differ in price, a ladder within a budget is a knapsack.
 """
 
 from collections import deque
@@ -66,14 +66,14 @@ class Rung:
 
 
 class _Layers(NamedTuple):
-    """The least cost and the previous rung, by number of rungs less one and by position of the last rung."""
+    """The least cost and the previous rung, by number of rungs minus one and by position of the last rung."""
 
     values: list[list[float]]
     origins: list[list[int]]
 
 
 class Ladder:
-    """The rungs of a phase in ascending order; costs must not fall from one to the next. The last is always kept."""
+    """The rungs of a phase in ascending order; costs must not fall from one to the next. The last rung always stays."""
 
     def __init__(self, phase: BucketPhase, rungs: Sequence[Rung]) -> None:
         self.phase = phase
@@ -113,7 +113,7 @@ class Ladder:
         return sum(self.rungs[at].price for at in kept)
 
     def _add_layer(self, layers: _Layers, rate: float) -> None:
-        """Compute the least cost up to every position that ends with it, with one rung more than the previous layer."""
+        """Compute the least cost of the ladders that end at each position, with one rung more than the layer before."""
         count = len(layers.values)
         lines, values, origins = LowestLine(), [], []
         if not count:
@@ -144,8 +144,8 @@ UNITS = 256
 def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
     """Return the positions of the cheapest rungs of a ladder within a budget; None if the last one exceeds it.
 
-    As in a ladder, the cheapest way to end at a rung is the lowest of lines; here there are lines for every number of
-    units that are used by the rungs before.
+    As in `Ladder`, the cheapest ladder that ends at a rung is the lowest of many lines. Here each number of units that
+    the previous rungs use has its own lines.
     """
     units = [ceil(rung.price * UNITS / budget) for rung in ladder.rungs]
     ways = [LowestLine() for _ in range(UNITS + 1)]

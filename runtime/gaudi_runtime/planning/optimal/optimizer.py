@@ -34,9 +34,10 @@ class Fit:
 def fit(choice: Choice, budget: float) -> Fit | None:
     """Return the cheapest selection whose price is at most `budget`; None if even the least exceeds it.
 
-    Raising the rate finds the last selection within the budget and the first beyond it that are cheapest for some rate.
-    The first is filled up graph by graph, the other thinned out until it fits, and where graphs differ in price what is
-    left goes to one ladder first; the cheapest of all is taken. With one ladder and a budget of graphs that is exact.
+    The search over rates finds the last selection within the budget and the first selection beyond it that are cheapest
+    for some rate. The former is filled up graph by graph, the latter is thinned out until it fits. If graphs differ in
+    price, the rest of the budget is also tried on one ladder first. The cheapest result is returned. For one ladder and
+    a budget of graphs, this is exact.
     """
     within, beyond, rate = _around(choice, budget)
     if within is None:
@@ -126,10 +127,10 @@ def _replaced(selection: Selection, at: int, kept: Kept) -> Selection:
 
 
 UNMET_SHARE = 0.1
-"""The compute of never observed traffic, as a share of that of learned traffic."""
+"""The compute of traffic that was never observed, as a share of the compute of learned traffic."""
 
 UNMET_MOST = 1.25
-"""The most padded compute of such traffic, as a multiple of that with strategy Exponential."""
+"""The most padded compute of such traffic, as a multiple of its padded compute with strategy Exponential."""
 
 
 @dataclass(frozen=True)
@@ -164,9 +165,9 @@ class Optimizer:
     def choose(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, asked: str) -> Chosen:
         """Choose the buckets of `phases` that pad least within `budget`, in the unit of `price`.
 
-        With several phases the sum of their paddings counts. Raises PlanImpossible for a phase without traffic that
-        the limits admit, and, beginning with the setting `asked`, when the budget does not hold even the buckets that
-        every plan needs.
+        With several phases, the sum of their paddings counts. Raises PlanImpossible if the limits admit no traffic of a
+        phase, or if the buckets that every plan needs exceed the budget. The latter message begins with the setting
+        `asked`.
         """
         found = fit(sum_of_choices([self._choice(phase, price) for phase in phases]), budget)
         if found is None:
@@ -188,7 +189,7 @@ class Optimizer:
         PlanImpossible if there is no traffic.
         """
         traffic = self._admitted(phase)
-        # Checked before the traffic is spread over as many cells.
+        # This check comes before the traffic is spread over the cells of these axes.
         check_rungs(self._spaces[phase], choose_axes(self._spaces[phase], traffic))
         unmet = prior(phase, self._limits, self._kv_blocks, self._cost)
         share = UNMET_SHARE * self._compute(phase, traffic) / sum(self._compute(phase, each.weights) for each in unmet)
@@ -209,7 +210,7 @@ class Optimizer:
     def fewest(self, phase: BucketPhase, is_enough: Callable[[Buckets], bool], most: int) -> Chosen:
         """Return the fewest buckets of a phase that `is_enough` accepts, or `most` if it accepts none.
 
-        A bucket for every admissible shape is always among them, so there may be more than `most`.
+        Every admissible shape always has a bucket, so the result may have more than `most` buckets.
         """
         # Budgets that are close to each other are searched at the same rates.
         choice = cache(self._choice(phase, one_graph))

@@ -30,7 +30,7 @@ POINTS = 8
 """The sizes per doubling: steps of 9 percent, which is finer than any plan."""
 
 CONTEXT_POINTS = 4
-"""The sizes per doubling of the context of prompts, on which their cost depends much less."""
+"""The sizes per doubling of the context of prompts. The cost of prompts depends much less on their context."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Kind:
 def prior(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[Kind, ...]:
     """Return the prior of a phase, in batches, for a device with `kv_blocks` KV blocks.
 
-    Single prompts without context, single prompts with it, and batches of several prompts are a kind each. So are
-    decode steps for every doubling of their sequences, since it is not known how busy a server will be.
+    The kinds are single prompts without context, single prompts with context, batches of several prompts, and decode
+    steps for every doubling of their sequences, because the load of a server is not known.
     """
     kinds = _prompts(limits) if phase is BucketPhase.PROMPT else _decodes(limits, kv_blocks)
     names: dict[str, dict[Bucket, float]] = {}
@@ -75,7 +75,8 @@ def _decodes(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, Bucket, floa
     longest = ceil(limits.max_model_len / limits.block_size)
 
     def most_blocks(sequences: int) -> int:
-        # This holds with contiguous attention too: the plugin moves blocks down, so the highest is near their number.
+        # This holds with contiguous attention too: the plugin moves blocks down, so the highest block in use is near
+        # their number.
         return min(sequences * longest, most_decode_blocks(sequences, limits, kv_blocks))
 
     most = MOST_CONTEXT_SHARE * limits.max_model_len / limits.block_size

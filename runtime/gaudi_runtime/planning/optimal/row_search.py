@@ -1,9 +1,9 @@
 """The search over rows of ladders in several dimensions (docs/internals/optimal.md, Rows and ladders).
 
-`find` looks for the smallest batch size first, then for the smallest query, then for the fewest blocks. So a plan whose
-outer dimension is cut into rows, each row with a ladder of its own that ends where the row's requests end, sends every
-request to the row and rung that its numbers name. Which rows, and which rungs in each, is chosen together: a
-graph costs `rate`, and the cheapest rows are a shortest path over all ways to cut.
+`find` returns the bucket with the smallest batch size, then the smallest query, then the fewest blocks. So a plan can
+cut its outer dimension into rows, each with a ladder of its own that ends where the row's requests end. Every request
+then finds its row and its rung by its numbers alone. Rows and rungs are chosen together: a graph costs `rate`, and the
+cheapest rows are a shortest path over all ways to cut.
 """
 
 from bisect import bisect_left
@@ -76,7 +76,7 @@ class Search:
         self._ladder_dimension = 2 if len(axes[2]) > 1 else 1
 
     def choice(self) -> Choice:
-        """Return the choice of rows of batch sizes, in each rows of queries, in each a ladder of blocks."""
+        """Return the choice: rows of batch sizes, each with rows of queries, each with a ladder of blocks."""
         found = self._choice((), ())
         if found is None:
             raise AssertionError("one row for each batch size is always possible")
@@ -102,7 +102,7 @@ class Search:
                 place = Row(start, end if end < len(values) else len(axis))
                 inner = self._choice((*outer, row), (*places, place))
                 if inner is None:
-                    # A row that ends later cannot be one either.
+                    # A longer row is not possible either.
                     break
                 rows[start, end] = inner
         return choice_of_rows(len(values), rows)
@@ -122,13 +122,13 @@ class Search:
         )
 
     def _weights(self, places: tuple[Row, ...]) -> Sequence[float]:
-        """Return the weight per value of the ladder's axis, of the cells within `places` of the outer axes."""
+        """Return the weight of the cells within `places` of the outer axes, per value of the ladder's axis."""
         if len(places) == 2:
             return self._within(*places)
         return [sum(self._within(places[0], Row(at, at + 1))) for at in range(len(self._axes[1]))]
 
     def _within(self, batches: Row, queries: Row) -> Sequence[float]:
-        """Return the weight per number of blocks, of the cells between both pairs of positions."""
+        """Return the weight of the cells between both pairs of positions, per number of blocks."""
         sums = self._sums
         corners = (
             sums[batches.top][queries.top],

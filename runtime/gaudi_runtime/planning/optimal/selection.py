@@ -50,7 +50,7 @@ Choice = Callable[[float], Selection]
 
 
 def choice_of_rungs(ladder: Ladder) -> Choice:
-    """Return the choice of the rungs to keep of one ladder."""
+    """Return the choice of which rungs of one ladder to keep."""
 
     def cheapest(rate: float) -> Selection:
         kept = Kept(ladder, ladder.cheapest(rate))
@@ -77,7 +77,7 @@ def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
 
 
 def cheaper_of(*choices: Choice) -> Choice:
-    """Return the choice of the cheapest of several choices; the first among equals."""
+    """Return the choice that returns the cheapest selection of several choices, the first one among equals."""
     return lambda rate: min((choice(rate) for choice in choices), key=lambda found: found.total(rate))
 
 

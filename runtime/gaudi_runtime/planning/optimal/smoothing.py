@@ -15,7 +15,7 @@ from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, to_axes
 from gaudi_runtime.traffic.histogram import Weights
 
 SPREAD_SHARE = 0.2
-"""The share of the weight that is spread. Most stays, because lengths repeat, as those of system prompts."""
+"""The share of the weight that is spread. Most weight stays, because lengths repeat, as those of system prompts do."""
 
 # The standard deviation of the natural logarithm of a size: two thirds lie between 0.74 and 1.35 times the size.
 SPREAD_WIDTH = 0.3
@@ -32,7 +32,7 @@ def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
 
 
 def similar(space: Space, traffic: Weights) -> dict[Bucket, float]:
-    """Return admissible traffic of about the same sizes as `traffic`, all of whose weight is spread."""
+    """Return `traffic` with all of its weight spread over admissible shapes of about the same sizes."""
     axes = choose_axes(space, traffic)
     return {cell: weight for cell, weight in _spread(to_axes(traffic, axes), axes).items() if space.admits(cell)}
 
@@ -45,7 +45,7 @@ def _spread(traffic: dict[Bucket, float], axes: Axes) -> dict[Bucket, float]:
 
 def _spread_along(traffic: Mapping[Bucket, float], dimension: int, axis: tuple[int, ...]) -> dict[Bucket, float]:
     spread: dict[Bucket, float] = {}
-    # Cached for one traffic only: every axis has as many kernels as values, each with as many shares.
+    # The cache is for this traffic only, because every axis has as many kernels as values, each with as many shares.
     kernels = {centre: _kernel(axis, centre) for centre in {cell[dimension] for cell in traffic}}
     for cell, weight in traffic.items():
         for value, share in kernels[cell[dimension]]:

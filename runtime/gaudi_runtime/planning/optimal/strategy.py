@@ -1,8 +1,8 @@
 """Strategy Optimal: returns the buckets for traffic and a budget (docs/internals/optimal.md).
 
 Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are. Without traffic
-the prior stands in (prior.py), and without a budget there are the fewest graphs that pad no more than those of strategy
-exponential (fewest.py).
+the prior is used (prior.py). Without a budget, the plan has the fewest graphs that pad the traffic no more than
+strategy Exponential does (fewest.py).
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ def optimal_buckets(
 ) -> tuple[PhaseBuckets, list[str]]:
     """Return the buckets of strategy Optimal per phase, and warnings.
 
-    `exponential` makes the plan of that strategy, at most once and only if a phase has no budget. Raises
-    PlanImpossible that names the setting at fault.
+    `exponential` makes the plan of strategy Exponential. It is called at most once, and only if a phase has no budget.
+    Raises PlanImpossible that names the setting at fault.
     """
     settings = policy.optimal or OptimalSettings()
     _check_budget(settings)
