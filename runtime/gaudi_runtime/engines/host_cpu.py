@@ -32,7 +32,6 @@ def cpu_of(cpuinfo: str, machine: str) -> str:
 
 def threads(weight_bytes: int, cores: int) -> int:
     """Return the number of threads for a model, from 1 to `cores`."""
-    # A decode step reads all weights once. In a small model the threads would mostly wait for each other, and
-    # with shared
-    # cores a thread that waits for another one without a core costs more time than it saves.
+    # A decode step reads all weights once. In a small model the threads would mostly wait for each other. With shared
+    # cores, a thread that waits for a thread without a core costs more time than it saves.
     return min(cores, 1 + weight_bytes // BYTES_PER_THREAD)

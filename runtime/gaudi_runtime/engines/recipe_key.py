@@ -19,7 +19,7 @@ CHANNELWISE = "VLLM_HPU_FORCE_CHANNEL_FP8"
 
 def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> RecipeKey:
     """Return the key of an engine with this software release, this card and this fingerprint of its model."""
-    # The plan is not part of the key. The layout of the KV cache is, because every bucket counts in its blocks.
+    # The layout of the KV cache is part of the key, because every bucket counts in its blocks. The plan is not.
     weights, engine, limits = config.model, config.engine, config.limits
     layout = f"blocks of {limits.block_size}{' contiguous' if limits.contiguous_paged_attention else ''}"
     return RecipeKey(
@@ -34,8 +34,8 @@ def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> R
 def kept_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) -> RecipeKey | None:
     """Return the key of an engine with a real checkpoint; None if no compiled code outlives its process.
 
-    `keeps_files` applies to a CPU; on Gaudi the bridge keeps recipes if its variable names a folder. A checkpoint
-    without config.json has no key, either: the engine reports why it cannot load it.
+    `keeps_files` says whether a CPU engine keeps compiled code. On Gaudi, the bridge keeps recipes if its variable
+    names a folder. A checkpoint without config.json has no key; the engine reports why it cannot load the checkpoint.
     """
     device = config.engine.device
     model = checkpoint_fingerprint(config.model)
@@ -47,15 +47,14 @@ def kept_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) 
 
 
 def checkpoint_fingerprint(model: ModelConfig) -> str | None:
-    """Return SHA-256 of config.json, and repository and commit of a hub model; None without the file."""
+    """Return the SHA-256 of config.json, with repository and commit of a hub model; None without config.json."""
     folder = Path(model.path)
     try:
         architecture = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
     except OSError:
         return None
-    # The folder of a fetched model is named by its commit (docs/how-to/model-sources.md). The revision of a
-    # mounted folder
-    # is not known.
+    # The folder of a fetched model is named by its commit (docs/how-to/model-sources.md). The revision of a mounted
+    # folder is not known.
     return f"{architecture} {model.hub.repo}@{folder.name}" if model.hub else architecture
 
 
@@ -74,7 +73,7 @@ def _quantization(config: RuntimeConfig) -> str:
 
 
 def _adapters(model: ModelConfig) -> str:
-    # Graphs contain the matrices of adapters, padded to one rank and number. Which adapters they are does not matter.
+    # Graphs contain the matrices of adapters, padded to one rank and number. The adapters themselves do not matter.
     if not model.adapters:
         return ""
     return f" with {model.max_adapters_per_batch or len(model.adapters)} adapters of rank {model.max_adapter_rank}"

@@ -1,4 +1,4 @@
-"""Choose the engine by name, importing only that one: torch and vllm take seconds and gigabytes."""
+"""Chooses the engine by name. Only this engine is imported, because torch and vllm take seconds and gigabytes."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
 
 
 def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
-    """Create the part of that engine for pod `rank` of a group, above 0. Raises a RuntimeStartError."""
+    """Create the configured engine's part for pod `rank` of a group, above 0. Raises a RuntimeStartError."""
     tell_environment(config)
     match config.engine.name:
         case EngineName.SIM:

@@ -13,7 +13,7 @@ from gaudi_runtime.errors import DeviceOutOfMemory
 from gaudi_runtime.units import GIB
 
 RECIPE_SHARE = 23 / 66
-"""Warm-up time of an 8B model in BF16 with cached recipes, over the time without (docs/how-to/recipe-cache.md)."""
+"""Warm-up time of an 8B model in BF16 with cached recipes, divided by that without (docs/how-to/recipe-cache.md)."""
 DEFAULT_MEMORY = 128 * GIB
 
 
@@ -95,7 +95,7 @@ def with_script(card: SimCard, script: SimScript) -> SimCard:
 
 
 class SimMemory:
-    """`total` bytes, some of which are in use: they are only counted. All amounts are in bytes."""
+    """Counts how many of `total` bytes are in use, without allocating them. All amounts are in bytes."""
 
     def __init__(self, total: int) -> None:
         self._total, self._used = total, 0

@@ -34,7 +34,7 @@ from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, warmup_swaps
 
 MISREPORTED = {None: (), Misreport.PLAN_HASH: ("plan_hash",), Misreport.BUCKETS_DIGEST: ("buckets_digest",)}
-"""The fields of the report that carry a wrong digest, by setting of the script."""
+"""The report fields with a wrong digest, for each setting of the script."""
 
 
 class SimEngine:
@@ -66,7 +66,7 @@ class SimEngine:
         return self._serving.counters
 
     def report_fields(self) -> Mapping[str, object]:
-        """Return that this is a simulation, and what the script misreports."""
+        """Return the fields that mark a simulation, and those that the script falsifies."""
         return {"simulated": True, **dict.fromkeys(MISREPORTED[self._script.misreport], "f" * 64)}
 
     def notes(self) -> tuple[str, ...]:

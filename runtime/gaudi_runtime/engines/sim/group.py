@@ -1,4 +1,4 @@
-"""The sim engine over several pods: all ranks execute each call, and a step counts when all have done it.
+"""The sim engine over several pods: all ranks execute each call, and a step counts when all ranks have done it.
 
 The leader alone answers requests (docs/how-to/several-nodes.md).
 """
@@ -30,7 +30,7 @@ class SimLeader(SimEngine):
         self._all(Verb.LOAD, partial(super().load, progress))
 
     def profile(self) -> DeviceMemory:
-        """Return what the fullest rank has left after its largest dummy forward."""
+        """Return the memory that the fullest rank has left after its largest dummy forward."""
         return least_memory(*self._all(Verb.PROFILE, super().profile))
 
     def block_bytes(self) -> int:
@@ -46,7 +46,7 @@ class SimLeader(SimEngine):
         self._all(Verb.PLAN, partial(super().use_plan, plan), plan.prompt, plan.decode)
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Compile this shape on every rank. Raises DeviceOutOfMemory if one has no memory left."""
+        """Compile this shape on every rank. Raises DeviceOutOfMemory if a rank has no memory left."""
         self._all(Verb.WARM, partial(super().warm, phase, bucket), phase, bucket)
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
@@ -77,7 +77,7 @@ class SimLeader(SimEngine):
         try:
             answer = own()
         finally:
-            # Wait even if this rank has failed: a late answer would otherwise be read as the answer to the next call.
+            # Wait even if this rank has failed, because a late answer would be read as the answer to the next call.
             updates = {rank: each.result() for rank, each in asked.items()}
         raise_first_failure(updates)
         return answer, [each.answer for each in updates.values()]

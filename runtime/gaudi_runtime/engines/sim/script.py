@@ -90,7 +90,7 @@ def read_script(script: dict[str, str | int | float]) -> SimScript:
 
 
 class Faults:
-    """The faults of the warm-up methods. It counts the steps of each phase from 1, as the script numbers them."""
+    """Raises the faults of the warm-up methods. The steps of each phase are counted from 1, as in the script."""
 
     def __init__(self, script: SimScript, rank: int = 0) -> None:
         """The faults are empty if `script` limits them to another rank."""

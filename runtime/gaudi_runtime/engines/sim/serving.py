@@ -166,7 +166,7 @@ class SimServing:
         """Count a hit, or compile a cold shape while the request waits."""
         real = Bucket(batch, query, blocks)
         padded = self._pad(phase, real)
-        # Checked before counting: a request that fails counts no shape.
+        # Checked before counting, because a request that fails counts no shape.
         if not padded.warm and self._fail_on_cold_shapes:
             shape = tuple(padded.bucket)
             raise RuntimeError(f"{phase} {shape} was not warmed up, and warmup.failOnColdShapes forbids compiling it")

@@ -49,7 +49,7 @@ KVCache = list[tuple[torch.Tensor, torch.Tensor]]
 
 def padding_block(cache: KVCache, geometry: Geometry) -> int:
     """Return the id of the block that padding is written to."""
-    # It is the last one, so that a prefix of the cache holds only sequences: contiguous attention reads such a prefix.
+    # The last block, because contiguous attention reads a prefix of the cache, which must hold only sequences.
     return cache[0][0].shape[0] // geometry.block_size - 1
 
 
@@ -116,7 +116,7 @@ def empty_buffers(geometry: Geometry, phase: BucketPhase, bucket: Bucket, device
     return Buffers(*(torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in layout))
 
 
-# Arrays of numpy on the host, which writes single elements much faster than torch. Each field is copied to the device
+# Arrays on the host, because numpy writes single elements much faster than torch. Each field is copied to the device
 # once.
 Inputs = dict[str, NDArray[np.int64]]
 """Host copies of the inputs, by field of Buffers."""

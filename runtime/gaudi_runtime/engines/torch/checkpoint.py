@@ -1,6 +1,6 @@
 """Checkpoint: a folder with config.json, safetensors files and a tokenizer, checked before its weights are loaded.
 
-Whether the safetensors files are complete was checked before the engine was created (sources/weights.py).
+Before the engine was created, sources/weights.py has checked that the safetensors files are complete.
 """
 
 import json

@@ -58,10 +58,10 @@ class Device(ABC):
         return counters["stats"]["unique_graphs"]
 
     def adapt(self, weight_bytes: int) -> None:  # noqa: B027 - most have nothing to do
-        """Set what depends on the size of the model."""
+        """Apply the settings that depend on the size of the model."""
 
     def reserve(self, nbytes: int) -> None:  # noqa: B027
-        """Count an allocation before it is made. Raises DeviceOutOfMemory if the device itself would not."""
+        """Count an allocation before it is made. Raises DeviceOutOfMemory if the device itself would not raise it."""
 
     def release(self, nbytes: int) -> None:  # noqa: B027
         """Subtract an allocation that was freed."""
@@ -80,9 +80,8 @@ def specialized(forward: Forward, name: str, backend: str) -> Forward:
     # Without this, guards on anything but shapes could switch compilation off silently.
     torch._dynamo.config.recompile_limit = RECOMPILES_BEFORE_GIVING_UP
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    # Dynamo stores compiled code with a function's code object and searches it one by one. With its own code
-    # object each
-    # bucket has one entry, so a second entry is always a real recompile and never another bucket.
+    # Dynamo stores compiled code with a function's code object and searches the entries one by one. Each bucket has its
+    # own code object with one entry, so a second entry is always a real recompile and never another bucket.
     original = cast(FunctionType, forward)
     own = FunctionType(original.__code__.replace(co_name=name), original.__globals__, name)
     return cast(Forward, torch.compile(own, backend=backend, dynamic=False, fullgraph=True))

@@ -42,9 +42,8 @@ class TorchEngine:
         self._config = config
         self._runner = ModelRunner(config)
         self.captures_graphs = self._runner.captures_graphs
-        # The same thread is used from the first call on: compiled code is bound to its thread's settings, and
-        # would be compiled
-        # again in another thread. The event loop stays free.
+        # The same thread is used from the first call on, because compiled code is bound to its thread's settings. In
+        # another thread it would be compiled again. The event loop stays free.
         self._thread = DeviceThread()
         self._blocks: BlockManager
         self._plan: BucketPlan
@@ -72,7 +71,7 @@ class TorchEngine:
         return self._runner.geometry.block_bytes
 
     def recipe_key(self) -> RecipeKey | None:
-        """Return what compiled code on disk depends on; None if none is kept."""
+        """Return what compiled code on disk depends on; None if no code is kept."""
         # Besides the Gaudi bridge, only Inductor keeps files of compiled code.
         inductor = self._config.engine.compile_backend is CompileBackend.INDUCTOR
         keeps_files = inductor and self.captures_graphs

@@ -83,7 +83,7 @@ class GraphTable:
                 step = partial(self._compiled[phase, bucket], *self._arguments(phase, buffers))
                 self._graphs[phase, bucket] = Graph(buffers, self._device.capture(step))
         except BaseException:
-            # After any error, the budget must not count buffers that are freed with it.
+            # After any error, the budget must not count buffers that are freed with the error.
             self._device.release(nbytes)
             raise
         return max(0, before - self._device.memory().free)

@@ -1,6 +1,6 @@
 """A transformers model over the buffers of a bucket: one forward, with paged attention as its attention function.
 
-The attention calculates the same as that of transformers, with static shapes only. The cache is written by slot and
+The attention computes the same as that of transformers, but with static shapes only. The cache is written by slot and
 read by block. Both phases mask padding, so a row's result does not depend on the bucket that it was padded to.
 """
 
@@ -72,7 +72,7 @@ def paged_attention(
     """Store the new keys and values, then attend.
 
     query (B, heads, Q, D), key and value (B, kv heads, Q, D) -> (B, Q, heads, D). The layer's own
-    `attention_mask` is not used: `paged` has ours.
+    `attention_mask` is not used, because `paged` has our mask.
     """
     keys, values = paged.cache[module.layer_idx]  # type: ignore[index]
     _store(keys, key, paged.buffers.slots)

@@ -67,7 +67,7 @@ class ModelRunner:
     @torch.inference_mode()
     def profile(self) -> DeviceMemory:
         """Run the largest prompt over padding and return the memory that is free in addition to it."""
-        # Run over a cache of one block: the size of the real cache depends on the result.
+        # Run over a cache of one block, because the size of the real cache depends on the result.
         bucket, cache = self._largest_prompt(), empty_cache(self.geometry, 1, self.device.torch_device)
         graphs = GraphTable(self.device, self._network, cache, self.geometry)
         nbytes = buffer_bytes(self.geometry, BucketPhase.PROMPT, bucket)
@@ -119,14 +119,13 @@ class ModelRunner:
 
     @torch.inference_mode()
     def execute(self, batch: Batch, bucket: Bucket) -> list[int]:
-        """Run a batch padded to its bucket and return one token per row; rows that do not sample get one, too."""
+        """Run a batch padded to its bucket and return one token per row, even for rows that do not sample."""
         logits = self.graphs.run(batch.phase, bucket, batch.works)
         sequences = [work.sequence for work in batch.works]
         rows = [(each.sampling, sampler.draw(each.seed, each.generated)) for each in sequences]
         wanted = sampler.choice(rows, bucket.batch_size, self.device.torch_device)
-        # The only wait of a step: reading tokens waits for the device. They are cut on the host, because on a
-        # card every length
-        # would be another shape.
+        # The only wait of a step: reading tokens waits for the device. The tokens are cut on the host, because on a
+        # card every length would be another shape.
         return list(sampler.choose(logits, wanted).tolist()[: len(rows)])
 
     @torch.inference_mode()

@@ -24,9 +24,8 @@ class Choice(NamedTuple):
 
 def draw(seed: int, index: int) -> float:
     """Return a number in [0, 1) for the token `index` of an answer."""
-    # It depends only on seed and position, so that an answer does not depend on its batch, on preemption or on
-    # the device's
-    # random generator.
+    # The number depends only on seed and position, so that an answer does not depend on its batch, on preemption or on
+    # the device's random generator.
     digest = blake2b(f"{seed} {index}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest) >> (64 - DRAW_BITS)) / (1 << DRAW_BITS)
 

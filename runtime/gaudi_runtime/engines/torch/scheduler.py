@@ -16,7 +16,7 @@ class Sequence:
     """A prompt and its growing answer.
 
     `computed` counts the leading tokens whose keys and values are in the cache; `blocks` holds their KV blocks in
-    order of position. A preempted sequence has neither and starts over with all its tokens as the prompt.
+    order of position. A preempted sequence has no such tokens and blocks, and computes all its tokens as a prompt.
     """
 
     prompt: tuple[int, ...]
@@ -155,7 +155,7 @@ class Scheduler:
         return Work(sequence, tokens, start, tuple(sequence.blocks), samples=last)
 
     def _decode_batch(self) -> Batch | None:
-        """Return one token for every running sequence that has, or gets, a block for it."""
+        """Return a batch with one token for every running sequence that has, or gets, a block for this token."""
         ready = [sequence for sequence in list(self.running) if self._has_room(sequence)]
         if not ready:
             return None
@@ -168,11 +168,9 @@ class Scheduler:
             return False
         if self._blocks_for(len(sequence.tokens)) == len(sequence.blocks):
             return True
-        # A lack of blocks never fails a request: the youngest sequence frees its blocks, waits, and is
-        # computed again with its
-        # generated tokens as part of the prompt. The oldest one always finishes, because a request is only
-        # accepted if it fits
-        # the cache alone.
+        # A lack of blocks never fails a request. The youngest sequence frees its blocks, waits, and is computed again
+        # with its generated tokens as part of the prompt. The oldest sequence always finishes, because a request is
+        # only accepted if it fits the cache alone.
         while self.blocks.free == 0:
             youngest = self.running[-1]
             self._preempt(youngest)

@@ -20,7 +20,7 @@ from gaudi_runtime.warmup.schedule import SWAP_SIZES
 log = logging.getLogger(__name__)
 
 COMPACT_THRESHOLD = 32
-"""In blocks (docs/internals/warmup.md, Defragmenter)."""
+"""The threshold of BlockManager.compact, in blocks (docs/internals/warmup.md, Defragmenter)."""
 
 
 class Request:
@@ -145,7 +145,7 @@ class ServingLoop:
 
     async def _executed(self, batch: Batch) -> list[GenerationChunk | None]:
         """Run a batch on the device and count it with the compilations that it waited for."""
-        # By the device's own count and not by whether the bucket was warm: a guard may compile a warm bucket again.
+        # The device counts compilations, because a guard may compile even a warm bucket again.
         bucket, before = self._histogram.count_batch(batch.phase, batch.shape), self._runner.device.compiles()
         try:
             return await self._thread.call_async(partial(self._step, batch, bucket))

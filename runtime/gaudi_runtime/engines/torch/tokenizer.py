@@ -20,7 +20,7 @@ class TransformersTokenizer:
         except Exception as error:
             # The tokenizers library raises a bare Exception for a damaged file.
             raise ModelUnreadable(f"the tokenizer in {folder} cannot be loaded: {error}") from error
-        # In the notation of the vocabulary, in which one character of text has one or more characters.
+        # The vocabulary's notation has one or more characters for each character of text.
         self.longest_token = max(len(token) for token in self._tokenizer.get_vocab())
 
     def encode(self, text: str) -> list[int]:
@@ -79,9 +79,8 @@ class Detokenizer:
     def _advance(self, text: str) -> str:
         """Return the new text since the last call."""
         new = text[len(self._shown) :]
-        # Older tokens are dropped, because decoding a whole long answer each time would take quadratic time.
-        # The last one is
-        # kept, because the text of a token depends on the token before it.
+        # Older tokens are dropped, because decoding a whole long answer each time would take quadratic time. The last
+        # token is kept, because the text of a token depends on the token before it.
         self._tokens = self._tokens[-1:]
         self._shown = self._decode(self._tokens)
         return new

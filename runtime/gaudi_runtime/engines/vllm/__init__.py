@@ -1,6 +1,6 @@
 """Drives vLLM bucket by bucket (docs/internals/vllm.md): in our process next to vLLM's, and in vLLM's workers.
 
-engine        the verbs of an engine
+engine        the methods of an engine
 processes     vLLM's processes in one pod; pod_part: those of a pod that does not lead
 launch        starts vLLM's processes; cores: the engine cores among them
 workers/      code inside vLLM's workers: it runs a bucket as a dummy batch

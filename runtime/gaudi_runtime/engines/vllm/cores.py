@@ -53,7 +53,7 @@ class Cores:
                 each.cancel()
 
     def _calls(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Awaitable[list[Any]]]:
-        # vLLM's own timeout is not used: it leaves late answers in a queue, and the next call would receive them.
+        # vLLM's own timeout is not used, because it leaves late answers in a queue, where the next call receives them.
         if self._count == 1:
             yield self._engine.collective_rpc(method, args=arguments)
             return

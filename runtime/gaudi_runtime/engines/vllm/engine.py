@@ -47,14 +47,14 @@ from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 
 WORKERS_APART = "VLLM_ENABLE_V1_MULTIPROCESSING"
 ANSWER_SECONDS = 120.0
-"""The deadline of calls that no worker should need long for."""
+"""The deadline in seconds of calls that are short for every worker."""
 
 
 GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
 
 
 class VllmEngine(Processes):
-    """An engine whose methods are called in the order of the protocol. `loop` serves; it is watched at `pace`."""
+    """vLLM as an engine. Methods are called in the order of the protocol. `loop` serves; vLLM is watched at `pace`."""
 
     counters: ServingHistogram
 
@@ -130,7 +130,7 @@ class VllmEngine(Processes):
         self._shapes = WarmShapes(self.captures_graphs)
         self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
         answers = self._ask("plan", *_lists(plan), deadline=self._step_seconds)
-        # All ranks of all cores have the same answer: they have one model and one environment.
+        # All ranks of all cores have the same answer, because they have one model and one environment.
         self._vision = tuple(VisionBucket(*each) for each in answers[0].get("vision", ()))
         self._degradations = tuple(dict.fromkeys((*self._degradations, *fold_sentences(answers))))
         self._memory.planned(self._ask("memory"))
@@ -140,7 +140,7 @@ class VllmEngine(Processes):
         return self._vision
 
     def warm_vision(self, bucket: VisionBucket) -> int:
-        """Run the tower on every rank and return the bytes of the largest. Raises DeviceOutOfMemory or ShapeRefused."""
+        """Run the tower on every rank and return the most bytes of a rank. Raises DeviceOutOfMemory or ShapeRefused."""
         if full := self._memory.why_full():
             raise DeviceOutOfMemory(full)
         return self._outcome("warm_vision", *bucket)["bytes"]
@@ -150,7 +150,7 @@ class VllmEngine(Processes):
         self._run("warm", phase, bucket)
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Capture the graph of this shape on every rank and return the bytes of the largest.
+        """Capture the graph of this shape on every rank and return the bytes of the largest graph.
 
         Raises DeviceOutOfMemory, or GraphRefused if vLLM runs the shape without a graph.
         """
@@ -251,7 +251,7 @@ class VllmEngine(Processes):
         end_children()
 
     def _refuse_other_drafts(self, described: Sequence[Mapping[str, Any]]) -> None:
-        """Raise ConfigError if vLLM drafts another number of tokens than the plan has steps for."""
+        """Raise ConfigError if vLLM drafts a number of tokens for which the plan has no steps."""
         planned = self._config.limits.draft_tokens or 0
         if any(each.get("draft_tokens", 0) != planned for each in described):
             raise ConfigError(
@@ -281,7 +281,7 @@ def _lists(plan: BucketPlan) -> list[list[list[int]]]:
 
 
 def _other_blocks(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
-    """Return a sentence if KV blocks have another size than configured: bucket settings count blocks."""
+    """Yield a sentence if KV blocks have another size than configured, because bucket settings count blocks."""
     asked = config.limits.block_size
     if found.size != asked:
         yield (
@@ -291,7 +291,7 @@ def _other_blocks(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
 
 
 def _unequal_caches(found: DeviceBlocks, largest: int) -> Iterator[str]:
-    """Return a sentence if the KV caches of the engine cores differ; vLLM makes those of one core's ranks equal."""
+    """Yield a sentence if the KV caches of engine cores differ. vLLM makes the caches of the ranks of a core equal."""
     if largest > found.count:
         yield (
             f"the KV caches of the engine cores have {found.count} to {largest} blocks. The buckets are planned for "

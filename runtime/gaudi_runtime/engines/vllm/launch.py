@@ -34,7 +34,7 @@ TRACES = "--otlp-traces-endpoint"
 NO_DOMAIN = "NONE.INVALID"
 """A host name that matches no URL.
 
-vLLM takes an empty list as all hosts, and it compares with the host of a URL in lower case. In lower case the name
+vLLM takes an empty list as all hosts, and compares the list with the host of a URL in lower case. A name in lower case
 could exist: with the search domains of a pod, none.invalid is the Service none of namespace invalid.
 """
 WORKERS = {
@@ -121,7 +121,7 @@ def _built(
 def engine_arguments(
     config: RuntimeConfig, kv_cache_bytes: int | None, environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
-    """Return all arguments. `kv_cache_bytes` is the KV cache of one rank, None if vLLM's plugin divides the memory.
+    """Return all arguments. `kv_cache_bytes` is the KV cache of one rank; None if vLLM's plugin divides the memory.
 
     `environment` may name a collector of traces. Raises ConfigError that names every wrong setting.
     """
@@ -175,7 +175,7 @@ def tell_protocol(environment: MutableMapping[str, str] = os.environ) -> None:
 class Orders(BaseModel):
     """The settings of a worker.
 
-    `failures` is the file that it writes if it cannot start. It ends when the process `runtime_pid` ends.
+    `failures` is the file that the worker writes if it cannot start. The worker ends when process `runtime_pid` ends.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -115,10 +115,10 @@ class CpuLedger:
         self._blocks = _blocks(profile)
 
     def planned(self, memory: Answers) -> None:
-        """Do nothing: a plan takes no memory that is not in the budget."""
+        """Do nothing, because the budget already contains all memory that a plan takes."""
 
     def divided(self) -> tuple[Split, DeviceBlocks]:
-        """Return the forecast of usable memory, less the real KV cache: the rest is for graphs."""
+        """Return the blocks after the split, in which graphs get the usable memory that the real KV cache leaves."""
         free = self._told.total - self._weights
         usable = min(free, self._told.split.usable)
         graphs = max(0, usable - self._kv_cache)
@@ -136,7 +136,7 @@ class CpuLedger:
 
 
 def _blocks(profile: Answers) -> DeviceBlocks:
-    """Return the blocks that every rank has; they have the same sizes."""
+    """Return the blocks that every rank has. They have the same sizes on all ranks."""
     one = profile[0]
     size = int(one["block_size"])
     return DeviceBlocks(

@@ -32,7 +32,7 @@ FROM_0_29 = Layout(
 
 def layout_of(has: Callable[[str], object]) -> Layout:
     """Return the layout of a vLLM. `has` returns whether vLLM has the package of this name."""
-    # The version is not used: a build from source may have any. The old modules are not used: newer releases keep one.
+    # A build from source may have any version, and newer releases keep one of the old modules, so neither is checked.
     return FROM_0_29 if has(_LAUNCHERS) else TO_0_28
 
 

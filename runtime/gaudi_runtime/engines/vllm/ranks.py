@@ -1,7 +1,7 @@
 """Calls to all workers of one engine, from the worker thread of start-up or from the event loop.
 
 Every call has a deadline. After a missed deadline the engine is lost (docs/internals/vllm.md, Deadlines). The answers
-of all ranks are combined into one: a bucket counts when every rank has it, with the bytes of the largest. With data
+of all ranks are combined into one: a bucket counts when every rank has it, with the bytes of the largest one. With data
 parallelism the ranks of all engine cores are numbered from the first rank of the first core. This module also reports
 how a process ended, because vLLM reports only that it is dead.
 """
@@ -140,7 +140,7 @@ def unwrapped(cores: Sequence[Sequence[dict[str, Any]]], verb: str) -> list[list
 
 
 def fold_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
-    """Return the bytes of the largest rank, a graph if all have one, and the first reason of a rank that failed."""
+    """Return the most bytes of a rank, a graph if all ranks have one, and the first reason of a rank that failed."""
     short = [each["out_of_memory"] for each in outcomes if each["out_of_memory"]]
     odd = [each["ran_as"] for each in outcomes if "ran_as" in each]
     folded: Outcome = {
@@ -189,9 +189,9 @@ def died_here(executor: Any) -> EngineLost:
 
 
 def _how(codes: Mapping[str, int]) -> str:
-    # The first process that failed is named: a core whose worker died ends by itself. Processes with the same
-    # exit code are
-    # named together: when one of several cores dies, vLLM kills the others, and nothing shows which one was first.
+    # The first process that failed is named, because a core whose worker died ends by itself. Processes with the same
+    # exit code are named together: when one of several cores dies, vLLM kills the others, and nothing shows which one
+    # was first.
     code = next((code for code in codes.values() if code), 0)
     names = " and ".join(name for name, each in codes.items() if each == code)
     if code < 0:

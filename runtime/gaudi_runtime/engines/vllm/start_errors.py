@@ -53,8 +53,7 @@ def read_failure(file: Path) -> StartFailure | None:
 
 
 def _write_first(file: Path, failure: StartFailure) -> None:
-    # Published by a hard link, which only the first rank can create: ranks fail together, the others because of
-    # the first.
+    # Published by a hard link, which only the first failed rank can create. The other ranks fail because of the first.
     own = file.with_suffix(f".{os.getpid()}")
     own.write_text(failure.model_dump_json())
     try:

@@ -59,7 +59,7 @@ class Installed:
 
     @property
     def tiles_queries(self) -> bool:
-        """Whether the plugin can divide queries of prompts; assumed of releases that are not known."""
+        """Whether the plugin can divide queries of prompts. Unknown releases are assumed to do so."""
         return self.pair is None or self.pair.tiles_queries
 
     def describe_support(self) -> str | None:
@@ -71,7 +71,7 @@ class Installed:
         return f"The card is driven by {self.pair.description}: {MEANING[self.pair.proof]}."
 
     def why_refused(self) -> str | None:
-        """Return why the engine does not support this, in a sentence; None if it is supported."""
+        """Return why the engine does not support these releases, in a sentence; None if they are supported."""
         if self.whole and self._supported():
             return None
         wanted = "one of these pairs" if self.cards else "it"

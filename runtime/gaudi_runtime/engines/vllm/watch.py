@@ -90,9 +90,8 @@ class Watch:
                 raise self._died()
             if asked.done():
                 return
-            # Measured only while an answer is late: it takes milliseconds, which would delay tokens. A
-            # step that compiles answers
-            # late, too, but it works, perhaps in another pod.
+            # Measured only while an answer is late, because measuring takes milliseconds, which would delay tokens. A
+            # step that compiles answers late, too, but it works, perhaps in another pod.
             if (now := (await asyncio.to_thread(self._works), self._moves())) != still:
                 still, moved = now, time.monotonic()
             elif time.monotonic() - moved > self._pace.hang:

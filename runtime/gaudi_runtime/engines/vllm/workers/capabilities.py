@@ -91,9 +91,8 @@ def _left_in_any_case(mode: AbstractContextManager[Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        # Called without the error: the bridge's own context has no finally and would stay in compile-only
-        # mode, in which
-        # nothing is computed and every answer is garbage.
+        # Called without the error, because the bridge's own context has no finally. It would stay in compile-only mode,
+        # in which nothing is computed and every answer is garbage.
         mode.__exit__(None, None, None)
 
 

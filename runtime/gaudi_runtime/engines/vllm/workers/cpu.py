@@ -77,7 +77,7 @@ class CpuVerbs:
         return Outcome(bytes=0, graph=False, out_of_memory=None)
 
     def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
-        """Run the compiled bucket once more; its graph exists if nothing is compiled by that."""
+        """Run the compiled bucket once more; its graph exists if this run compiles nothing."""
         if self._shapes is None:
             raise ValueError(f"execution mode {self._mode} has no graphs to capture")
         before = self._shapes.compiles()
@@ -140,7 +140,7 @@ class StepShape:
 
 
 def step_shape(phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int) -> StepShape:
-    """Return the largest step that this bucket is for."""
+    """Return the largest step that is padded to this bucket."""
     # A sequence has at most this many tokens, including the sampled one, even if the bucket is padded to more.
     longest = max_model_len - 1
     if phase is BucketPhase.DECODE:
@@ -159,7 +159,7 @@ def block_table(shape: StepShape, row: int, block_size: int, blocks: int) -> lis
 
 
 def make_stage_buffer(runner: Any) -> None:
-    """Create the buffer in which a later stage of a pipeline receives the output of the one before it."""
+    """Create the buffer in which a later stage of a pipeline receives the output of the previous stage."""
     # Only vLLM's own warm-up would create it, and that is off.
     from vllm.distributed.parallel_state import get_pp_group
 

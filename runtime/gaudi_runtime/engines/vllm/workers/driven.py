@@ -1,7 +1,7 @@
 """vLLM's worker under our control: its own warm-up is off, and one method answers all our calls.
 
-This is a subclass and not a worker extension: vLLM refuses an extension that overrides anything, and it can call
-methods of a subclass, too.
+This is a subclass and not a worker extension, because vLLM refuses an extension that overrides anything. vLLM can call
+the methods of a subclass, too.
 """
 
 import json
@@ -71,9 +71,8 @@ class DrivenWorker:
                 answer = getattr(self.gaudi_verbs, verb)(*arguments)
             if verb == "start_serving":
                 self.gaudi_reset_seed()
-            # Converted through JSON: an object that vLLM cannot encode would stop the thread that sends
-            # its answers, and with
-            # that every request.
+            # Converted through JSON: an object that vLLM cannot encode would stop the thread that sends its answers,
+            # and so every request.
             return {"answer": json.loads(json.dumps(answer))}
         except RuntimeStartError as error:
             return {"reason": error.reason, "message": str(error)}
@@ -102,9 +101,8 @@ def watch_runtime(pid: int) -> None:
     def watch() -> None:
         while _is_there(pid):
             time.sleep(LOOK_SECONDS)
-        # Otherwise a worker would outlive a SIGKILL of the runtime and hold its card. A normal exit would
-        # wait for peers
-        # that may be gone.
+        # Otherwise a worker would outlive a SIGKILL of the runtime and hold its card. A normal exit would wait for
+        # peers that may be gone.
         os._exit(1)
 
     threading.Thread(target=watch, name="orphan-watch", daemon=True).start()
@@ -112,7 +110,7 @@ def watch_runtime(pid: int) -> None:
 
 def _is_there(pid: int) -> bool:
     try:
-        # A zombie has ended, too: only its parent has not read its exit code yet.
+        # A zombie has ended, too, although its parent has not read its exit code yet.
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

@@ -46,7 +46,7 @@ class DummyBatches:
         return None if found is None else partial(self._run_prompts, size, *found)
 
     def run_missing_sizes(self) -> None:
-        """Run each number of prompts that no prompt bucket has: the plugin does not pad the rows of their logits."""
+        """Run each number of prompts that no prompt bucket has, because the plugin does not pad rows of logits."""
         prompts = self._prompt_buckets()
         sizes = {size for size, _, _ in prompts}
         if not self._pieces_are_known():
@@ -56,7 +56,7 @@ class DummyBatches:
             self._run_prompts(count, query, 0)
 
     def run_piece(self, *, drafts: bool) -> None:
-        """Run a chunk of a prompt that is not its last: it has no logits, so torch.compile makes separate code.
+        """Run a chunk of a prompt that is not its last. It has no logits, so torch.compile makes separate code.
 
         `drafts` is whether the model decodes speculatively.
         """

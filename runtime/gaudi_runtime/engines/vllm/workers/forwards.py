@@ -1,7 +1,7 @@
 """The forwards of the plugin's model runner: for each, the padded shape and the real batch.
 
-They are observed and not predicted from vLLM's steps: the plugin merges prompts, looks up a decode batch twice, and
-with contiguous blocks pads it to the highest block in use (docs/internals/vllm.md, Counts).
+Forwards are observed, because vLLM's steps do not predict them: the plugin merges prompts, looks up a decode batch
+twice, and with contiguous blocks pads it to the highest block in use (docs/internals/vllm.md, Counts).
 """
 
 from collections.abc import Callable
@@ -220,11 +220,9 @@ class GraphGate:
         return self._granted
 
     def _use_graphs(self, attn_metadata: object, batch_size: int) -> bool:
-        # The plugin checks a forward's shape before this call, in the same thread. It captures a graph at the
-        # first forward of
-        # any shape. So without this check, compiling would already capture, and serving a bucket without a
-        # graph would capture
-        # it in memory that the split does not have.
+        # The plugin checks a forward's shape before this call, in the same thread. It captures a graph at the first
+        # forward of any shape. So without this check, compiling would already capture, and serving a bucket without a
+        # graph would capture it in memory that the split does not have.
         allowed = self._capturing or self._forwards.running in self._graphed
         self._granted = allowed and bool(self._ask(attn_metadata, batch_size))
         self._forwards.decided(self._granted)
@@ -234,7 +232,7 @@ class GraphGate:
 class FixedBuckets(list[tuple[int, ...]]):
     """The buckets of our plan; the plugin cannot add any."""
 
-    # It would add every fallback shape and then pad later batches to it instead of to a bucket that has a graph.
+    # The plugin would add every fallback shape, and pad later batches to it instead of to a bucket with a graph.
 
     def append(self, bucket: tuple[int, ...]) -> None:
         """Do nothing: a batch that no bucket holds runs at its fallback shape each time."""

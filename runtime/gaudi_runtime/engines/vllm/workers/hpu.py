@@ -86,7 +86,7 @@ class HpuVerbs:
     def describe(self) -> dict[str, object]:
         """Return the execution mode, what the model uses, and the degradations as sentences."""
         degradations = list(self._offered.degradations)
-        # The mode in which the worker really runs counts: an image or a user may have set the bridge's variable.
+        # The worker's real mode counts, because an image or a user may have set the bridge's variable.
         found, wanted = self._offered.mode, self._wanted
         if wanted is not None and wanted is not found:
             modes = f"{as_in_spec(found)} and not in {as_in_spec(wanted)}"
@@ -160,7 +160,7 @@ class HpuVerbs:
         self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]] = ()
     ) -> dict[str, object]:
         """Restrict the plugin's lookup to these buckets: the part of the plan that is warm."""
-        # `_fallback_max_ctx` stays that of the whole plan: the plugin would shorten a larger batch to it.
+        # `_fallback_max_ctx` stays that of the whole plan, because the plugin would shorten a larger batch to it.
         manager = self._runner.bucketing_manager
         manager.prompt_buckets, manager.decode_buckets = _fixed(prompt), _fixed(decode)
         if seeds:
@@ -234,7 +234,7 @@ class HpuVerbs:
         # A new defragmenter of its class, without the traces that the swaps of warm-up left in the old one.
         if used is not None and not losses(used, REMADE):
             self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
-            # It keeps its own graphs: without this, requests would wait until each one is captured again.
+            # The defragmenter keeps its graphs. Without them, requests would wait until each one is captured again.
             if self._swaps_warm and getattr(used, "graphed", False):
                 self._optional(self._runner.defragmenter, "warmup")
         self._forwards.start_serving(refuses_cold=self._fail_on_cold_shapes and self._offered.captures_graphs)
@@ -266,7 +266,7 @@ class HpuVerbs:
     def _run(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> Outcome:
         """Run one bucket as a dummy batch. `execute` gets its forward and returns whether a graph was kept.
 
-        Raises the plugin's errors, except that the device ran out of memory.
+        Raises the plugin's errors, except for a lack of device memory.
         """
         # A process in which a dummy batch has failed runs no more of them.
         if self._lost:
@@ -297,7 +297,7 @@ class HpuVerbs:
         return Outcome(bytes=max(0, before - self.memory()["free"]), graph=all(graphs), out_of_memory=None)
 
     def _ran(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Return the shape that ran last if it is another one."""
+        """Return a list with the shape that ran last if it differs from `shape`, otherwise an empty list."""
         ran = self._forwards.running
         return [tuple(ran.bucket)] if ran is not None and ran.bucket != shape else []
 
@@ -341,7 +341,7 @@ def _refused(reason: str) -> Outcome:
 
 
 def _graphed(forward: Forward) -> bool:
-    """Run the forward once more, so that its memory is measured: with torch.compile it is the graph already."""
+    """Run the forward once more to measure its memory. With torch.compile, the forward itself is the graph."""
     forward()
     return True
 

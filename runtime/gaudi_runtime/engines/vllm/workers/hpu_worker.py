@@ -25,7 +25,7 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
     """One rank on a Gaudi card."""
 
     def determine_available_memory(self) -> int:
-        """Return what the plugin calculates, but no more than sequences can fill: the rest is for graphs."""
+        """Return the KV cache that the plugin calculates, at most what sequences can fill. The rest is for graphs."""
         available = int(super().determine_available_memory())
         with recorded(self.gaudi_orders.failures, "memory was measured"):
             useful = useful_bytes(self.vllm_config, self.get_kv_cache_spec())
@@ -35,7 +35,7 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         return useful
 
     def sample_tokens(self, grammar_output: Any) -> Any:
-        """Run a step as the plugin does, which executes it here and not in `execute_model`; while serving, count it."""
+        """Run a step as the plugin does, here and not in `execute_model`, and count the step while serving."""
         run = partial(super().sample_tokens, grammar_output)
         return self.gaudi_verbs.step(run) if self.gaudi_verbs is not None else run()
 

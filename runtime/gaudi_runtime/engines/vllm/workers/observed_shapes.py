@@ -60,7 +60,7 @@ class MetShapes:
         self._compiles: Counter[tuple[Shape, Ran | None]] = Counter()
 
     def met(self, shape: Shape, ran: Ran | None = None, compiles: int = 0, batches: int = 1) -> None:
-        """Count a batch of this shape that waited for `compiles` compilations. Without `ran` it is padded by the plan.
+        """Count a batch of this shape with its `compiles`, for which it waited. Without `ran` the plan pads the batch.
 
         `batches` is 0 if the batch was counted before its compilation was observed.
         """

@@ -1,7 +1,7 @@
 """Speculative decoding on a card: the ways in which requests use a decode bucket, and drafts of equal number.
 
 The plugin warms up only decode batches of one token per sequence. A step that verifies drafts has the same shape but
-other kinds of numbers in it, for which torch.compile makes separate code, and it is followed by the check of the drafts
+other kinds of numbers, for which torch.compile makes separate code. The check of the drafts follows the step
 (planning/speculative.py). So each bucket is run in every way in which requests can use it.
 """
 
@@ -40,9 +40,8 @@ NO_MATCH = 0
 
 def even_drafts(runner: Any, drafts: Iterable[Sequence[int]]) -> list[list[int]]:
     """Return the same number of drafts for every sequence; none if one of them is about to reach the model's length."""
-    # The plugin gives a sequence with fewer drafts than the others rows at position 0, and the result is written
-    # over its
-    # first token. It also drafts token -1, which no embedding has.
+    # The plugin gives a sequence with fewer drafts than the others rows at position 0, and the result is written over
+    # the first token of the sequence. It also drafts token -1, which no embedding has.
     tokens = draft_tokens(runner)
     batch, longest = runner.input_batch, int(runner.max_model_len)
     room = min((longest - int(each) for each in batch.num_tokens_no_spec[: batch.num_reqs]), default=0)

@@ -47,7 +47,7 @@ class VisionTower:
         found: list[VisionBucket] = []
         runner = self._runner
         manager = runner.get_model().vision_bucket_manager
-        # The plugin replaces it whenever it prepares itself.
+        # The plugin replaces `greedy_plan` whenever it prepares itself.
         if (divide := getattr(manager, "greedy_plan", None)) is not None:
             manager.greedy_plan = partial(self._greedy_plan, divide)
 
@@ -63,7 +63,7 @@ class VisionTower:
             _replaced(runner, _get_mm_dummy_batch=write_down, log_warmup_multimodal=lambda *_: None),
             _replaced(runner.model, embed_multimodal=embed),
         ):
-            # It is None if buckets were switched off, but the plugin reads its length.
+            # `multimodal_buckets` is None if buckets were switched off, but the plugin reads its length.
             runner.warmup_multimodal_graphs(manager.multimodal_buckets or [])
         # For a modality that no prompt may contain, the plugin plans dummies of zero items and then fails on them.
         limits = getattr(getattr(runner, "mm_budget", None), "mm_limits", {})
@@ -129,9 +129,8 @@ def _layout(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if shape is None:
         return str(value)
-    # For example the patches of each image in height and width, by which the tower divides its one long row.
-    # Tensors on the
-    # card are not read, because that would wait for the card.
+    # For example the patches of each image in height and width, by which the tower divides its one long row. Tensors on
+    # the card are not read, because that would wait for the card.
     if not value.is_floating_point() and value.device.type == "cpu" and value.numel() <= MOST_VALUES:
         return str(value.tolist())
     return "x".join(map(str, shape))
