@@ -1,6 +1,6 @@
 """File locks in a folder that several processes share: one writer, and many readers (docs/how-to/model-sources.md).
 
-The locks are `flock`: they end with their process, and reach as far as the volume's own locks do.
+The locks are `flock`. They end with their process, and reach as far as the locks of the volume do.
 """
 
 import errno
@@ -18,7 +18,7 @@ from gaudi_runtime.process.signals import raise_if_stopped
 
 LOOK_SECONDS = 1.0
 BUSY = (errno.EAGAIN, errno.EACCES)
-"""Another process has the lock; some network file systems report the second."""
+"""Another process has the lock. Some network file systems report EACCES."""
 
 
 class Turn:
@@ -66,9 +66,9 @@ class Turn:
 
 
 def use(file: Path) -> None:
-    """Mark with a shared lock on `file`, until this process ends, that its snapshot or entry is in use.
+    """Hold a shared lock on `file` until this process ends, to mark its snapshot or entry as in use.
 
-    A volume that cannot be written or locked needs no mark: nothing is removed there.
+    A volume that cannot be written or locked needs no mark, because nothing is removed there.
     """
     with suppress(OSError):
         mark = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)  # never closed: it is released when the process ends

@@ -53,8 +53,8 @@ async def follow(
 ) -> None:
     """Run as a rank of a group until the leader's farewell.
 
-    What `works` returns changes as the processes of this pod work.
-    Raises EngineLost when the leader is gone, and Stopped when SIGTERM came before it was there.
+    `works` returns a value that changes as the processes of this pod work. Raises EngineLost when the leader is gone,
+    and Stopped if SIGTERM arrives before the leader does.
     """
     reader, writer = await _leader(topology, config.serving.group_port, board, signals, pace)
     hello = Hello(rank=topology.rank, config=config_digest(config))
@@ -155,7 +155,7 @@ class _Following:
             answer = await in_worker_thread(
                 lambda: run_engine_command(self._engine_here(), verb, arguments, self._progress)
             )
-        except Exception as error:  # the leader's to judge: its report is that of the group
+        except Exception as error:  # the leader decides, because its report is that of the group
             log.warning("%s failed: %s", verb, error, exc_info=error)
             self._send(Update(done=verb, failure=failure_of(error)))
             return
@@ -198,5 +198,5 @@ def run_engine_command(engine: Rank | PodPart, verb: Verb, arguments: Sequence[A
     """Run one engine command of a rank and return its answer as plain data. It blocks; raises the engine's errors."""
     if not isinstance(engine, PodPart):
         return engine.do(verb, arguments, progress)
-    # For an engine that spans pods, the leader does everything but the start, because it reaches these processes.
+    # For an engine that spans pods, the leader does everything but the start, because it reaches the processes itself.
     return engine.join(Meeting(*arguments), progress) if verb is Verb.LOAD else None

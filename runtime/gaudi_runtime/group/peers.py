@@ -88,8 +88,8 @@ def send_message(writer: asyncio.StreamWriter, message: Hello | LeaderMessage | 
 class Peers:
     """All ranks of a group except the leader's own, as `OtherPods` of its engine.
 
-    `config` is the digest of the configuration that all must have. Progress of a rank is shown on the `board`, and
-    signals of its pod are forwarded to `signals`.
+    `config` is the digest of the configuration that all ranks must have. Progress of a rank is shown on the `board`,
+    and signals of its pod are forwarded to `signals`.
     """
 
     def __init__(
@@ -146,14 +146,14 @@ class Peers:
         self._report_missing([])
 
     def start(self, progress: Progress) -> Meeting:
-        """Wait for all ranks and let each start its processes, without waiting for these. From any thread."""
+        """Wait for all ranks and let each start its processes, without waiting for the processes. Thread-safe."""
         self.gather(progress)
         meeting = Meeting(self.address(), free_port())
         self._starting = self.send_command(Verb.LOAD, *meeting)
         return meeting
 
     def raise_if_failed(self) -> None:
-        """Raise RankFailed if a pod could not start its processes, EngineLost if a rank was lost."""
+        """Raise RankFailed if a pod could not start its processes, and EngineLost if a rank was lost."""
         raise_first_failure({rank: each.result() for rank, each in self._starting.items() if each.done()})
 
     def moves(self) -> int:
@@ -165,7 +165,7 @@ class Peers:
         self.send_command(Verb.SERVE)
 
     def send_command(self, verb: Verb, *arguments: object) -> "dict[int, Future[Update]]":
-        """Let all ranks run one command; return the answer of each, EngineLost once a rank is lost. From any thread."""
+        """Let ranks run a command and return their answers, which raise EngineLost if a rank is lost. Thread-safe."""
         answers: dict[int, Future[Update]] = {rank: Future() for rank in range(1, self._topology.size)}
         self._loop.call_soon_threadsafe(self._send_all, LeaderMessage(verb=verb, arguments=arguments), answers)
         return answers
@@ -175,7 +175,7 @@ class Peers:
         return await asyncio.shield(self._lost)
 
     async def _part(self) -> None:
-        """Send a farewell and let the ranks close: closing with unread data would discard the last message."""
+        """Send a farewell and let the ranks close, because closing with unread data would discard the last message."""
         for writer in self._writers.values():
             send_message(writer, LeaderMessage(farewell=True))
         hanging_up = [asyncio.ensure_future(writer.wait_closed()) for writer in self._writers.values()]

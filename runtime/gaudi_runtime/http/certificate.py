@@ -25,7 +25,7 @@ class Certificate:
         self._now = self._loaded()
         self._complaint = ""
         self.context = self._loaded()
-        """The context of every connection; each gets the current pair."""
+        """The context of all connections. Each connection gets the current pair."""
         self.context.sni_callback = self._hand_out
 
     def look(self) -> None:
@@ -40,7 +40,7 @@ class Certificate:
                 log.error("The certificate was not replaced: %s", error)
             self._complaint = str(error)
             return
-        # Stored only after loading: if the files are halves of two pairs, they are read again.
+        # Stored only after loading, so that files of two different pairs are read again.
         self._seen, self._complaint = contents, ""
         log.info("New connections use the certificate that is now in %s.", self._folder)
 

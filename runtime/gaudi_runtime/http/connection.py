@@ -2,7 +2,7 @@
 
 Connections are uvicorn's own over httptools, which parses in C; h11 is Python, and is slower to a first token when many
 requests arrive at once. uvicorn has no limit for the size of heads, and no timeout except for a pause between two
-requests. It also reads some ambiguous requests otherwise than other servers do. This module adds limits and refuses
+requests. It also reads some ambiguous requests differently from other servers. This module adds limits and refuses
 those requests.
 """
 
@@ -70,7 +70,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_answered(self) -> bool:
-        """Whether it is answering a request."""
+        """Whether the connection is answering a request."""
         return self.cycle is not None and not self.cycle.response_complete
 
     @property
@@ -79,7 +79,7 @@ class Connection(HttpToolsProtocol):
         return self.client[0] if self.client else ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept the connection, even if it is one too many: another one may be closed."""
+        """Accept the connection even if there are too many, because another one may be closed."""
         super().connection_made(transport)
         self.rests_since = self.loop.time()
         self._wait_for(Part.HEAD)
@@ -87,12 +87,12 @@ class Connection(HttpToolsProtocol):
             self._refuse(503, "This server has too many connections; try again.")
 
     def evict(self) -> None:
-        """Close it at once for another connection, which may not wait until the loss is reported."""
+        """Close at once to make room for a connection that does not wait until the loss is reported."""
         self.connections.discard(self)
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel its timers."""
+        """Cancel the timers of the connection."""
         self._wait_for(None)
         self.resume_writing()
         super().connection_lost(exc)
@@ -125,7 +125,7 @@ class Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Refuse a request that another server could read otherwise, then answer it."""
+        """Refuse a request that another server could read differently, then answer it."""
         self._check_framing()
         self._in_head, self._in_body, self._unread = False, True, 0
         super().on_headers_complete()
@@ -166,7 +166,7 @@ class Connection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Start a timer, because the client does not read its answer."""
         super().pause_writing()
-        # Without it, the client would keep its place in the queue and its blocks of the KV cache.
+        # Without the timer, the client would keep its place in the queue and its blocks of the KV cache.
         self._reader_timer = self.loop.call_later(self.limits.reader_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
@@ -277,14 +277,14 @@ class Evictable(Protocol):
 
     @property
     def is_answered(self) -> bool:
-        """Whether it is answering a request."""
+        """Whether the connection is answering a request."""
 
     @property
     def address(self) -> str:
         """The address of the client."""
 
     def evict(self) -> None:
-        """Close it for another connection."""
+        """Close the connection to make room for another one."""
 
 
 Connections = set[Any]
@@ -302,10 +302,10 @@ def make_room(connections: Connections, most: int, newcomer: Evictable) -> bool:
 
 
 def choose_eviction(connections: Iterable[Evictable]) -> Evictable | None:
-    """Return the connection to close: never one that answers, and one of the address that has the most.
+    """Return the connection to close: the longest idle one of the address that has the most.
 
-    Among those, it is the one that has been idle for the longest time. So a client that opens many connections cannot
-    displace clients that have few, such as the kubelet.
+    A connection that answers is never closed. So a client that opens many connections cannot displace clients that
+    have few, such as the kubelet.
     """
     here = list(connections)
     of_address = Counter(each.address for each in here)

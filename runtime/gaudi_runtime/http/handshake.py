@@ -1,7 +1,7 @@
 """A TLS connection of the model port before its handshake ends. It counts among the connections from its beginning.
 
-asyncio's own server reports a connection only after the handshake. A client that opens very many and sends nothing
-would be limited only by the number of open files, with a buffer of 256 KiB for each.
+asyncio's own server reports a connection only after the handshake. A client that opens very many connections and sends
+nothing would be limited only by the number of open files, with a buffer of 256 KiB for each.
 """
 
 import asyncio

@@ -72,9 +72,8 @@ def bind(port: int) -> socket.socket:
         raise PortUnavailable(
             f"Port {port} cannot be opened: {error.strerror}. Free it, or choose another port in serving."
         ) from error
-    # Connections inherit the option; asyncio sets it only on its own sockets. Without it, the body of an answer
-    # waits 40 ms
-    # for the client's acknowledgement of the head.
+    # Connections inherit the option; asyncio sets it only on its own sockets. Without the option, the body of an answer
+    # waits 40 ms for the client's acknowledgement of the head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 

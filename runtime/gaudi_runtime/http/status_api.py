@@ -90,7 +90,7 @@ class StatusPort:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
     async def traffic(self, _: Request) -> Response:
-        """Answer with the shapes since this instance serves, in the form that strategy optimal reads; none before."""
+        """Answer with the shapes since serving began, in the form that strategy Optimal reads; none before."""
         engine = self._observed.engine
         return PlainTextResponse(TRAFFIC_HEAD + (write_traffic(engine.counters.traffic()) if engine else ""))
 
@@ -151,9 +151,8 @@ def _verdict(why_not: str | None) -> Response:
 
 def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) -> str | None:
     """Return why a restart would help; None if it would not. Both durations are in seconds."""
-    # During start-up, only missing progress counts, never a fixed time (docs/internals/warmup.md, Probes). A
-    # failed start
-    # stays alive: a restart would fail again, and its report would be lost in a crash loop.
+    # During start-up, only missing progress counts, never a fixed time (docs/internals/warmup.md, Probes). A failed
+    # start stays alive, because a restart would fail again and its report would be lost in a crash loop.
     if not report.phase.is_settled and report.since_progress_seconds > stall_timeout:
         return (
             f"Start-up has made no progress in phase {report.phase}{_at(report)} for "

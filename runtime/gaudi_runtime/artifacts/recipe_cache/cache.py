@@ -1,7 +1,7 @@
 """The shared recipes as two steps of start-up: `take` before the engine loads, `publish` after warm-up.
 
-Engines compile on the pod's own disk, never on the volume. No failure here can fail a start: it becomes a reason in the
-report (docs/how-to/recipe-cache.md).
+Engines compile on the pod's own disk, never on the volume. A failure of the cache never fails a start. It becomes a
+reason in the report (docs/how-to/recipe-cache.md).
 """
 
 import logging
@@ -45,7 +45,7 @@ class Disk:
         self._staging = folder / STAGING
 
     def held(self, alive: Alive, but: Collection[str] = ()) -> Manifest:
-        """Return the recipes here except those of the paths `but`; reads every file that it names. Raises OSError."""
+        """Return the recipes on this disk, except the paths `but`. Reads every file of the result. Raises OSError."""
         with self._journal() as journal:
             files = files_below(self.folder, lambda path: path in but or _is_no_recipe(path), alive)
             return Manifest(files, journal.recipes)

@@ -16,7 +16,7 @@ from gaudi_runtime.contract.config import KeptRevisions
 _DIGEST = re.compile(r"[0-9a-f]{16}")
 _HALF_REMOVED = "*.gone"
 SETTLING_SECONDS = 3600.0
-"""Entries used within this time are kept: the kubelet updates the revisions in a pod minutes later."""
+"""Entries used within this time are kept, because the kubelet updates the revisions in a pod minutes later."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Kept:
     needed: bool = True
 
     def is_over(self, max_age_seconds: float) -> bool:
-        """Return whether it must be removed even if there is room."""
+        """Return whether the entry must be removed even if there is room."""
         limit = max_age_seconds if self.needed else min(max_age_seconds, SETTLING_SECONDS)
         return not self.in_use and self.unused_seconds > limit
 
@@ -48,7 +48,7 @@ def to_remove(entries: Iterable[Kept], room: int, max_age_seconds: float) -> lis
 
 
 def clean(root: Path, but: str, room: int, max_age_seconds: float, kept: KeptRevisions | None) -> int:
-    """Remove entries that are too old or do not fit, except `but`; return the bytes of the others that stay.
+    """Remove entries that are too old or do not fit, except `but`; return the bytes of the other entries that stay.
 
     `kept` are the revisions that can still run; None if they are not known. The caller must have the lock.
     """

@@ -1,7 +1,7 @@
 """The manifest of an entry of the shared recipes, as text. Pure.
 
 The first line is the SHA-256 of the rest, so that a truncated manifest is not mistaken for a small one. The rest is the
-key, each file by its path with checksum and bytes, and the journal of the warm-ups that made them
+key, each file by its path with checksum and bytes, and the journal of the warm-ups that made the files
 (docs/how-to/recipe-cache.md).
 """
 
@@ -54,12 +54,12 @@ class Manifest:
         return sum({file.sha256: file.size for file in self.files.values()}.values())
 
     def and_that_of(self, stored: "Manifest") -> "Manifest":
-        """Return the files and steps of both."""
+        """Return the files and steps of both manifests."""
         # A stored file replaces ours: another start has already run with it, while ours may be from a killed process.
         return Manifest({**self.files, **stored.files}, self.recipes.and_those_of(stored.recipes))
 
     def matches(self, stored: "Manifest") -> bool:
-        """Return whether writing this over it changes no file; the seconds of a step may differ."""
+        """Return whether `stored` has the same files and steps. The seconds of a step may differ."""
         return self.files == stored.files and self.recipes.seconds.keys() == stored.recipes.seconds.keys()
 
 

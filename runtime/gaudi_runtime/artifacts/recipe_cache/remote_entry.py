@@ -145,7 +145,7 @@ class RemoteEntry:
     ) -> None:
         """`alive` is called for every piece, from several threads; `clock` returns monotonic seconds.
 
-        With a `public_key`, in PEM, an entry is read only if its holder has signed it.
+        If `public_key` (PEM) is set, an entry is read only if the holder of the key has signed it.
         """
         self._public_key = public_key
         self._store, self._key, self._limit = store, key, limit_bytes

@@ -42,7 +42,7 @@ def marked(name: str) -> tuple[str, User | None] | None:
 
 def is_needed(users: Collection[User | None], kept: KeptRevisions | None) -> bool:
     """Return True if an entry that these users started with may be used again."""
-    # An entry is kept if nothing is known: of other resources, of starts without a revision, and if `kept` is None.
+    # Unknown users keep an entry: other resources, starts without a revision, and all users if `kept` is None.
     if kept is None or not users:
         return True
     return any(user is None or user.resource != kept.resource or user.revision in kept.revisions for user in users)

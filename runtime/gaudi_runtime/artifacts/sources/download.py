@@ -51,7 +51,7 @@ class Progress:
         self._publish(FetchProgress(done_bytes=done, total_bytes=total))
 
     def add(self, count: int) -> None:
-        """Add received bytes; a number below 0 is of bytes that were discarded."""
+        """Add received bytes; a negative number stands for bytes that were discarded."""
         self.alive()
         with self._lock:
             before, self.done = self.done, self.done + count
@@ -60,7 +60,7 @@ class Progress:
             self._publish(FetchProgress(done_bytes=done, total_bytes=total))
 
     def others(self, here: int) -> None:
-        """Report that another process fetches the same, and that `here` bytes of it are on disk."""
+        """Report that another process fetches the same files, of which `here` bytes are on disk."""
         # Published only when the number changes, because each report restarts the stall clock: if that
         # process stalls, this one stalls, too.
         if here != self.done or not self._waiting:
@@ -114,7 +114,7 @@ def download(source: Source, commit: str, file: RemoteFile, part: Path, target: 
 
 
 def _append(source: Source, commit: str, file: RemoteFile, part: Path, progress: Progress) -> None:
-    """Append to `part` up to the expected size. If the server does not support ranges, both begin again."""
+    """Append to `part` up to the expected size. If the server does not support ranges, start at the beginning."""
     with part.open("ab") as content:
         if content.tell() < file.size:
             with source.content(commit, file.path, content.tell()) as (start, pieces):

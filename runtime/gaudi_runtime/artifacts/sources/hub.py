@@ -1,6 +1,6 @@
 """A hub by its protocol: the files of a repository, and the bytes of one file from an offset on.
 
-Every failure becomes a sentence without addresses of files, because those of a content network contain signatures.
+Every failure becomes a sentence without addresses of files, because addresses of a content network contain signatures.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 @dataclass(frozen=True)
 class Hub:
-    """One repository at one revision. `endpoint` is the hub's address, None for the public one."""
+    """One repository at one revision. `endpoint` is the hub's address, None for the public hub."""
 
     repo: str
     revision: str
@@ -51,7 +51,7 @@ class Hub:
         return Listing(self._commit(info), files)
 
     def _commit(self, info: ModelInfo) -> str:
-        # It becomes the name of a folder, so only a valid commit is accepted.
+        # The commit becomes the name of a folder, so only a valid commit is accepted.
         commit = info.sha or ""
         if not is_pinned(commit) or (is_pinned(self.revision) and commit != self.revision):
             raise HubUnreachable(f"{self._name} answers with commit {commit!r} for revision {self.revision}.")

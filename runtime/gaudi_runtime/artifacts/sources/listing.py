@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
 
 OTHER_WEIGHTS = frozenset({".bin", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth", ".tflite"})
-"""The same weights for other software; engines read only safetensors."""
+"""The suffixes of the same weights for other software; engines read only safetensors."""
 WEIGHTS = ".safetensors"
 ORIGINAL = "consolidated"
 """The name of files that repeat the weights in the layout of the model's authors."""
@@ -17,7 +17,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a repository. `size` is in bytes; `blob_id`, git's SHA-1, counts if the hub has no `sha256`."""
+    """A file of a repository. `size` is in bytes; `blob_id`, git's SHA-1, is used if the hub has no `sha256`."""
 
     path: str
     size: int

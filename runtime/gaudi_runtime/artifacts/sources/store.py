@@ -34,11 +34,11 @@ class Store:
         return self.folder / commit
 
     def partial(self, commit: str) -> Path:
-        """Return the folder in which its complete files wait for the others."""
+        """Return the folder for complete files of `commit` until all files are complete."""
         return self.folder / f"{commit}.partial"
 
     def parts(self, commit: str) -> Path:
-        """Return the folder of its incomplete files."""
+        """Return the folder for incomplete files of `commit`."""
         return self.folder / f"{commit}.parts"
 
     def known(self, revision: str) -> Path | None:
@@ -49,7 +49,7 @@ class Store:
 
     def is_whole(self, commit: str) -> bool:
         """Return whether all files of a snapshot exist with all their bytes."""
-        # Only sizes are compared: checksums were compared after the download, and reading 100 GB again takes minutes.
+        # Only sizes are compared. Checksums were compared after the download, and reading 100 GB again takes minutes.
         try:
             stated = json.loads(self._stated(commit).read_text())
         except (OSError, ValueError):

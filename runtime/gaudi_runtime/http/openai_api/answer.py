@@ -77,7 +77,7 @@ class Envelope:
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events that free their places and cancel their generation at any kind of end."""
+    """Server-sent events that free their places and cancel their generation, however they end."""
 
     def __init__(self, events: AsyncGenerator[bytes, None], ticket: AbstractContextManager[object]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})

@@ -21,7 +21,7 @@ from gaudi_runtime.http.openai_api.errors import InvalidRequest, error_body
 from gaudi_runtime.http.openai_api.media import check_media
 
 MOST_VALUES = 20_000
-"""More than a long chat with many tools needs."""
+"""The most values of a body. A long chat with many tools has fewer."""
 TOKEN_FIELDS: Mapping[str, str] = MappingProxyType(
     {
         "/v1/completions": "prompt",
@@ -43,8 +43,8 @@ FORMS = "/v1/audio/"
 MEDIA_OPTIONS = ("media_io_kwargs", "mm_processor_kwargs")
 """Options of media readers and processors by which a request could raise the limits of frames and pixels."""
 
-# A string without a closing quote ends with the text, and the match never backtracks: otherwise a body of quotes took
-# minutes.
+# A string without a closing quote ends with the text, and the match never backtracks. Otherwise a body of quotes would
+# take minutes.
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
@@ -75,7 +75,7 @@ def check_body(path: str, body: bytes, *, media_options: bool = False, pixels: i
 
 
 def _refuse_many_signs(body: bytes, signs: bytes) -> None:
-    """Refuse by counting what would be refused after parsing, without the memory of the parsed document."""
+    """Refuse a body that parsing would refuse, by counting and without the memory of the parsed document."""
     if all(_at_most(sign, body) for sign in signs):
         return
     bare = STRING.sub(b"", body)

@@ -64,7 +64,7 @@ class Generation:
                 yield piece
 
     def broke_off(self) -> None:
-        """Count that its stream ends with an error."""
+        """Count that the stream of this request ends with an error."""
         self.is_broken = True
         self._metrics.broke_off()
 

@@ -21,7 +21,7 @@ from gaudi_runtime.http.openai_api.media import most_pixels
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 LEAST_CONNECTIONS = 1024
-"""The connections of a load test or of a gateway's pool; each is a file descriptor and a few kilobytes."""
+"""The lowest limit of connections, enough for a load test or a gateway's pool. Each takes a few kilobytes."""
 COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/health"})
 GENERATING = frozenset(
     {
@@ -145,7 +145,7 @@ class Admission:
         self.inside = 0
 
     def admit(self, sequences: int, held: int = 0) -> ExitStack:
-        """Take places for `sequences`, less `held` places that the request has; they are freed once, after the block.
+        """Take places for `sequences`, minus the `held` places of the request. They are freed once, after the block.
 
         Raises Overloaded, or InvalidRequest if there are too few places in all.
         """

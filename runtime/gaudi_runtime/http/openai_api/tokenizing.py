@@ -16,12 +16,12 @@ R = TypeVar("R")
 
 
 class Tokenizing:
-    """The tokenizer of one engine. `max_model_len` in tokens, `seconds` for one request."""
+    """The tokenizer of one engine. `max_model_len` is in tokens, `seconds` limits one request."""
 
     def __init__(self, tokenizer: ChatTokenizer, max_model_len: int, seconds: float = TOKENIZING_SECONDS) -> None:
         self._tokenizer, self._seconds = tokenizer, seconds
         self._max_model_len, self._most = max_model_len, max_model_len * tokenizer.longest_token
-        # One thread: tokenizers are not thread-safe, and a long prompt must not block the event loop.
+        # One thread, because tokenizers are not thread-safe and a long prompt must not block the event loop.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
 
     async def prompts(self, prompts: Sequence[str | Sequence[int]]) -> list[Sequence[int]]:
@@ -41,7 +41,7 @@ class Tokenizing:
         return [self._tokenizer.encode(each) if isinstance(each, str) else each for each in prompts]
 
     def _refuse_what_never_fits(self, characters: int) -> None:
-        # Decided by its length alone: tokenizing it would only keep the one thread busy for seconds.
+        # Decided by the length alone, because tokenizing such a text would keep the one thread busy for seconds.
         if characters > self._most:
             raise InvalidRequest(
                 f"{characters} characters cannot fit into the model's length of {self._max_model_len} tokens. "

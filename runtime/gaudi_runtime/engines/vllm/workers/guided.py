@@ -1,7 +1,7 @@
 """Guided decoding on a card: its sampler runs at the batch sizes that warm-up has compiled.
 
 In a step with a grammar, the plugin joins the logits of all decodes and prompts without padding and samples them at
-once. Without this module, such requests would wait for a compile of the sampler for each number of requests in a step.
+once. Without this module, the sampler would be compiled for each number of requests in a step while the requests wait.
 """
 
 from bisect import bisect_left

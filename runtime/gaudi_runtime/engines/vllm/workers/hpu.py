@@ -234,7 +234,7 @@ class HpuVerbs:
         # A new defragmenter of its class, without the traces that the swaps of warm-up left in the old one.
         if used is not None and not losses(used, REMADE):
             self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
-            # The defragmenter keeps its graphs. Without them, requests would wait until each one is captured again.
+            # The new defragmenter has no graphs. Without this warm-up, requests would wait until each one is captured.
             if self._swaps_warm and getattr(used, "graphed", False):
                 self._optional(self._runner.defragmenter, "warmup")
         self._forwards.start_serving(refuses_cold=self._fail_on_cold_shapes and self._offered.captures_graphs)
