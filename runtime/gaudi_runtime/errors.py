@@ -33,7 +33,7 @@ Judged = ParamSpec("Judged")
 class Problem:
     """A problem: a stable reason for programs, and a sentence for people with the fault and the remedy.
 
-    `lasting` is the sentence that stays true after the pod is gone, if that is another one. `since` is when the
+    `lasting` is a sentence that stays true after the pod is gone, if `message` does not. `since` is when the
     problem began, if someone other than the reader may still fix it; None if only the reader can.
     """
 

@@ -57,7 +57,7 @@ OWN_BLOCKS = 1
 def useful_blocks(limits: Limits) -> int | None:
     """Return the most KV blocks that an engine can use within the limits.
 
-    None with prefix caching, which can use any number.
+    Return None with prefix caching, which can use any number of blocks.
     """
     if limits.prefix_caching:
         return None

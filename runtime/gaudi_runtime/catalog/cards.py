@@ -1,6 +1,6 @@
 """Described accelerator cards by name: memory and rates as data, each figure with its source.
 
-Log 000 to log 004 are the reference logs, of real servers; docs/internals/memory.md, Cards, lists them and the
+Log 000 to log 004 are the reference logs of real servers. docs/internals/memory.md, Cards, lists the logs and the
 arithmetic.
 """
 
@@ -15,7 +15,8 @@ from gaudi_runtime.units import GIB, MIB
 class WarmupRates:
     """The cost of warming up one bucket, as measured with `model` (a known repository) on one card.
 
-    Seconds per bucket; graph bytes per prompt token (batch size * (query + context tokens)) and per decode sequence.
+    Rates are in seconds per bucket, and in graph bytes per prompt token (batch size * (query + context tokens)) and per
+    decode sequence.
     """
 
     model: str
@@ -29,9 +30,10 @@ class WarmupRates:
 
 @dataclass(frozen=True)
 class Card:
-    """A described accelerator card. `memory` in bytes by its driver, `bandwidth` in bytes/s, matmul in operations/s.
+    """A described accelerator card.
 
-    `rates` is None if nothing is known about warm-up, as on a CPU.
+    `memory` is in bytes as its driver reports them, `bandwidth` in bytes/s, matmul in operations/s. `rates` is None if
+    nothing is known about warm-up, as on a CPU.
     """
 
     name: str
@@ -85,7 +87,7 @@ GAUDI2 = Card(
 
 
 def assumed(rates: WarmupRates, why: str) -> WarmupRates:
-    """Return the same rates as an assumption for a card without measurements; `why` begins the source of each."""
+    """Return the same rates as an assumption for a card without measurements; `why` begins the source of each rate."""
     model, *figures = (getattr(rates, each.name) for each in fields(rates))
     return WarmupRates(
         model,

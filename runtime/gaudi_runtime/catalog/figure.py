@@ -49,5 +49,5 @@ class Figure:
 
 
 def weakest(*figures: Figure) -> Confidence:
-    """Return the confidence of a figure made of these: that of the least sure one."""
+    """Return the lowest confidence of these figures, which is the confidence of a figure made of them."""
     return max((figure.confidence for figure in figures), key=lambda confidence: confidence.rank)

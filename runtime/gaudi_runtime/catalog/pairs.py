@@ -1,7 +1,7 @@
 """The one table of releases that belong together on a card (docs/internals/vllm.md, Releases).
 
-A plugin for Gaudi is made for one release of vLLM, one of the Gaudi software and one of PyTorch. What drives a card,
-what judges an image, the Dockerfile, the pages and the forecast take them from here; tests hold them to it.
+A plugin for Gaudi is made for one release of vLLM, one of the Gaudi software and one of PyTorch. Engine, doctor,
+Dockerfile, pages and forecast take the releases from this table; tests compare them with the table.
 """
 
 import re
@@ -70,7 +70,7 @@ PAIRS = (
 RELEASES = " or ".join(each.description for each in PAIRS)
 
 CPU_RELEASE = PAIRS[-1].vllm
-"""What is driven on a CPU: a release that a card has, so that what the tests run is what is run."""
+"""The release on a CPU. Cards have this release too, so that the tests run what cards run."""
 
 
 def series(release: str) -> str:

@@ -1,7 +1,7 @@
 """Advice: the smallest change of one setting that makes a deployment fit (docs/internals/memory.md, Advice).
 
-First the settings that may be turned, then the search. Each is turned away from its value in growing strides until the
-forecast fits, then bisected: the answer fits, and one step less does not.
+The search changes each setting in growing strides until the forecast fits, and then bisects the last stride. So the
+answer fits, and one step less does not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +17,8 @@ from gaudi_runtime.planning.planner import count_candidates
 from gaudi_runtime.units import GIB
 
 MOST_CHANGES = 3
-# No stride is longer than this part of the way: a forecast need not improve with every step, and a stretch that fits
-# should not be jumped over. One that is shorter still may be, so a smaller change than the answer may exist.
+# A stride is at most this part of the way, because a forecast need not improve with every step, and a stride should not
+# skip a stretch that fits. A shorter stretch may be skipped, so a smaller change than the answer may exist.
 STRIDES = 16
 # The most buckets that all trials together may try: about a second, whatever the plan.
 WORK = 200_000
@@ -51,7 +51,7 @@ class Setting:
         return f"{self.verb} {self.field} to {f'{int(value) // GIB}Gi' if self.field == MEMORY else value}"
 
     def distance(self, value: Value) -> float:
-        """Return how large a change is: relative to the current value, the difference for shares, 1 for a word."""
+        """Return the size of a change: relative to the current value, the difference for shares, 1 for a word."""
         if isinstance(value, str):
             return 1.0
         return abs(value - self.now) / (1 if isinstance(value, float) else max(1, self.now))
@@ -129,7 +129,7 @@ def _memory(inputs: ForecastInputs) -> Iterator[Setting]:
         lambda inputs, value: replace(inputs, kv_cache_dtype=KvCacheDtype(str(value))),
     )
     memory = inputs.device_memory
-    # If it is not set it is the card's own memory, which cannot be raised.
+    # If deviceMemory is not set, it is the card's own memory, which cannot be raised.
     if memory is not None:
         larger = range((memory // GIB + 1) * GIB, MOST_MEMORY + 1, GIB)
         yield Setting("raise", MEMORY, memory, larger, lambda inputs, value: replace(inputs, device_memory=int(value)))
@@ -157,7 +157,7 @@ def _limited(inputs: ForecastInputs, **limits: Value) -> ForecastInputs:
 
 
 def _set_length(inputs: ForecastInputs, value: Value) -> ForecastInputs:
-    # If maxNumBatchedTokens is not set it is the model length, so it changes with it.
+    # If maxNumBatchedTokens is not set, it is the model length and changes with it.
     tokens = value if inputs.tokens_follow_length else inputs.limits.max_num_batched_tokens
     return _limited(inputs, max_model_len=value, max_num_batched_tokens=tokens)
 
@@ -180,8 +180,9 @@ class Change:
 def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, thresholds: Thresholds) -> tuple[Change, ...]:
     """Return at most three changes that make a deployment fit, the smallest first.
 
-    Empty if it already fits or no single change helps. If only graphs are missing, the last change is to serve anyway.
-    If the model does not fit either, percentages of 0 return the changes that make room for it.
+    The result is empty if the deployment already fits or no single change helps. If only graphs are missing, the last
+    change is to serve anyway. If the model does not fit either, thresholds of 0 % return the changes that make room for
+    the model.
     """
     now = forecast(inputs, shape, card)
     if fits(now, thresholds):

@@ -22,8 +22,8 @@ from gaudi_runtime.warmup.cover_first import cover_first
 def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Forecast:
     """Forecast the memory, graphs and warm-up time of a deployment.
 
-    With `shape` None the forecast has only what does not depend on a model. A deployment that does not fit raises
-    nothing: `problems` has the reasons.
+    If `shape` is None, the forecast has only the figures that do not depend on a model. A deployment that does not fit
+    raises no error; `problems` has the reasons.
     """
     total = total_memory(inputs, card)
     memory, problems = _divided(inputs, shape, total)
@@ -104,7 +104,7 @@ def _warmup_seconds(inputs: ForecastInputs, phases: Phases) -> Figure | None:
 
 
 def _room_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> Iterator[Problem]:
-    """Yield at most one problem: the weights do not fit, no KV block fits, or too few for one sequence."""
+    """Yield at most one problem: the weights do not fit, no KV block fits, or fewer than one sequence needs."""
     # Given blocks were measured on a card, so they fit.
     if memory is None or inputs.kv_blocks is not None:
         return
@@ -136,7 +136,7 @@ DISCLAIMER = "All figures are estimates; the runtime measures on the card and re
 
 
 def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks: Figure) -> Iterator[str]:
-    """Yield notes that a reader needs to judge the figures, the general first."""
+    """Yield notes that a reader needs to judge the figures, general notes first."""
     yield DISCLAIMER
     if shape is None:
         yield (
@@ -161,7 +161,7 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
 
 
 def _time_budget(inputs: ForecastInputs, plan: BucketPlan | None, kv_blocks: int) -> Iterator[str]:
-    """Yield notes on what a time budget leaves out, and what it does not."""
+    """Yield notes on what a time budget leaves out, and on what it does not leave out."""
     warmup = inputs.warmup
     budget = warmup.time_budget_seconds
     if budget is None:

@@ -1,7 +1,7 @@
 """Graphs of a plan: how many will fit, their bytes, and the seconds of compiling and capturing.
 
-First a card's measured rates, scaled to another model (docs/internals/memory.md, Scaling). Then the real capture
-budget, fed with bytes by these rates (docs/internals/warmup.md, Capture budget), and a PhaseForecast of each phase.
+A card's measured rates are scaled to another model (docs/internals/memory.md, Scaling). The real capture budget then
+runs with bytes by these rates (docs/internals/warmup.md, Capture budget), which gives a PhaseForecast of each phase.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ class PhaseRates:
 
 
 def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None, spread: Spread | None) -> PhaseRates:
-    """Return the rates of one phase for a model; without a model, those of the measured one as assumed."""
+    """Return the rates of one phase for a model; without a model, the rates of the measured model as an assumption."""
     prompt = phase is BucketPhase.PROMPT
     seconds, size = (1.0, 1.0) if shape is None or spread is None else _scales(rates.model, shape, spread)
     compiling = rates.prompt_compile_seconds if prompt else rates.decode_compile_seconds
@@ -61,7 +61,7 @@ def _scales(measured_model: str, shape: ModelShape, spread: Spread) -> tuple[flo
     if measured is None:
         raise LookupError(f"the rates were measured with {measured_model}, which is not among the known models")
     layers = -(-len(shape.layers) // spread.pipeline) / len(measured.layers)
-    # A graph grows with the layers of a card and their widest moment.
+    # A graph grows with the number of layers on a card and with the widest step of a layer.
     width = bytes_per_token(shape, spread.tensor, spread.dtype_bytes)
     return layers, layers * width / bytes_per_token(measured, 1, MEASURED_DTYPE_BYTES)
 
@@ -96,8 +96,8 @@ GraphBytes = Callable[[BucketPhase, Bucket], int]
 def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memory: MemoryForecast | None) -> Phases:
     """Forecast the graphs of both phases: how many fit, their bytes and seconds.
 
-    Without `memory` it is unknown how many graphs fit. If no log shows the bytes of a graph, neither number nor bytes
-    are known, and seconds count every graph as captured.
+    Without `memory`, the number of graphs that fit is unknown. If no log shows the bytes of a graph, number and bytes
+    are unknown, and seconds count every graph as captured.
     """
     expected, least = (_graph_bytes(rates, inputs.limits.block_size, least=least) for least in (False, True))
     likely = best = None
@@ -109,7 +109,7 @@ def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memo
         planned = len(buckets)
         compiled = planned if inputs.warmup.enabled else 0
         captured = (len(likely[phase].captured) if likely else planned) if inputs.captures else 0
-        # Not always more than expected: where graphs are smaller, a large one may take the place of several.
+        # Smaller graphs are not always more graphs, because one large graph may take the place of several.
         most = max(captured, len(best[phase].captured)) if best else captured
         all_bytes, least_bytes = (sum(size(phase, bucket) for bucket in buckets) for size in (expected, least))
         return PhaseForecast(
@@ -160,7 +160,7 @@ def _capture(
 
 
 def _times(figure: Figure, count: int, most: int) -> Figure:
-    """Return the seconds of `count` buckets, or at most of `most` ones."""
+    """Return the seconds of `count` buckets. The upper bound is the time of `most` buckets."""
     low = None if figure.low is None else figure.low * count
     high = None if figure.high is None and most == count else figure.most * most
     return Figure(figure.value * count, f"{count} times: {figure.source}", figure.confidence, low, high)

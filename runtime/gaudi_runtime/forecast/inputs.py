@@ -27,9 +27,9 @@ DEFAULT_WARMUP = WarmupConfig()
 class ForecastInputs:
     """The properties of a deployment that memory and warm-up depend on.
 
-    `quantization` None means that of the checkpoint. `device_memory` (bytes) replaces the card's own; `kv_blocks`
+    If `quantization` is None, the checkpoint decides. `device_memory` (bytes) replaces the card's own; `kv_blocks`
     replaces the result of the memory split, for example after a measurement. `tokens_follow_length` says that
-    maxNumBatchedTokens is not set, so that it is the model length.
+    maxNumBatchedTokens is not set, so that it equals the model length.
     """
 
     policy: BucketPolicy

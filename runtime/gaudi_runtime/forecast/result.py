@@ -40,9 +40,9 @@ class MemoryForecast:
 class PhaseForecast:
     """The forecast graphs of one phase. Unknown figures are None; seconds count the whole phase.
 
-    `captured` are the graphs expected to fit, in the order of their capture, None where none are captured, or the
-    memory or the bytes of a graph are unknown; `captured_at_best` is their number where every source's lowest bytes
-    hold. `graph_bytes` are those of the captured graphs, `all_graph_bytes` what every planned graph would take.
+    `captured` are the graphs that are expected to fit, in capture order; None if no graphs are captured, or if the
+    memory or the bytes of a graph are unknown. `captured_at_best` is the number of graphs that fit by the lowest bytes
+    of all sources. `graph_bytes` is the size of the captured graphs, `all_graph_bytes` that of all planned graphs.
     """
 
     phase: BucketPhase
@@ -67,8 +67,8 @@ Phases = Mapping[BucketPhase, PhaseForecast]
 class Forecast:
     """The forecast of a deployment. `memory` is None if the model's shape or the card's memory is unknown.
 
-    `captures` says whether graphs are captured at all. `plan`, `prompt` and `decode` are None where no plan is
-    possible; `problems` then says why.
+    `captures` says whether graphs are captured at all. `plan`, `prompt` and `decode` are None if no plan is possible;
+    `problems` then says why.
     """
 
     card: str
@@ -88,7 +88,7 @@ class Forecast:
 class Thresholds:
     """The least captured percentage of each phase (`readiness` of a GaudiInference).
 
-    `at_best` judges by the lowest bytes that any source gives for a graph: what falls short of that cannot be met.
+    With `at_best`, graphs have the lowest bytes of any source. A threshold that then fails cannot be met.
     """
 
     prompt_percent: int = 100
@@ -104,7 +104,7 @@ def fits(forecast: Forecast, thresholds: Thresholds) -> bool:
 def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...]:
     """Return a problem for each phase whose forecast is below its percentage.
 
-    Empty if it is unknown how many graphs fit.
+    The result is empty if the number of graphs that fit is unknown.
     """
     asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return tuple(
@@ -115,7 +115,7 @@ def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...
 
 
 def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase, int]:
-    """Return the percentages above 0 that cannot be judged, because it is unknown how many graphs fit."""
+    """Return the percentages above 0 that cannot be judged, because the number of graphs that fit is unknown."""
     asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return {
         phase.phase: least

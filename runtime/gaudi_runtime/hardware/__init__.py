@@ -1,4 +1,4 @@
-"""`gaudi-runtime hardware-report`: try a machine with cards and write what it does into one file.
+"""`gaudi-runtime hardware-report`: try a machine with cards and write the results into one file.
 
 report     the file: facts, and what they prove
 plugin_names  which names of vLLM's plugin that we use exist in the installed one

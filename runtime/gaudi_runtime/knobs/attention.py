@@ -1,7 +1,7 @@
 """How settings decide the attention of prompts with a cached context in vLLM's plugin for Gaudi: pure.
 
-The plugin's rules are in its extension/features.py, extension/ops.py and extension/utils.py. The plan is judged by them
-in buckets/attention_bias.py.
+The plugin's rules are in its extension/features.py, extension/ops.py and extension/utils.py. buckets/attention_bias.py
+judges the plan by these rules.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ def slices(variables: Mapping[str, str], strategy: Strategy) -> bool:
 def slices_from(variables: Mapping[str, str], max_num_batched_tokens: int) -> int:
     """Return the tokens of context and query from which attention is computed in slices."""
     value = variables.get(SLICES_FROM, "")
-    # What is no number is refused elsewhere, and by the plugin as it loads.
+    # A value that is not a number is refused elsewhere, and by the plugin when it loads.
     return int(value) if value.isascii() and value.isdecimal() else min(max_num_batched_tokens, _SLICED_FROM)
 
 
@@ -44,8 +44,8 @@ def fused_attention(
 ) -> FusedAttention | None:
     """Return how the fused attention kernel computes prompts with context; None if every bias fits.
 
-    `variables` are those of the pods that engine.settings do not set. `can_tile` says whether the plugin's release
-    divides queries when it is asked to.
+    `variables` are variables of the pods that engine.settings do not set. `can_tile` says whether the plugin's release
+    divides queries if a setting requests it.
     """
     settings = {**variables, **config.engine.settings}
     if config.engine.name is not EngineName.VLLM or config.engine.device != "hpu":
@@ -62,7 +62,7 @@ def fused_attention(
 
 
 def _computed_by_inc(config: RuntimeConfig) -> bool:
-    """Whether Neural Compressor computes attention: the plugin then slices none of it."""
+    """Return True if Neural Compressor computes attention, which the plugin then never slices."""
     quantization = config.model.quantization
     return quantization is not None and quantization.config_file is not None
 
@@ -78,7 +78,7 @@ def why_impossible(
 def why_not_indexed(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, root: str = "") -> str:
     """Return the fault and the remedy of a bucket that the attention kernel cannot index, without a full stop.
 
-    `root` stands before the names of fields, as "spec." does for a GaudiInference.
+    `root` is the prefix of field names, such as "spec." for a GaudiInference.
     """
     size = plane_bytes(bucket, config.limits.block_size, attention)
     return (

@@ -1,8 +1,8 @@
 """Checks of user settings of the engine: one sentence per error, with the remedy (docs/reference/knobs.md).
 
-Entries of engine.settings that are refused (Refusals), engine.extraArgs (Further arguments), names that are in no row,
-and settings that are right and have no effect (Warnings). What the bucket strategies ignore of their ranges,
-planning/ranges.py says.
+These are refused entries of engine.settings (Refusals), wrong engine.extraArgs (Further arguments), names that are in
+no row, and valid settings without effect (Warnings). planning/ranges.py reports the ranges that a bucket strategy
+ignores.
 """
 
 import re
@@ -92,7 +92,7 @@ def _instead(knob: Knob) -> str:
     return f"use {named} instead" if named in knobs() else f"use the field spec.{named} instead"
 
 
-# What begins with a dash is an argument, but for a negative number and "-", which often is standard input.
+# A word that begins with a dash is an argument, except a negative number and "-", which often is standard input.
 _VALUE = re.compile(r"[^-]|-[0-9.]|-?$")
 _ARGUMENT = re.compile(r"--[A-Za-z][-A-Za-z0-9_]*(\.[^=]+)?(=.*)?")
 
@@ -100,9 +100,9 @@ _ARGUMENT = re.compile(r"--[A-Za-z][-A-Za-z0-9_]*(\.[^=]+)?(=.*)?")
 def wrong_arguments(arguments: Iterable[str]) -> Iterator[str]:
     """Yield a sentence, without a full stop, for every extra argument that is malformed or has a better place.
 
-    A value stands behind "=" or is the next word, as on a command line.
+    A value follows "=" or is the next word, as on a command line.
     """
-    # What is in no row is passed on: vLLM has hundreds of arguments, and refuses what it does not know.
+    # Arguments without a row are passed on, because vLLM has hundreds of arguments and refuses those that it lacks.
     may_take_values = False
     for argument in arguments:
         if _VALUE.match(argument):
@@ -122,7 +122,7 @@ def _why_not(argument: str) -> str | None:
     knob = _known().get(_plain(name))
     if knob is not None:
         return _better_place(knob)
-    # argparse takes any unambiguous beginning of an argument, so --max-model would set what a field owns.
+    # argparse accepts any unambiguous prefix of an argument, so --max-model would set a knob that a field owns.
     whole = next((each for spelling, each in _known().items() if spelling.startswith(_plain(name))), None)
     return None if whole is None else f"{name} is short for {whole.name}: {_better_place(whole)}"
 
@@ -142,7 +142,7 @@ def _plain(name: str) -> str:
 
 
 MOST_NAMED = 3
-# Of two spellings, from 0 to 1 (difflib): below it a name is no help.
+# The similarity of two spellings, from 0 to 1 (difflib). A name that is less similar is no help.
 LIKENESS = 0.7
 
 
@@ -156,10 +156,10 @@ def unknown_name(name: str) -> str:
 def nearest_names(name: str) -> list[str]:
     """Return at most three knob names with a similar spelling, ignoring dashes and case.
 
-    The nearest come first, those that would be refused last.
+    The nearest names come first, names that would be refused come last.
     """
     spelled = {_letters(each): each for each in knobs()}
-    # Twice as many as are named, for those that would be refused go behind the others.
+    # Twice as many as are named, because names that would be refused go behind the others.
     near = get_close_matches(_letters(name), spelled, n=2 * MOST_NAMED, cutoff=LIKENESS)
     found = sorted((knobs()[spelled[each]] for each in near), key=lambda knob: knob.home is Home.REFUSED)
     return [knob.name for knob in found][:MOST_NAMED]
@@ -179,7 +179,7 @@ _ELSEWHERE = {
 def ignored_knobs(config: RuntimeConfig) -> Iterator[str]:
     """Yield a sentence, without a full stop, for every setting and optional field without effect.
 
-    Wrong settings are none of this module's business: it passes over them.
+    Wrong settings are skipped here; wrong_settings() reports them.
     """
     for name in sorted(config.engine.settings):
         knob = knobs().get(name)
@@ -202,11 +202,11 @@ def _why_ignored(knob: Knob, config: RuntimeConfig) -> str | None:
 
 
 _IN_CONFIG = {"warmup.promptGraphPercent": "warmup.promptRatio"}
-"""What a RuntimeConfig calls otherwise than a GaudiInference."""
+"""Fields of a GaudiInference that have another name in a RuntimeConfig."""
 
 
 def _ignored_fields(config: RuntimeConfig) -> Iterator[str]:
-    """Optional fields of one knob that people have set although the mode or the device does not read it."""
+    """Yield a sentence for each optional field of one knob that is set but that the mode or device does not read."""
     settings = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for knob in knobs().values():
         if knob.home is not Home.FIELD or not knob.needs.keys() & {"mode", "device"} or len(knob.use) > 1:

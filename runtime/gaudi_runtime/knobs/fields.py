@@ -1,7 +1,7 @@
 """The knobs that typed fields set: one line per knob that a field owns (docs/reference/knobs.md).
 
-A value is None when the engine gets none, a bool, a number or text as the engine reads it, or several texts. A
-test compares the names with the rows of table.csv that a field owns and an engine reads.
+A value is a bool, a number, text or several texts, as the engine reads them; None if the engine gets no value. A test
+compares the names with the rows of table.csv that a field owns and an engine reads.
 """
 
 import json
@@ -13,10 +13,10 @@ from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
-# vLLM's own deadline for a start must never fire: here only the lack of progress ends a start.
+# vLLM's own deadline for a start must never fire, because here only the lack of progress ends a start.
 LONGEST_START_SECONDS = 604_800
 
-# Most that the Gaudi software keeps of compiled recipes on the pod's disk.
+# The most compiled recipes, in MB, that the Gaudi software keeps on the pod's disk.
 RECIPE_CACHE_MB = 20_480
 
 # vLLM's own limit is 999 of each. Videos in a container are decoded at whatever size they have, so they are off.
@@ -34,7 +34,7 @@ _METHODS = {
     QuantizationMethod.MODELOPT: "modelopt",
     QuantizationMethod.MXFP4: "gpt_oss_mxfp4",
 }
-# What the plugin has kernels of its own for goes by vLLM's own name on other devices.
+# The plugin has its own kernels for these methods. Other devices use vLLM's own names.
 _METHODS_WITHOUT_PLUGIN = {QuantizationMethod.AWQ: "awq", QuantizationMethod.GPTQ: "gptq"}
 _DIMENSIONS: dict[str, Callable[[BucketPolicy], RangeSettings]] = {
     "PROMPT_BS": lambda policy: policy.prompt.batch_size,
@@ -72,7 +72,7 @@ def _bucketing(config: RuntimeConfig) -> Mapping[str, Value]:
             for name, dimension in _DIMENSIONS.items()
             for setting in _SETTINGS
         },
-        # The plugin also takes this one as the most prompts of a step.
+        # The plugin also reads this variable as the most prompts of a step.
         "VLLM_PROMPT_BS_BUCKET_MAX": policy.prompt.batch_size.max or limits.max_num_prefill_seqs,
     }
 
@@ -133,7 +133,7 @@ def _limits(config: RuntimeConfig) -> Mapping[str, Value]:
     }
 
 
-# The chunk of every recurrent model that the plugin serves divides it, and a step must hold whole chunks.
+# The chunk size of every recurrent model that the plugin serves divides this number; a step must hold whole chunks.
 _WHOLE_CHUNKS = 256
 
 
@@ -170,10 +170,10 @@ def _adapters(config: RuntimeConfig) -> Mapping[str, Value]:
 
 
 def _serving(config: RuntimeConfig) -> Mapping[str, Value]:
-    # The key is passed by reference alone: the operator puts it into the pod out of its Secret.
+    # The key is passed by reference only: the operator puts the key from its Secret into the pod.
     return {API_KEY_VARIABLE: None, "--model": config.model.path, "--served-model-name": config.model.served_names}
 
 
 def _if(asked: bool) -> bool | None:
-    # Said only when it is asked for: the engine's own default is no.
+    # Set only if requested, because the engine's own default is no.
     return True if asked else None

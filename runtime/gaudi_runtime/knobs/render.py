@@ -27,7 +27,7 @@ class Rendered:
 def render_engine_options(config: RuntimeConfig) -> Rendered:
     """Render fields and engine.settings into the environment and arguments of the engine.
 
-    Values that the engine does not read are left out. Raises ConfigError, one sentence that names every wrong setting.
+    Values that the engine does not read are left out. Raises ConfigError with a sentence on every wrong setting.
     """
     wrong = why_not_rendered(config.engine)
     if wrong:
@@ -51,7 +51,7 @@ def why_not_rendered(engine: EngineConfig) -> str | None:
 
 
 def _words_of_fields(config: RuntimeConfig) -> dict[str, tuple[str, ...]]:
-    # Settings that the strategy or the mode ignores are not passed: the engine must plan the same buckets as we do.
+    # Settings that the strategy or mode ignores are not passed, because the engine must plan the same buckets as we do.
     rows = ((knobs()[name], value) for name, value in field_values(config).items())
     return {
         knob.name: _words(knob, value) for knob, value in rows if value is not None and unmet_need(knob, config) is None
@@ -65,7 +65,7 @@ def _words(knob: Knob, value: Value) -> tuple[str, ...]:
 
 
 def _argument(knob: Knob, words: tuple[str, ...]) -> tuple[str, ...]:
-    """A flag is given or denied; what may take several words stands apart from them."""
+    """Return an argument: a flag or its --no- form, a name with several words, or --name=value."""
     if knob.range == FLAG:
         return (knob.name if words == ("true",) else knob.name.replace("--", "--no-", 1),)
     return (knob.name, *words) if knob.name in SEVERAL_WORDS else (f"{knob.name}={words[0]}",)

@@ -29,7 +29,7 @@ def speculation(settings: Mapping[str, object]) -> Speculation | None:
         return None
     if not isinstance(asked, dict):
         return None
-    # Without a method vLLM looks at the model: this one is none.
+    # Without a method, vLLM infers the method from the model; "ngram" is not a model.
     method = asked.get("method") or (NGRAM if asked.get("model") in (NGRAM, f"[{NGRAM}]") else OF_A_MODEL)
     tokens = asked.get("num_speculative_tokens")
     return Speculation(str(method), tokens if type(tokens) is int else None)
@@ -37,7 +37,7 @@ def speculation(settings: Mapping[str, object]) -> Speculation | None:
 
 def why_refused(method: str) -> str:
     """Return why a method other than ngram is not supported, as the end of a sentence."""
-    # vLLM has one of mtp for every family, and takes all for mtp.
+    # vLLM has an mtp method for every family, and treats all of them as mtp.
     if method in _RUN_BY_THE_PLUGIN or method.endswith("_mtp"):
         return (
             "vllm-gaudi 0.26 compiles nothing of a draft model and checks none of its shapes, so it could be neither "

@@ -1,8 +1,8 @@
 """The table of all knobs of the engine (docs/reference/knobs.md), read once from table.csv of this folder.
 
 Names, defaults and ranges are facts of vLLM 0.26 and 0.30, of vllm-gaudi (main, August 2026) and of the reference logs;
-the words are ours. Arguments are those of the releases that are driven (catalog/pairs.py). A test holds the table, the
-fields of the API and the page docs/reference/knobs.md together.
+the descriptions are ours. Arguments are those of the releases that are driven (catalog/pairs.py). A test compares the
+table, the fields of the API and the page docs/reference/knobs.md.
 """
 
 import csv
@@ -40,7 +40,7 @@ class Type(StrEnum):
 class Status(StrEnum):
     """The status of a knob in the engine's documentation and code.
 
-    `owned` is what only this project may decide, `unsupported` what cannot work in the pods of this project.
+    Only this project may set an `owned` knob. An `unsupported` knob cannot work in the pods of this project.
     """
 
     CURRENT = "current"
@@ -87,10 +87,10 @@ ENGINE = (Reader.VLLM, Reader.PLUGIN, Reader.DEVICE, Reader.PROCESS)
 
 @dataclass(frozen=True)
 class Knob:
-    """A row: `use` are the fields that own the knob, or what takes its place.
+    """A row of the table. `use` names the fields that own the knob, or what replaces the knob.
 
-    `range` are the words of a bool or an enum, the bounds of a number ("1..", "0..50"), otherwise a remark.
-    `needs` says under which strategies, modes and devices it has an effect: {"strategy": ("linear", "paddingAware")}.
+    `range` has the words of a bool or an enum, the bounds of a number ("1..", "0..50"), otherwise a remark. `needs` has
+    the strategies, modes and devices with which the knob has an effect: {"strategy": ("linear", "paddingAware")}.
     """
 
     name: str

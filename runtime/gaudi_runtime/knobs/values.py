@@ -49,7 +49,7 @@ def _between(knob: Knob) -> str:
 
 
 def _bool(knob: Knob, value: str) -> str | None:
-    # Translated, "yes" into the knob's own "1" or "true": most knobs take a misspelled one for false without a word.
+    # "yes" is translated into the knob's "1" or "true", because most knobs silently read a misspelled word as false.
     word = value.lower()
     if word not in (*YES, *NO):
         return None
@@ -59,7 +59,7 @@ def _bool(knob: Knob, value: str) -> str | None:
 
 def _int(knob: Knob, value: str) -> str | None:
     digits = value.removeprefix("-")
-    # Fewer than 20 digits: int() refuses texts of thousands of them with a sentence of its own.
+    # Fewer than 20 digits, because int() refuses texts of thousands of digits with a sentence of its own.
     whole = digits.isascii() and digits.isdecimal() and len(digits) < 20
     return str(int(value)) if whole and _within_bounds(knob, int(value)) else None
 
@@ -69,7 +69,7 @@ def _float(knob: Knob, value: str) -> str | None:
         number = float(value)
     except ValueError:
         return None
-    # float() takes 1_000 and the digits of other scripts, which the engine's own reader may not.
+    # float() accepts 1_000 and the digits of other scripts, which the engine may not accept.
     plain = math.isfinite(number) and value.isascii() and "_" not in value
     return value.strip() if plain and _within_bounds(knob, number) else None
 
@@ -94,7 +94,7 @@ def _text(knob: Knob, value: str) -> str | None:
 def _list(knob: Knob, value: str) -> str | None:
     if len(knob.words) == 1:
         return _text(knob, value)
-    # Without spaces: the plugin takes one for a part of the word.
+    # Without spaces, because the plugin reads a space as part of the word.
     parts = [each.strip() for each in value.split(",")]
     return ",".join(parts) if set(parts) <= set(knob.words) else None
 

@@ -88,7 +88,7 @@ def _saves_enough(advice: PlanAdvice) -> bool:
 def _pads_no_more(before: Score, after: Score) -> bool:
     """Return True if the learned plan does not increase the padding of a phase.
 
-    If a plan has no bucket for a part of the traffic, paddings of different traffic would be compared.
+    Return False if the plans cover different parts of the traffic, because their paddings are then not comparable.
     """
     if before.padding is None or after.padding is None:
         return False

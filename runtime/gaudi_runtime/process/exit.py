@@ -41,7 +41,7 @@ def exit_broken(error: RuntimeStartError) -> NoReturn:
 
 @contextlib.asynccontextmanager
 async def ended_when_lost(until_lost: UntilLost | None, board: ReportBoard) -> AsyncIterator[None]:
-    """End this process while the block runs, as soon as `until_lost` returns a reason; None never does."""
+    """End this process as soon as `until_lost` returns a reason while the block runs. None never returns."""
     watching = asyncio.create_task(exit_when_lost(until_lost, board)) if until_lost else None
     try:
         yield

@@ -19,7 +19,7 @@ class Signals:
     """The signals received so far. Create it inside the running event loop.
 
     `closing`: SIGUSR1 or SIGTERM was received, so answers carry `Connection: close`. `stop`: SIGTERM or SIGINT was
-    received. `stop_between_buckets` is the same for the worker thread.
+    received. `stop_between_buckets` is set together with `stop`, for the worker thread.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """The OTLP exporter: sends spans from its own thread, and drops those that a collector does not accept.
 
-Spans that wait are bounded in number (OTEL_BSP_MAX_QUEUE_SIZE, 2048): what comes above that is dropped.
+The number of waiting spans is bounded (OTEL_BSP_MAX_QUEUE_SIZE, 2048). Further spans are dropped.
 """
 
 import asyncio

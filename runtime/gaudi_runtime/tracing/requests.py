@@ -41,7 +41,7 @@ class RequestSpans:
             await self._app(scope, receive, send)
             return
         span = self._begun(scope)
-        # A state of its own, for what the application finds out of the request (`_usage`).
+        # The request has a state of its own, in which the application leaves what `_usage` reads.
         inner = {**scope, "headers": _with_context(scope, span), "state": dict(scope.get("state") or {})}
         before = self._met() if span.is_recording() else (0, 0)
 

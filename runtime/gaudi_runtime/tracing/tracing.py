@@ -65,9 +65,9 @@ NO_TRACING: Tracing = _NoTracing()
 async def tracing(
     config: RuntimeConfig, report: WarmupReport, environment: Mapping[str, str] = os.environ
 ) -> AsyncIterator[Tracing]:
-    """Provide the tracing of this process while the block runs; then the last spans have a second to be sent.
+    """Provide the tracing of this process while the block runs, then send the last spans for at most a second.
 
-    `report` is the one with which the process begins.
+    `report` is the first report of the process.
     """
     found = collector(environment)
     if found is None:

@@ -44,8 +44,8 @@ def simulate_decode_steps(
     A shape is (batch size, 1, KV blocks of the batch), and its weight the number of such steps. Requests that exceed
     the limits or the `kv_blocks` of the device are skipped. The simulation ends after 2,000,000 steps.
     """
-    # One addition per step, not per sequence: which sequences end or need one more block at a step is known when a
-    # request starts.
+    # One addition per step, not per sequence, because the start of a request decides at which steps its sequence ends
+    # or needs one more block.
     server = _Server(limits, kv_blocks, pace)
     for request in requests:
         if is_servable(request, limits):
@@ -111,7 +111,7 @@ class _Server:
         self._batch += 1
         self._free -= most
         self._blocks += -(-context // block)
-        # The token of step s is number context + s + 1 and begins a block when context + s is a multiple of it.
+        # The token of step s is number context + s + 1, and begins a block if the block size divides context + s.
         grows_at = (self._step - context) % block
         self._growing[grows_at] += 1
         self._ending[self._step + steps].append((most, grows_at))
@@ -128,7 +128,7 @@ class _Server:
             self._growing[grows_at] -= 1
 
 
-# The decode steps of so many first requests of a trace are simulated. All prompts are counted.
+# Decode steps are simulated for this many first requests of a trace. All prompts are counted.
 MOST_SIMULATED = 200_000
 
 

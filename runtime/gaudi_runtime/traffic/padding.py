@@ -20,7 +20,7 @@ class Padding:
     """The padding of one phase as padded compute divided by real compute; 1.0 is no padding.
 
     The batch size depends on the load, which a canary shares with older pods. So the learned traffic has a forecast
-    for each class of batch sizes (`by_size`), and `overall` is for sizes that it does not have. `real`, `padded` and
+    for each class of batch sizes (`by_size`), and `overall` is for sizes that this traffic lacks. `real`, `padded` and
     `expected` are the sums of compute over the served batches: without padding, as padded, and by the forecast.
     """
 

@@ -64,7 +64,7 @@ def pad_by(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Buc
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the batches of one bucket: `hits` met it warm, `misses` met it cold, `compiles` happened meanwhile.
+    """Counts of the batches of one bucket: `hits` ran it warm, `misses` ran it cold, `compiles` delayed them.
 
     `tokens` (batch size * query) and `blocks` (of the whole batch) are sums of the real sizes. `needed` is the
     smallest bucket that holds all misses.
@@ -190,7 +190,7 @@ class ServingHistogram:
 
     @property
     def cold(self) -> dict[Key, int]:
-        """The number of batches that met a padded shape cold, by that shape."""
+        """The number of batches for each padded shape that was cold."""
         return {key: tally.misses for key, tally in self.tallies.items() if tally.misses}
 
     def traffic(self) -> Traffic:

@@ -58,7 +58,7 @@ def _shape(name: str, family: Family, values: ConfigValues, outer: ConfigValues)
 
 
 def _dtype_bytes(values: ConfigValues, outer: ConfigValues) -> int:
-    """Bytes of a number in the checkpoint."""
+    """Return the bytes of a number in the checkpoint."""
     # transformers has called the key dtype since its version 5, and torch_dtype before.
     names = (each.text(key, "") for each in (values, outer) for key in ("dtype", "torch_dtype"))
     name = next(filter(None, names), "bfloat16")

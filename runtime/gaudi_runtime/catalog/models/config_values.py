@@ -20,7 +20,7 @@ class ConfigValues:
         return key in self._config
 
     def whole(self, key: str, default: int | None = None, *, least: int = 1, most: int = MOST) -> int:
-        """A whole number from `least` to `most`. Raises ModelUnreadable when it is missing without a default."""
+        """Return a whole number from `least` to `most`. Raises ModelUnreadable if it is missing without a default."""
         value = self._config.get(key, default)
         if value is None:
             raise ModelUnreadable(f"config.json has no {key}; its memory cannot be calculated without it")
@@ -30,32 +30,32 @@ class ConfigValues:
         return value
 
     def maybe_whole(self, key: str) -> int | None:
-        """A whole number, None when it is missing."""
+        """Return a whole number; None if it is missing."""
         return self.whole(key) if key in self else None
 
     def flag(self, key: str, default: bool) -> bool:
-        """true or false. Raises ModelUnreadable for anything else."""
+        """Return true or false. Raises ModelUnreadable for anything else."""
         value = self._config.get(key, default)
         if not isinstance(value, bool):
             raise ModelUnreadable(f"config.json: {key} is {value!r}, neither true nor false")
         return value
 
     def text(self, key: str, default: str) -> str:
-        """A string. Raises ModelUnreadable for anything else."""
+        """Return a string. Raises ModelUnreadable for anything else."""
         value = self._config.get(key, default)
         if not isinstance(value, str):
             raise ModelUnreadable(f"config.json: {key} is {value!r}, not a text")
         return value
 
     def wholes(self, key: str) -> tuple[int, ...]:
-        """A list of whole numbers, empty when it is missing. Raises ModelUnreadable for anything else."""
+        """Return a list of whole numbers; empty if it is missing. Raises ModelUnreadable for anything else."""
         value = self._config.get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, int) for each in value):
             raise ModelUnreadable(f"config.json: {key} is not a list of whole numbers")
         return tuple(value)
 
     def part(self, key: str) -> "ConfigValues | None":
-        """An object inside, None when it is missing. Raises ModelUnreadable for anything else."""
+        """Return an object inside this one; None if it is missing. Raises ModelUnreadable for anything else."""
         value = self._config.get(key)
         if value is None:
             return None
@@ -64,11 +64,11 @@ class ConfigValues:
         return ConfigValues(value)
 
     def parts(self) -> "tuple[ConfigValues, ...]":
-        """Every object inside."""
+        """Return every object inside this one."""
         return tuple(ConfigValues(value) for value in self._config.values() if isinstance(value, dict))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of strings, empty when it is missing. Raises ModelUnreadable for anything else."""
+        """Return a list of strings; empty if it is missing. Raises ModelUnreadable for anything else."""
         value = self._config.get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise ModelUnreadable(f"config.json: {key} is not a list of texts")

@@ -1,6 +1,6 @@
 """How each family of models writes its layers into config.json, and what it leaves out there.
 
-The defaults are those of the configuration classes of transformers 5: a key that a checkpoint leaves out has them.
+A key that a checkpoint leaves out has the default of the configuration class in transformers 5.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ LayerReader = Callable[[ConfigValues, int, int], Layer]
 class Family:
     """How to read layer `index` of a model with a hidden size.
 
-    `defaults` are those of its class; without one, a checkpoint must name the dimension.
+    `defaults` are those of the configuration class. A checkpoint must name each dimension without a default.
     """
 
     layer: LayerReader
@@ -52,27 +52,27 @@ def _mlp(values: ConfigValues, bias: bool = False) -> Mlp:
 
 
 def llama(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Llama, Mistral and Granite."""
+    """Read a layer of Llama, Mistral or Granite."""
     bias = values.flag("attention_bias", False)
     return Layer(_attention(values, hidden, bias=bias, out_bias=bias), _mlp(values, values.flag("mlp_bias", False)))
 
 
 def qwen2(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Qwen 2 and 2.5: biases on queries, keys and values; a window only where it is switched on."""
+    """Read a layer of Qwen 2 or 2.5: biases on queries, keys and values; a window only if it is switched on."""
     window = _window(values) if values.flag("use_sliding_window", False) else None
     attention = _attention(values, hidden, bias=True)
     return Layer(replace(attention, window=window), _mlp(values))
 
 
 def qwen3(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Qwen 3: a norm on queries and keys in place of biases."""
+    """Read a layer of Qwen 3: a norm on queries and keys in place of biases."""
     bias = values.flag("attention_bias", False)
     attention = _attention(values, hidden, bias=bias, out_bias=bias, norm=True)
     return Layer(replace(attention, window=None), _mlp(values))
 
 
 def qwen2_moe(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Qwen 2 mixture of experts: a shared expert with a gate of its own."""
+    """Read a layer of a Qwen 2 mixture of experts: a shared expert with a gate of its own."""
     attention = qwen2(values, hidden, index).attention
     experts = Experts(
         count=values.whole("num_experts"),
@@ -85,7 +85,7 @@ def qwen2_moe(values: ConfigValues, hidden: int, index: int) -> Layer:
 
 
 def qwen3_moe(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Qwen 3 mixture of experts."""
+    """Read a layer of a Qwen 3 mixture of experts."""
     experts = Experts(
         count=values.whole("num_experts"),
         active=values.whole("num_experts_per_tok"),
@@ -100,7 +100,7 @@ def _sparse(values: ConfigValues, index: int) -> bool:
 
 
 def mixtral(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Mixtral, and Granite's mixtures of experts: every layer is one."""
+    """Read a layer of Mixtral or of a Granite mixture of experts: every layer has experts."""
     experts = Experts(
         count=values.whole("num_local_experts"),
         active=values.whole("num_experts_per_tok"),
@@ -111,7 +111,7 @@ def mixtral(values: ConfigValues, hidden: int, index: int) -> Layer:
 
 
 def deepseek(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """DeepSeek V2, V3 and R1: latent attention; experts after the first dense layers."""
+    """Read a layer of DeepSeek V2, V3 or R1: latent attention; experts after the first dense layers."""
     rank = values.maybe_whole("q_lora_rank")
     attention = LatentAttention(
         heads=values.whole("num_attention_heads"),
@@ -139,14 +139,14 @@ def _deepseek_experts(values: ConfigValues) -> Experts:
 
 
 def gemma2(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Gemma 2: four norms a layer, and every other layer looks back a window only."""
+    """Read a layer of Gemma 2: four norms a layer, and every other layer looks back a window only."""
     attention = _attention(values, hidden, bias=False)
     window = None if index % 2 else values.whole("sliding_window", 4096)
     return Layer(replace(attention, window=window), _mlp(values), norms=4)
 
 
 def gemma3(values: ConfigValues, hidden: int, index: int) -> Layer:
-    """Gemma 3: norms on queries and keys; every sixth layer sees everything, the others a window."""
+    """Read a layer of Gemma 3: norms on queries and keys; every sixth layer sees everything, the others a window."""
     heads = values.whole("num_attention_heads", 8)
     full = (index + 1) % values.whole("sliding_window_pattern", 6) == 0
     attention = Attention(
@@ -181,4 +181,4 @@ FAMILIES: Mapping[str, Family] = {
     "gemma3_text": _GEMMA3,
     "gemma3": _GEMMA3,
 }
-"""By model_type; that of `text_config` where a checkpoint has one."""
+"""The families by model_type, which is that of `text_config` if a checkpoint has one."""

@@ -1,7 +1,7 @@
 """Public models by repository name, so that a forecast needs no checkpoint.
 
-known_models.json holds, per repository, the keys of its config.json that memory depends on, and the number of
-parameters that its publisher states where that is exact; a test holds the two together.
+known_models.json holds, for each repository, the keys of its config.json that memory depends on. It also holds the
+number of parameters that the publisher states, if that number is exact. A test compares both.
 """
 
 import json
@@ -28,11 +28,11 @@ def known_models() -> dict[str, dict[str, Any]]:
 
 @lru_cache(maxsize=1)
 def _by_name() -> dict[str, dict[str, Any]]:
-    """The same by what follows the owner, such as llama-3.1-8b."""
+    """Return the same models by the name without the owner, such as llama-3.1-8b."""
     return {repository.partition("/")[2]: entry for repository, entry in known_models().items()}
 
 
-# Every forecast asks again, and advice makes hundreds of them.
+# Cached, because every forecast needs a shape, and advice makes hundreds of forecasts.
 @lru_cache(maxsize=256)
 def known_shape(repository: str) -> ModelShape | None:
     """Return the shape of a known public model by its repository, with or without owner; None if unknown."""

@@ -1,6 +1,6 @@
 """Quantization: in how many bits the matrices of a checkpoint are held (docs/internals/memory.md, Quantization).
 
-First the type, then what a method usually does, then `quantization_config` of a config.json -> Quantization.
+This module has the type, the usual quantization of each method, and the reader of `quantization_config` in config.json.
 """
 
 from collections.abc import Callable
@@ -40,11 +40,11 @@ ASKED_FOR = {
     Method.MODELOPT: Quantization(Method.MODELOPT, bits=8),
     Method.MXFP4: Quantization(Method.MXFP4, bits=4, group=32),
 }
-"""What a method usually does to a checkpoint of which nothing else is known."""
+"""The usual quantization of each method, for a checkpoint about which nothing else is known."""
 
 
 def effective_quantization(checkpoint: Quantization | None, asked: Method | None) -> Quantization | None:
-    """Return the quantization in which matrices are stored, from the checkpoint's and the requested one."""
+    """Return the quantization in which matrices are stored, from that of the checkpoint and the requested method."""
     # INC quantizes while loading, whatever the checkpoint says; otherwise the checkpoint decides.
     if asked is Method.INC or checkpoint is None:
         return ASKED_FOR[asked] if asked else None
@@ -52,7 +52,7 @@ def effective_quantization(checkpoint: Quantization | None, asked: Method | None
 
 
 def read_quantization(outer: ConfigValues) -> Quantization | None:
-    """Read the quantization of a checkpoint; None without one. Raises UnsupportedModel for an unknown one."""
+    """Read the quantization of a checkpoint; None if it has none. Raises UnsupportedModel for an unknown method."""
     values = outer.part("quantization_config")
     if values is None:
         return None
@@ -91,8 +91,8 @@ def _fp8(values: ConfigValues) -> Quantization:
 
 
 def _compressed(values: ConfigValues) -> Quantization:
-    """Compressed-tensors."""
-    # Of several groups the first stands for all: which matrices each one is for is said by patterns of names.
+    """Read the quantization of compressed-tensors."""
+    # The first of several groups stands for all, because only patterns of names say which matrices a group is for.
     groups = values.part("config_groups")
     first = next(iter(groups.parts()), None) if groups else None
     weights = first.part("weights") if first else None
@@ -116,8 +116,8 @@ def _modelopt(values: ConfigValues) -> Quantization:
 
 
 def _group(values: ConfigValues, key: str) -> int | None:
-    """Inputs that share a scale, None for one scale for all of them."""
-    # Checkpoints write -1 for that, as AutoGPTQ does, or leave the key out.
+    """Return the number of inputs that share a scale; None if all of them share one scale."""
+    # Checkpoints write -1 for None, as AutoGPTQ does, or leave the key out.
     size = values.whole(key, -1, least=-1)
     return size if size > 0 else None
 

@@ -20,7 +20,7 @@ from gaudi_runtime.catalog.models.tensors import (
 )
 from gaudi_runtime.errors import PlanImpossible
 
-# Servers pad the vocabulary to a multiple of it before they divide it.
+# Servers pad the vocabulary to a multiple of this step before they divide it.
 VOCABULARY_STEP = 64
 
 
@@ -36,7 +36,7 @@ class Stage:
 class Spread:
     """How a model is distributed and stored: ranks, and bytes of a weight and of a cached number.
 
-    `expert_ranks` is None where every expert is split over the tensor-parallel ranks like any other matrix.
+    `expert_ranks` is None if every expert is split over the tensor-parallel ranks like any other matrix.
     """
 
     tensor: int
@@ -72,7 +72,7 @@ def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[St
     return tuple(
         Stage(
             weights=_weights(_stage_tensors(shape, part, index == 0, index == last), spread)
-            # What is outside the decoder, such as a vision tower, is loaded by the first stage, and never quantized.
+            # The first stage loads everything outside the decoder, such as a vision tower, which is never quantized.
             + (shape.extra_parameters * shape.dtype_bytes if index == 0 else 0),
             block=kv_block_bytes(part, spread, block_size),
         )
@@ -83,7 +83,7 @@ def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[St
 def stage_layers(layers: Sequence[Layer], pipeline: int) -> list[Sequence[Layer]]:
     """Divide the layers among pipeline stages as vLLM does."""
     counts = [len(layers) // pipeline] * pipeline
-    # The rest goes to the stages before the last one, which holds the output head already.
+    # The remaining layers go to stages before the last one, because the last stage already holds the output head.
     for extra in range(len(layers) % pipeline):
         counts[-(extra + 2)] += 1
     ends = [sum(counts[: index + 1]) for index in range(pipeline)]
@@ -120,7 +120,7 @@ def latent_block_bytes(block_size: int, latent_dim: int, dtype_bytes: int, layer
 
 
 def _stage_tensors(shape: ModelShape, layers: Sequence[Layer], first: bool, last: bool) -> Iterator[tuple[Tensor, int]]:
-    """Tensors of a stage with how often they occur."""
+    """Yield the tensors of a stage, each with the number of its occurrences."""
     for layer, count in Counter(layers).items():
         yield from ((tensor, count) for tensor in layer_tensors(layer, shape.hidden))
     padded = -(-shape.vocab // VOCABULARY_STEP) * VOCABULARY_STEP

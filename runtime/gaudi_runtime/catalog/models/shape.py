@@ -45,7 +45,7 @@ class Mlp:
 
 @dataclass(frozen=True)
 class Experts:
-    """A mixture of experts: every token visits `active` of `count`, and the shared ones."""
+    """A mixture of experts: every token visits `active` of `count` experts, and all shared experts."""
 
     count: int
     active: int
@@ -68,7 +68,7 @@ class Layer:
 class ModelShape:
     """A decoder-only model. `dtype_bytes` is that of the checkpoint's unquantized tensors.
 
-    `extra_parameters` are those outside the decoder (a vision tower): counted, held whole by every rank.
+    `extra_parameters` are outside the decoder (a vision tower). They are counted, and every rank holds all of them.
     """
 
     family: str

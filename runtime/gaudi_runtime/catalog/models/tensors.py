@@ -53,7 +53,7 @@ class Tensor:
 
     def on_rank(self, ranks: int) -> "Tensor":
         """Return the part of the tensor that the fullest of `ranks` tensor-parallel ranks holds."""
-        # A key matrix of 8 heads is divided by at most 8: with more ranks, several hold the same head.
+        # A key matrix of 8 heads is divided by at most 8, because with more ranks several hold the same head.
         parts = min(ranks, self.units or ranks)
         if self.split is Split.OUTPUTS:
             return Tensor(self.role, -(-self.outputs // parts), self.inputs, Split.WHOLE, self.copies)

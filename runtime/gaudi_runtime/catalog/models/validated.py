@@ -1,4 +1,4 @@
-"""Models that are published as validated on Gaudi. A deployment is compared with them, and never refused by them.
+"""Models that are published as validated on Gaudi. Deployments are compared with them, but never refused because of it.
 
 validated_models.csv holds, per model and card, tensor parallel sizes, datatypes, and settings that were published for a
 family. Source `plugin` is vllm-gaudi's own list (docs/getting_started/validated_models.md, commit 091bbadd of August
@@ -41,7 +41,7 @@ See vLLM's registry of models, previously supported: MllamaForConditionalGenerat
 
 
 def last_release_of(model: str) -> str | None:
-    """Return the last vLLM release that serves a model which newer ones cannot start; None for other models."""
+    """Return the last vLLM release that serves a model which newer releases cannot start; None for other models."""
     return _REMOVED.get(_plain(model))
 
 

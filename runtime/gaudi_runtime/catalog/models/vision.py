@@ -14,7 +14,7 @@ COLOURS = 3
 
 
 def vision_parameters(outer: ConfigValues, text_hidden: int) -> int:
-    """Parameters of the tower and of its projection into a decoder of `text_hidden`; 0 without a tower.
+    """Return the parameters of the tower and of its projection into a decoder of `text_hidden`; 0 without a tower.
 
     Raises UnsupportedModel for a tower that is not in TOWERS.
     """
@@ -31,17 +31,17 @@ def vision_parameters(outer: ConfigValues, text_hidden: int) -> int:
 
 
 def _linear(inputs: int, outputs: int) -> int:
-    """A matrix and its bias."""
+    """Count the parameters of a matrix and its bias."""
     return inputs * outputs + outputs
 
 
 def _attention(hidden: int) -> int:
-    """Queries, keys, values and their result, each with a bias."""
+    """Count the parameters of queries, keys, values and their result, each with a bias."""
     return 4 * _linear(hidden, hidden)
 
 
 def siglip(tower: ConfigValues, text_hidden: int) -> int:
-    """SigLIP, as Gemma 3 has it: patch and position embeddings, layers with two norms, a last norm, a projection."""
+    """Count SigLIP, as in Gemma 3: patch and position embeddings, layers with two norms, a last norm, a projection."""
     hidden, intermediate = tower.whole("hidden_size"), tower.whole("intermediate_size")
     layers = tower.whole("num_hidden_layers", most=MAX_TOWER_LAYERS)
     layer = _attention(hidden) + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
@@ -52,7 +52,7 @@ def siglip(tower: ConfigValues, text_hidden: int) -> int:
 
 
 def qwen2_5(tower: ConfigValues, text_hidden: int) -> int:
-    """Qwen 2.5 VL: gated layers with RMS norms, and a merger of `spatial_merge_size` squared patches."""
+    """Count Qwen 2.5 VL: gated layers with RMS norms, and a merger of `spatial_merge_size` squared patches."""
     hidden, intermediate = tower.whole("hidden_size", 1280), tower.whole("intermediate_size", 3420)
     gated = 2 * _linear(hidden, intermediate) + _linear(intermediate, hidden)
     layer = _attention(hidden) + gated + 2 * hidden
@@ -63,7 +63,7 @@ def qwen2_5(tower: ConfigValues, text_hidden: int) -> int:
 
 
 def qwen3(tower: ConfigValues, text_hidden: int) -> int:
-    """Qwen 3 VL: layer norms, learned positions, and a merger more for each layer whose result the decoder reads."""
+    """Count Qwen 3 VL: layer norms, learned positions, and one more merger for each layer that the decoder reads."""
     hidden, intermediate = tower.whole("hidden_size", 1152), tower.whole("intermediate_size", 4304)
     layer = _attention(hidden) + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
     patch = COLOURS * tower.whole("temporal_patch_size", 2) * tower.whole("patch_size", 16) ** 2
@@ -83,4 +83,4 @@ TOWERS: Mapping[str, Tower] = {
     "qwen3_vl": qwen3,
     "qwen3_vl_moe": qwen3,
 }
-"""By model_type of `vision_config`, or that of the model where a checkpoint has none there."""
+"""The towers by the model_type of `vision_config`, or by that of the model if `vision_config` has none."""
