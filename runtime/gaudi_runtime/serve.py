@@ -128,7 +128,7 @@ def describe(error: Exception) -> RuntimeFailure:
 
 
 async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -> None:
-    # The process stays up: a restart would fail in the same way, and the report would be lost in a crash loop.
+    # The process stays up, because a restart would fail in the same way, and the report would be lost in a crash loop.
     failure = describe(error)
     known = isinstance(error, RuntimeStartError)
     log.error("Start-up failed (%s): %s", failure.reason, failure.message, exc_info=None if known else error)
@@ -213,7 +213,7 @@ async def _serve_model(
     async with (
         _application(config, engine, status, metrics, signals, traces) as app,
         ended_when_lost(engine.until_lost if isinstance(engine, PartsCanDie) else None, status.board),
-        # Idle connections are kept longer than load balancers keep theirs: a server that closes one first may meet a
+        # Idle connections are kept longer than load balancers keep theirs. A server that closes one first may meet a
         # request that is already on its way.
         http_server(
             app,

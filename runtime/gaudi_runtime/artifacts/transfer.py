@@ -47,6 +47,6 @@ def all_at_once(tasks: Iterable[Callable[[], None]], failed: threading.Event, na
                 each.result()
         except BaseException:
             failed.set()
-            # Not waited for here: the tasks check `failed` themselves, and the end of the block waits for them.
+            # Not waited for here, because the tasks check `failed` themselves, and the end of the block waits for them.
             pool.shutdown(wait=False, cancel_futures=True)
             raise

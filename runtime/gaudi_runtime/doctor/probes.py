@@ -31,7 +31,7 @@ def collect_facts(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
     The packages of the `wanted` engines are imported, or all if none is given.
     """
     bridge = installed_version("habana-torch-plugin")
-    # If only an image for cards is checked, nothing is imported: the machine that builds it has no card.
+    # If only an image for cards is checked, nothing is imported, because the machine that builds it has no card.
     engines = frozenset() if bridge and image_only else frozenset(wanted or EngineName)
     torch, answer = _package(installed_version("torch"), "torch", tried=bool(engines & MODEL_ENGINES) or not image_only)
     vllm, _ = _package(installed_release(), "vllm", tried=EngineName.VLLM in engines)
@@ -67,7 +67,7 @@ def _package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[st
     """Return the package and the result of its trial."""
     if not version or not tried:
         return Package(version), {}
-    # The import runs in a separate process: it takes seconds, prints, and may be killed by a signal.
+    # The import runs in a separate process, because it takes seconds, prints, and may be killed by a signal.
     error, answer = run_trial([sys.executable, "-m", trials.__name__, trial])
     return Package(version, error), answer
 

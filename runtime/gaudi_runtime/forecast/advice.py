@@ -105,7 +105,7 @@ def _shares(inputs: ForecastInputs) -> tuple[Setting, ...]:
         return replace(inputs, warmup=inputs.warmup.model_copy(update={"graph_memory_share": value}))
 
     share, utilization = inputs.warmup.graph_memory_share, inputs.utilization
-    # In both directions: a larger share leaves more room for graphs, and a smaller one more for the KV cache.
+    # In both directions, because a larger share leaves more room for graphs, and a smaller one more for the KV cache.
     return (
         Setting("raise", "warmup.graphMemoryPercent", share, _percents_above(share), set_share),
         Setting("lower", "warmup.graphMemoryPercent", share, _percents_below(share), set_share),
@@ -208,7 +208,7 @@ class _Trials:
         if self._work <= 0:
             return False
         answer = forecast(inputs, self._shape, self._card)
-        # All candidates count, not only planned buckets: a plan may try millions to find a few.
+        # All candidates count, not only planned buckets, because a plan may try millions to find a few.
         looked_at = count_candidates(inputs.policy, inputs.limits, int(answer.kv_blocks.value))
         planned = sum(phase.planned for phase in (answer.prompt, answer.decode) if phase)
         self._work -= 100 + max(planned, looked_at)

@@ -139,7 +139,7 @@ class Peers:
 
     def gather(self, progress: Progress) -> None:
         """Wait until every rank has joined. From any thread."""
-        # A pod may wait for a node for hours: this is a warning in the report, not a stall.
+        # A pod may wait for a node for hours, so this is a warning in the report, not a stall.
         while missing := self.missing(self._pace.look):
             self._report_missing(missing)
             progress()

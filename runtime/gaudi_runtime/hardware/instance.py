@@ -74,7 +74,7 @@ class Instance:
         phases: dict[Phase, float] = defaultdict(float)
         while True:
             ready, is_open = await self._ready(), await self._open()
-            # The report is read last: if the instance was ready or open before, this report must say that it serves.
+            # The report is read last. If the instance was ready or open before, this report must say that it serves.
             report = await self._report()
             now = time.monotonic()
             if report is not None:

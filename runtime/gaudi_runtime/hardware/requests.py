@@ -139,7 +139,7 @@ class Client:
 
     def _body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
         asked = {"model": self._model, "prompt": list(prompt), "max_tokens": ANSWER_TOKENS, "temperature": 0}
-        # vLLM then generates all tokens, even if the model would end earlier: only shapes matter here.
+        # vLLM then generates all tokens, even if the model would end earlier. Only shapes matter here.
         return {**asked, "stream": stream, "ignore_eos": True}
 
 

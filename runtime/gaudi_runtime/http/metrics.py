@@ -173,7 +173,7 @@ def _served(served: Served) -> Iterator[Metric]:
 
 def _by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:
     """Return the number of batches by bucket as a metric, for a plan with few buckets."""
-    # The first observed shapes are shown, not the most frequent: a series that ends and begins again breaks rates.
+    # The first observed shapes are shown, not the most frequent, because a series that ends and restarts breaks rates.
     family = CounterMetricFamily("gaudi_bucket_batches", "Batches by bucket.", labels=["phase", "bucket", "graph"])
     if report.prompt.planned + report.decode.planned <= MOST_BUCKET_SERIES:
         for (phase, bucket), tally in islice(counters.tallies.items(), MOST_BUCKET_SERIES):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 SETTING = "--speculative-config"
 NGRAM = "ngram"
-"""The one method whose steps are planned: it drafts on the host, so that no second model has shapes to warm up."""
+"""The one method whose steps are planned. It drafts on the host, so that no second model has shapes to warm up."""
 OF_A_MODEL = "of a draft model"
 _RUN_BY_THE_PLUGIN = ("eagle", "eagle3", "mtp", "dflash", "dspark", OF_A_MODEL)
 

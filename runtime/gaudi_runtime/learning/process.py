@@ -63,7 +63,7 @@ def start_comparison(niceness: int = LOWEST_PRIORITY) -> "subprocess.Popen[bytes
     """Start the comparison process, which reads a question from its standard input."""
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     pipe = subprocess.PIPE
-    # No preexec_fn, which would copy the memory map of this process: the new one bounds itself first of all.
+    # No preexec_fn, because it would copy the memory map of this process. The new process bounds itself first of all.
     command = [sys.executable, "-m", "gaudi_runtime.learning.process", str(niceness)]
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
 

@@ -43,7 +43,7 @@ def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
 
     The first level has no bucket if the plan ends below `most`.
     """
-    # Levels are generated one by one: all staircases together have as many steps as batch sizes times buckets.
+    # Levels are generated one by one, because all staircases together have as many steps as batch sizes times buckets.
     rows = [(size, tuple(row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))]
     lows = [1, *(size + 1 for size, _ in rows)]
     stairs: Stairs = ()
@@ -223,7 +223,7 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
         return _contiguous_coverage(buckets, min(limits.max_num_seqs, kv_blocks), kv_blocks)
     shapes = missing = 0
     firsts = Firsts()
-    # All levels are computed together: with queries of one token each staircase has one step.
+    # All levels are computed together, because with queries of one token each staircase has one step.
     for level in reversed(list(levels_of(buckets, limits.max_num_seqs))):
         held = level.stairs[0][1] if level.stairs else 0
         for size in range(level.low, min(level.high, kv_blocks) + 1):

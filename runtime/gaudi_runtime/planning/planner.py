@@ -74,7 +74,7 @@ def count_candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> in
 
 def _optimal_plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: list[str]) -> BucketPlan:
     """Plan the buckets of strategy Optimal, which never break a rule."""
-    # Imported here: most plans need no optimizer, and commands start faster without it.
+    # Imported here, because most plans need no optimizer, and commands start faster without it.
     from gaudi_runtime.planning.optimal.strategy import optimal_buckets
 
     def exponential() -> BucketPlan:
@@ -124,7 +124,7 @@ def decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None
     return None
 
 
-# The most buckets of a phase: each is a graph, and this many would take weeks to warm up.
+# The most buckets of a phase. Each is a graph, and this many would take weeks to warm up.
 MAX_BUCKETS = 250_000
 
 # The most combinations of a phase that are tried. They take seconds.

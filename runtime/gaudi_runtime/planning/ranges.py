@@ -57,7 +57,7 @@ def ceil_log2(value: int) -> int:
 
 def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) -> Dimensions[Range]:
     """Return the ranges of strategy Exponential, which depend on the limits only; `bounded` as in DeviceBlocks."""
-    # Users cannot override them: the public planner reads no variables for this strategy.
+    # Users cannot override them, because the public planner reads no variables for this strategy.
     block, seqs, prefills = limits.block_size, limits.max_num_seqs, limits.max_num_prefill_seqs
     tokens = limits.max_num_batched_tokens
     context = _exponential_context(limits)
@@ -176,7 +176,7 @@ def _read(strategy: Strategy, dimension: str, limits: Limits) -> set[str]:
     return _READ_BY.get(strategy, set())
 
 
-# The most values of a range: more could never be compiled, and would only exhaust memory.
+# The most values of a range. More could never be compiled, and would only exhaust memory.
 MAX_VALUES = 100_000
 
 

@@ -12,7 +12,7 @@ def measure_activity() -> tuple[int, int]:
 
     The activity is the sum of seconds of processor time, mebibytes in memory and mebibytes read.
     """
-    # Memory and reads count too: a process that loads weights may use hardly any processor.
+    # Memory and reads count too, because a process that loads weights may use hardly any processor.
     work, count = 0, 0
     for child in children():
         with contextlib.suppress(psutil.Error):
@@ -29,7 +29,7 @@ def children() -> list[psutil.Process]:
 
 def end_children() -> None:
     """Kill every process below this one and wait until all have ended."""
-    # All descendants are killed: vLLM's core, when killed, leaves its workers behind with their memory.
+    # All descendants are killed, because vLLM's core, when killed, leaves its workers behind with their memory.
     doomed = children()
     for child in doomed:
         with contextlib.suppress(psutil.Error):

@@ -37,7 +37,7 @@ class BucketBoard:
             self._states[phase, bucket] = state
 
     def leave_out(self, skipped: Iterable[Skipped]) -> None:
-        """Record that these buckets were left out: they stay without a graph, or cold."""
+        """Record that these buckets were left out, and stay without a graph, or cold."""
         with self._lock:
             for each in skipped:
                 key = (each.phase, Bucket(*each.bucket))

@@ -55,7 +55,7 @@ class OtlpTracing:
             "gaudi.plan_hash": report.plan_hash,
         }
         self.start = OtlpStartSpans(self._tracer(ALWAYS_ON), report, attributes)
-        # The convention of OpenTelemetry for child processes: vLLM's own spans of its start continue ours.
+        # The convention of OpenTelemetry for child processes, by which vLLM's own spans of its start continue ours.
         CONTEXT.inject(_Variables(), trace.set_span_in_context(self.start.root))
         self._requests = self._tracer(None)
 

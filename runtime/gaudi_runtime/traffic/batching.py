@@ -144,7 +144,7 @@ def read_traffic_of_trace(
 
     def counted() -> Iterator[Request]:
         for request in requests:
-            # Each prompt is counted alone and without context: a trace has neither batches nor shared prefixes.
+            # Each prompt is counted alone and without context, because a trace has neither batches nor shared prefixes.
             prompts.add(Bucket(1, request.context, 0))
             yield request
 

@@ -211,7 +211,7 @@ class ServingHistogram:
 
     def _remember(self, phase: BucketPhase, real: Bucket, batches: int) -> None:
         shapes, largest = self._shapes[phase], self._largest[phase]
-        # The comparison saves creating the shape: this runs for every batch, and a larger size is rare.
+        # The comparison saves creating the shape, because this runs for every batch, and a larger size is rare.
         if real[0] > largest[0] or real[1] > largest[1] or real[2] > largest[2]:
             self._largest[phase] = Bucket(*map(max, real, largest))
         shape = round_sizes_up(real, self._digits[phase])

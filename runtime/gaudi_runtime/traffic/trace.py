@@ -133,7 +133,7 @@ def _seconds(cell: str, line: int) -> float:
             moment = datetime.fromisoformat(cell.strip())
         except ValueError:
             raise _at(line, f"has the arrival time {cell[:40]!r}, neither seconds nor a date with time") from None
-        # A time without a zone is read as UTC: only differences count.
+        # A time without a zone is read as UTC, because only differences count.
         seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not isfinite(seconds):
         raise _at(line, f"has the arrival time {cell[:40]!r}, which is not finite")

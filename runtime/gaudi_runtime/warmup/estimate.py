@@ -30,7 +30,7 @@ FEWEST_LIKE = 3
 class Samples:
     """Sums over the measured steps of one kind, enough to fit a straight line through (weight, seconds)."""
 
-    # Sums are kept instead of steps: a plan may have 20,000 buckets, and every step needs an estimate.
+    # Sums are kept instead of steps, because a plan may have 20,000 buckets, and every step needs an estimate.
     count: int = 0
     weight: float = 0.0
     seconds: float = 0.0
@@ -179,7 +179,7 @@ class Estimate:
         measured = [work.done for work in self._work.values() if work.done.count]
         if not measured:
             return None
-        # As in eta_seconds: a kind without a measured step is assumed to cost the mean of all measured kinds.
+        # As in eta_seconds, a kind without a measured step is assumed to cost the mean of all measured kinds.
         mean = sum(done.seconds for done in measured) / sum(done.count for done in measured)
         paces = {phase: StepPace(fixed=0, per_weight=0) for phase in BucketPhase}
         for kind in kinds:

@@ -66,7 +66,7 @@ def journal_name(key: RecipeKey) -> str:
 
 def format_header(key: RecipeKey) -> str:
     """Format the first line of the journal of a recipe key."""
-    # The header has what a recipe depends on, not the plan: a new bucket must not discard all recipes.
+    # The header has what a recipe depends on, not the plan, because a new bucket must not discard all recipes.
     return _canonical({"format": FORMAT, "key": asdict(key)}) + "\n"
 
 

@@ -368,6 +368,6 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
         return
     job.measured(timed, job.clock() - started)
     for each in map(budget.phase_budget, BucketPhase):
-        # `over([step])` would be wrong: the budget may leave out buckets, and try some of them again.
+        # `over([step])` would be wrong, because the budget may leave out buckets, and try some of them again.
         job.estimate.expect(StepKind.CAPTURE, each.phase, each.waiting, each.waiting_weight)
     job.progress.captured(step.phase, step.bucket, phase.graph_bytes, job.estimate.eta_seconds())

@@ -191,7 +191,7 @@ class PhaseBudget:
         while self._queue and not self.over:
             bucket = self._queue[0]
             estimate = self._estimate(bucket)
-            # Before the first graph the estimate is 0: the size of graphs is known only after capturing one.
+            # Before the first graph the estimate is 0, because the size of graphs is known only after capturing one.
             if estimate < self.share:
                 return CaptureStep(self.phase, bucket, len(self.captured) + 1)
             room = size(max(0, self.share))
@@ -316,7 +316,7 @@ class CaptureBudget:
         while self._second_pass:
             budget = self._second_pass.popleft()
             bytes_left = self._pool - self._prompt.graph_bytes - self._decode.graph_bytes
-            # A phase that ran out of memory gets no second pass: it would run out of memory again.
+            # A phase that ran out of memory gets no second pass, because it would run out of memory again.
             if not budget.complete and not budget.over and bytes_left > 0:
                 budget.resume(bytes_left)
                 self._passes.append(budget)

@@ -53,7 +53,7 @@ class Disk:
     def add(self, entry: Source, manifest: Manifest, alive: Alive) -> None:
         """Copy missing files here, all or none. Raises EntryUnusable or OSError."""
         missing = [(path, file) for path, file in manifest.files.items() if not (self.folder / path).exists()]
-        # Each file is created by a rename: an engine must never load half a file, even if this process is killed.
+        # Each file is created by a rename, because an engine must never load half a file, even after a kill.
         with self._empty_staging():
             entry.copy(missing, self._staging, alive)
             for path, _ in missing:

@@ -132,7 +132,7 @@ def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict
 
 def remove(folder: Path) -> None:
     """Remove an entry of recipes: it disappears at once, then its files are deleted."""
-    # One rename hides the whole entry: a reader finds that it is missing, and never finds half of it.
+    # One rename hides the whole entry. A reader finds the entry missing, but never half of it.
     gone = folder.with_name(f"{folder.name}.{uuid4().hex}.gone")
     folder.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)

@@ -61,7 +61,7 @@ class Progress:
 
     def others(self, here: int) -> None:
         """Report that another process fetches the same files, of which `here` bytes are on disk."""
-        # Published only when the number changes, because each report restarts the stall clock: if that
+        # Published only when the number changes, because each report restarts the stall clock. If that
         # process stalls, this one stalls, too.
         if here != self.done or not self._waiting:
             self.done, self._waiting = here, True

@@ -179,7 +179,7 @@ def _scales_and_zeros(outputs: int, inputs: int, quantization: Quantization) -> 
 
 def count_parameters(shape: ModelShape) -> int:
     """Count all parameters of a checkpoint, as its publisher states them (docs/internals/memory.md, Shapes)."""
-    # A tied output head counts once: it is the same tensor as the embeddings.
+    # A tied output head counts once, because it is the same tensor as the embeddings.
     outside = [
         embedding_tensor(shape),
         final_norm_tensor(shape),

@@ -70,7 +70,7 @@ def with_script(card: SimCard, script: SimScript) -> SimCard:
     """Return the card with the values of the script in place of its own."""
 
     def given(value: float | None, own: float) -> float:
-        # Not `value or own`: the script may set 0.
+        # Not `value or own`, because the script may set 0.
         return own if value is None else value
 
     def cost(own: PhaseCost, graph_bytes: float | None) -> PhaseCost:

@@ -169,11 +169,11 @@ class SimEngine:
         return self._serving.load_now()
 
     def heartbeat_seconds(self) -> float:
-        """Return 0, unless the script stalls the engine: an idle loop is always alive."""
+        """Return 0, unless the script stalls the engine. An idle loop is always alive."""
         return time.monotonic() - self._served_since if self._script.stall_serving else 0.0
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to free."""
+        """Do nothing, because there is nothing to free."""
 
     def _fit(self, size: int, what: str) -> None:
         try:

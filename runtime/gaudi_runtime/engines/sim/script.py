@@ -102,7 +102,7 @@ class Faults:
         """Count a compile and return its additional seconds. Raises, stalls or ends the process by script."""
         at, script = self._next("compile", phase), self.script
         if at == script.stall_at_bucket:
-            # Never set: only the stall timeout of the runtime ends this wait.
+            # Never set, because only the stall timeout of the runtime may end this wait.
             threading.Event().wait()
         if at == script.crash_at_bucket:
             # Like a fault in a library: no exception, no clean-up, no last report.

@@ -75,7 +75,7 @@ class SimScheduler:
 
     def _start_next(self) -> None:
         while self._queue and len(self.seats) < self._places:
-            # Later sequences never overtake the first: a long prompt would wait for ever behind short
+            # Later sequences never overtake the first. Otherwise a long prompt would wait for ever behind short
             # ones that always fit.
             if self.load().used_blocks + self._queue[0].reserved > self.total_blocks:
                 return

@@ -110,7 +110,7 @@ class CpuDevice(Device):
 
     def reserve(self, nbytes: int) -> None:
         """Count `nbytes`. Raises DeviceOutOfMemory if the budget has less left."""
-        # Called before the allocation: a CPU has no device memory that could run out, and the kernel would
+        # Called before the allocation, because a CPU has no device memory that could run out, and the kernel would
         # kill the process.
         free = self._total - self._used
         if nbytes > free:
@@ -210,7 +210,7 @@ class HpuDevice(Device):
         return replay
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        """Check the text of the error: the bridge raises plain RuntimeErrors."""
+        """Check the text of the error, because the bridge raises plain RuntimeErrors."""
         return isinstance(error, RuntimeError) and "memory" in str(error).lower()
 
     def compiles(self) -> int:

@@ -50,11 +50,11 @@ class TorchEngine:
         self._serving: ServingLoop | None = None
 
     def report_fields(self) -> Mapping[str, object]:
-        """Return nothing: the report has no further fields for a real model."""
+        """Return nothing, because the report has no further fields for a real model."""
         return {}
 
     def notes(self) -> tuple[str, ...]:
-        """Return nothing: this engine has no notes."""
+        """Return nothing, because this engine has no notes."""
         return ()
 
     def load(self, progress: Progress) -> None:

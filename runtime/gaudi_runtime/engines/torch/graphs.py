@@ -122,7 +122,7 @@ class GraphTable:
             return
         # Each bucket has its own name, by which logs and profiles distinguish the compiled forwards.
         compiled = self._device.specialize(forward, f"{phase}_" + "_".join(map(str, bucket)))
-        # Read on the event loop: a loop that waits for a compile does not hang.
+        # This is read on the event loop, because a loop that waits for a compile does not hang.
         self.compiling = True
         try:
             compiled(*self._arguments(phase, buffers))

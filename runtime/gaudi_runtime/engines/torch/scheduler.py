@@ -107,7 +107,7 @@ class Scheduler:
         shape = Bucket(0, 0, 0)
         for sequence in self._prompts():
             grown = self._grown(shape, sequence)
-            # The first prompt runs even if no bucket holds it: otherwise it would wait for ever.
+            # The first prompt runs even if no bucket holds it. Otherwise it would wait for ever.
             if works and not self._fits(grown):
                 break
             if not sequence.blocks and not self._admit(sequence):

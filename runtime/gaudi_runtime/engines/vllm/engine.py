@@ -172,7 +172,7 @@ class VllmEngine(Processes):
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Run the sampler's settings: on a card for all sizes at once, on a CPU for one batch size."""
-        # The plugin's own sampler warm-up has no argument for a size: one call runs all of them.
+        # The plugin's own sampler warm-up has no argument for a size, so one call runs all of them.
         if self._config.engine.device == "cpu":
             if batch_size:
                 self._ask("sampler", batch_size, deadline=self._step_seconds)

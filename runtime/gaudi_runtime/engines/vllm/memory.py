@@ -37,13 +37,13 @@ class CardMemory:
         self._free: list[int] = []
 
     def before_start(self) -> None:
-        """Return no KV cache size for vLLM: the plugin measures it in its own profile run."""
+        """Return no KV cache size for vLLM, because the plugin measures it in its own profile run."""
         return
 
     def started(self, profile: Answers) -> None:
         """Take the split: free memory after weights and KV cache, less the margin, is for graphs."""
         self._margins = [int(each["margin"]) for each in profile]
-        # All figures are from one rank: the minimum of each figure would describe a card that does not exist.
+        # All figures are from one rank, because the minimum of each figure would describe a card that does not exist.
         fullest = min(profile, key=lambda each: int(each["free"]))
         free, margin, kv_cache = (int(fullest[name]) for name in ("free", "margin", "kv_cache"))
         graphs = max(0, free - margin)
@@ -52,7 +52,7 @@ class CardMemory:
         self._blocks = _blocks(profile)
 
     def planned(self, memory: Answers) -> None:
-        """Do nothing: the card measures its memory itself."""
+        """Do nothing, because the card measures its memory itself."""
 
     def divided(self) -> tuple[Split, DeviceBlocks]:
         """Return the split, and the KV blocks that every rank has."""
@@ -65,7 +65,7 @@ class CardMemory:
 
     def why_full(self) -> str | None:
         """Return why no more graphs may be captured, by the last measured free memory; None if they may."""
-        # Decided here for all ranks: if one rank refused on its own, the others would wait for it in a collective.
+        # Decided here for all ranks. If one rank refused on its own, the others would wait for it in a collective.
         for rank, (free, margin) in enumerate(zip(self._free, self._margins, strict=False)):
             if free <= margin:
                 return f"The card of rank {rank} has {size(free)} free, and {size(margin)} are kept as margin"
@@ -131,7 +131,7 @@ class CpuLedger:
         return DeviceMemory(free=max(0, self._told.total - used), total=self._told.total)
 
     def why_full(self) -> None:
-        """Return None: only the budget limits captures."""
+        """Return None, because only the budget limits captures."""
         return
 
 
@@ -163,7 +163,7 @@ class CpuMemory:
 
 def forecast(config: RuntimeConfig) -> CpuMemory:
     """Return the split by config.json. Raises PlanImpossible for a model that does not fit, before it is loaded."""
-    # Checked before vLLM starts: a CPU has no device memory that could run out, so the kernel would kill a worker.
+    # Checked before vLLM starts, because on a CPU no device memory can run out, and the kernel would kill a worker.
     total = config.engine.device_memory_bytes
     if total is None:
         raise ConfigError("engine.deviceMemoryBytes is missing. On a CPU it sets how much memory the model may use.")

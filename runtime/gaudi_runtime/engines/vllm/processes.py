@@ -19,7 +19,7 @@ class Processes:
 
     def __init__(self, config: RuntimeConfig) -> None:
         """Raise PlanImpossible for a model that does not fit, or the error for another fault of the configuration."""
-        # Checked before any import or load: an unsupported release of vLLM may fail late, with an error that
+        # Checked before any import or load, because an unsupported release of vLLM may fail late, with an error that
         # does not help.
         here = installed(cards=config.engine.device == "hpu")
         check_release(here)

@@ -50,7 +50,7 @@ def _failing_fast(describe: Callable[..., Any]) -> Callable[..., Any]:
 
 def import_server() -> None:
     """Import the modules of the OpenAI application."""
-    # Done before warm-up: it takes seconds, which would otherwise delay the first answer after the last graph.
+    # Done before warm-up, because it takes seconds, which would otherwise delay the first answer after the last graph.
     layout = installed_layout()
     stop_at_first_error()
     import_module(layout.state)

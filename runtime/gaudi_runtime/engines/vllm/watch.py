@@ -34,7 +34,7 @@ PACE = Pace(ask=2.0, look=0.5, hang=30.0)
 class Watch:
     """Watches `engine`, vLLM's AsyncLLM.
 
-    `absorb` receives the counts of the first rank of each engine core: all ranks of a core run the same steps.
+    `absorb` receives the counts of the first rank of each engine core, because all ranks of a core run the same steps.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ async def _no_route(_: Request, error: HTTPException) -> Response:
 
 
 async def _crashed(_: Request, __: Exception) -> Response:
-    # The exception itself is only logged: it may contain files and addresses of this pod.
+    # The exception itself is only logged, because it may contain files and addresses of this pod.
     return JSONResponse(error_body("The server failed to answer. Its log has the reason.", "server_error"), 500)
 
 

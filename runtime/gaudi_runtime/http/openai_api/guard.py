@@ -85,7 +85,7 @@ class Edge:
 
 
 def _bounded(receive: Receive) -> Receive:
-    # Counted during reading: a head may have no length, or a wrong one.
+    # Counted during reading, because a head may have no length, or a wrong one.
     taken = 0
 
     async def bounded() -> Message:

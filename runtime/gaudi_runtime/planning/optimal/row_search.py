@@ -173,7 +173,7 @@ def _rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
 
 def _context_in_corners(space: PromptSpace, traffic: Weights, cost: Worth, price: Worth) -> Choice:
     """Return rows for prompts without context; all others share the few buckets that hold everything."""
-    # This is best if context is rare: no row pays for a bucket that only rare requests need.
+    # This is best if context is rare, because no row pays for a bucket that only rare requests need.
     plain = {shape: weight for shape, weight in traffic.items() if not shape.num_blocks}
     with_context = {shape: weight for shape, weight in traffic.items() if shape.num_blocks}
     rows = _rows(replace(space, with_context=False), plain, cost, price)

@@ -64,7 +64,7 @@ def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
     by_end = sorted(rows.items(), key=lambda item: item[0][1])
 
     def cheapest(rate: float) -> Selection:
-        # This is a shortest path over the cuts: every row ends after its start, so one pass in this order is enough.
+        # This is a shortest path over the cuts. Every row ends after its start, so one pass in this order is enough.
         best: dict[int, Selection] = {0: Selection()}
         for (start, end), row in by_end:
             if start in best:

@@ -61,7 +61,7 @@ def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
 
 def _compile_only(load: Callable[[str], Any]) -> Callable[[], AbstractContextManager[Any]] | None:
     try:
-        # Entered once as a test: the setting raises KeyError if the bridge does not know the mode.
+        # Entered once as a test, because the setting raises KeyError if the bridge does not know the mode.
         setting = load("habana_frameworks.torch.internal.bridge_config").env_setting
         with setting(_COMPILE_ONLY, True):
             pass

@@ -82,7 +82,7 @@ class CpuVerbs:
             raise ValueError(f"execution mode {self._mode} has no graphs to capture")
         before = self._shapes.compiles()
         self._run(BucketPhase(phase), Bucket(*bucket))
-        # A graph is code: the tensors of a step are freed after it.
+        # A graph is code, so the tensors of a step are freed after it.
         return Outcome(bytes=0, graph=self._shapes.compiles() == before, out_of_memory=None)
 
     def sampler(self, batch_size: int) -> dict[str, bool]:
@@ -93,7 +93,7 @@ class CpuVerbs:
         return {"done": True}
 
     def defragmenter(self) -> dict[str, bool]:
-        """Do nothing: vLLM never moves its cache on a CPU."""
+        """Do nothing, because vLLM never moves its cache on a CPU."""
         return {"done": False}
 
     def start_serving(self) -> None:
@@ -152,7 +152,7 @@ def step_shape(phase: BucketPhase, bucket: Bucket, block_size: int, max_model_le
 
 def block_table(shape: StepShape, row: int, block_size: int, blocks: int) -> list[int]:
     """Return the ids of the blocks of one sequence."""
-    # Block 0 is vLLM's own. If the cache is too small, blocks are used more than once: that is safe, because no request
+    # Block 0 is vLLM's own. If the cache is too small, blocks are used more than once. That is safe, because no request
     # exists before the end of warm-up.
     needed = -(-(shape.query + shape.context) // block_size)
     return [1 + (row * needed + at) % max(1, blocks - 1) for at in range(needed)]

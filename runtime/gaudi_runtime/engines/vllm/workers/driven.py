@@ -65,7 +65,7 @@ class DrivenWorker:
         try:
             # The same mode as in serving: code that is compiled in another mode is compiled again by the first request.
             with torch.inference_mode():
-                # Not created in __init__: the model runner exists only after the device was opened.
+                # Not created in __init__, because the model runner exists only after the device was opened.
                 if self.gaudi_verbs is None:
                     self.gaudi_verbs = self.gaudi_open_verbs()
                 answer = getattr(self.gaudi_verbs, verb)(*arguments)

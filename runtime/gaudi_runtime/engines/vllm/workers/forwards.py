@@ -180,7 +180,7 @@ class Forwards:
         self._check(batch_size, seq_len, num_blocks, attn_metadata, warmup_mode)
 
     def _can_merge(self, batch: Any, prompt: Any) -> bool:
-        """Return whether the plugin may add a prompt to a batch: only if a planned bucket holds both."""
+        """Return True if the plugin may add a prompt to a batch, because a planned bucket holds both."""
         self._found = None
         return bool(self._merges(batch, prompt)) and self._found in self._manager.prompt_buckets
 
@@ -235,4 +235,4 @@ class FixedBuckets(list[tuple[int, ...]]):
     # The plugin would add every fallback shape, and pad later batches to it instead of to a bucket with a graph.
 
     def append(self, bucket: tuple[int, ...]) -> None:
-        """Do nothing: a batch that no bucket holds runs at its fallback shape each time."""
+        """Do nothing, because a batch that no bucket holds runs at its fallback shape each time."""

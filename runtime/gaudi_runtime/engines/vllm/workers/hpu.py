@@ -146,7 +146,7 @@ class HpuVerbs:
         # Replaces the plugin's own planner, which also derives Dynamo's limit from the length of these lists.
         manager.generate_prompt_buckets = partial(setattr, manager, "prompt_buckets", prompts)
         manager.generate_decode_buckets = partial(setattr, manager, "decode_buckets", decodes)
-        # Never reset: a second call by vLLM must not start the plugin's own warm-up.
+        # Never reset, because a second call by vLLM must not start the plugin's own warm-up.
         self._runner.skip_warmup = True
         self._runner.warmup_model()
         # Set again, because a release may prepare itself without planning.
@@ -191,7 +191,7 @@ class HpuVerbs:
                 log.exception("The vision tower cannot run %s %dx%dx%d", modality, width, height, items)
                 why = f"vllm-gaudi cannot run it: {type(error).__name__}: {error}"
                 return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=why)
-            # Only the tower is affected: it leaves no dummy request that could make later calls fail.
+            # Only the tower is affected, because it leaves no dummy request that could make later calls fail.
             why = f"the device ran out of memory at vision bucket {modality} {width}x{height}x{items} ({error})"
             self._leave_note(why)
             return _refused(why)
@@ -292,7 +292,7 @@ class HpuVerbs:
             self._leave_note(self._lost)
             return _refused(self._lost)
         if ran_as:
-            # One bucket of a plan must not end the start: it is left out and reported.
+            # One bucket of a plan must not end the start, so it is left out and reported.
             return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {ran_as[0]}: {REPORT}")
         return Outcome(bytes=max(0, before - self.memory()["free"]), graph=all(graphs), out_of_memory=None)
 

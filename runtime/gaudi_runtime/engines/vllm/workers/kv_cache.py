@@ -26,7 +26,7 @@ def useful_bytes(vllm_config: Any, layers: Mapping[str, Any]) -> int | None:
     ((name, block_size, page),) = kinds
     if name not in FULL_ATTENTION:
         return None
-    # Speculative tokens need no more: vLLM allocates no slot beyond max_model_len.
+    # Speculative tokens need no more, because vLLM allocates no slot beyond max_model_len.
     sequence = -(-int(vllm_config.model_config.max_model_len) // block_size)
     blocks = int(vllm_config.scheduler_config.max_num_seqs) * sequence + OWN_BLOCKS
     return blocks * page * len(layers)
