@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0
 LINGER_SECONDS = 5.0
-"""How long clients may send a last request after the drain has begun, on connections with a running answer."""
+"""The time after the drain has begun in which connections with a running answer may send a last request."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ async def _application(
     for collector in engine.collectors():
         status.registry.register(collector)
     async with engine.application() as app:
-        # The counts of vLLM's workers arrive a moment later, so no request can be given its share of them.
+        # The counts of vLLM's workers arrive a moment later, so they cannot be attributed to requests.
         yield guarded(app, config, metrics, lambda: signals.closing, traced=traces.around)
 
 

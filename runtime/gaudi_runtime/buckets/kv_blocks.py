@@ -68,4 +68,4 @@ def most_decode_blocks(size: int, limits: Limits, kv_blocks: int) -> int:
 
 
 SHARED_BLOCKS = 3
-"""How many times a decode batch may read the blocks of the device if sequences share them."""
+"""The most times that a decode batch may read the blocks of the device if sequences share them."""

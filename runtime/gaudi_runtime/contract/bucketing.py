@@ -18,7 +18,7 @@ RangeValue = Annotated[int, Field(ge=0, le=16_777_216)]
 
 
 class Strategy(StrEnum):
-    """How the values of a bucket dimension are chosen."""
+    """The method that chooses the values of a bucket dimension."""
 
     EXPONENTIAL = "exponential"
     LINEAR = "linear"

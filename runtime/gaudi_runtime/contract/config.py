@@ -31,7 +31,7 @@ class EngineName(StrEnum):
 
 
 class ExecutionMode(StrEnum):
-    """How a shape becomes fast: by HPU graphs, by torch.compile, by recipes of lazy mode, or not at all."""
+    """The compilation of shapes: by HPU graphs, by torch.compile, by recipes of lazy mode, or none."""
 
     HPU_GRAPHS = "hpuGraphs"
     TORCH_COMPILE = "torchCompile"
@@ -138,7 +138,7 @@ class ModelConfig(Wire):
 
 
 class ParallelismConfig(Wire):
-    """How one replica is distributed over cards: tensor * pipeline * data ranks, one card each."""
+    """The distribution of one replica over cards: tensor * pipeline * data ranks, one card each."""
 
     tensor: Ranks = 1
     pipeline: Ranks = 1
@@ -177,7 +177,7 @@ class EngineConfig(Wire):
 
 
 class WarmupConfig(Wire):
-    """How graphs are warmed up and captured before the model port opens."""
+    """The settings of warm-up and graph capture, before the model port opens."""
 
     enabled: bool = True
     graph_memory_share: Share = Field(0.1, description="Share of usable memory kept for graphs.")

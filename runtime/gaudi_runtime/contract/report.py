@@ -161,7 +161,7 @@ class MemorySplit(Tolerant):
 
 
 class FetchProgress(Tolerant):
-    """How much of the model is on this pod's disk (docs/how-to/model-sources.md)."""
+    """The progress of fetching the model to this pod's disk (docs/how-to/model-sources.md)."""
 
     done_bytes: Bytes
     total_bytes: Bytes | None = Field(None, description="Unknown while another process fetches.")
@@ -169,7 +169,7 @@ class FetchProgress(Tolerant):
 
 
 class RecipeOutcome(StrEnum):
-    """How one start used shared recipes (docs/how-to/recipe-cache.md)."""
+    """The outcome of shared recipes for one start (docs/how-to/recipe-cache.md)."""
 
     HIT = "Hit"
     SEEDING = "Seeding"
@@ -178,7 +178,7 @@ class RecipeOutcome(StrEnum):
 
 
 class SharedRecipesReport(Tolerant):
-    """How this start used the recipes that pods share."""
+    """The use of shared recipes by this start."""
 
     outcome: RecipeOutcome = Field(
         description="Hit: recipes were copied. Seeding: there were none, and those of warm-up will be added;"

@@ -22,7 +22,7 @@ def torch() -> dict[str, Any]:
 
 
 def vllm() -> dict[str, Any]:
-    """Import what serving with vLLM imports, and its kernels. Raises AttributeError if the kernels do not load."""
+    """Import the modules of serving with vLLM, and its kernels. Raises AttributeError if the kernels do not load."""
     for module in ("vllm.v1.engine.async_llm", installed_layout().app, "vllm.v1.worker.worker_base"):
         import_module(module)
     platform = import_module("vllm.platforms").current_platform

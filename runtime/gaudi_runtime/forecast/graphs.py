@@ -138,7 +138,7 @@ def _graph_bytes(rates: Rates, block_size: int, *, least: bool) -> GraphBytes:
 def _capture(
     inputs: ForecastInputs, plan: BucketPlan, memory: MemoryForecast, graph_bytes: GraphBytes
 ) -> dict[BucketPhase, PhaseBudget]:
-    """Return what the runtime would capture if its graphs had these bytes."""
+    """Return the budgets after the capture that the runtime would do if graphs had these bytes."""
     blocks = memory.kv_blocks.value if inputs.kv_blocks is None else inputs.kv_blocks
     left = int(max(0, memory.free.value - blocks * memory.block.value))
     budget = CaptureBudget(

@@ -125,7 +125,7 @@ def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase,
 
 
 def gate_sentence(asked: Mapping[BucketPhase, int]) -> str:
-    """Describe what opens the readiness gate, and what to do if it stays closed."""
+    """Describe when the readiness gate opens, and the remedy if it stays closed."""
     graphs = " and ".join(f"{least} % of the {phase} graphs" for phase, least in asked.items())
     fields = " or ".join(f"spec.readiness.minCaptured{phase.title()}Percent" for phase in asked)
     return (

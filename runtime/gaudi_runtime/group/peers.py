@@ -127,7 +127,7 @@ class Peers:
             await self._part()
 
     def missing(self, seconds: float) -> list[int]:
-        """Return the ranks that have not joined within `seconds`. From any thread."""
+        """Return the ranks that have not joined within `seconds`. Thread-safe."""
         if self._complete.wait(seconds):
             return []
         return [rank for rank in range(1, self._topology.size) if rank not in self._writers]
@@ -138,7 +138,7 @@ class Peers:
         return str(writer.get_extra_info("sockname")[0])
 
     def gather(self, progress: Progress) -> None:
-        """Wait until every rank has joined. From any thread."""
+        """Wait until every rank has joined. Thread-safe."""
         # A pod may wait for a node for hours, so this is a warning in the report, not a stall.
         while missing := self.missing(self._pace.look):
             self._report_missing(missing)

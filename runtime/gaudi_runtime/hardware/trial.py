@@ -113,7 +113,7 @@ def _software() -> dict[str, str]:
 
 
 class _Trial:
-    """Runs the steps of the trial and adds what they find to `report`."""
+    """Runs the steps of the trial and adds their results to `report`."""
 
     def __init__(self, report: HardwareReport, folder: Path, notify: Notify, settled: float) -> None:
         self.report, self._settled = report, settled

@@ -20,7 +20,7 @@ VERSIONS = frozenset({"1.0", "1.1"})
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """The limits of one port; times in seconds, sizes in bytes.
+    """The limits of one port. Times are in seconds, sizes in bytes.
 
     `head_seconds` is the time from the beginning of a connection or a head to the end of the head. A body has
     `body_seconds`, and one more second for each `body_rate` bytes received. If its answer was sent already, a body is

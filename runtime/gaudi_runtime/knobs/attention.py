@@ -1,4 +1,4 @@
-"""How settings decide the attention of prompts with a cached context in vLLM's plugin for Gaudi: pure.
+"""The effect of settings on the attention of prompts with a cached context in vLLM's plugin. Pure.
 
 The plugin's rules are in its extension/features.py, extension/ops.py and extension/utils.py. buckets/attention_bias.py
 judges the plan by these rules.

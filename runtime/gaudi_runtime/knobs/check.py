@@ -28,7 +28,7 @@ _UNSUPPORTED = {
     "multi-model": "because only the plugin's own server reads it, which this runtime does not start: leave it out, "
     "and create a GaudiInference for each model",
 }
-"""Why a knob is unsupported and what to do instead, by its group."""
+"""The reasons why knobs are unsupported, with the remedy, by group."""
 _POOLING = "this release plans and warms up no shapes of pooling models"
 _UNSUPPORTED_VALUES = {
     ("--distributed-executor-backend", "ray"): "this runtime starts the ranks of all pods itself, without Ray",
@@ -37,7 +37,7 @@ _UNSUPPORTED_VALUES = {
     ("--convert", "embed"): _POOLING,
     ("--convert", "classify"): _POOLING,
 }
-"""Why a value that vLLM knows is refused."""
+"""The reasons why values that vLLM knows are refused."""
 
 
 def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:

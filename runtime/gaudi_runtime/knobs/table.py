@@ -18,7 +18,7 @@ from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfi
 
 
 class Kind(StrEnum):
-    """How the engine receives a knob: as an argument, a variable, or another way."""
+    """The way in which the engine receives a knob: as an argument, as a variable, or otherwise."""
 
     VARIABLE = "env"
     ARGUMENT = "arg"
@@ -52,7 +52,7 @@ class Status(StrEnum):
 
 
 class Home(StrEnum):
-    """Where users set a knob: in a typed field, in the map engine.settings, or nowhere."""
+    """The place where users set a knob: in a typed field, in the map engine.settings, or nowhere."""
 
     FIELD = "field"
     SETTINGS = "settings"
@@ -110,7 +110,7 @@ class Knob:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The possible words of an enum or a list, or those of a bool for yes and no."""
+        """The possible words of an enum or a list; for a bool, those for yes and no."""
         return tuple(self.range.split("|"))
 
     @property

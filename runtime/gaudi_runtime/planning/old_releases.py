@@ -94,7 +94,7 @@ def plan_unified(limits: Limits, kv_blocks: int) -> tuple[UnifiedBucket, ...]:
 
 
 def _possible(bucket: UnifiedBucket, limits: Limits) -> bool:
-    """Return True if such a batch can occur: no sequence may reference more than its model length."""
+    """Return True if such a batch can occur without a sequence that references more than its model length."""
     query, shared, unique, causal = bucket
     tokens = shared * limits.block_size
     if causal:

@@ -244,13 +244,13 @@ def _contexts_above(values: list[int], shorter: int, limits: Limits, cap: int | 
     # would find none for their longest contexts.
     most = most_context_of(limits, shorter + 1)
     smaller = [each for each in values if each < most and (cap is None or each <= cap)]
-    # As by the plugin's rule, the largest value is reduced; a single value is that of prompts without context.
+    # By the plugin's rule, the largest context is reduced to `most`. A single value stays, for prompts without context.
     gives_way = cap is None and len(smaller) == len(values) > 1
     return [*(smaller[:-1] if gives_way else smaller), most]
 
 
 def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | None) -> list[int]:
-    """With a long model, reduce the largest context to what the query leaves of the model length."""
+    """For a long model, reduce the largest context to the room that the query leaves of the model length."""
     edge = (limits.max_model_len - query) // limits.block_size
     long = limits.max_model_len >= LONG_MODEL_LEN and limits.has_context
     if not long or edge < 0 or (cap is not None and edge >= cap):

@@ -56,7 +56,7 @@ def ceil_log2(value: int) -> int:
 
 
 def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) -> Dimensions[Range]:
-    """Return the ranges of strategy Exponential, which depend on the limits only; `bounded` as in DeviceBlocks."""
+    """Return the ranges of strategy Exponential, which depend on the limits only; `bounded` is that of DeviceBlocks."""
     # Users cannot override them, because the public planner reads no variables for this strategy.
     block, seqs, prefills = limits.block_size, limits.max_num_seqs, limits.max_num_prefill_seqs
     tokens = limits.max_num_batched_tokens
@@ -76,7 +76,7 @@ def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) 
 
 
 def _exponential_context(limits: Limits) -> int:
-    """Return the largest context in blocks: what the shortest query leaves of the model length."""
+    """Return the largest context in blocks, which the shortest query leaves of the model length."""
     long = limits.max_model_len >= LONG_MODEL_LEN
     query = limits.max_num_batched_tokens if long else limits.block_size
     return max(1, (limits.max_model_len - query) // limits.block_size)

@@ -184,7 +184,7 @@ class _Search:
         self.take_largest_first(shapes)
 
     def _regroup(self, taken: Bucket) -> None:
-        """Move shapes from the group of this bucket to the bucket if they are cheaper in it."""
+        """Move shapes from this bucket's group to the bucket if they are cheaper there."""
         group = self._padded.pop(taken, None)
         if group is None:
             return

@@ -144,7 +144,7 @@ class Estimate:
         self._work[kind, phase].done.add(self._weigh(phase, bucket), seconds)
 
     def over(self, steps: Iterable[Step]) -> None:
-        """Remove steps that are done or were left out from the remaining ones."""
+        """Remove these steps from the remaining ones, because they are done or were left out."""
         self._count(steps, -1)
 
     def expect(self, kind: StepKind, phase: BucketPhase, count: int, weight: float) -> None:

@@ -132,7 +132,7 @@ class Progress:
         self._begin(f"Graph/{str(phase).capitalize()}", phase, bucket, position, free_bytes, forecast)
 
     def captured(self, phase: BucketPhase, bucket: Bucket, graph_bytes: int, eta: float | None) -> None:
-        """Publish that `bucket` has a graph; `graph_bytes` are those of the whole phase."""
+        """Publish that `bucket` has a graph; `graph_bytes` is the sum of the whole phase."""
         self._board.buckets.put(phase, bucket, BucketState.CAPTURED)
         counted = self._phases[phase].captured + 1
         self._change(phase, eta, captured=counted, graph_bytes=graph_bytes, **_IDLE)

@@ -156,7 +156,7 @@ class CaptureStep:
 class PhaseBudget:
     """The capture budget of one phase: its queue and running totals; all amounts are in bytes.
 
-    `captured` has the buckets with a graph, in order; `left` and `refused` have the reasons of those without.
+    `captured` has the buckets with a graph, in order; `left` and `refused` have the reasons of buckets without one.
     """
 
     def __init__(self, phase: BucketPhase, queue: Collection[Bucket], share: int, block_size: int) -> None:

@@ -1,4 +1,4 @@
-"""How each family of models writes its layers into config.json, and what it leaves out there.
+"""Readers of the layers in config.json, one for each family of models.
 
 A key that a checkpoint leaves out has the default of the configuration class in transformers 5.
 """
@@ -15,7 +15,7 @@ LayerReader = Callable[[ConfigValues, int, int], Layer]
 
 @dataclass(frozen=True)
 class Family:
-    """How to read layer `index` of a model with a hidden size.
+    """The reader of layer `index` of a model with a hidden size, for one family of models.
 
     `defaults` are those of the configuration class. A checkpoint must name each dimension without a default.
     """

@@ -1,4 +1,4 @@
-"""Quantization: in how many bits the matrices of a checkpoint are held (docs/internals/memory.md, Quantization).
+"""Quantization: the bits of the matrices of a checkpoint (docs/internals/memory.md, Quantization).
 
 This module has the type, the usual quantization of each method, and the reader of `quantization_config` in config.json.
 """

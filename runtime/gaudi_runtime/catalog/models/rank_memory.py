@@ -34,7 +34,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Spread:
-    """How a model is distributed and stored: ranks, and bytes of a weight and of a cached number.
+    """The distribution and the number formats of a model: ranks, and bytes of a weight and of a cached number.
 
     `expert_ranks` is None if every expert is split over the tensor-parallel ranks like any other matrix.
     """

@@ -13,7 +13,7 @@ from gaudi_runtime.catalog.models.shape import Attention, Experts, LatentAttenti
 
 
 class Split(StrEnum):
-    """How a tensor is divided over ranks: by outputs, by inputs, or not at all."""
+    """The division of a tensor over ranks: by outputs, by inputs, or none."""
 
     OUTPUTS = "outputs"
     INPUTS = "inputs"

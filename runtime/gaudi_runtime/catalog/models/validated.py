@@ -1,4 +1,4 @@
-"""Models that are published as validated on Gaudi. Deployments are compared with them, but never refused because of it.
+"""Models that are published as validated on Gaudi. Deployments are compared with these models, and never refused.
 
 validated_models.csv holds, per model and card, tensor parallel sizes, datatypes, and settings that were published for a
 family. Source `plugin` is vllm-gaudi's own list (docs/getting_started/validated_models.md, commit 091bbadd of August

@@ -46,12 +46,12 @@ class SimCard:
         return self.prompt if phase is BucketPhase.PROMPT else self.decode
 
     def graph_bytes(self, phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
-        """Return the bytes of the graph of one bucket; `block_size` in tokens per KV block."""
+        """Return the bytes of the graph of one bucket; `block_size` is in tokens per KV block."""
         return int(self.cost(phase).graph_bytes * weight(phase, bucket, block_size))
 
 
 def imaginary_card(memory: int = DEFAULT_MEMORY) -> SimCard:
-    """Return an imaginary card with `memory` bytes: without delays, and with sizes that are round shares of it."""
+    """Return an imaginary card with `memory` bytes, without delays, whose sizes are round shares of the memory."""
     # With 128 GiB: weights of 16 GiB, KV blocks of 16 MiB, graphs of 1 MiB per token or sequence.
     graph = PhaseCost(0, 0, memory / 131_072)
     return SimCard(

@@ -148,7 +148,7 @@ class SimEngine:
         return True
 
     def memory(self) -> DeviceMemory:
-        """Return the memory of the card, less what is used."""
+        """Return the total and the free memory of the card."""
         return self._memory.now()
 
     def start_serving(self) -> None:

@@ -72,7 +72,7 @@ class SimLeader(SimEngine):
         super().start_serving()
 
     def _all(self, verb: Verb, own: Callable[[], T], *arguments: object) -> tuple[T, list[Any]]:
-        """Return the answers of this rank and of the others. Raises this rank's failure, or the first of the others."""
+        """Return the answers of this rank and of the others. Raises the failure of this rank or the first other failure."""
         asked = self._others.send_command(verb, *arguments)
         try:
             answer = own()
@@ -87,7 +87,7 @@ class SimRank(SimEngine):
     """A rank above 0, which executes the calls of the leader."""
 
     def do(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
-        """Execute a call and return its answer as plain data. Blocks. Raises what the engine raises."""
+        """Execute a call and return its answer as plain data; this blocks. Raises the errors of the engine."""
         match verb:
             case Verb.LOAD:
                 self.load(progress)

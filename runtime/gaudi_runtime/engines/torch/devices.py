@@ -39,7 +39,7 @@ class Device(ABC):
 
     @abstractmethod
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
-        """Run the largest forward and return the memory that is free in addition to it."""
+        """Run the largest forward and return the memory that it leaves free."""
 
     @abstractmethod
     def specialize(self, forward: Forward, name: str) -> Forward:

@@ -63,7 +63,7 @@ class TorchEngine:
         self.tokenizer = TransformersTokenizer(self._runner.checkpoint.folder)
 
     def profile(self) -> DeviceMemory:
-        """Run the largest prompt and return the memory that is free in addition to it, in bytes."""
+        """Run the largest prompt and return the memory that it leaves free, in bytes."""
         return self._thread.call(self._runner.profile)
 
     def block_bytes(self) -> int:
@@ -71,7 +71,7 @@ class TorchEngine:
         return self._runner.geometry.block_bytes
 
     def recipe_key(self) -> RecipeKey | None:
-        """Return what compiled code on disk depends on; None if no code is kept."""
+        """Return the key of compiled code on disk; None if no code is kept."""
         # Besides the Gaudi bridge, only Inductor keeps files of compiled code.
         inductor = self._config.engine.compile_backend is CompileBackend.INDUCTOR
         keeps_files = inductor and self.captures_graphs

@@ -66,7 +66,7 @@ class ModelRunner:
 
     @torch.inference_mode()
     def profile(self) -> DeviceMemory:
-        """Run the largest prompt over padding and return the memory that is free in addition to it."""
+        """Run the largest prompt over padding and return the memory that it leaves free."""
         # Run over a cache of one block, because the size of the real cache depends on the result.
         bucket, cache = self._largest_prompt(), empty_cache(self.geometry, 1, self.device.torch_device)
         graphs = GraphTable(self.device, self._network, cache, self.geometry)

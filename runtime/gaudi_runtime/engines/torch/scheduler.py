@@ -102,7 +102,7 @@ class Scheduler:
         return moves
 
     def _prompt_batch(self) -> Batch | None:
-        """Return prompts in order of arrival while they fit one planned bucket; the first one always runs."""
+        """Return prompts in order of arrival while they fit one planned bucket; the first prompt always runs."""
         works: list[Work] = []
         shape = Bucket(0, 0, 0)
         for sequence in self._prompts():

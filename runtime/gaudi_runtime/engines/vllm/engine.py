@@ -72,7 +72,7 @@ class VllmEngine(Processes):
         self._shapes: WarmShapes
 
     def notes(self) -> tuple[str, ...]:
-        """Return what does not work because this release of vLLM or of its plugin lacks something."""
+        """Return the features that do not work because this release of vLLM or of its plugin lacks something."""
         return self._degradations
 
     def span(self, others: OtherPods) -> None:

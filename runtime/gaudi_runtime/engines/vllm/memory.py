@@ -73,7 +73,7 @@ class CardMemory:
 
 
 def figures(config: RuntimeConfig) -> str:
-    """Return weights and memory as a clause, as far as they are known without the engine; empty if neither is."""
+    """Return weights and memory as a clause, as far as they are known without the engine; empty if both are unknown."""
     files = [each.stat().st_size for each in Path(config.model.path).glob("*.safetensors")]
     ranks = config.parallelism.tensor * config.parallelism.pipeline
     weights = [f"the weight files have {size(sum(files))} for {plural(ranks, 'rank')}"] if files else []
@@ -101,7 +101,7 @@ class CpuLedger:
         self._blocks: DeviceBlocks
 
     def before_start(self) -> int:
-        """Return the bytes of the KV cache for vLLM: what weights and graphs leave. Raises PlanImpossible."""
+        """Return the bytes that weights and graphs leave for the KV cache of vLLM. Raises PlanImpossible."""
         self._told = forecast(self._config)
         return self._told.blocks * self._told.block_bytes
 

@@ -35,7 +35,7 @@ class Processes:
         return {"releases": self._standing, "engine_arguments": self._arguments}
 
     def recipe_key(self) -> RecipeKey | None:
-        """Return what compiled code on disk depends on, equal in all pods of a replica; None if no code is kept."""
+        """Return the key of compiled code on disk, equal in all pods of a replica; None if no code is kept."""
         return vllm_recipe_key(self._config)
 
     def _launch(

@@ -79,7 +79,7 @@ class Ranks:
         self._note = note or Note(os.getpid())
 
     def call(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
-        """Call all workers from a thread; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
+        """Call all workers from a thread; `deadline` is in seconds. Raises RankFailed, or EngineLost for no answer."""
         what = describe_call(verb, *arguments)
         # vLLM's sockets belong to the event loop.
         asked = asyncio.run_coroutine_threadsafe(self.ask(verb, *arguments, deadline=deadline), self._loop)

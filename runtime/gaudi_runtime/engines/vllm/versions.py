@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Installed:
-    """Installed versions of vLLM and of its plugin, empty if missing; `cards` is whether they will serve on cards."""
+    """Installed versions of vLLM and of its plugin, empty if missing; `cards` says whether vLLM serves on cards."""
 
     vllm: str
     plugin: str
@@ -104,7 +104,7 @@ def installed_plugin() -> str:
 
 
 def installed(*, cards: bool) -> Installed:
-    """Return what is installed here to serve on `cards` or on a CPU."""
+    """Return the packages that are installed here to serve on `cards` or on a CPU."""
     return Installed(installed_release(), installed_plugin(), cards)
 
 

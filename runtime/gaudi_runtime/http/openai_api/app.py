@@ -109,7 +109,7 @@ class Api:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "gaudi-runtime"}
 
     def _room(self, prompt_tokens: int) -> int:
-        """Return how many tokens an answer without a limit may have by model and KV cache, at least one."""
+        """Return the most tokens of an answer without a limit, by model and KV cache; at least one."""
         cache = self._engine.load_now().total_blocks * self._limits.block_size
         return max(1, min(self._limits.max_model_len, cache) - prompt_tokens)
 

@@ -173,7 +173,7 @@ class Bodies:
 
 
 def _takes_form(scope: Scope) -> bool:
-    """Return whether the body is a form. Raises HTTPException if its type is not the one that the path takes."""
+    """Return whether the body is a form. Raises HTTPException if the path takes another type."""
     form: bool = scope["path"].startswith(FORMS)
     expected = "multipart/form-data" if form else "application/json"
     if _media_type(scope) != expected:

@@ -23,7 +23,7 @@ from gaudi_runtime.planning.optimal.smoothing import smooth
 from gaudi_runtime.traffic.histogram import Weights
 
 MOST_EXCHANGES = 12
-# The number of buckets that are tried as the one to remove, least useful first.
+# The number of buckets whose removal is tried, least useful first.
 OFFERED = 3
 
 Buckets = tuple[Bucket, ...]

@@ -142,7 +142,7 @@ UNITS = 256
 
 
 def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
-    """Return the positions of the cheapest rungs of a ladder within a budget; None if the last one exceeds it.
+    """Return the positions of the cheapest rungs of a ladder within a budget; None if the last rung exceeds it.
 
     As in `Ladder`, the cheapest ladder that ends at a rung is the lowest of many lines. Here each number of units that
     the previous rungs use has its own lines.

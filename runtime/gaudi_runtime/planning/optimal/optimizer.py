@@ -32,7 +32,7 @@ class Fit:
 
 
 def fit(choice: Choice, budget: float) -> Fit | None:
-    """Return the cheapest selection whose price is at most `budget`; None if even the least exceeds it.
+    """Return the cheapest selection whose price is at most `budget`; None if no selection fits.
 
     The search over rates finds the last selection within the budget and the first selection beyond it that are cheapest
     for some rate. The former is filled up graph by graph, the latter is thinned out until it fits. If graphs differ in
@@ -95,7 +95,7 @@ class _Steps:
         return selection
 
     def thinned(self, selection: Selection, budget: float) -> Selection | None:
-        """Remove the least useful rungs for their price; None if the necessary ones exceed the budget."""
+        """Remove the least useful rungs for their price; None if the necessary rungs exceed the budget."""
         while selection.price > budget:
             before = selection
             cheaper = [each for each in self._changed(before, -1) if each.price < before.price]

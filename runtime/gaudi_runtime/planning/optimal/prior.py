@@ -86,7 +86,7 @@ def _decodes(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, Bucket, floa
     for asked in geometric_sizes(1, min(limits.max_num_seqs, kv_blocks), POINTS):
         low = 1 << asked.bit_length() - 1
         for context in contexts:
-            # If the device has no room for all of them, fewer run at the same time.
+            # If the device has no room for all sequences, fewer run at the same time.
             fitting = max(1, min(asked, int(most_blocks(asked) / context)))
             blocks = max(fitting, min(round(fitting * context), most_blocks(fitting)))
             yield f"{low} to {2 * low - 1} sequences", Bucket(fitting, 1, blocks), 1.0

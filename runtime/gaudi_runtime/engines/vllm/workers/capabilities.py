@@ -213,7 +213,7 @@ _MODES = {
 
 @dataclass(frozen=True)
 class Capabilities:
-    """How this worker executes, and what does not work because its plugin lacks something."""
+    """The execution of this worker, and the features that do not work because its plugin lacks something."""
 
     mode: ExecutionMode
     degradations: tuple[str, ...]
@@ -225,7 +225,7 @@ class Capabilities:
 
 
 def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
-    """Return what this worker can do.
+    """Return the capabilities of this worker.
 
     Raises EngineUnsupported for a plugin that lacks a required name, and ConfigError or UnsupportedModel for a
     configuration that is not supported.
@@ -249,7 +249,7 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
 
 
 def tower_losses(runner: Any) -> list[str]:
-    """Return what does not work because the plugin cannot warm up the vision tower; empty if it can."""
+    """Return the features that do not work because the plugin cannot warm up the vision tower; empty if it can."""
     return losses(runner, VISION) or losses(runner.model, TOWER)
 
 
@@ -260,7 +260,7 @@ def runner_names(mode: ExecutionMode) -> tuple[Name, ...]:
 
 
 def losses(owner: object, names: Iterable[Name]) -> list[str]:
-    """Return what does not work without the names that `owner` lacks. Raises EngineUnsupported for a required name."""
+    """Return the features that do not work without the names that `owner` lacks. Raises EngineUnsupported for a required name."""
     missing = [each for each in names if not _offers(owner, each)]
     for each in missing:
         if each.loss is None:

@@ -37,7 +37,7 @@ class CpuVerbs:
         self._met: MetShapes | None = None
 
     def describe(self) -> dict[str, object]:
-        """Return execution mode, whether it has graphs, and what a user should know. Raises UnsupportedModel."""
+        """Return the execution mode, whether it has graphs, and notes for users. Raises UnsupportedModel."""
         refuse_pooling(self._worker.model_runner)
         if self._worker.model_runner.speculative_config is not None:
             raise UnsupportedModel("Speculative decoding is not supported on a CPU: remove --speculative-config.")

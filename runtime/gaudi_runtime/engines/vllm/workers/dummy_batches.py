@@ -108,7 +108,7 @@ def smallest_prompt(shape: Shape, known: Sequence[Shape], block: int, longest: i
     """
     size, query, blocks = shape
     earlier = [each for each in known if tuple(each) < tuple(shape) and each[0] >= size]
-    # One token more than the queries of some earlier buckets, and one block more than the contexts of all the others.
+    # One token more than the queries of some earlier buckets, and one block more than the contexts of all others.
     for shorter in sorted({0, *(each[1] for each in earlier if each[1] < query)}):
         held = max((each[2] for each in earlier if each[1] > shorter), default=-1)
         computed = held * block + 1 if held >= 0 else 0

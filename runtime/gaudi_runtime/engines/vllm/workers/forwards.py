@@ -141,7 +141,7 @@ class Forwards:
         return Batch(counted.real, Ran(counted.ran.bucket, warm=False), compiles=1, batches=0)
 
     def _blame(self, beginning: _Forward | None = None) -> None:
-        """Assign what was compiled since the last call to a forward, at the latest to the one that begins."""
+        """Assign the compiles since the last call to a forward, at the latest to `beginning`."""
         found = self._read() - self._seen
         running = [*self._queued, *self._step]
         if not found.recipes or not (running or beginning):
@@ -230,7 +230,7 @@ class GraphGate:
 
 
 class FixedBuckets(list[tuple[int, ...]]):
-    """The buckets of our plan; the plugin cannot add any."""
+    """The buckets of our plan; the plugin cannot add buckets."""
 
     # The plugin would add every fallback shape, and pad later batches to it instead of to a bucket with a graph.
 

@@ -243,7 +243,7 @@ class HpuVerbs:
             self._tower.start_serving()
 
     def step(self, execute: Callable[[], Any]) -> Any:
-        """Execute a step of serving and count what it ran."""
+        """Execute a step of serving and count its batches."""
         if self._met is None:
             return execute()
         try:
@@ -257,7 +257,7 @@ class HpuVerbs:
         return answer
 
     def counters(self) -> dict[str, list[Row]]:
-        """Return what was observed and compiled since the last call."""
+        """Return the observations and compiles since the last call."""
         met = {"met": self._met.take() if self._met else []}
         if times := self._times.take():
             met["compile_times"] = times

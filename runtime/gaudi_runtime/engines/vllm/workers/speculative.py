@@ -39,7 +39,7 @@ NO_MATCH = 0
 
 
 def even_drafts(runner: Any, drafts: Iterable[Sequence[int]]) -> list[list[int]]:
-    """Return the same number of drafts for every sequence; none if one of them is about to reach the model's length."""
+    """Return the same number of drafts for every sequence; none if a sequence is about to reach the model's length."""
     # The plugin gives a sequence with fewer drafts than the others rows at position 0, and the result is written over
     # the first token of the sequence. It also drafts token -1, which no embedding has.
     tokens = draft_tokens(runner)
@@ -79,7 +79,7 @@ def _verify(runner: Any, computed: Sequence[int], tokens: int) -> None:
 
 @contextmanager
 def _drafted(runner: Any, drafts: Mapping[str, list[int]]) -> Iterator[None]:
-    """Let the plugin's dummy step report these drafts in the block; without this it reports none."""
+    """Let the plugin's dummy step report these drafts in the block. By default, the step reports none."""
     execute = runner.execute_model
 
     def execute_drafted(step: Any, *rest: Any, **options: Any) -> Any:

@@ -77,7 +77,7 @@ class VisionTower:
         self._runner.model.embed_multimodal(**batch)
 
     def compiled_without(self) -> Compiled:
-        """Return what this process has compiled, except for the tower."""
+        """Return the compiles of this process, except those of the tower."""
         return self._read() - self._own
 
     def start_serving(self) -> None:
@@ -119,7 +119,7 @@ class VisionTower:
 
 
 def layout(inputs: Mapping[str, Any]) -> str:
-    """Return what distinguishes two runs of the tower: shapes of tensors, and values of integer tensors on the host."""
+    """Return the differences between runs of the tower: shapes of tensors, and values of integer tensors on the host."""
     return ", ".join(f"{name} {_layout(each)}" for name, each in sorted(inputs.items()))
 
 
