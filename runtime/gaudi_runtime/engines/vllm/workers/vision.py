@@ -119,7 +119,7 @@ class VisionTower:
 
 
 def layout(inputs: Mapping[str, Any]) -> str:
-    """Return the differences between runs of the tower: shapes of tensors, and values of integer tensors on the host."""
+    """Return the differences between runs of the tower: shapes of tensors, values of integer tensors on the host."""
     return ", ".join(f"{name} {_layout(each)}" for name, each in sorted(inputs.items()))
 
 
