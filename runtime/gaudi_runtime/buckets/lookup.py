@@ -83,5 +83,5 @@ class Finder:
 
 def _largest_from(values: Sequence[int]) -> list[int]:
     """Return for every position the largest value from there to the end."""
-    # A search then knows when to stop.
+    # With these values, a search can stop early.
     return list(accumulate(reversed(values), max))[::-1]

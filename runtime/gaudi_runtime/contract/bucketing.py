@@ -11,7 +11,7 @@ Tokens = Annotated[int, Field(ge=1, le=16_777_216)]
 Sequences = Annotated[int, Field(ge=1, le=65_536)]
 GraphCount = Annotated[int, Field(ge=1, le=20_000)]
 MOST_TEXT = 65_536
-"""The most characters of a bucket file or of traffic. The resource, its revisions and their ConfigMaps contain both."""
+"""The most characters of a bucket file or of traffic, which the resource, its revisions and ConfigMaps contain."""
 MOST_DRAFTS = 64
 """The most drafts of a sequence, which is more than any useful number."""
 RangeValue = Annotated[int, Field(ge=0, le=16_777_216)]

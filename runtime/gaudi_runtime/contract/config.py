@@ -94,7 +94,7 @@ class QuantizationConfig(Wire):
 class HubRepository(Wire):
     """A repository of a hub with the Hugging Face protocol (docs/how-to/model-sources.md).
 
-    The access token and the hub's address are not fields, but in the variables HF_TOKEN and HF_ENDPOINT.
+    The access token and the hub's address are in the variables HF_TOKEN and HF_ENDPOINT, not in fields.
     """
 
     repo: str
@@ -153,7 +153,7 @@ class ParallelismConfig(Wire):
 
 
 class EngineConfig(Wire):
-    """The engine, and how it executes."""
+    """The engine and its execution."""
 
     name: EngineName
     execution_mode: ExecutionMode = ExecutionMode.TORCH_COMPILE

@@ -21,7 +21,7 @@ MAX_NAMED_VISION = 10
 RECENT_SECONDS = 300
 """The age in seconds up to which a recompilation counts as recent."""
 RECOMPILATION_SECONDS = 0.1
-"""A compile of more seconds on a card counts as a recompilation. Helper graphs take milliseconds each."""
+"""A compile on a card that takes more seconds counts as a recompilation. Helper graphs take milliseconds each."""
 FEWEST_PROMPTS = 200
 """The number of prompt batches after which the padding of a learned plan is compared with its forecast.
 
@@ -280,7 +280,7 @@ class Requests(Tolerant):
 
 
 class PlanCost(Tolerant):
-    """The graphs and the warm-up of a plan, and how much it pads the traffic since serving began."""
+    """The graphs and the warm-up of a plan, and its padding of the traffic since serving began."""
 
     graphs: Count
     warmup_seconds: Seconds = Field(
@@ -298,7 +298,7 @@ class PlanAdvice(Tolerant):
 
 
 class RuntimeFailure(Tolerant):
-    """Why this instance cannot serve: a stable reason (CamelCase), and a sentence with the remedy."""
+    """The failure of this instance: a stable reason (CamelCase), and a sentence with the remedy."""
 
     reason: Annotated[str, Field(max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
     message: Text

@@ -183,7 +183,7 @@ class SeesImages(Protocol):
     """An engine whose model may have a vision tower, which is warmed up first."""
 
     def vision_buckets(self) -> tuple[VisionBucket, ...]:
-        """Return the buckets to warm the vision tower with, in this order; known after `use_plan`."""
+        """Return the buckets for the warm-up of the vision tower, in this order; known after `use_plan`."""
 
     def warm_vision(self, bucket: VisionBucket) -> int:
         """Run the vision tower once with a bucket and return the device memory that this took, in bytes.

@@ -60,13 +60,13 @@ class Connection(HttpToolsProtocol):
     _body_bytes = 0
     _in_head = _in_body = False
     _why = ""
-    """Why this request is refused, although the parser accepts it."""
+    """The reason why this request is refused, although the parser accepts it."""
     _part: Part | None = None
     _part_since = 0.0
     _part_timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
     rests_since = 0.0
-    """When an answer ended or the connection was made, on the loop's clock."""
+    """The time at which an answer ended or the connection was made, on the loop's clock."""
 
     @property
     def is_answered(self) -> bool:
@@ -247,7 +247,7 @@ class Connection(HttpToolsProtocol):
             self._drop()
 
     def _refuse(self, status: int, sentence: str) -> None:
-        """Close the connection, with a sentence unless it could be read as the answer to another request."""
+        """Close the connection, after a sentence unless a client could read it as the answer to another request."""
         own = self._in_body and not self.cycle.response_started and not self.pipeline
         if self.is_answered and not own:
             self._drop()
@@ -302,7 +302,7 @@ def make_room(connections: Connections, most: int, newcomer: Evictable) -> bool:
 
 
 def choose_eviction(connections: Iterable[Evictable]) -> Evictable | None:
-    """Return the connection to close: the longest idle one of the address that has the most.
+    """Return the connection to close: the longest idle one of the address with the most connections.
 
     A connection that answers is never closed. So a client that opens many connections cannot displace clients that
     have few, such as the kubelet.

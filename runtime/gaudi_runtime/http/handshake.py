@@ -23,7 +23,7 @@ class Handshake(asyncio.Protocol):
     address = ""
     transport: asyncio.Transport
     rests_since = 0.0
-    """When the connection was made, on the loop's clock."""
+    """The time at which the connection was made, on the loop's clock."""
 
     def __init__(
         self,

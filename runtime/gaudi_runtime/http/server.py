@@ -48,7 +48,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing: uvicorn would handle SIGTERM, which serve.py does."""
+        """Do nothing, because serve.py handles SIGTERM instead of uvicorn."""
         yield
 
     async def main_loop(self) -> None:

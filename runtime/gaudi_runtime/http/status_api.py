@@ -29,7 +29,7 @@ from gaudi_runtime.http.server import get, unless_disconnected
 from gaudi_runtime.report.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyWaiters
 from gaudi_runtime.traffic.histogram import write_traffic
 
-# Short timeouts: clients of this port send their requests again, so a pod does not wait for them when it ends.
+# Short timeouts, because clients of this port send their requests again. So a pod does not wait for them when it ends.
 STATUS_LIMITS = ServerLimits(
     header_bytes=8192, keep_alive_seconds=75, drain_seconds=1, connections=128, linger_seconds=0
 )
@@ -78,7 +78,7 @@ class StatusPort:
         return Response("" if report is None else report.model_dump_json(by_alias=True), media_type="application/json")
 
     async def livez(self, _: Request) -> Response:
-        """Answer whether the container should run on; if not, a restart helps."""
+        """Answer whether the container is alive; if it is not, a restart helps."""
         return _verdict(why_not_alive(self._board.report(), self._stall_timeout, self._observed.heartbeat_seconds()))
 
     async def readyz(self, _: Request) -> Response:

@@ -58,7 +58,7 @@ def _plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketP
 
 
 def count_candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
-    """Estimate how many candidate buckets make_plan() tries, which is its work."""
+    """Estimate the number of candidate buckets that make_plan() tries, which is its work."""
     if policy.strategy is Strategy.OPTIMAL:
         return OPTIMAL_CANDIDATES
     if policy.strategy is Strategy.FILE:

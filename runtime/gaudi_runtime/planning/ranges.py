@@ -1,9 +1,9 @@
 """Ranges and values of a plan's dimensions, by strategy (docs/internals/bucketing.md, Default ranges and Ranges).
 
 For each strategy one function takes the limits and the KV blocks of the device and returns a Range per dimension. A
-BucketPolicy overrides them, and a warning names every setting that the strategy does not read. Then each Range is
-expanded to sorted, distinct values. Impossible settings raise ValueError with a clause, and `plan_values`, which makes
-the values of all five dimensions, adds the dimension's name.
+BucketPolicy overrides these ranges, and a warning names every setting that the strategy does not read. Then each Range
+is expanded to sorted, distinct values. Impossible settings raise ValueError with a clause, and `plan_values`, which
+makes the values of all five dimensions, adds the dimension's name.
 """
 
 import math
@@ -57,7 +57,7 @@ def ceil_log2(value: int) -> int:
 
 def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) -> Dimensions[Range]:
     """Return the ranges of strategy Exponential, which depend on the limits only; `bounded` is that of DeviceBlocks."""
-    # Users cannot override them, because the public planner reads no variables for this strategy.
+    # Users cannot override these ranges, because the public planner reads no variables for this strategy.
     block, seqs, prefills = limits.block_size, limits.max_num_seqs, limits.max_num_prefill_seqs
     tokens = limits.max_num_batched_tokens
     context = _exponential_context(limits)
@@ -183,7 +183,7 @@ MAX_VALUES = 100_000
 def linear_values(minimum: int, step: int, maximum: int) -> list[int]:
     """Return the values of a linear bucket range: powers of two below the step, then multiples of the step.
 
-    The maximum itself is a value only when it is a multiple of the step. ValueError when minimum > maximum.
+    The maximum itself is a value only when it is a multiple of the step. Raises ValueError if minimum > maximum.
     """
     _check(minimum, step, maximum)
     if maximum == 0:
@@ -218,7 +218,7 @@ def padding_aware_values(minimum: int, step: int, maximum: int, pad_max: int, pa
     """Return the values of a padding-aware bucket range: doubling, then multiples that bound the padding.
 
     pad_max is the largest padding in units of the dimension (0: unlimited up to the maximum), pad_percent in
-    percent of the next value, 0 to 50. The maximum always ends the list. ValueError when minimum > maximum.
+    percent of the next value, 0 to 50. The maximum always ends the list. Raises ValueError if minimum > maximum.
     """
     _check(minimum, step, maximum)
     pad_max = pad_max or maximum

@@ -213,7 +213,7 @@ def _turn(root: Path) -> Iterator[bool]:
 
 def _sources(shared: SharedRecipes, entry: Entry, alive: Alive) -> Iterator[tuple[str, Callable[[], Source]]]:
     """Yield the volume with its `entry`, then the image, then the store."""
-    # Created one by one: wrong credentials of a store must not prevent the use of the volume.
+    # Created one by one, because wrong credentials of a store must not prevent the use of the volume.
     yield shared.path, lambda: entry
     if seed := shared.seed:
         yield seed, lambda: Entry(Path(seed), entry.key)

@@ -72,7 +72,7 @@ class SimLeader(SimEngine):
         super().start_serving()
 
     def _all(self, verb: Verb, own: Callable[[], T], *arguments: object) -> tuple[T, list[Any]]:
-        """Return the answers of this rank and of the others. Raises the failure of this rank, or that of another rank."""
+        """Return the answers of this rank and of the others. Raises the failure of this rank, or that of another."""
         asked = self._others.send_command(verb, *arguments)
         try:
             answer = own()

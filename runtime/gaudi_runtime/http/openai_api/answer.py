@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class TextFormat:
-    """POST /v1/completions."""
+    """The form of answers to POST /v1/completions."""
 
     prefix, whole_object, chunk_object = "cmpl", "text_completion", "text_completion"
 
@@ -36,7 +36,7 @@ class TextFormat:
 
 
 class ChatFormat:
-    """POST /v1/chat/completions."""
+    """The form of answers to POST /v1/chat/completions."""
 
     prefix, whole_object, chunk_object = "chatcmpl", "chat.completion", "chat.completion.chunk"
 

@@ -79,7 +79,7 @@ class Api:
             return await self._answer(request, body, ChatFormat(), choices, [prompt], places)
 
     def _places(self, choices: int) -> ExitStack:
-        """Reserve places for all choices of a request; the first one has its place already (guard.py)."""
+        """Reserve places for all choices of a request; the first choice has its place already (guard.py)."""
         return self._admission.admit(choices, held=1)
 
     async def _answer(

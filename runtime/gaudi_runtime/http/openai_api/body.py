@@ -51,8 +51,8 @@ STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 def check_body(path: str, body: bytes, *, media_options: bool = False, pixels: int = 0) -> None:
     """Raise InvalidRequest if the JSON in `body` has more values, items, options or pixels than `path` allows.
 
-    `pixels` is the limit of all images together, 0 for no limit. A body that is not JSON passes: the application
-    refuses it with its own message.
+    `pixels` is the limit of all images together, 0 for no limit. A body that is not JSON passes, because the
+    application refuses it with its own message.
     """
     if b"\0" in body:
         raise InvalidRequest("The body is not JSON in UTF-8.")  # the checks below would find nothing in UTF-16

@@ -35,7 +35,7 @@ class InvalidRequest(ApiError):
 
 
 class NotFound(InvalidRequest):
-    """There is no such model."""
+    """Raised if there is no such model."""
 
     status = 404
 

@@ -1,6 +1,6 @@
 """The decoded size of a request's images, read from their headers before anything is decoded.
 
-vLLM limits only the pixels of each single image, and a file of 20 KB can have as many as the limit.
+vLLM limits only the pixels of each single image, and a file of 20 KB can have as many pixels as the limit.
 """
 
 import os

@@ -83,7 +83,7 @@ class GenerationRequest(BaseModel):
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling(self, choice: int, max_tokens: int) -> SamplingParams:
-        """Return how the tokens of one choice are sampled. With a seed, every choice gets its own seed from it."""
+        """Return the sampling parameters of one choice. With a seed, every choice gets its own seed from it."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return SamplingParams(
             temperature=1.0 if self.temperature is None else self.temperature,
@@ -97,7 +97,7 @@ class GenerationRequest(BaseModel):
 
 
 class CompletionRequest(GenerationRequest):
-    """POST /v1/completions."""
+    """The body of POST /v1/completions."""
 
     prompt: (
         str
@@ -140,7 +140,7 @@ class Message(BaseModel):
 
 
 class ChatRequest(GenerationRequest):
-    """POST /v1/chat/completions."""
+    """The body of POST /v1/chat/completions."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None

@@ -1,4 +1,4 @@
-"""The admissible shapes of a phase, every one of which gets a bucket (docs/internals/bucketing.md, Coverage)."""
+"""The admissible shapes of a phase. Each gets a bucket (docs/internals/bucketing.md, Coverage)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ class LowestLine:
 class Rung:
     """A candidate bucket of a ladder: the weight of the traffic down to the previous rung, its cost and its price.
 
-    `cost` is what one batch in this bucket costs to compute, `price` what preparing the bucket takes of the budget.
+    `cost` is the compute of one batch in this bucket, `price` the part of the budget that preparing the bucket takes.
     """
 
     bucket: Bucket
@@ -142,7 +142,7 @@ UNITS = 256
 
 
 def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
-    """Return the positions of the cheapest rungs of a ladder within a budget; None if the last rung exceeds it.
+    """Return the positions of the cheapest rungs of a ladder within a budget; None if the last rung is too expensive.
 
     As in `Ladder`, the cheapest ladder that ends at a rung is the lowest of many lines. Here each number of units that
     the previous rungs use has its own lines.

@@ -183,7 +183,7 @@ class Optimizer:
         return Chosen(buckets, found.next_gain)
 
     def kinds(self, phase: BucketPhase) -> tuple[Kind, ...]:
-        """Return the kinds of traffic of a phase: what the limits admit, similar traffic, and never observed traffic.
+        """Return the kinds of traffic of a phase: its admissible traffic, similar traffic, and traffic never observed.
 
         Future traffic differs from past traffic, so buckets that fit only the observed shapes are not enough. Raises
         PlanImpossible if there is no traffic.

@@ -260,7 +260,7 @@ def runner_names(mode: ExecutionMode) -> tuple[Name, ...]:
 
 
 def losses(owner: object, names: Iterable[Name]) -> list[str]:
-    """Return the features that fail without the names that `owner` lacks. Raises EngineUnsupported for a required name."""
+    """Return the features that need a name that `owner` lacks. Raises EngineUnsupported for a required name."""
     missing = [each for each in names if not _offers(owner, each)]
     for each in missing:
         if each.loss is None:
