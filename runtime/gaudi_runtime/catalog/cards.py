@@ -106,7 +106,7 @@ GAUDI3 = Card(
 )
 
 NONE = Card(name="none", memory=None)
-"""A CPU: its memory is set by the deployment, and nothing is known about its graphs."""
+"""A CPU, whose memory is set by the deployment and about whose graphs nothing is known."""
 
 CARDS = {card.name: card for card in (GAUDI2, GAUDI3, NONE)}
 

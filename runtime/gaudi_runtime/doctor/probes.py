@@ -58,7 +58,7 @@ def read_only_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _writable(folder: Path) -> bool:
-    # The nearest existing folder counts: missing folders are created below it.
+    # The nearest existing folder counts, because missing folders are created below it.
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
@@ -83,7 +83,7 @@ def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[s
         return f"it did not end within {seconds:g} s", {}
     if done.returncode:
         return _reason(done), {}
-    # Only the last line counts: libraries may print before it.
+    # Only the last line counts, because libraries may print before it.
     return "", json.loads(done.stdout.strip().splitlines()[-1])
 
 

@@ -20,7 +20,7 @@ ANSWER_TOKENS = 16
 MOST_LENGTHS = 24
 MOST_AT_ONCE = 32
 REQUEST_SECONDS = 600.0
-"""The timeout of a request: a shape that compiles while serving may take minutes, and is counted, not aborted."""
+"""The timeout of a request. A shape that compiles while serving may take minutes, and is counted, not aborted."""
 COMMON_TOKENS = 200
 """Token ids below this are in every vocabulary."""
 

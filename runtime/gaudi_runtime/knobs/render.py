@@ -12,7 +12,7 @@ from gaudi_runtime.knobs.fields import Value, field_values
 from gaudi_runtime.knobs.table import Kind, Knob, Reader, knobs, readers, unmet_need
 from gaudi_runtime.knobs.values import FLAG, wire_value
 
-# vLLM declares these with nargs="+": after "=" it would take one word only.
+# vLLM declares these with nargs="+". After "=" it would take one word only.
 SEVERAL_WORDS = ("--served-model-name", "--lora-modules")
 
 

@@ -16,7 +16,7 @@ from gaudi_runtime.traffic.histogram import Traffic, read_traffic, write_traffic
 from gaudi_runtime.warmup.estimate import Pace
 
 LEAST_SAVED = 1 / 3
-"""Share of the warm-up that a learned plan must save: less is not worth a rollout."""
+"""Share of the warm-up that a learned plan must save. Less is not worth a rollout."""
 
 
 class Question(Wire):

@@ -36,7 +36,7 @@ async def compare(
     question: "Question", seconds: float = WALL_SECONDS, niceness: int = LOWEST_PRIORITY
 ) -> "PlanAdvice | None":
     """Run a plan comparison in a separate process within `seconds`, and return its advice. Raises ComparisonFailed."""
-    # In threads: to start a process may take a while, and the loop answers requests meanwhile.
+    # In threads, because starting a process may take a while, and the loop answers requests meanwhile.
     process = await asyncio.to_thread(start_comparison, niceness)
     try:
         text = question.model_dump_json(by_alias=True).encode()

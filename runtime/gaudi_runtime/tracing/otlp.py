@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 NAME = "gaudi_runtime"
 CLOSE_SECONDS = 1.0
-"""The time to send the last spans: a pod has ten seconds left after its answers are drained."""
+"""The time to send the last spans. A pod has ten seconds left after its answers are drained."""
 REPEAT_SECONDS = 600.0
 MOST_SENTENCES = 100
 

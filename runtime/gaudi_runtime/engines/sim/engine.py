@@ -70,7 +70,7 @@ class SimEngine:
         return {"simulated": True, **dict.fromkeys(MISREPORTED[self._script.misreport], "f" * 64)}
 
     def notes(self) -> tuple[str, ...]:
-        """Return the sentence about what is simulated."""
+        """Return a sentence about the simulated parts."""
         card, script = self._card, self._script
         speed = "" if script.time_scale == 1 else f", a simulated second takes {script.time_scale:g} s"
         return (

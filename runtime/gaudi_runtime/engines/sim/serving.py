@@ -173,7 +173,7 @@ class SimServing:
         self.counters.observe(phase, real, padded)
         if not padded.warm:
             self.counters.compiled(phase, padded.bucket)
-            # Added before the wait: other requests that use the shape in the meantime are not further recompilations.
+            # Added before the wait, so that other requests with this shape are not further recompilations.
             self._warm.add((phase, padded.bucket))
             await self._clock.wait(self._card.cost(phase).compile_seconds)
 

@@ -8,7 +8,7 @@ class BlockManager:
     """Free and used KV blocks of one cache."""
 
     def __init__(self, kv_blocks: int) -> None:
-        # The last block belongs to no sequence: padding is written there.
+        # The last block belongs to no sequence, because padding is written there.
         self.total = kv_blocks - 1
         self._free = list(range(self.total))
         self._used: set[int] = set()
@@ -27,11 +27,11 @@ class BlockManager:
 
     @property
     def highest_used(self) -> int:
-        """The largest id in use; -1 if no block is."""
+        """The largest id in use; -1 if no block is in use."""
         return max(self._used, default=-1)
 
     def allocate(self, count: int) -> list[int]:
-        """Take `count` blocks. Raises MemoryError if fewer are free: callers check `free` first."""
+        """Take `count` blocks. Raises MemoryError if fewer are free. Callers check `free` first."""
         if count > len(self._free):
             raise MemoryError(f"{count} KV blocks are needed, but {len(self._free)} are free")
         blocks = [heappop(self._free) for _ in range(count)]

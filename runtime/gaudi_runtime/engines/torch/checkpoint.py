@@ -79,7 +79,7 @@ def _stop_tokens(folder: Path, config: PreTrainedConfig) -> frozenset[int]:
     """Return the end-of-sequence ids of generation_config.json, otherwise of config.json."""
     wanted = config.eos_token_id
     if (folder / "generation_config.json").exists():
-        # Read here for an error of our own: transformers would silently ignore a file that it cannot parse.
+        # Read here for an error of our own, because transformers would silently ignore a file that it cannot parse.
         _read_json(folder, "generation_config.json")
         wanted = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id or wanted
     if wanted is None:

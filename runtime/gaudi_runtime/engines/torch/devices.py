@@ -124,8 +124,8 @@ class CpuDevice(Device):
         self._used -= nbytes
 
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
-        """Return the memory that is free in addition to the buffers of the largest forward."""
-        # The buffers stay reserved: batches without a graph allocate them again.
+        """Return the memory that the buffers of the largest forward leave free."""
+        # The buffers stay reserved, because batches without a graph allocate them again.
         self.reserve(buffer_bytes)
         step()
         return self.memory()
@@ -215,5 +215,5 @@ class HpuDevice(Device):
 
     def compiles(self) -> int:
         """Return the number of recipes that the graph compiler has made in this process."""
-        # Dynamo's count is not used: in lazy mode the bridge makes recipes that Dynamo does not know.
+        # Dynamo's count is not used, because in lazy mode the bridge makes recipes that Dynamo does not know.
         return int(dict(self._metrics.metric_global("graph_compilation").stats())["TotalNumber"])

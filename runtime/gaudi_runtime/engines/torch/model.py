@@ -163,7 +163,7 @@ def forward(network: Network, cache: KVCache, buffers: Buffers, prompt: bool) ->
     hidden = torch.index_select(decoder.embed_tokens.weight, 0, flat, out=buffers.hidden)
     hidden = hidden.view(*buffers.tokens.shape, -1)
     positions = decoder.rotary_emb(hidden, buffers.positions)
-    # The decoder's own loop is not used: its masks depend on sequence lengths, which a graph cannot have.
+    # The decoder's own loop is not used, because its masks depend on sequence lengths, which a graph cannot have.
     for layer in decoder.layers:
         hidden = layer(hidden, attention_mask=None, position_embeddings=positions, paged=attention)
     last = decoder.norm(hidden.flatten(0, 1)[buffers.last])

@@ -116,7 +116,7 @@ class VllmEngine(Processes):
         )
 
     def divided_memory(self) -> tuple[Split, DeviceBlocks]:
-        """Return how the memory of the fullest rank is divided, in bytes, and the KV blocks that all ranks have."""
+        """Return the memory split of the fullest rank, in bytes, and the KV blocks that all ranks have."""
         return self._memory.divided()
 
     def use_plan(self, plan: BucketPlan) -> None:
@@ -192,7 +192,7 @@ class VllmEngine(Processes):
         return self._memory.now(self._ask("memory"))
 
     def start_serving(self) -> None:
-        """Do nothing: `application` informs the workers, on the event loop."""
+        """Do nothing, because `application` informs the workers, on the event loop."""
 
     @asynccontextmanager
     async def application(self) -> AsyncIterator[ASGIApp]:
@@ -238,7 +238,7 @@ class VllmEngine(Processes):
         return EngineLoad(int(running), int(waiting), round(min(cores, used) * blocks), cores * blocks)
 
     def heartbeat_seconds(self) -> float:
-        """Return 0: `until_lost` detects a hang and ends the process."""
+        """Return 0, because `until_lost` detects a hang and ends the process."""
         return 0.0
 
     async def close(self) -> None:
@@ -303,7 +303,7 @@ class _VllmMetrics(Collector):
     """vLLM's own metrics in the registry of our process."""
 
     def describe(self) -> list[Metric]:
-        """Return nothing: registering must not scrape."""
+        """Return nothing, because registering must not scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -55,7 +55,7 @@ def launch(
 ) -> tuple[Namespace, Any]:
     """Start vLLM, and return the arguments as vLLM parsed them and the result of `build`; takes a minute or more.
 
-    The workers receive from `config` their execution mode and what to do with cold shapes. `look` is called every
+    The workers receive from `config` their execution mode and the handling of cold shapes. `look` is called every
     `look_seconds` and raises if the start cannot succeed. Raises a RuntimeStartError, or what `progress` and `look`
     raise; no process of vLLM is left then.
     """
@@ -89,7 +89,7 @@ def stand_in_for_git(folder: Path, environment: Mapping[str, str]) -> dict[str, 
     refuses = shutil.which("false", path=path)
     if shutil.which("git", path=path) or not refuses:
         return {}
-    # A link and not a script: files in the folder for temporary files may not be executable.
+    # A link and not a script, because files in the folder for temporary files may not be executable.
     folder.joinpath("git").symlink_to(refuses)
     return {"PATH": f"{path}{os.pathsep}{folder}"}
 

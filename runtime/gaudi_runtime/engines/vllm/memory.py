@@ -118,7 +118,7 @@ class CpuLedger:
         """Do nothing, because the budget already contains all memory that a plan takes."""
 
     def divided(self) -> tuple[Split, DeviceBlocks]:
-        """Return the blocks after the split, in which graphs get the usable memory that the real KV cache leaves."""
+        """Return the split and the blocks. Graphs get the usable memory that the real KV cache leaves."""
         free = self._told.total - self._weights
         usable = min(free, self._told.split.usable)
         graphs = max(0, usable - self._kv_cache)

@@ -24,8 +24,8 @@ LOOK_SECONDS = 0.5
 class Outcome(TypedDict):
     """The outcome of one bucket on one rank, or on all.
 
-    `bytes` is how much device memory it took. `out_of_memory` is the reason if memory ran out. `ran_as` is present if
-    the bucket ran as another bucket or not at all; it is the reason why the bucket is cold.
+    `bytes` is the device memory that the bucket took. `out_of_memory` is the reason if memory ran out. `ran_as` is
+    present if the bucket ran as another bucket or not at all; it is the reason why the bucket is cold.
     """
 
     bytes: int

@@ -131,8 +131,8 @@ def why_not_started(
 ) -> RuntimeStartError:
     """Return the error to report.
 
-    `failure` is the error that a worker left, which is more precise than `error`. `of_memory` returns what else is
-    known of memory, as a clause; it is called only if memory was too small. An unknown error is reported as a state and
+    `failure` is the error that a worker left, which is more precise than `error`. `of_memory` returns further facts
+    about memory as a clause, and is called only if memory was too small. An unknown error is reported as a state and
     does not cause a restart, which would only end in the same error.
     """
     if isinstance(error, RuntimeStartError):

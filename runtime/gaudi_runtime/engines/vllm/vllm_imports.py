@@ -1,6 +1,6 @@
 """Every import of vLLM in our own process, with the module paths of the supported releases (versions.py).
 
-The imports are made only when needed: they take twenty seconds, and must not block the event loop.
+The imports are made only when needed, because they take twenty seconds, and must not block the event loop.
 """
 
 import io
@@ -30,7 +30,7 @@ CONTAINERS = ("list_schema", "tuple_schema", "set_schema", "frozenset_schema", "
 def stop_at_first_error() -> None:
     """Let pydantic models that are defined from now on stop at the first wrong value of a container.
 
-    Call it before vLLM's models are imported. By default they report every value once for each type that it could have:
+    Call it before vLLM's models are imported. By default they report every value once for each type that it could have.
     20,000 values became a million errors and gigabytes, on the event loop.
     """
     for name in CONTAINERS:

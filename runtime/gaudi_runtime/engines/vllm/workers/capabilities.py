@@ -1,9 +1,10 @@
 """Capabilities of a worker's model runner, checked by attribute before the first bucket.
 
 None of these names is a stable interface. A missing name is either an error, which names the supported releases, or a
-degradation: a sentence about what does not work. The contract tests compare each name with the recorded plugin.
+degradation, which has a sentence about a feature that does not work. The contract tests compare each name with the
+recorded plugin.
 
-The bridge is what the Gaudi software itself offers in addition to the plugin: memory, synchronization, compile-only
+The bridge has the functions of the Gaudi software in addition to the plugin: memory, synchronization, compile-only
 mode.
 """
 
@@ -34,7 +35,7 @@ NO_COMPILE_METRIC = (
 class Bridge:
     """One card. `memory` returns (free, total) in bytes; `compile_only` is None if the software has no such mode.
 
-    `compiled` returns what the bridge has compiled in this process; it is None if the bridge has no such metric.
+    `compiled` returns the compiles of the bridge in this process; it is None if the bridge has no such metric.
     """
 
     memory: Callable[[], tuple[int, int]]
@@ -301,7 +302,7 @@ def _refuse_drafts(runner: Any) -> None:
         raise UnsupportedModel(
             "Speculative decoding is not supported for models with recurrent layers: remove --speculative-config."
         )
-    # Rows of one sequence share its blocks, but contiguous attention expects one row for each block: in a test, answers
+    # Rows of one sequence share its blocks, but contiguous attention expects one row for each block. In a test, answers
     # had other tokens.
     if runner.use_contiguous_pa:
         raise ConfigError(

@@ -48,7 +48,7 @@ class CpuVerbs:
         }
 
     def memory(self) -> dict[str, int]:
-        """Return nothing: our own process counts the budget of a CPU (memory.py)."""
+        """Return nothing, because our own process counts the budget of a CPU (memory.py)."""
         return {}
 
     def profile(self) -> dict[str, int]:

@@ -13,7 +13,7 @@ class DrivenCpuWorker(DrivenWorker, CPUWorker):
     """One rank on a CPU."""
 
     def _should_warm_up_model(self) -> bool:
-        """Return False: on a CPU vLLM compiles while it measures memory."""
+        """Return False, because on a CPU vLLM compiles while it measures memory."""
         return False
 
     def execute_model(self, scheduler_output: Any) -> Any:

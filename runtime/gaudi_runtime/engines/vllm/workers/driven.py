@@ -53,7 +53,7 @@ class DrivenWorker:
             super().initialize_from_config(kv_cache_config)  # type: ignore[misc]
 
     def compile_or_warm_up_model(self) -> Any:
-        """Do nothing: our calls warm up bucket by bucket."""
+        """Do nothing, because our calls warm up bucket by bucket."""
         from vllm.v1.worker.worker_base import CompilationTimes
 
         return CompilationTimes(language_model=0.0, encoder=0.0)
@@ -63,7 +63,7 @@ class DrivenWorker:
         import torch
 
         try:
-            # The same mode as in serving: code that is compiled in another mode is compiled again by the first request.
+            # The same mode as in serving. Code that is compiled in another mode is compiled again by the first request.
             with torch.inference_mode():
                 # Not created in __init__, because the model runner exists only after the device was opened.
                 if self.gaudi_verbs is None:

@@ -40,7 +40,7 @@ class ColdShape(RuntimeError):
 
 @dataclass
 class _Forward:
-    """`known` is whether its shape ran before, `took` what was compiled for it, `batch` how it was counted."""
+    """`known` says whether its shape ran before, `took` has the compiles for it, `batch` is its count."""
 
     padded: Padded
     known: bool
@@ -105,7 +105,7 @@ class Forwards:
         previous, self._step, self._prompts, self._decodes = self._queued, [], [], []
         answer = execute()
         self._blame()
-        # An answer of this kind is read after the next step has begun: until then the card may still compile.
+        # An answer of this kind is read after the next step has begun. Until then the card may still compile.
         self._queued = self._step if hasattr(answer, "get_output") else []
         late = [again for each in previous if (again := self._late(each))]
         for each in previous if self._queued else [*previous, *self._step]:

@@ -56,7 +56,7 @@ class HpuVerbs:
         leave_note: Callable[[str], None] = lambda _: None,
         vision_for_real: bool = False,
     ) -> None:
-        """`wanted` is the configured mode. `leave_note` stores why this rank stops, for the leader.
+        """`wanted` is the configured mode. `leave_note` stores the reason why this rank stops, for the leader.
 
         With `vision_for_real` the vision tower computes in warm-up instead of only being compiled. Raises a
         RuntimeStartError if this plugin is not supported.

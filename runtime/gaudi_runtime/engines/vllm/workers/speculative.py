@@ -54,7 +54,7 @@ def _verifying(runner: Any, shape: Shape, size: int, tokens: int) -> Iterator[Fo
     """Return a step of `size` sequences with this many tokens each, if it is padded to `shape`."""
     rows, _, blocks = shape
     block, longest = int(runner.block_size), int(runner.max_model_len)
-    # Attention reads the blocks of a sequence once for each token: use as many as fit, spread over the sequences.
+    # Attention reads the blocks of a sequence once for each token, so use as many as fit, spread over the sequences.
     total = min(blocks // tokens, size * ceil((longest - tokens + 1) / block))
     held = [total // size + (at < total % size) for at in range(size)]
     padded = runner.bucketing_manager.find_decode_bucket(size, total, True)

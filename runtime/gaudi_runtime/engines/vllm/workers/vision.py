@@ -16,7 +16,7 @@ from gaudi_runtime.contract.report import VisionBucket
 from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiled, Compiles
 
 MOST_KNOWN = 8192
-"""The most image sizes that are remembered: requests choose the sizes, and a worker serves for weeks."""
+"""The most image sizes that are remembered, because requests choose the sizes, and a worker serves for weeks."""
 MOST_TEXT = 512
 MOST_VALUES = 1024
 """The most numbers of a tensor that are read; a larger tensor is identified by its shape."""
@@ -27,7 +27,7 @@ Row = list[Any]
 
 
 class VisionTower:
-    """Replaces the tower of one runner. `compiled` returns what this process has compiled, as in Forwards.
+    """Replaces the tower of one runner. `compiled` returns the compiles of this process, as in Forwards.
 
     `planned` must be called after `runner` has planned.
     """
