@@ -1,4 +1,4 @@
-"""The proofs of a hardware trial: what must be true of a card, judged from the recorded facts alone."""
+"""The proofs of a hardware trial: the properties that a card must have, judged from the recorded facts alone."""
 
 from collections.abc import Callable
 

@@ -23,8 +23,8 @@ Compare = Callable[[Question], Awaitable[PlanAdvice | None]]
 class Schedule:
     """The schedule of plan comparisons: intervals in seconds, the fewest batches of each phase, and the comparison.
 
-    With 1,000 prompts of a public trace their mean padding is known within 0.7 % (8B example), which is about what
-    counts as no more padding.
+    After 1,000 prompts of a public trace, their mean padding is known within 0.7 % (8B example). This is about the
+    difference that counts as no more padding.
     """
 
     look: float = 600.0

@@ -116,7 +116,7 @@ def _tokens(limits: Limits) -> int:
 
 
 def _higher(tops: Sequence[Bucket], kv_blocks: int) -> list[Bucket]:
-    """Return the buckets that have more blocks than all buckets after them.
+    """Return the buckets before the last one that have more blocks than all buckets after them.
 
     Only plans of bucket files have more blocks for fewer sequences.
     """

@@ -1,7 +1,7 @@
 """Public models by repository name, so that a forecast needs no checkpoint.
 
 known_models.json holds, for each repository, the keys of its config.json that memory depends on. It also holds the
-number of parameters that the publisher states, if that number is exact. A test compares both.
+number of parameters that the publisher states, if that number is exact. A test compares the two.
 """
 
 import json

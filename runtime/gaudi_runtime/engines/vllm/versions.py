@@ -85,7 +85,7 @@ class Installed:
 def installed_version(*packages: str) -> str:
     """Return the version of the first of these packages that is installed; empty if none is."""
     for package in packages:
-        # Only metadata is read. Importing vLLM takes many seconds, and an unsupported release may not even be importable.
+        # Only metadata is read. Importing vLLM takes many seconds, and an unsupported release may fail to import.
         try:
             return version(package)
         except PackageNotFoundError:
