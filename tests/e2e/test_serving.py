@@ -126,9 +126,9 @@ def test_many_concurrent_clients_of_a_simulation_cause_no_cold_batch(
 
 
 def test_explain_describes_the_fields(installed: Installed) -> None:
-    text = installed.kubectl("explain", "gi.spec.warmup")
+    text = " ".join(installed.kubectl("explain", "gi.spec.warmup").split())
     assert "graphMemoryPercent" in text
-    assert "usable memory is kept for graphs" in text
+    assert "Share of the usable memory that is reserved for graphs" in text
 
 
 def test_describe_shows_the_events(installed: Installed, namespace: str, served: str) -> None:
