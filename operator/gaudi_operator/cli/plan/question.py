@@ -37,7 +37,7 @@ WANTED = f"give a {KIND}, a RuntimeConfig or the limits of a model"
 
 UNCHECKED = (
     "the rules of the GaudiInference schema are not checked, because cel-expr-python is not installed; install the "
-    "extra `plan`"
+    "extra `cli`"
 )
 
 Document = dict[str, Any]

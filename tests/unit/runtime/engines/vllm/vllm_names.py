@@ -32,7 +32,7 @@ CALLED = {
 """The attributes that vllm_imports.py and cores.py also call or replace, by their class."""
 
 Names = dict[str, dict[str, list[str] | None]]
-"""By module: the parameters of a function or of a named tuple, and None for anything else."""
+"""The parameters of the functions and named tuples of each module; None for other names."""
 
 
 def imported_names() -> set[tuple[str, str]]:
