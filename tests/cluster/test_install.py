@@ -153,6 +153,9 @@ def test_another_release_adopts_the_kept_definition(empty: ControlPlane, helm: H
     assert uid_of_model(empty) == created
     left = ("deployments,clusterroles", "-A", "-l", "app.kubernetes.io/instance=gaudi-operator")
     assert empty.kubectl("get", *left) == ""
+    helm("install", *RELEASE)
+    assert uid_of_model(empty) == created
+    helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE)
     other = ("inference", *RELEASE[1:])
     with pytest.raises(AssertionError, match=f"{NAME}.*ownership metadata"):
         helm("install", *other)
@@ -169,6 +172,15 @@ def test_helm_uninstall_deletes_the_definition_unless_it_is_kept(empty: ControlP
     # Helm's own --wait can end while the definition is still Terminating (helm/helm#31766).
     helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE)
     empty.wait(lambda: NAME not in empty.kubectl("get", "crd", "-o", "name"), "the definition to be deleted")
+
+
+def test_operator_may_do_its_work_and_no_more(empty: ControlPlane, helm: Helm) -> None:
+    helm("install", *RELEASE, "--create-namespace")
+    empty.kubectl("create", "namespace", "team")
+    for resource in ("pods/status", "gaudiinferences/status"):
+        empty.wait(partial(allowed, empty, ACCOUNT, "patch", resource), f"the right to patch {resource}")
+    refused = (("patch", "gaudiinferences"), ("get", "secrets"), ("delete", "pods"), ("create", "pods"))
+    assert [each for each in refused if allowed(empty, ACCOUNT, *each)] == []
 
 
 def test_operator_has_permissions_only_in_watched_namespaces(empty: ControlPlane, helm: Helm) -> None:

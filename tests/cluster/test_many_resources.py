@@ -19,6 +19,7 @@ from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.observed import InstallationDefaults, Manifest
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster, Connection
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
+from gaudi_operator.shell.watching.list_watch import PAGE_SIZE
 from gaudi_operator.shell.watching.store import Key, Store
 from gaudi_operator.shell.writing.apply import Writer
 from localcluster import ControlPlane
@@ -30,9 +31,9 @@ from tests.support.kube_api import KubeApi, until
 from tests.support.operator_process import OperatorProcess
 from tests.support.permissions import grants
 
-RESOURCES = 600
+RESOURCES = PAGE_SIZE + 100
 """More than a page of a list. The benchmark thousand.py measures a thousand."""
-PATIENCE = 300.0
+PATIENCE = 180.0
 AT_ONCE = 32
 NAMESPACE = "many"
 NAMES = [f"many-{number}" for number in range(RESOURCES)]

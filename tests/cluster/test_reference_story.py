@@ -1,8 +1,6 @@
-"""The reference log with the real operator and the real runtime: the status has its figures.
+"""The reference log with the real operator and the real runtime: status, events and log have its figures."""
 
-tests/e2e/test_reference_story.py checks events, the log and a restarted container on a real node.
-"""
-
+import re
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -11,7 +9,8 @@ import pytest
 import yaml
 
 from tests.cluster.conftest import NewOperator
-from tests.cluster.pods import ready, running
+from tests.cluster.pods import gate, ready, running
+from tests.cluster.test_events_and_metrics import events_with
 from tests.support.kube_api import KubeApi, Object, condition_of, until
 from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
@@ -30,19 +29,19 @@ async def operator(new_operator: NewOperator) -> AsyncIterator[OperatorProcess]:
 
 
 @pytest.fixture
-async def served(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path) -> Object:
-    """The resource, which is Ready."""
+async def served(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path) -> tuple[Object, str]:
+    """The resource, which is Ready, and the log of its pod."""
     kubelet.make_runtime = partial(real_runtime, api, tmp_path)
     await api.create(yaml.safe_load(EXAMPLE.read_text()))
     await running(api, kubelet)
     await until(partial(ready, api, NAME), "the resource to be Ready", seconds=60)
     resource = await api.get("GaudiInference", NAME)
     assert resource
-    return resource
+    return resource, (tmp_path / "runtime.log").read_text()
 
 
-async def test_seeds_000_and_002_status_shows_62_and_100_percent(served: Object) -> None:
-    status = served["status"]
+async def test_seeds_000_and_002_status_shows_62_and_100_percent(served: tuple[Object, str]) -> None:
+    status = served[0]["status"]
     assert status["capturedPercent"] == {"prompt": 62, "decode": 100}
     assert status["buckets"] == {
         "prompt": {"planned": 24, "warmed": 24, "captured": 15},
@@ -51,8 +50,46 @@ async def test_seeds_000_and_002_status_shows_62_and_100_percent(served: Object)
     assert status["memory"]["usableBytes"] / GIB == pytest.approx(39.58, abs=0.03)
     assert status["plan"]["basis"] == "Simulated"
     assert "This is a simulation" in status["pods"][0]["message"]
-    assert {kind: condition_of(served, kind)["status"] for kind in ("PlanAccepted", "WarmedUp", "Degraded")} == {
+    assert {kind: condition_of(served[0], kind)["status"] for kind in ("PlanAccepted", "WarmedUp", "Degraded")} == {
         "PlanAccepted": "True",
         "WarmedUp": "True",
         "Degraded": "False",
     }
+
+
+async def test_seeds_000_and_002_gate_event_counts_15_and_48(api: KubeApi, served: tuple[Object, str]) -> None:
+    await until(partial(events_with, api, "Ready"), "the event Ready")
+    # If the kubelet is quick, this is the event of Ready too.
+    (event,) = [each for each in await api.list("Event") if "of 24 prompt graphs" in each["note"]]
+    assert "15 of 24 prompt graphs captured and 48 of 48 decode graphs captured" in event["note"]
+
+
+async def test_seeds_000_and_002_log_has_the_same_counts(served: tuple[Object, str]) -> None:
+    log = served[1]
+    assert re.findall(r"Graph/(\w+) captured:(\d+) \((\S+)%\)", log) == [
+        ("Prompt", "15", "62.5"),
+        ("Decode", "48", "100.0"),
+    ]
+    assert re.findall(r"\[Graph/Prompt\]\[(1[2-5])/24\] batch_size:(\d) query_len:(\d+)", log) == [
+        ("12", "4", "256"),
+        ("13", "2", "512"),
+        ("14", "1", "1024"),
+        ("15", "2", "640"),
+    ]
+
+
+async def test_restarted_container_reuses_the_recipes_of_its_predecessor(
+    api: KubeApi, kubelet: Kubelet, served: tuple[Object, str], tmp_path: Path
+) -> None:
+    (pod,) = served[0]["status"]["pods"]
+    runtime = await kubelet.restart(pod["name"])
+    opened = await until(partial(open_gate, api, pod["name"], runtime.container_id), "the gate to open", seconds=60)
+    assert "15 of 24 prompt graphs" in opened["message"]
+    first, second = re.findall(r"(\d+) of 72 buckets have a recipe", (tmp_path / "runtime.log").read_text())
+    assert (first, second) == ("0", "72")
+
+
+async def open_gate(api: KubeApi, pod: str, container: str) -> Object | None:
+    """Return the gate's condition if it is open for this container; None otherwise."""
+    opened = await gate(api, pod, "True")
+    return opened if opened and container in opened["message"] else None

@@ -46,7 +46,7 @@ OBJECTS = {
     "empty lists": Objects(CONTROLLER_REVISION, "[", "[],", "[]]"),
     "small objects": Objects(CONTROLLER_REVISION, "[", '{"a":{}},', "{}]"),
     "wide text": Objects(CONTROLLER_REVISION, '"', "\U0001f600", '"', 120, named=True),
-    "config maps of a resource": Objects(CONFIG_MAP, '{"x": "', "0123456789abcdef", '"}', 160, 2**20, MINE, named=True),
+    "config maps of a resource": Objects(CONFIG_MAP, '{"x": "', "0123456789abcdef", '"}', 400, 2**20, MINE, named=True),
     "revisions of a resource": Objects(
         CONTROLLER_REVISION, WIDE, "0123456789abcdef", '"}', 200, 240_000, MINE, named=True
     ),

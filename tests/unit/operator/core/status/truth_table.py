@@ -327,6 +327,8 @@ def wrong(cluster: Cluster, facts: Facts) -> list[str]:
     found += [
         f"{field} is {status[field]}, by the facts {fact}" for field, fact in counted.items() if status[field] != fact
     ]
+    if len(status["pods"]) != facts.made + facts.old:
+        found.append(f"the status lists {len(status['pods'])} pods, by the facts {facts.made + facts.old}")
     if re.search(r"\b(?:All \d+ replicas serve|1 replica serves)", shown["Ready"]["message"]) and not facts.ready:
         found.append(f"not all serve: {shown['Ready']['message']}")
     if (below := re.search(r"(\d+) pods? serves? although", shown["Degraded"]["message"])) and int(
