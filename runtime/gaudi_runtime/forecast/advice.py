@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.models.shape import ModelShape
-from gaudi_runtime.contract.config import KvCacheDtype
+from gaudi_runtime.contract.config import KvCacheDtype, QuantizationMethod
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import Forecast, Thresholds, fits, reachable
@@ -120,7 +120,9 @@ def _shares(inputs: ForecastInputs) -> tuple[Setting, ...]:
 
 
 def _memory(inputs: ForecastInputs) -> Iterator[Setting]:
-    values = [KvCacheDtype.FP8.value] if inputs.kv_cache_dtype is KvCacheDtype.AUTO else []
+    # The API server refuses fp8 with another method, because only inc has the scales.
+    scaled = inputs.quantization is QuantizationMethod.INC and inputs.kv_cache_dtype is KvCacheDtype.AUTO
+    values = [KvCacheDtype.FP8.value] if scaled else []
     yield Setting(
         "set",
         "model.kvCacheDtype",

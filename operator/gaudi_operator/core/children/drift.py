@@ -19,8 +19,7 @@ _QUANTITY_PARENTS = frozenset({"limits", "requests", "sizeLimit"})
 _METRICS = ("spec", "metrics")
 """The path of the targets of an autoscaler, which are quantities too."""
 
-
-_MOST = 2**63 - 1
+_LARGEST_INT64 = 2**63 - 1
 
 
 def drifted_field(applied: object, live: object) -> str | None:
@@ -86,6 +85,6 @@ def _same_amount(applied: object, live: object, path: tuple[str, ...]) -> bool:
     if not amount or not isinstance(applied, str) or not isinstance(live, str):
         return False
     try:
-        return min(parse_quantity(applied), _MOST) == min(parse_quantity(live), _MOST)
+        return min(parse_quantity(applied), _LARGEST_INT64) == min(parse_quantity(live), _LARGEST_INT64)
     except ValueError:
         return False

@@ -32,7 +32,10 @@ def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: i
 
 
 def _least_pods(replicas: int, pods: int) -> int:
-    """Return how many ready pods must stay, so that `replicas` groups of `pods` pods stay complete."""
+    """Return the minimum number of ready pods that keeps `replicas` groups of `pods` pods complete.
+
+    Evicting one pod ends its whole group, so with fewer pods the next eviction could leave fewer complete groups.
+    """
     return (replicas + 1) * pods - 1 if replicas > 0 else 0
 
 

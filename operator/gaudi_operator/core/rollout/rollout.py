@@ -95,7 +95,7 @@ def _is_upgrading(state: State, current: str) -> bool:
 def _in_place(state: State, current: str) -> str | None:
     spec, workload = state.inference.spec, live_workloads(state.observed).get(current)
     if not _is_upgrading(state, current):
-        # No old pod is left, but a replica is still missing until the last new pod is ready.
+        # No old pod is desired any more, but a replica is still missing until the last new pod is ready.
         missing = sum(pod.ready for pod in state.active_of(current)) < spec.replicas
         kept = missing and current != state.before.revision.stable and may_go_in_place(spec.rollout, spec.replicas)
         return stored_answer(workload) if kept else None

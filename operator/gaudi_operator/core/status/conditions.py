@@ -1,11 +1,11 @@
 """The verdicts behind the conditions of a resource, compatible with kstatus and `kubectl wait`.
 
 docs/reference/conditions.md lists all conditions and reasons. The table is in status.py, and the conditions of the plan
-are in plan.py. Ready, Reconciling and Stalled report the way to the desired state. Ready is True if everything is as
-desired. Reconciling is True while the operator works or others may still resolve a problem. Stalled is True only if a
-user must act. Reconciling and Stalled are never True together. Unless the rollout is paused, one of them is True
-whenever Ready is False. Available, WarmedUp and Degraded compare the pods with the promised number. AutoscalerActive
-reports whether the autoscaler of spec.autoscaling works (docs/how-to/scaling.md).
+are in plan.py. Ready, Reconciling and Stalled report the progress towards the desired state. Ready is True if
+everything is as desired. Reconciling is True while the operator works or others may still resolve a problem. Stalled is
+True only if a user must act. Reconciling and Stalled are never True together. Unless the rollout is paused, one of them
+is True whenever Ready is False. Available, WarmedUp and Degraded compare the pods with the promised number.
+AutoscalerActive reports whether the autoscaler of spec.autoscaling works (docs/how-to/scaling.md).
 """
 
 import re

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.catalog.cards import CARDS, GAUDI2, NONE
 from gaudi_runtime.catalog.models.shape import ModelShape
-from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig
+from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, QuantizationMethod
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY, Setting, advise, turnable_settings
 from gaudi_runtime.forecast.forecast import forecast
@@ -77,6 +77,13 @@ def test_configured_memory_can_be_raised() -> None:
     """With 17 GiB, 0.47 GiB are left for the KV cache, and 2048 tokens take 0.25. With 16 GiB, 0.17 are left."""
     changes = advise(replace(LOGGED, device_memory=15 * GIB), LLAMA, NONE, ROOM)
     assert changes[0].text.startswith("raise accelerator.deviceMemory to 17Gi")
+
+
+@pytest.mark.parametrize("method", [None, *QuantizationMethod])
+def test_fp8_cache_is_advised_only_with_scales_of_inc(method: QuantizationMethod | None) -> None:
+    settings = turnable_settings(replace(LOGGED, quantization=method), LLAMA)
+    (cache,) = [each for each in settings if each.field == "model.kvCacheDtype"]
+    assert list(cache.values) == (["fp8"] if method is QuantizationMethod.INC else [])
 
 
 def test_default_batched_tokens_follow_the_model_length() -> None:

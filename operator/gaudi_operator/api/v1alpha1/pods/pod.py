@@ -135,7 +135,7 @@ class Pod(ApiModel):
     capabilities: Annotated[tuple[Capability, ...], Field(max_length=1)] = Field(
         (),
         description="Linux capabilities of the runtime container. SYS_NICE lets it bind its memory to NUMA nodes; the"
-        " Pod Security level restricted rejects it. None when left out.",
+        " Pod Security levels baseline and restricted reject it. None when left out.",
     )
     drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         30, description="Maximum time that running requests have to finish after a pod is deleted, in seconds."

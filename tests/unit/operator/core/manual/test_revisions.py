@@ -25,6 +25,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "bucketing": {"bucketing": {"strategy": "Linear"}},
     "warmup": {"warmup": {"graphMemoryPercent": 20}},
     "recipeCache": {"recipeCache": {"enabled": True}},
+    "recipeCache.retentionPolicy": {"recipeCache": {"retentionPolicy": "Retain"}},
     "tracing": {"tracing": {"endpoint": "http://collector:4317"}},
     "pod": {"pod": {"labels": {"team": "a"}}},
     "inference.gaudi.dev/restarted-at": {"annotations": {RESTARTED_AT_ANNOTATION: "2026-08-01"}},
