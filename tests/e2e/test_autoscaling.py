@@ -49,10 +49,9 @@ def test_autoscaler_scales_by_running_requests_and_status_reports_it(
     # Selected by reason: a controller manager that has just started sets another False.
     blind = next(state for state in states if condition(state, "AutoscalerActive")["reason"] == "FailedGetPodsMetric")
     assert condition(blind, "AutoscalerActive")["status"] == "False"
-    assert (
-        "A metrics adapter must serve the metric gaudi_requests_running"
-        in condition(blind, "AutoscalerActive")["message"]
-    )
+    message = condition(blind, "AutoscalerActive")["message"]
+    assert "gaudi_requests_running" in message
+    assert "A metrics adapter must serve each metric of spec.autoscaling.metrics" in message
 
     serve_metrics()
     states = resource.states(PATIENCE)

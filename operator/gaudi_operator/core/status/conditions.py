@@ -202,7 +202,9 @@ _NO_METRIC = (
     f"A metrics adapter must serve the metric {METRIC} of the pods (manual: Scaling, Serve the metric); until then "
     "replicas stay as they are."
 )
-_NO_OTHER_METRIC = "Replicas stay as they are until each metric of spec.autoscaling.metrics is served."
+_NO_OTHER_METRIC = (
+    "A metrics adapter must serve each metric of spec.autoscaling.metrics; until then replicas stay as they are."
+)
 
 
 def judge_autoscaler_active(s: State) -> Verdict | None:

@@ -168,7 +168,9 @@ def test_condition_names_the_remedy_for_a_missing_adapter() -> None:
 
 def test_condition_names_a_missing_metric() -> None:
     found = judged(autoscaler("False", "FailedGetExternalMetric", "no metrics returned"), metrics=METRICS)
-    served = "Replicas stay as they are until each metric of spec.autoscaling.metrics is served."
+    served = (
+        "A metrics adapter must serve each metric of spec.autoscaling.metrics; until then replicas stay as they are."
+    )
     assert found == Verdict(FALSE, "FailedGetExternalMetric", f"{SCALES_NOT} no metrics returned. {served}")
 
 
