@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gaudi_runtime.catalog.pairs import PAIRS
+from gaudi_runtime.catalog.release_pairs import PAIRS
 from gaudi_runtime.hardware.command import print_proofs
 from gaudi_runtime.hardware.report import HardwareReport
 

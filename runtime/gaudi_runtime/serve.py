@@ -49,7 +49,7 @@ from gaudi_runtime.process.open_files import allow_open_files
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.report.serving_news import publish_counters
+from gaudi_runtime.report.serving_counters import publish_counters
 from gaudi_runtime.start_engine import StartedEngine, start_engine
 from gaudi_runtime.tracing.tracing import Tracing, tracing
 from gaudi_runtime.warmup.spans import WarmupSpans

@@ -17,7 +17,7 @@ from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, Prompt
 from gaudi_runtime.planning.optimal.axes import choose_axes
 from gaudi_runtime.planning.optimal.cost import token_cost
 from gaudi_runtime.planning.optimal.exchange import Market, exchange_buckets, grow_plan
-from gaudi_runtime.planning.optimal.fewest import TOLERANCE, Rival, fewest
+from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE, Rival, fewest
 from gaudi_runtime.planning.optimal.optimizer import fit
 from gaudi_runtime.planning.optimal.prior import Kind
 from gaudi_runtime.planning.optimal.row_search import Search

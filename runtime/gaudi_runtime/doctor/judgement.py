@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gaudi_runtime.catalog.pairs import PAIRS, RELEASES, Pair, series
+from gaudi_runtime.catalog.release_pairs import PAIRS, RELEASES, Pair, series
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts
 from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, Installed

@@ -14,7 +14,7 @@ from gaudi_runtime.buckets.attention_bias import (
     plane_bytes,
 )
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.catalog.pairs import PAIRS
+from gaudi_runtime.catalog.release_pairs import PAIRS
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import Dtype, EngineName, RuntimeConfig

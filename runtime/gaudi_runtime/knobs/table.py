@@ -1,8 +1,8 @@
 """The table of all knobs of the engine (docs/reference/knobs.md), read once from table.csv of this folder.
 
 Names, defaults and ranges are facts of vLLM 0.26 and 0.30, of vllm-gaudi (main, August 2026) and of the reference logs;
-the descriptions are ours. Arguments are those of the releases that are driven (catalog/pairs.py). A test compares the
-table, the fields of the API and the page docs/reference/knobs.md.
+the descriptions are ours. Arguments are those of the releases that are driven (catalog/release_pairs.py). A test
+compares the table, the fields of the API and the page docs/reference/knobs.md.
 """
 
 import csv

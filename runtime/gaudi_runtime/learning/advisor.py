@@ -9,7 +9,7 @@ from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import PlanAdvice, Served
 from gaudi_runtime.learning.comparison import Question, is_comparable
-from gaudi_runtime.learning.process import compare
+from gaudi_runtime.learning.comparison_process import compare
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.warmup.estimate import Pace

@@ -10,7 +10,7 @@ from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, Limits, Op
 from gaudi_runtime.contract.report import BucketPhase, PlanAdvice, PlanCost
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.planning.optimal.cost import Score, score, typical_cost
-from gaudi_runtime.planning.optimal.fewest import TOLERANCE
+from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE
 from gaudi_runtime.planning.planner import plan_of_device
 from gaudi_runtime.traffic.histogram import Traffic, read_traffic, write_traffic
 from gaudi_runtime.warmup.estimate import Pace

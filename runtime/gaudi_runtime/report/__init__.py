@@ -1,7 +1,7 @@
 """The report of this instance. Start-up and serving write the report, and the status port returns it.
 
-report_board  the current WarmupReport and its long-poll
-bucket_board  the state of each planned bucket
-served        the batches that ran, as the report shows them
-serving_news  publishes the counters of serving
+report_board      the current WarmupReport and its long-poll
+bucket_board      the state of each planned bucket
+served            the batches that ran, as the report shows them
+serving_counters  publishes the counters of serving
 """

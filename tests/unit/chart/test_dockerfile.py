@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gaudi_runtime.catalog.pairs import PAIRS
+from gaudi_runtime.catalog.release_pairs import PAIRS
 from scripts.chart_docs import ROOT
 
 TARGETS = ("operator", "runtime", "runtime-hpu")

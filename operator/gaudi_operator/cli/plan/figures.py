@@ -15,9 +15,8 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.coverage import PhaseCoverage, Uncovered, plan_coverage
 from gaudi_runtime.planning.optimal.cost import Cost, Score, graph_bytes, score, typical_cost, warmup_seconds
-from gaudi_runtime.planning.optimal.fewest import sum_traffic
 from gaudi_runtime.planning.optimal.optimizer import BOTH
-from gaudi_runtime.planning.optimal.prior import prior
+from gaudi_runtime.planning.optimal.prior import prior, sum_traffic
 from gaudi_runtime.traffic.histogram import Traffic, read_traffic
 
 LAST_GRAPHS = 10

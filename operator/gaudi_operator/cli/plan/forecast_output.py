@@ -14,7 +14,7 @@ from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
 from gaudi_operator.cli.plan.verdict import DeploymentForecast, Verdict, sentence_of
 from gaudi_runtime.catalog.figure import Figure
-from gaudi_runtime.catalog.pairs import PAIRS, RELEASES
+from gaudi_runtime.catalog.release_pairs import PAIRS, RELEASES
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.result import PhaseForecast

@@ -13,7 +13,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.planning.optimal.cost import Cost, Score, graph_bytes, one_graph, score, warmup_seconds
-from gaudi_runtime.planning.optimal.fewest import Rival, fewest
+from gaudi_runtime.planning.optimal.fewest_graphs import Rival, fewest
 from gaudi_runtime.planning.optimal.optimizer import BOTH, Chosen, Optimizer
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic

@@ -1,7 +1,8 @@
 """Compiled recipes that outlive their pods: copied from a volume before an engine loads, added to it after warm-up.
 
 cache         the two steps of start-up, and the pod's own disk
-entry         one entry on a volume; remote_entry: the same in a store behind HTTP, with s3_signature
+entry         one entry on a volume; remote_entry: the same in an object store
+object_store  objects by HTTP(S), with a token or s3_signature
 manifest      the contents of an entry, as text; signature: its signature
 revisions     the revisions that need an entry
 cleaning      the removal of entries

@@ -18,7 +18,8 @@ from gaudi_runtime.artifacts.lock import try_lock, use
 from gaudi_runtime.artifacts.recipe_cache.cleaning import clean
 from gaudi_runtime.artifacts.recipe_cache.entry import Alive, Entry, Source, files_below
 from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
-from gaudi_runtime.artifacts.recipe_cache.remote_entry import RemoteEntry, http_store
+from gaudi_runtime.artifacts.recipe_cache.object_store import http_store
+from gaudi_runtime.artifacts.recipe_cache.remote_entry import RemoteEntry
 from gaudi_runtime.artifacts.recipe_cache.revisions import Revisions, mark_name
 from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport

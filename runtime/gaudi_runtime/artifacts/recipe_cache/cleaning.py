@@ -10,7 +10,7 @@ from pathlib import Path
 from gaudi_runtime.artifacts.lock import try_lock
 from gaudi_runtime.artifacts.recipe_cache.entry import remove
 from gaudi_runtime.artifacts.recipe_cache.revisions import User, is_needed, marked
-from gaudi_runtime.artifacts.sources.store import bytes_below
+from gaudi_runtime.artifacts.sources.snapshots import bytes_below
 from gaudi_runtime.contract.config import KeptRevisions
 
 _DIGEST = re.compile(r"[0-9a-f]{16}")

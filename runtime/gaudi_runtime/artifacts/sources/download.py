@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile
-from gaudi_runtime.artifacts.sources.store import bytes_of
+from gaudi_runtime.artifacts.sources.snapshots import bytes_of
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import DiskFull, HubUnreachable, ModelUnreadable
 

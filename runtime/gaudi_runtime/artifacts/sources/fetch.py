@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from gaudi_runtime.artifacts.lock import LOOK_SECONDS
 from gaudi_runtime.artifacts.sources.download import FULL, Progress, Source, download
 from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, is_pinned, wanted
-from gaudi_runtime.artifacts.sources.store import Store, bytes_below, bytes_of
+from gaudi_runtime.artifacts.sources.snapshots import Store, bytes_below, bytes_of
 from gaudi_runtime.artifacts.sources.weights import check_weights
 from gaudi_runtime.artifacts.transfer import all_at_once, persistently
 from gaudi_runtime.contract.config import EngineName, HubRepository, QuantizationConfig, RuntimeConfig

@@ -9,7 +9,7 @@ warm_shapes   the shapes that are warm on a CPU
 watch         notices when a process of vLLM ends or hangs while vLLM's own application serves
 greedy        refuses requests that would end the model runner while it drafts
 vllm_imports  the only module of our process that imports vLLM
-versions      the releases that this runtime drives, by catalog/pairs.py
+versions      the releases that this runtime drives, by catalog/release_pairs.py
 old_releases  where older releases keep their modules
 start_errors  the error of a start of vLLM that failed, with a reason and a sentence
 """

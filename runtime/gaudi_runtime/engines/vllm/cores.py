@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gaudi_runtime.catalog.pairs import CPU_RELEASE, RELEASES
+from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, RELEASES
 from gaudi_runtime.errors import EngineUnsupported
 
 CALL, IDENTITIES = "_call_utility_async", "core_engines"

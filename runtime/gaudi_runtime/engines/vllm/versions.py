@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from gaudi_runtime.catalog.pairs import CPU_RELEASE, MEANING, RELEASES, Pair, pair_of, release_of, series
+from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, MEANING, RELEASES, Pair, pair_of, release_of, series
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.engines.recipe_key import kept_recipe_key

@@ -5,7 +5,7 @@ of the number of sequences in a step and of the context of a sequence has the sa
 small to matter and sizes above the limits are left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, log2
 
@@ -40,6 +40,15 @@ class Kind:
     name: str
     weights: Weights
     most: float = 1.0
+
+
+def sum_traffic(kinds: Iterable[Kind]) -> dict[Bucket, float]:
+    """Add up the traffic of all kinds."""
+    weights: dict[Bucket, float] = {}
+    for kind in kinds:
+        for shape, weight in kind.weights.items():
+            weights[shape] = weights.get(shape, 0.0) + weight
+    return weights
 
 
 def prior(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[Kind, ...]:

@@ -2,7 +2,7 @@
 
 Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are. Without traffic
 the prior is used (prior.py). Without a budget, the plan has the fewest graphs that pad the traffic no more than
-strategy Exponential does (fewest.py).
+strategy Exponential does (fewest_graphs.py).
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.optimal.cost import Price, graph_bytes, one_graph, score, typical_cost, warmup_seconds
 from gaudi_runtime.planning.optimal.exchange import Buckets
-from gaudi_runtime.planning.optimal.fewest import Rival, fewest, sum_traffic
+from gaudi_runtime.planning.optimal.fewest_graphs import Rival, fewest
 from gaudi_runtime.planning.optimal.optimizer import BOTH, Optimizer
-from gaudi_runtime.planning.optimal.prior import prior
+from gaudi_runtime.planning.optimal.prior import prior, sum_traffic
 from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic
 from gaudi_runtime.traffic.padding import Padding, size_class
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.catalog.pairs import CPU_RELEASE, PAIRS, RELEASES, Pair
+from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, PAIRS, RELEASES, Pair
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor.facts import Facts, Package
 from gaudi_runtime.doctor.gaudi import Card

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.catalog.pairs import PAIRS
+from gaudi_runtime.catalog.release_pairs import PAIRS
 from gaudi_runtime.knobs.table import Home, Kind, Knob, Reader, Status, Type, knobs
 from gaudi_runtime.knobs.values import FLAG
 

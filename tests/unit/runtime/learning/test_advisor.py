@@ -11,7 +11,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.report import PlanAdvice, PlanCost, Served, ServedPhase
 from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_now_and_then, question_of
 from gaudi_runtime.learning.comparison import Question
-from gaudi_runtime.learning.process import ComparisonFailed, compare
+from gaudi_runtime.learning.comparison_process import ComparisonFailed, compare
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.traffic.histogram import Traffic
 from tests.unit.runtime.configs import sim_config

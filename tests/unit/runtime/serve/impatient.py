@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from gaudi_runtime.learning.advisor import Schedule
-from gaudi_runtime.learning.process import compare
+from gaudi_runtime.learning.comparison_process import compare
 from gaudi_runtime.process.logs import set_up_logging
 from gaudi_runtime.serve import serve
 

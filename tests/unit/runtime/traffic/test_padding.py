@@ -14,7 +14,7 @@ from gaudi_runtime.planning.optimal.strategy import learned_padding
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.served import summarize_served
-from gaudi_runtime.report.serving_news import ServingNews
+from gaudi_runtime.report.serving_counters import CounterPublisher
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 
@@ -118,9 +118,9 @@ def test_repeated_training_traffic_is_padded_as_forecast(
 )
 async def test_enough_and_doubled_prompts_change_the_report(policy: BucketPolicy, news: list[int]) -> None:
     board, histogram, seen = ReportBoard("0" * 64), histogram_for(policy), []
-    looking = ServingNews(board)
+    publisher = CounterPublisher(board)
     for count in (FEWEST_PROMPTS - 1, 1, FEWEST_PROMPTS, FEWEST_PROMPTS, FEWEST_PROMPTS):
         serve(histogram, [(Bucket(1, 100, 0), count)])
-        looking.look(histogram, Requests(), 1.0)
+        publisher.publish(histogram, Requests(), 1.0)
         seen.append(board.report().sequence)
     assert seen == news

@@ -16,7 +16,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from gaudi_runtime.catalog.pairs import RELEASES
+from gaudi_runtime.catalog.release_pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engine_protocol.engine import GRAPH_MODES
 from gaudi_runtime.engines.vllm.workers.compile_times import Compiled, Compiles

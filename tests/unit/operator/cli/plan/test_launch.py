@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.catalog.pairs import PAIRS, RELEASES
+from gaudi_runtime.catalog.release_pairs import PAIRS, RELEASES
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 DEPLOYMENT: dict[str, Any] = {

@@ -22,7 +22,7 @@ from gaudi_operator.core.problems.criteria import Room
 from gaudi_runtime.contract.report import Phase, Requests
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.report.serving_news import ServingNews
+from gaudi_runtime.report.serving_counters import CounterPublisher
 from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -74,7 +74,7 @@ async def reported(lazy: bool, *forwards: tuple[int, float]) -> dict[str, Any]:
     counters = json.loads(json.dumps(verbs.counters()))
     histogram.absorb(counters["met"], compile_times=counters["compile_times"])
     board = ReportBoard(PLAN)
-    ServingNews(board).look(histogram, Requests(), 0.0)
+    CounterPublisher(board).publish(histogram, Requests(), 0.0)
     names = ("recent_recompiles", "recompiles_since_ready", "cold_shapes", "served")
     return {name: getattr(board.report(), name) for name in names}
 

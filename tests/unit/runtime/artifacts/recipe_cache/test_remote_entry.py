@@ -12,7 +12,8 @@ import pytest
 
 from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
 from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest, StoredFile, manifest_text
-from gaudi_runtime.artifacts.recipe_cache.remote_entry import PIECE_BYTES, SILENCE_SECONDS, HttpStore, RemoteEntry
+from gaudi_runtime.artifacts.recipe_cache.object_store import PIECE_BYTES, SILENCE_SECONDS, HttpStore
+from gaudi_runtime.artifacts.recipe_cache.remote_entry import RemoteEntry
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN

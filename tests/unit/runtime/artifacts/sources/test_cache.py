@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.store import bytes_below
+from gaudi_runtime.artifacts.sources.snapshots import bytes_below
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
 from tests.support.hub_server import COMMIT

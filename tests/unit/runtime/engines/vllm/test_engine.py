@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.catalog.pairs import PAIRS, Pair
+from gaudi_runtime.catalog.release_pairs import PAIRS, Pair
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.vllm import engine as adapter

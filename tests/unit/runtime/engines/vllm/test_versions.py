@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.catalog.pairs import CPU_RELEASE, PAIRS, Pair
+from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, PAIRS, Pair
 from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, Installed, check_release, installed
 from gaudi_runtime.errors import EngineUnsupported
 from tests.unit.runtime.engines.vllm.installed import pretend_installed

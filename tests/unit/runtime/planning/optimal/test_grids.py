@@ -9,8 +9,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettin
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.optimal.cost import score, typical_cost
-from gaudi_runtime.planning.optimal.fewest import sum_traffic
-from gaudi_runtime.planning.optimal.prior import prior
+from gaudi_runtime.planning.optimal.prior import prior, sum_traffic
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 from tests.support.grids import GRIDS, decode_grid

@@ -12,7 +12,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.optimal import cost
 from gaudi_runtime.planning.optimal.cost import Price
-from gaudi_runtime.planning.optimal.fewest import TOLERANCE
+from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.optimal.strategy import optimal_buckets
 from gaudi_runtime.planning.planner import make_plan

@@ -4,7 +4,7 @@ from inspect import signature
 
 import pytest
 
-from gaudi_runtime.catalog.pairs import RELEASES
+from gaudi_runtime.catalog.release_pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.workers.capabilities import (
     DEFRAGMENTER,

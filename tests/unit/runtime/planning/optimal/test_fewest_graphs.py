@@ -9,7 +9,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettin
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.optimal.cost import score, typical_cost
-from gaudi_runtime.planning.optimal.fewest import TOLERANCE, Rival, fewest
+from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE, Rival, fewest
 from gaudi_runtime.planning.optimal.optimizer import UNMET_MOST
 from gaudi_runtime.planning.optimal.prior import Kind, prior
 from gaudi_runtime.planning.planner import make_plan

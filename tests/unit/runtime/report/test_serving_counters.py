@@ -14,7 +14,7 @@ from gaudi_runtime.contract.report import (
     ServedPhase,
 )
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.report.serving_news import RecentRecompiles, ServingNews, publish_counters
+from gaudi_runtime.report.serving_counters import CounterPublisher, RecentRecompiles, publish_counters
 from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import served
@@ -50,28 +50,28 @@ async def test_warm_shapes_are_hits(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_hits_are_reported_without_waking_waiters() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
-    news, sequence = ServingNews(board), board.report().sequence
+    publisher, sequence = CounterPublisher(board), board.report().sequence
     histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0))
-    news.look(histogram, Requests(), 1.0)
+    publisher.publish(histogram, Requests(), 1.0)
     assert board.report().served.prompt == ServedPhase(hits=1, real_tokens=100, padded_tokens=100)
     assert board.report().sequence == sequence
 
 
 async def test_recompile_changes_the_report_when_it_starts_and_expires() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=False))
-    news, seen = ServingNews(board), []
+    publisher, seen = CounterPublisher(board), []
     histogram.compiled(BucketPhase.PROMPT, histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0)))
     for now in (1.0, 2.0, 1.0 + RECENT_SECONDS):
-        news.look(histogram, Requests(), now)
+        publisher.publish(histogram, Requests(), now)
         seen.append((board.report().sequence, board.report().recent_recompiles))
     assert seen == [(2, 1), (2, 1), (3, 0)]
 
 
 async def test_doubled_failures_wake_waiters_and_requests_do_not() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
-    news, seen = ServingNews(board), []
+    publisher, seen = CounterPublisher(board), []
     for running, failed in ((1, 0), (7, 1), (7, 2), (7, 3), (0, 4)):
-        news.look(histogram, Requests(running=running, failed=failed), 1.0)
+        publisher.publish(histogram, Requests(running=running, failed=failed), 1.0)
         seen.append(board.report().sequence)
     assert seen == [1, 2, 3, 3, 4]
     assert board.report().requests == Requests(running=0, failed=4)
@@ -87,9 +87,9 @@ def test_recompiles_are_recent_for_five_minutes() -> None:
 
 async def test_cold_images_wake_waiters_once_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
-    news = ServingNews(board)
+    publisher = CounterPublisher(board)
     for _ in range(2):
         histogram.absorb([], [["pixel_values 80x1176", False, 1, 0]])
-        news.look(histogram, Requests(), 1.0)
+        publisher.publish(histogram, Requests(), 1.0)
     assert board.report().sequence == 2
     assert caplog.messages == ["Vision tower: (pixel_values 80x1176) was not warmed-up!"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from gaudi_runtime.catalog.pairs import CPU_RELEASE, PAIRS, RELEASES, Pair, Proof, pair_of
+from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, PAIRS, RELEASES, Pair, Proof, pair_of
 
 ROOT = Path(__file__).parents[4]
 PAGES = ("Dockerfile", "docs/start/install.md", "docs/how-to/upgrade-gaudi.md")

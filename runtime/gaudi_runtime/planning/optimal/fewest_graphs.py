@@ -10,7 +10,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import Cost
 from gaudi_runtime.planning.optimal.exchange import Buckets
 from gaudi_runtime.planning.optimal.optimizer import Chosen, Optimizer
-from gaudi_runtime.planning.optimal.prior import Kind
+from gaudi_runtime.planning.optimal.prior import Kind, sum_traffic
 from gaudi_runtime.traffic.histogram import Traffic
 
 TOLERANCE = 0.005
@@ -73,15 +73,6 @@ def _weightings(
             Kind(kind.name, {shape: weight / padding for shape, weight in kind.weights.items()}, kind.most)
             for kind, padding in zip(kinds, paddings, strict=True)
         )
-
-
-def sum_traffic(kinds: Iterable[Kind]) -> dict[Bucket, float]:
-    """Add up the traffic of all kinds."""
-    weights: dict[Bucket, float] = {}
-    for kind in kinds:
-        for shape, weight in kind.weights.items():
-            weights[shape] = weights.get(shape, 0.0) + weight
-    return weights
 
 
 def _of_phase(phase: BucketPhase, kinds: Iterable[Kind]) -> Traffic:

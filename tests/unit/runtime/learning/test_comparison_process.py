@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
-from gaudi_runtime.learning import process
+from gaudi_runtime.learning import comparison_process
 from gaudi_runtime.learning.comparison import advise
-from gaudi_runtime.learning.process import CPU_SECONDS, MEMORY_BYTES, ComparisonFailed, compare
+from gaudi_runtime.learning.comparison_process import CPU_SECONDS, MEMORY_BYTES, ComparisonFailed, compare
 from tests.unit.runtime.learning.questions import question
 from tests.unit.runtime.runtime_process import wait_until
 
@@ -20,7 +20,7 @@ async def test_process_returns_the_same_advice() -> None:
 
 
 def test_process_sets_its_limits_before_it_reads_input() -> None:
-    started = process.start_comparison()
+    started = comparison_process.start_comparison()
     try:
         limits = Path(f"/proc/{started.pid}/limits")
         wait_until(lambda: f"Max address space         {MEMORY_BYTES} " in limits.read_text())
@@ -35,7 +35,7 @@ def test_process_sets_its_limits_before_it_reads_input() -> None:
 
 def test_process_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "secret")
-    started = process.start_comparison()
+    started = comparison_process.start_comparison()
     try:
         assert b"secret" not in Path(f"/proc/{started.pid}/environ").read_bytes()
     finally:
@@ -44,14 +44,14 @@ def test_process_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_process_that_takes_too_long_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = process.start_comparison
+    start = comparison_process.start_comparison
     begun: list[subprocess.Popen[bytes]] = []
 
     def kept(niceness: int) -> subprocess.Popen[bytes]:
         begun.append(start(niceness))
         return begun[-1]
 
-    monkeypatch.setattr(process, "start_comparison", kept)
+    monkeypatch.setattr(comparison_process, "start_comparison", kept)
     with pytest.raises(ComparisonFailed, match="more than"):
         await compare(question(), seconds=0.01)
     assert begun[0].wait(30) == -9

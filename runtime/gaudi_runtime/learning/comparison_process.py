@@ -1,4 +1,4 @@
-"""The process that compares plans: `python -m gaudi_runtime.learning.process`, a Question in, advice out.
+"""The process that compares plans: `python -m gaudi_runtime.learning.comparison_process`, a Question in, advice out.
 
 Serving has precedence: the process runs only on idle processor time, is bounded in processor time and memory, and is
 the first that the kernel ends if memory gets short.
@@ -64,7 +64,7 @@ def start_comparison(niceness: int = LOWEST_PRIORITY) -> "subprocess.Popen[bytes
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     pipe = subprocess.PIPE
     # No preexec_fn, because it would copy the memory map of this process. The new process bounds itself first of all.
-    command = [sys.executable, "-m", "gaudi_runtime.learning.process", str(niceness)]
+    command = [sys.executable, "-m", "gaudi_runtime.learning.comparison_process", str(niceness)]
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
 
 

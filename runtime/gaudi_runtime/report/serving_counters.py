@@ -21,13 +21,13 @@ async def publish_counters(
     counters: Callable[[], ServingHistogram], requests: Callable[[], Requests], board: ReportBoard
 ) -> NoReturn:
     """Publish the counters of serving in the report once a second."""
-    news = ServingNews(board)
+    publisher = CounterPublisher(board)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        news.look(counters(), requests(), time.monotonic())
+        publisher.publish(counters(), requests(), time.monotonic())
 
 
-class ServingNews:
+class CounterPublisher:
     """Wakes the long polls for a new cold shape, a recompile, and each doubling of the failures.
 
     For a learned plan, enough batches to judge its padding wake them too, and so does each doubling of these batches.
@@ -39,7 +39,7 @@ class ServingNews:
         self._recent = RecentRecompiles()
         self._known: tuple[frozenset[Key], int, int, int, int, int] = (frozenset(), 0, 0, 0, 0, 0)
 
-    def look(self, counters: ServingHistogram, requests: Requests, now: float) -> None:
+    def publish(self, counters: ServingHistogram, requests: Requests, now: float) -> None:
         """Publish the counters at `now`, in monotonic seconds, and log every cold shape once."""
         total = min(counters.recompiles, MOST_COUNT)
         images = counters.vision.cold if counters.vision else ()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.artifacts.sources import store
+from gaudi_runtime.artifacts.sources import snapshots
 from gaudi_runtime.artifacts.sources.listing import RemoteFile
-from gaudi_runtime.artifacts.sources.store import Store, bytes_below, bytes_of
+from gaudi_runtime.artifacts.sources.snapshots import Store, bytes_below, bytes_of
 
 YOUNG, OLDEST, OLD, NEXT = (digit * 40 for digit in "abcd")
 
@@ -94,5 +94,5 @@ def test_folder_moved_during_the_count_is_no_error(tmp_path: Path, monkeypatch: 
         shutil.rmtree(tmp_path / "model", ignore_errors=True)
         return 1
 
-    monkeypatch.setattr(store, "bytes_of", gone_after_the_first)
-    assert store.bytes_below(tmp_path / "model") == 1
+    monkeypatch.setattr(snapshots, "bytes_of", gone_after_the_first)
+    assert snapshots.bytes_below(tmp_path / "model") == 1
