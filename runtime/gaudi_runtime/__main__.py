@@ -41,11 +41,11 @@ def _options(
     """Take the options of the program itself."""
 
 
-@app.command()
+@app.command(help="Warm up the model, then serve it until SIGTERM. Exits with code 2 if there is no configuration.")
 def serve(
     config: Annotated[Path, typer.Option(help="RuntimeConfig, JSON.")] = Path(CONFIG_PATH),
 ) -> None:
-    """Warm up the model, then serve it until SIGTERM. Exits with code 2 if there is no configuration."""
+    """Run the command `gaudi-runtime serve`, which warms up the model and serves it until SIGTERM."""
     if not config.is_file():
         typer.echo(
             f"gaudi-runtime serve: there is no configuration at {config}. The operator mounts it into its pods; name "
@@ -61,19 +61,19 @@ def serve(
     _run(serve_until_stopped(config))
 
 
-@app.command()
+@app.command(help="Run the container's preStop hook: close connections after each answer, for 5 seconds.")
 def prestop(
     pid: Annotated[int, typer.Option(help="Process id of the server in this container.")] = 1,
     seconds: Annotated[float, typer.Option(help="How long SIGTERM is delayed.")] = PRESTOP_SECONDS,
 ) -> None:
-    """Run the container's preStop hook: close connections after each answer, for 5 seconds."""
+    """Run the command `gaudi-runtime prestop`, the preStop hook of the container."""
     # The hook sends a signal, because an HTTP path could be called over the network.
     os.kill(pid, signal.SIGUSR1)
     # The kubelet sends SIGTERM only after the hook; until then kube-proxies may still route to this pod.
     time.sleep(seconds)
 
 
-@app.command()
+@app.command(help="Check this machine and image, and say how to fix what is missing.")
 def doctor(
     engine: Annotated[
         list[EngineName] | None, typer.Option(help="Check for this engine; by default for all installed ones.")
@@ -83,13 +83,16 @@ def doctor(
         bool, typer.Option("--image-only", help="Check the image alone, for example in a build.")
     ] = False,
 ) -> None:
-    """Check this machine and image, and say how to fix what is missing."""
+    """Run the command `gaudi-runtime doctor`, which checks this machine and image."""
     from gaudi_runtime.doctor.command import doctor as examine
 
     raise typer.Exit(examine(engine or (), as_data=json, image_only=image_only))
 
 
-@app.command("hardware-report")
+@app.command(
+    "hardware-report",
+    help="Try this machine with a real model and write a report file that can be sent to the project.",
+)
 def hardware_report(
     model: Annotated[Path | None, typer.Option(help="Folder of a checkpoint, tried with engine vllm.")] = None,
     config: Annotated[Path | None, typer.Option(help="RuntimeConfig, JSON, instead of --model.")] = None,
@@ -99,7 +102,7 @@ def hardware_report(
     max_model_len: Annotated[int, typer.Option(min=1, help="Longest sequence in tokens, with --model.")] = 4096,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Most sequences at once, with --model.")] = 32,
 ) -> None:
-    """Try this machine with a real model and write a report file that can be sent to the project."""
+    """Run the command `gaudi-runtime hardware-report`, which tries this machine with a real model."""
     from gaudi_runtime.errors import ConfigError
     from gaudi_runtime.hardware.command import config_for, hardware_report
     from gaudi_runtime.serve import read_config

@@ -31,7 +31,7 @@ Judged = ParamSpec("Judged")
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem: a stable reason for programs, and a sentence for people with the fault and the remedy.
+    """A problem as errors state it: a stable reason for programs, and a sentence for people with the remedy.
 
     `lasting` is a sentence that stays true after the pod is gone, if `message` does not. `since` is when the
     problem began, if someone other than the reader may still fix it; None if only the reader can.
@@ -49,7 +49,7 @@ class Problem:
 
 
 class Checks(Generic[Judged]):
-    """Ordered checks of the same facts: only the first problem counts, because later ones may follow from it."""
+    """Ordered checks of the same facts for errors: only the first problem counts, as later ones may follow from it."""
 
     def __init__(self, *checks: Callable[Judged, Problem | None]) -> None:
         """Store the checks in the order in which a person should fix what they find."""
@@ -67,61 +67,61 @@ class RuntimeStartError(Exception):
 
 
 class ConfigError(RuntimeStartError):
-    """The RuntimeConfig is missing or wrong."""
+    """The start-up error that the RuntimeConfig is missing or wrong."""
 
     reason = "ConfigInvalid"
 
 
 class ModelNotFound(RuntimeStartError):
-    """The checkpoint's folder or one of its files is missing."""
+    """The start-up error that the checkpoint's folder or one of its files is missing."""
 
     reason = "ModelNotFound"
 
 
 class ModelUnreadable(RuntimeStartError):
-    """A file of the checkpoint cannot be parsed."""
+    """The start-up error that a file of the checkpoint cannot be parsed."""
 
     reason = "ModelUnreadable"
 
 
 class UnsupportedModel(RuntimeStartError):
-    """The model's architecture is not served by this engine."""
+    """The start-up error that the model's architecture is not served by this engine."""
 
     reason = "UnsupportedModel"
 
 
 class ModelAccessDenied(RuntimeStartError):
-    """The hub requires a token, or other permissions than the token has."""
+    """The start-up error that the hub requires a token, or other permissions than the token has."""
 
     reason = "ModelAccessDenied"
 
 
 class HubUnreachable(RuntimeStartError):
-    """The hub does not answer or sends incomplete data; a retry may help."""
+    """The start-up error that the hub does not answer or sends incomplete data; a retry may help."""
 
     reason = "HubUnreachable"
 
 
 class DiskFull(RuntimeStartError):
-    """The disk has no room for the model."""
+    """The start-up error that the disk has no room for the model."""
 
     reason = "DiskFull"
 
 
 class EngineUnsupported(RuntimeStartError):
-    """The release of the engine lacks an interface that this runtime needs."""
+    """The start-up error that the release of the engine lacks an interface that this runtime needs."""
 
     reason = "EngineUnsupported"
 
 
 class EngineLost(RuntimeStartError):
-    """A process of the engine died or no longer answers; only a new process helps."""
+    """The runtime error that a process of the engine died or no longer answers; only a new process helps."""
 
     reason = "EngineLost"
 
 
 class RankFailed(RuntimeStartError):
-    """A rank could not run a command; `reason` is that of the rank."""
+    """The runtime error that a rank could not run a command; `reason` is that of the rank."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -129,19 +129,19 @@ class RankFailed(RuntimeStartError):
 
 
 class ApiKeyBlank(RuntimeStartError):
-    """The API key that requests must send is blank."""
+    """The start-up error that the API key that requests must send is blank."""
 
     reason = "ApiKeyBlank"
 
 
 class CertificateUnusable(RuntimeStartError):
-    """The model port needs TLS, and there is no usable pair of certificate and key."""
+    """The start-up error that the model port needs TLS and has no usable pair of certificate and key."""
 
     reason = "CertificateUnusable"
 
 
 class PlanImpossible(RuntimeStartError):
-    """No bucket or no KV block fits; `where` is the setting or file at fault, None if it is no single one."""
+    """The start-up error that no bucket or no KV block fits; `where` is the setting or file at fault, if it is one."""
 
     reason = "PlanImpossible"
 
@@ -156,30 +156,30 @@ class PlanImpossible(RuntimeStartError):
 
 
 class TraceUnreadable(RuntimeStartError):
-    """A trace is not a CSV file of requests; the message continues a sentence after the trace's name."""
+    """The error that a trace is not a CSV file of requests; the message continues a sentence after its name."""
 
     reason = "TraceUnreadable"
 
 
 class DeviceUnavailable(RuntimeStartError):
-    """The requested device does not exist."""
+    """The start-up error that the requested device does not exist."""
 
     reason = "DeviceUnavailable"
 
 
 class PortUnavailable(RuntimeStartError):
-    """A port of this instance is in use."""
+    """The start-up error that a port of this instance is in use."""
 
     reason = "PortUnavailable"
 
 
 class DeviceOutOfMemory(Exception):
-    """The device has no room for a graph or buffer; the caller continues without it."""
+    """The runtime error that the device has no room for a graph or buffer; the caller continues without it."""
 
 
 class GraphRefused(Exception):
-    """The engine never captures a graph of this shape; the bucket counts as not captured."""
+    """The runtime error that the engine never captures a graph of this shape, which counts as not captured."""
 
 
 class ShapeRefused(GraphRefused):
-    """The engine runs this bucket as another bucket; it stays cold."""
+    """The runtime error that the engine runs this bucket as another bucket; it stays cold."""

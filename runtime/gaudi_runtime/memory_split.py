@@ -55,7 +55,7 @@ OWN_BLOCKS = 1
 
 
 def useful_blocks(limits: Limits) -> int | None:
-    """Return the most KV blocks that an engine can use within the limits.
+    """Return the most KV blocks to which the memory split gives memory, because sequences cannot fill more.
 
     Return None with prefix caching, which can use any number of blocks.
     """

@@ -63,7 +63,7 @@ LINGER_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Status:
-    """The state that the status port shows."""
+    """The state of the process from `serve` on, which the status port shows."""
 
     board: ReportBoard
     observed: Observed
@@ -120,7 +120,7 @@ async def status_server(serving: ServingConfig, plan: str, signals: Signals) -> 
 
 
 def describe(error: Exception) -> RuntimeFailure:
-    """Describe an error for the report: a start-up error by its reason and sentence, others as a crash."""
+    """Describe the error that ends `serve` for the report: a start-up error by its reason, others as a crash."""
     if isinstance(error, RuntimeStartError):
         return RuntimeFailure(reason=error.reason, message=str(error)[:2048])
     last_line = traceback.format_exception_only(error)[-1].strip()
@@ -277,7 +277,7 @@ async def _close(engine: Engine) -> None:
 
 
 def read_config(path: Path) -> RuntimeConfig:
-    """Read the RuntimeConfig in `path`, JSON in camelCase. Raises ConfigError that names every wrong field."""
+    """Read the RuntimeConfig that the process is to serve. Raises ConfigError that names every wrong field."""
     try:
         config = RuntimeConfig.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -291,7 +291,7 @@ def read_config(path: Path) -> RuntimeConfig:
 
 
 def ports_of_a_wrong_config(path: Path) -> ServingConfig:
-    """Return the `serving` section of a wrong configuration if the section is valid, to report the failure there."""
+    """Return the ports to serve a failure report on: those of a wrong configuration if they are valid."""
     try:
         return ServingConfig.model_validate(json.loads(path.read_bytes())["serving"])
     except (OSError, ValueError, KeyError, TypeError):

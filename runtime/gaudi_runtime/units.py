@@ -19,12 +19,12 @@ def gib(count: float) -> str:
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """Format a count with its noun: 1 replica, 2 replicas, 0 copies. `nouns` is an irregular plural."""
+    """Format an amount with its noun: 1 replica, 2 replicas, 0 copies. `nouns` is an irregular plural."""
     return f"{count} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def quoted(text: str) -> str:
-    """Quote user input in a sentence, shortened to 80 characters and two dots.
+    """Format quoted user input for a sentence, shortened to 80 characters and two dots.
 
     Unprintable characters are escaped as in Python, because a terminal would interpret some of them.
     """

@@ -19,7 +19,7 @@ def persistently(
     wait: Callable[[float, Away], object],
     came: Callable[[], int] = lambda: 0,
 ) -> Answer:
-    """Call `ask` and return its result. If it raises `away`, retry after each of `pauses`.
+    """Transfer a file by `ask` and return its result. If it raises `away`, retry after each of `pauses`.
 
     `wait` receives the seconds of the pause and the error. The pauses begin again whenever `came` has grown.
     """

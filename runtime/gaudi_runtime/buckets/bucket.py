@@ -14,7 +14,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class Rule(StrEnum):
-    """A rule that keeps a bucket out of the plan. The value ends the sentence "... was dropped: ...".
+    """The reason why a bucket is not in a BucketPlan. The value ends the sentence "... was dropped: ...".
 
     See docs/internals/bucketing.md, Filters.
     """
@@ -37,7 +37,7 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True)
 class Dropped:
-    """The number of candidate buckets that one rule kept out of a plan."""
+    """The number of buckets that are not in a BucketPlan because of one rule."""
 
     phase: BucketPhase
     rule: Rule
@@ -46,7 +46,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class BucketPlan:
-    """All buckets of a server, each list sorted and distinct, and the planner's warnings.
+    """The value that holds all buckets of a server, each list sorted and distinct, and warnings about them.
 
     `seeds` are the `decode` buckets that pad the sequences of a step with drafts (speculative.py); empty without
     speculative decoding. If this is only the warm part of a plan (warmup/cover_first.py), `most_blocks` is the number
@@ -97,7 +97,7 @@ class BucketPlan:
 
 
 def weight(phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
-    """Return the weight of a bucket, to which the bytes of its graph are proportional.
+    """Return the weight of one bucket, from its dimensions; the bytes of its graph are proportional to it.
 
     The weight of a prompt bucket is its tokens with context, that of a decode bucket its sequences. `block_size` is in
     tokens per KV block.

@@ -13,7 +13,7 @@ from gaudi_runtime.units import GIB, MIB
 
 @dataclass(frozen=True)
 class WarmupRates:
-    """The cost of warming up one bucket, as measured with `model` (a known repository) on one card.
+    """The cost of warming up one bucket on a described card, as measured with `model` (a known repository).
 
     Rates are in seconds per bucket, and in graph bytes per prompt token (batch size * (query + context tokens)) and per
     decode sequence.
@@ -87,7 +87,7 @@ GAUDI2 = Card(
 
 
 def assumed(rates: WarmupRates, why: str) -> WarmupRates:
-    """Return the same rates as an assumption for a card without measurements; `why` begins the source of each rate."""
+    """Return the rates of one card as assumptions for a card without measurements; `why` begins each source."""
     model, *figures = (getattr(rates, each.name) for each in fields(rates))
     return WarmupRates(
         model,

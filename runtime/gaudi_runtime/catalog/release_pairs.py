@@ -74,14 +74,14 @@ CPU_RELEASE = PAIRS[-1].vllm
 
 
 def series(release: str) -> str:
-    """Return the major and minor number of a release; empty if it has none."""
+    """Return the major and minor number of a release of a pair; empty if it has none."""
     # Patches and builds from source, as 0.30.1.dev5+gaudi, keep the names that we use.
     numbers = re.match(r"\d+\.\d+", release)
     return numbers.group() if numbers else ""
 
 
 def release_of(built: str) -> str:
-    """Return the release that a version is a build of; empty for a version before a release, such as 0.26.0rc1."""
+    """Return the release of a pair that a version is a build of; empty for one before a release, as 0.26.0rc1."""
     found = re.fullmatch(r"(\d+\.\d+)\.(\d+)(?:\.post\d+|\.(dev)\d+)?(?:\+.+)?", built)
     if not found:
         return ""

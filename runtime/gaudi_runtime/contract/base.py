@@ -23,5 +23,5 @@ class Tolerant(Wire):
 
 
 def as_in_spec(word: str) -> str:
-    """Return a word of the contract as a GaudiInference spells it: with a capital letter, as in Kubernetes."""
+    """Return a word of the contract's JSON as a spec has it: with a capital letter, as in Kubernetes."""
     return word[:1].upper() + word[1:]

@@ -16,7 +16,7 @@ MOST_ROWS = 8192
 
 
 class BucketState(StrEnum):
-    """The state of one bucket. The report states whether the mode captures graphs."""
+    """The state of one bucket in the bucket table. The report states whether the mode captures graphs."""
 
     PLANNED = "Planned"
     COMPILING = "Compiling"
@@ -32,7 +32,7 @@ class BucketState(StrEnum):
 
 
 class BucketRow(Tolerant):
-    """One bucket and the batches that used it since this instance began to serve."""
+    """A row of the bucket table: one bucket and the batches that used it since this instance began to serve."""
 
     phase: BucketPhase
     bucket: Shape = Field(description="(batch size, query tokens, KV blocks).")

@@ -18,7 +18,7 @@ RangeValue = Annotated[int, Field(ge=0, le=16_777_216)]
 
 
 class Strategy(StrEnum):
-    """The method that chooses the values of a bucket dimension."""
+    """The bucketing strategy in the contract: the method that chooses the values of a bucket dimension."""
 
     EXPONENTIAL = "exponential"
     LINEAR = "linear"
@@ -29,7 +29,7 @@ class Strategy(StrEnum):
 
 
 class RangeSettings(Wire):
-    """The range of one dimension of one phase. A value that is not set has the default of the strategy."""
+    """The contract's range settings of one dimension of one phase. Unset values have the strategy's default."""
 
     min: RangeValue | None = Field(None, description="Smallest value of the range.")
     step: Annotated[int, Field(ge=1, le=16_777_216)] | None = Field(
@@ -45,7 +45,7 @@ class RangeSettings(Wire):
 
 
 class PromptRanges(Wire):
-    """Ranges of prompt (prefill) buckets: (batch size, query tokens, context blocks)."""
+    """The contract's ranges of prompt (prefill) buckets: (batch size, query tokens, context blocks)."""
 
     batch_size: RangeSettings = Field(RangeSettings(), description="Sequences in a prompt batch.")
     query: RangeSettings = Field(RangeSettings(), description="New tokens per sequence.")
@@ -53,14 +53,14 @@ class PromptRanges(Wire):
 
 
 class DecodeRanges(Wire):
-    """Ranges of decode buckets: (batch size, 1, KV blocks of the whole batch)."""
+    """The contract's ranges of decode buckets: (batch size, 1, KV blocks of the whole batch)."""
 
     batch_size: RangeSettings = Field(RangeSettings(), description="Sequences in a decode batch.")
     blocks: RangeSettings = Field(RangeSettings(), description="KV blocks referenced by the whole batch.")
 
 
 class OptimalSettings(Wire):
-    """Traffic and a budget. Strategy optimal chooses the buckets that pad the traffic least within the budget.
+    """The contract's settings of strategy Optimal: traffic, and a budget within which it is padded least.
 
     At most one kind of budget is set: graphs per phase, or bytes or seconds of both phases together. Without a budget,
     each phase gets the fewest graphs that pad the traffic no more than strategy exponential does
@@ -90,7 +90,7 @@ class OptimalSettings(Wire):
 
 
 class BucketPolicy(Wire):
-    """The buckets that a server prepares. Every request is padded to the smallest bucket that holds it."""
+    """The contract's bucketing settings: the buckets that a server prepares, to which requests are padded."""
 
     strategy: Strategy = Field(Strategy.EXPONENTIAL, description="How the values of each dimension are chosen.")
     prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
@@ -103,14 +103,14 @@ class BucketPolicy(Wire):
 
 
 class AttentionSlices(Wire):
-    """The slices in which fused attention of a sliding-window model is computed."""
+    """The slices of fused attention in a sliding-window model, as limits of bucketing."""
 
     tokens: Tokens = Field(1024, description="Number of tokens of a slice.")
     from_tokens: Tokens = Field(8192, description="Query length in tokens from which prompts are computed in slices.")
 
 
 class Limits(Wire):
-    """The limits of the served model that determine a plan. The number of KV blocks is known later, from the device."""
+    """The limits of bucketing in the contract: what determines a plan, except the KV blocks of the device."""
 
     max_model_len: Tokens = Field(description="Longest sequence, prompt and answer together, in tokens.")
     max_num_seqs: Sequences = Field(description="Most sequences in a decode batch.")

@@ -23,7 +23,7 @@ HttpAddress = Annotated[str, Field(max_length=1024, pattern=r"^https?://[-A-Za-z
 
 
 class EngineName(StrEnum):
-    """The engine that runs the model."""
+    """The engine that runs the model, as named in the runtime configuration."""
 
     VLLM = "vllm"
     TORCH = "torch"
@@ -31,7 +31,7 @@ class EngineName(StrEnum):
 
 
 class ExecutionMode(StrEnum):
-    """The compilation of shapes: by HPU graphs, by torch.compile, by recipes of lazy mode, or none."""
+    """The configured compilation of shapes: by HPU graphs, by torch.compile, by recipes of lazy mode, or none."""
 
     HPU_GRAPHS = "hpuGraphs"
     TORCH_COMPILE = "torchCompile"
@@ -40,14 +40,14 @@ class ExecutionMode(StrEnum):
 
 
 class CompileBackend(StrEnum):
-    """The Dynamo backend for CPU graphs: `eager` replays them as traced, `inductor` makes C++ kernels."""
+    """The configured Dynamo backend for CPU graphs: `eager` replays them as traced, `inductor` makes C++ kernels."""
 
     EAGER = "eager"
     INDUCTOR = "inductor"
 
 
 class Dtype(StrEnum):
-    """The number format of weights and KV cache. `auto` is the format of the checkpoint."""
+    """The configured number format of weights and KV cache. `auto` is the format of the checkpoint."""
 
     AUTO = "auto"
     BFLOAT16 = "bfloat16"
@@ -56,7 +56,7 @@ class Dtype(StrEnum):
 
 
 class KvCacheDtype(StrEnum):
-    """The number format of the KV cache: that of the model, or FP8 with fixed scales or with scales per token."""
+    """The configured number format of the KV cache: the model's, or FP8 with fixed or per-token scales."""
 
     AUTO = "auto"
     FP8 = "fp8"
@@ -64,7 +64,7 @@ class KvCacheDtype(StrEnum):
 
 
 class QuantizationMethod(StrEnum):
-    """How weights are stored in fewer bits."""
+    """The method, in the runtime configuration, by which weights are stored in fewer bits."""
 
     INC = "inc"
     FP8 = "fp8"
@@ -76,7 +76,7 @@ class QuantizationMethod(StrEnum):
 
 
 class CaptureOrder(StrEnum):
-    """The order of the buckets of a phase in warm-up (docs/internals/warmup.md, Compile order and Capture order)."""
+    """The configured order of buckets in warm-up (docs/internals/warmup.md, Compile order and Capture order)."""
 
     COVER_FIRST = "coverFirst"
     MIN_TOKENS = "minTokens"
@@ -85,14 +85,14 @@ class CaptureOrder(StrEnum):
 
 
 class QuantizationConfig(Wire):
-    """Quantized execution. The engine chooses the values that are not set."""
+    """The runtime configuration of quantized execution. The engine chooses the values that are not set."""
 
     method: QuantizationMethod
     config_file: str | None = Field(None, description="Configuration of the method inside the container.")
 
 
 class HubRepository(Wire):
-    """A repository of a hub with the Hugging Face protocol (docs/how-to/model-sources.md).
+    """The runtime configuration of a repository of a Hugging Face hub to fetch (docs/how-to/model-sources.md).
 
     The access token and the hub's address are in the variables HF_TOKEN and HF_ENDPOINT, not in fields.
     """
@@ -102,7 +102,7 @@ class HubRepository(Wire):
 
 
 class AdapterConfig(Wire):
-    """A LoRA adapter that requests select by its name."""
+    """The runtime configuration of a LoRA adapter, which requests select by its name."""
 
     name: AdapterName
     path: str = Field(description="Folder of the adapter inside the container, or the one it is fetched into.")
@@ -110,7 +110,10 @@ class AdapterConfig(Wire):
 
 
 class ItemsPerPrompt(Wire):
-    """The most items of each kind in a prompt, besides text. 0 disables a kind. Defaults are in knobs/fields.py."""
+    """The configured maximum of items of each kind in a prompt, besides text. 0 disables a kind.
+
+    The defaults are in knobs/fields.py.
+    """
 
     image: ItemsOfPrompt | None = Field(None, description="Maximum number of images of a prompt.")
     video: ItemsOfPrompt | None = Field(None, description="Maximum number of videos of a prompt.")
@@ -118,7 +121,7 @@ class ItemsPerPrompt(Wire):
 
 
 class ModelConfig(Wire):
-    """The checkpoint for the runtime: a folder with config.json, safetensors files and a tokenizer."""
+    """The runtime configuration of the checkpoint: a folder with config.json, safetensors files and a tokenizer."""
 
     path: str = Field(description="Folder of the checkpoint inside the container, or the one it is fetched into.")
     hub: HubRepository | None = Field(None, description="The repository that is fetched into `path` before the load.")
@@ -138,7 +141,7 @@ class ModelConfig(Wire):
 
 
 class ParallelismConfig(Wire):
-    """The distribution of one replica over cards: tensor * pipeline * data ranks, one card each."""
+    """The runtime configuration of a replica's ranks: tensor * pipeline * data ranks, one card each."""
 
     tensor: Ranks = 1
     pipeline: Ranks = 1
@@ -153,7 +156,7 @@ class ParallelismConfig(Wire):
 
 
 class EngineConfig(Wire):
-    """The engine and its execution."""
+    """The runtime configuration of the engine and its execution."""
 
     name: EngineName
     execution_mode: ExecutionMode = ExecutionMode.TORCH_COMPILE
@@ -177,7 +180,7 @@ class EngineConfig(Wire):
 
 
 class WarmupConfig(Wire):
-    """The settings of warm-up and graph capture, before the model port opens."""
+    """The runtime configuration of warm-up and graph capture, before the model port opens."""
 
     enabled: bool = True
     graph_memory_share: Share = Field(0.1, description="Share of usable memory kept for graphs.")
@@ -200,7 +203,7 @@ class WarmupConfig(Wire):
 
 
 class ServingConfig(Wire):
-    """Ports and limits of serving."""
+    """The runtime configuration of serving: ports and limits."""
 
     model_port: Port = 8000
     status_port: Port = 8001
@@ -226,7 +229,7 @@ class ServingConfig(Wire):
 
 
 class RecipeStore(Wire):
-    """A prefix in an object store. Its objects are the files of a SharedRecipes volume, and are only read.
+    """The runtime configuration of an object store with the files of a SharedRecipes volume, which are only read.
 
     The token or the S3 keys are in environment variables (contract/ports.py).
     """
@@ -241,7 +244,7 @@ class RecipeStore(Wire):
 
 
 class SharedRecipes(Wire):
-    """A volume that pods share. Recipes are copied from the volume at start, and to the volume after warm-up.
+    """The runtime configuration of the recipes that pods share: a volume, read at start, written after warm-up.
 
     See docs/how-to/recipe-cache.md.
     """
@@ -261,7 +264,7 @@ class SharedRecipes(Wire):
 
 
 class RuntimeConfig(Wire):
-    """The configuration that `gaudi-runtime serve --config FILE` reads.
+    """The runtime configuration as a whole, which `gaudi-runtime serve --config FILE` reads.
 
     Readiness thresholds are absent, because only the operator applies them. So changing a threshold makes no revision.
     """
@@ -283,7 +286,7 @@ class RuntimeConfig(Wire):
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
-    """Return SHA-256 of the canonical inputs of a plan, as 64 hex digits (docs/internals/architecture.md, planHash)."""
+    """Return SHA-256 of the configuration of a plan, as 64 hex digits (docs/internals/architecture.md, planHash)."""
     # The hash covers inputs, not buckets, because the number of KV blocks is known only after the memory of a device
     # is split. So two pods of a revision may have different buckets but the same hash. Absent fields add nothing to
     # the hash, and the order of fields does not matter. So an operator and a runtime of different releases agree as
@@ -300,7 +303,7 @@ ResourceId = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
 
 
 class KeptRevisions(Tolerant):
-    """The revisions of one resource that run or that an undo can restore."""
+    """The revisions of one resource that the operator's configuration of a pod lists, because they can still run."""
 
     resource: ResourceId = Field(description="The resource's uid: several may share a volume.")
     revisions: tuple[str, ...]

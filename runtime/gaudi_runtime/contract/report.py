@@ -77,14 +77,14 @@ class Phase(StrEnum):
 
 
 class BucketPhase(StrEnum):
-    """The kind of batches that use a bucket."""
+    """The phase of buckets in the warm-up report: the kind of batches that use them."""
 
     PROMPT = "prompt"
     DECODE = "decode"
 
 
 class Skipped(Tolerant):
-    """A planned bucket that is cold or without a graph, and the rule or event that left it out."""
+    """A planned bucket that the report lists as cold or without a graph, and the rule or event that left it out."""
 
     phase: BucketPhase
     bucket: Shape
@@ -92,7 +92,7 @@ class Skipped(Tolerant):
 
 
 class PhaseProgress(Tolerant):
-    """The progress of one phase. `planned` is always the denominator (docs/internals/warmup.md, Percentages)."""
+    """The reported progress of one phase. `planned` is the denominator (docs/internals/warmup.md, Percentages)."""
 
     planned: Count = 0
     warmed: Count = 0
@@ -113,7 +113,7 @@ class PhaseProgress(Tolerant):
 
 
 class VisionBucket(NamedTuple):
-    """The shape of one run of the vision tower: items of one modality, such as image, of the same size in pixels."""
+    """The reported shape of a run of the vision tower: items of one modality, of the same size in pixels."""
 
     modality: Annotated[str, Field(max_length=64, pattern=_WORD)]
     width: Large
@@ -125,14 +125,14 @@ class VisionBucket(NamedTuple):
 
 
 class SkippedVision(Tolerant):
-    """A planned vision bucket that is cold, and the reason."""
+    """A planned vision bucket that the report lists as cold, and the reason."""
 
     bucket: VisionBucket
     reason: ShortText
 
 
 class VisionProgress(Tolerant):
-    """The progress of the vision tower (docs/internals/warmup.md, Images)."""
+    """The reported progress of the vision tower (docs/internals/warmup.md, Images)."""
 
     planned: Count = 0
     warmed: Count = Field(0, description="Buckets that ran; in modes with graphs of the tower, these are captured.")
@@ -150,7 +150,7 @@ class VisionProgress(Tolerant):
 
 
 class MemorySplit(Tolerant):
-    """The device's memory after the profile run, in bytes (docs/internals/warmup.md, Memory split)."""
+    """The memory split in the warm-up report, in bytes (docs/internals/warmup.md, Memory split)."""
 
     free: Bytes
     usable: Bytes
@@ -161,7 +161,7 @@ class MemorySplit(Tolerant):
 
 
 class FetchProgress(Tolerant):
-    """The progress of fetching the model to this pod's disk (docs/how-to/model-sources.md)."""
+    """The reported progress of fetching the model to this pod's disk (docs/how-to/model-sources.md)."""
 
     done_bytes: Bytes
     total_bytes: Bytes | None = Field(None, description="Unknown while another process fetches.")
@@ -169,7 +169,7 @@ class FetchProgress(Tolerant):
 
 
 class RecipeOutcome(StrEnum):
-    """The outcome of shared recipes for one start (docs/how-to/recipe-cache.md)."""
+    """The reported outcome of shared recipes for one start (docs/how-to/recipe-cache.md)."""
 
     HIT = "Hit"
     SEEDING = "Seeding"
@@ -178,7 +178,7 @@ class RecipeOutcome(StrEnum):
 
 
 class SharedRecipesReport(Tolerant):
-    """The use of shared recipes by this start."""
+    """The part of the report about the use of shared recipes by this start."""
 
     outcome: RecipeOutcome = Field(
         description="Hit: recipes were copied. Seeding: there were none, and those of warm-up will be added;"
@@ -189,7 +189,7 @@ class SharedRecipesReport(Tolerant):
 
 
 class ColdShape(Tolerant):
-    """A padded shape at which batches ran without a warm graph while serving, with the number of such batches."""
+    """A reported shape at which batches ran without a warm graph while serving, and the number of these batches."""
 
     phase: BucketPhase
     shape: Shape
@@ -199,7 +199,7 @@ class ColdShape(Tolerant):
 
 
 class ServedPhase(Tolerant):
-    """Batches of one phase while serving (docs/how-to/learn-buckets.md, While serving).
+    """The part of the report about served batches of one phase (docs/how-to/learn-buckets.md, While serving).
 
     A batch has batch size * query tokens. Its blocks are those of the whole batch. `real_` numbers are counted before
     padding, `padded_` numbers after it.
@@ -221,7 +221,7 @@ class ServedPhase(Tolerant):
 
 
 class ServedBucket(Tolerant):
-    """The batches that ran at one shape. Their padding is this shape minus their real tokens and blocks."""
+    """The reported batches that ran at one shape. Their padding is the shape minus their real tokens and blocks."""
 
     phase: BucketPhase
     bucket: Shape
@@ -232,7 +232,7 @@ class ServedBucket(Tolerant):
 
 
 class ServedVision(Tolerant):
-    """Runs of the vision tower while serving."""
+    """The part of the report about runs of the vision tower while serving."""
 
     hits: Large = Field(0, description="Runs of sizes that the tower had run before.")
     misses: Large = Field(0, description="Runs of other sizes.")
@@ -243,7 +243,7 @@ class ServedVision(Tolerant):
 
 
 class CompileTimes(Tolerant):
-    """The compile times of the graphs of one stage, as measured by the bridge (vllm on a card)."""
+    """The reported compile times of the graphs of one stage, as measured by the bridge (vllm on a card)."""
 
     stage: Annotated[str, Field(max_length=16)] = Field(
         description="warm or capture: per bucket; sampler or defragmenter: as a whole; serving: per batch."
@@ -257,7 +257,7 @@ class CompileTimes(Tolerant):
 
 
 class Served(Tolerant):
-    """The shapes of requests since serving began. They may lag by one poll and do not cause a new report."""
+    """The part of the report about the shapes of requests. It may lag by one poll and causes no new report."""
 
     prompt: ServedPhase = ServedPhase()
     decode: ServedPhase = ServedPhase()
@@ -272,7 +272,7 @@ class Served(Tolerant):
 
 
 class Requests(Tolerant):
-    """Counts of requests that make the engine work. They may lag by one poll; only failures cause a new report."""
+    """The reported counts of requests to the engine. They may lag by one poll; only failures cause a new report."""
 
     running: Large = Field(0, description="Requests in work now, including those that wait for a place.")
     answered: Large = Field(0, description="Answers since this instance serves, including refusals and failures.")
@@ -280,7 +280,7 @@ class Requests(Tolerant):
 
 
 class PlanCost(Tolerant):
-    """The graphs and the warm-up of a plan, and its padding of the traffic since serving began."""
+    """The reported cost of a plan: its graphs and warm-up, and its padding of the traffic since serving began."""
 
     graphs: Count
     warmup_seconds: Seconds = Field(
@@ -291,21 +291,21 @@ class PlanCost(Tolerant):
 
 
 class PlanAdvice(Tolerant):
-    """A learned plan that saves at least a third of the warm-up without more padding (gaudi_runtime/learning/)."""
+    """The report's advice: a learned plan that saves at least a third of the warm-up without more padding."""
 
     now: PlanCost
     learned: PlanCost
 
 
 class RuntimeFailure(Tolerant):
-    """The failure of this instance: a stable reason (CamelCase), and a sentence with the remedy."""
+    """The reported failure of this instance: a stable reason (CamelCase), and a sentence with the remedy."""
 
     reason: Annotated[str, Field(max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
     message: Text
 
 
 class WarmupReport(Tolerant):
-    """The state of one container instance; `sequence` grows with every change."""
+    """The warm-up report of one container instance; `sequence` grows with every change."""
 
     version: Literal["v1"] = "v1"
     instance: Annotated[str, Field(min_length=1, max_length=64, pattern=_WORD)] = Field(
@@ -358,10 +358,10 @@ class WarmupReport(Tolerant):
 
 
 def percent(part: int, planned: int) -> int | None:
-    """Return `part` of `planned` buckets in whole percent; None if nothing is planned."""
+    """Return the `part` of the `planned` buckets of a report in whole percent; None if nothing is planned."""
     return None if planned == 0 else part * 100 // planned  # rounded down: 999 of 1000 are not 100 %
 
 
 def meets(part: int, planned: int, min_percent: int) -> bool | None:
-    """Return whether `part` of `planned` reaches `min_percent`, without rounding; None if nothing is planned."""
+    """Return True if the reported `part` of `planned` buckets reaches `min_percent`; None if nothing is planned."""
     return None if planned == 0 else part * 100 >= min_percent * planned

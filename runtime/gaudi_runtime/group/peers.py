@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Pace:
-    """The intervals and timeouts between leader and ranks, in seconds.
+    """The intervals and timeouts between the leader and its peers, in seconds.
 
     beat     the interval of heartbeats
     silence  the timeout without a message after which a rank or the leader counts as lost
@@ -293,6 +293,6 @@ def _host(writer: asyncio.StreamWriter) -> str:
 
 
 def free_port() -> int:
-    """Return a port that is free now; another process may still take it first."""
+    """Return a port that is free now, on which peers can connect; another process may still take it first."""
     with socket.create_server(("", 0)) as probe:
         return int(probe.getsockname()[1])

@@ -30,7 +30,7 @@ class Question(Wire):
 
 
 def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettings | None = None) -> BucketPolicy:
-    """Return strategy Optimal with this traffic, within `budget` or, if there is none, the budget of `policy`.
+    """Return the learned policy for a comparison: strategy Optimal with this traffic, within `budget` if it is set.
 
     Raises ConfigError if the traffic is too long for a policy.
     """
@@ -43,7 +43,7 @@ def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettin
 
 
 def is_comparable(policy: BucketPolicy, limits: Limits) -> bool:
-    """Return True if a learned plan may replace this policy: without slices, unified batches or drafts."""
+    """Return True if this policy can be compared with a learned plan: without slices, unified batches or drafts."""
     known = limits.sliding_window_slices is None and limits.draft_tokens is None
     return known and policy.strategy is not Strategy.UNIFIED
 

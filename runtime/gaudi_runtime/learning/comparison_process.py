@@ -29,7 +29,7 @@ MOST_ERROR = 500
 
 
 class ComparisonFailed(Exception):
-    """The process ended without an answer; the message says why."""
+    """The error that the comparison process ended without an answer; the message says why."""
 
 
 async def compare(

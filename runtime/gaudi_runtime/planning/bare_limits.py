@@ -105,7 +105,7 @@ Place = tuple[str, str, str]
 
 
 def policy_from_env(strategy: Strategy, variables: Mapping[str, str | int]) -> BucketPolicy:
-    """Return a bucket policy with the ranges that variables set, such as VLLM_DECODE_BLOCK_BUCKET_MAX.
+    """Return the bucket policy of bare limits: ranges that variables set, such as VLLM_DECODE_BLOCK_BUCKET_MAX.
 
     SEQ is the old name of QUERY, which takes precedence. Raises ConfigError naming the variable at fault.
     """

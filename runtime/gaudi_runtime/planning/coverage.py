@@ -26,7 +26,7 @@ Stairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Batch sizes from `low` to `high`, and the staircase of the buckets of at least `high` sequences."""
+    """A level of bucket coverage: batch sizes from `low` to `high`, and the staircase of the buckets that hold them."""
 
     low: int
     high: int
@@ -39,7 +39,7 @@ class Level:
 
 
 def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
-    """Yield the levels of a set of buckets from `most` sequences down to 1.
+    """Yield the levels of bucket coverage, from `most` sequences down to 1.
 
     The first level has no bucket if the plan ends below `most`.
     """
@@ -56,7 +56,7 @@ def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
 
 
 def steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
-    """Count the steps of all levels, but stop above `most_steps`.
+    """Count the steps of all levels of a coverage, but stop above `most_steps`.
 
     The number of steps is the work of a search over the levels.
     """
@@ -78,7 +78,7 @@ def _outermost(row: Sequence[Bucket], larger: Stairs) -> Stairs:
 
 
 def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Bucket]]]:
-    """Yield each level with the smallest uncovered shapes that begin there.
+    """Yield each level of a coverage with the smallest uncovered shapes that begin there.
 
     Such a shape is covered as soon as one of its dimensions is smaller by one. `levels` are those of levels_of().
     """

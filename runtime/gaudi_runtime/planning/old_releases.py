@@ -75,7 +75,7 @@ def exponential_fill(minimum: int, step: int, maximum: int, limit: int, *, ends_
 
 
 class UnifiedBucket(NamedTuple):
-    """A padded mixed batch: tokens, KV blocks used by several sequences, KV blocks used by one, causal 0 or 1."""
+    """A padded mixed batch of old releases: tokens, KV blocks that sequences share or use alone, causal 0 or 1."""
 
     query: int
     shared: int
@@ -84,7 +84,7 @@ class UnifiedBucket(NamedTuple):
 
 
 def plan_unified(limits: Limits, kv_blocks: int) -> tuple[UnifiedBucket, ...]:
-    """Return all unified buckets, sorted and distinct; `kv_blocks` is the number of blocks on the device."""
+    """Return all unified buckets of old releases, sorted and distinct, on a device with `kv_blocks` KV blocks."""
     seqs = limits.max_num_seqs
     queries = unified_alpha(limits.block_size, seqs, limits.max_num_batched_tokens)
     shared = unified_alpha(0, seqs, limits.max_model_len // limits.block_size * seqs)
@@ -105,6 +105,9 @@ def _possible(bucket: UnifiedBucket, limits: Limits) -> bool:
 
 
 def unified_alpha(minimum: int, turning: int, maximum: int) -> list[int]:
-    """Return a quarter, a half and the whole of `turning` and of `maximum`, and 0 if the minimum is 0 (log 001)."""
+    """Return old releases' values for unified buckets: parts of `turning` and `maximum`, and 0 if minimum is 0.
+
+    The values are a quarter, a half and the whole of `turning` and of `maximum` (log 001).
+    """
     points = {point // part for point in (turning, maximum) for part in (4, 2, 1)}
     return sorted(points | ({0} if minimum == 0 else set()))

@@ -134,7 +134,7 @@ _EXAMPLES = {BucketPhase.PROMPT: "(1, 128, 0)", BucketPhase.DECODE: "(1, 1, 128)
 
 
 def check_candidates(phase: BucketPhase, *dimensions: Sized) -> None:
-    """Raise PlanImpossible if ranges combine to more buckets than can be warmed up."""
+    """Raise PlanImpossible if the planner would combine ranges to more buckets than can be warmed up."""
     candidates = prod(len(values) for values in dimensions)
     if candidates > MAX_CANDIDATES:
         raise PlanImpossible(
@@ -192,7 +192,7 @@ MAX_STEPS = 250_000
 def plan_of_ranges(
     policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: Sequence[str] = ()
 ) -> BucketPlan:
-    """Plan the buckets that the values of a strategy's ranges combine to. Raises PlanImpossible."""
+    """Plan buckets as the planner does for ranges: all combinations of their values. Raises PlanImpossible."""
     prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
     values = plan_values(policy, limits, blocks)
     _take_prompt(prompt, values, limits, policy.prompt.context.max)
@@ -201,7 +201,7 @@ def plan_of_ranges(
 
 
 def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> BucketPlan:
-    """Plan the buckets of a bucket file, with a warning for each dropped one. Raises PlanImpossible."""
+    """Plan buckets as the planner does for a bucket file, with a warning for each dropped one."""
     prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
     plan = plan_of(prompt, decode, [*warnings, *_take_file(prompt, decode, text, limits)])
     _check_steps(plan, limits)

@@ -22,7 +22,7 @@ LONG_MODEL_LEN = 8192
 
 @dataclass(frozen=True)
 class Range:
-    """The range of one dimension after defaults and overrides; a strategy reads only some of the settings."""
+    """The resolved range of one dimension of a plan; a strategy reads only some of the settings."""
 
     min: int
     step: int
@@ -139,7 +139,7 @@ _READ_BY = {
 
 
 def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
-    """Yield a sentence for each bucketing setting without effect, named as users write it."""
+    """Yield a sentence for each setting of ranges without effect in a strategy, named as users write it."""
     strategy = as_in_spec(policy.strategy)
     for dimension, settings in _dimensions(policy):
         without_context = dimension == "prompt.context" and not limits.has_context
@@ -246,7 +246,7 @@ def geometric_points(minimum: int, maximum: int, limit: int) -> list[float]:
 
 
 def next_multiple(value: float, step: int) -> int:
-    """Round up to the next multiple of a step."""
+    """Round a value of a range up to the next multiple of the range's step."""
     return math.ceil(value / step) * step
 
 

@@ -26,7 +26,7 @@ UntilLost = Callable[[], Awaitable[EngineLost]]
 
 
 def exit_at_once() -> NoReturn:
-    """Exit in the middle of a step, without an error."""
+    """Exit this process in the middle of a step, without an error and without child processes left behind."""
     log.warning("Stopped in the middle of a step that cannot be interrupted.")
     _exit(0)
 
@@ -51,7 +51,7 @@ async def ended_when_lost(until_lost: UntilLost | None, board: ReportBoard) -> A
 
 
 async def exit_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
-    """Wait for the reason of a loss and end this process with it."""
+    """Wait for the reason of a loss and exit this process with the reason."""
     error = await until_lost()
     board.fail(RuntimeFailure(reason=error.reason, message=str(error)[:MOST_CHARACTERS]))
     exit_broken(error)

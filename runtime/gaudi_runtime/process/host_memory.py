@@ -23,7 +23,7 @@ def host_memory() -> int:
 
 
 def stage_cost_line(stage: str, seconds: float, taken: int) -> str:
-    """Format the log line of a stage; `taken` is in bytes, negative if the stage freed memory."""
+    """Format the log line about a stage's duration and host memory; `taken` is in bytes, negative if it freed some."""
     return f"{stage} took {seconds:.1f} secs and {size(taken)} of host memory"
 
 

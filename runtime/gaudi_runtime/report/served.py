@@ -24,7 +24,7 @@ Item = tuple[Key, Tally]
 
 
 def summarize_served(histogram: ServingHistogram) -> Served:
-    """Summarize a serving histogram for the report: totals of each phase, and the most frequent shapes."""
+    """Summarize the served batches for the report: totals of each phase, and the most frequent shapes."""
     items = list(histogram.tallies.items())
     most = nlargest(MAX_SERVED_BUCKETS, items, key=lambda item: item[1].batches)
     return Served(
@@ -44,7 +44,7 @@ def _small(times: CompileTimes) -> int:
 
 
 def coldest(histogram: ServingHistogram) -> tuple[ColdShape, ...]:
-    """Return the shapes that were most often served cold."""
+    """Return the served shapes for the report that most often ran cold."""
     cold = [item for item in histogram.tallies.items() if item[1].misses]
     most = nlargest(MAX_COLD_SHAPES, cold, key=lambda item: item[1].misses)
     return tuple(_cold(item) for item in most)

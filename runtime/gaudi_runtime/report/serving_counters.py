@@ -28,7 +28,7 @@ async def publish_counters(
 
 
 class CounterPublisher:
-    """Wakes the long polls for a new cold shape, a recompile, and each doubling of the failures.
+    """Publishes the serving counters, and wakes the long polls for a cold shape, a recompile, or many failures.
 
     For a learned plan, enough batches to judge its padding wake them too, and so does each doubling of these batches.
     """
@@ -63,7 +63,7 @@ class CounterPublisher:
 
 
 class RecentRecompiles:
-    """Counts the recompiles of the last RECENT_SECONDS."""
+    """The serving counter of recompiles in the last RECENT_SECONDS."""
 
     def __init__(self) -> None:
         self._steps: deque[tuple[float, int]] = deque()

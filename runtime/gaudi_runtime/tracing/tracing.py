@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class StartSpans(WarmupSpans, Protocol):
-    """Records the spans of this process's start; its methods may be called from any thread."""
+    """The tracing interface for the spans of this process's start; its methods may be called from any thread."""
 
     def reported(self, report: WarmupReport) -> None:
         """Begin the stage of this report's phase, and end the stage before it."""

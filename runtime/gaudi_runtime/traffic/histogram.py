@@ -148,7 +148,7 @@ class ShapeCounts:
 
 
 def largest_sizes(shapes: Iterable[Bucket]) -> Bucket:
-    """Return the largest size in each dimension of these shapes; 0 without shapes."""
+    """Return the largest size in each dimension of the shapes of a histogram; 0 without shapes."""
     return Bucket(*(max(sizes) for sizes in zip(Bucket(0, 0, 0), *shapes, strict=True)))
 
 

@@ -11,7 +11,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 def size_class(shape: Bucket) -> int:
-    """Return the number of binary digits of the batch size: 1 for 1 sequence, 2 for 2 and 3, 3 for 4 to 7."""
+    """Return the class of batch sizes that share a forecast of padding: the binary digits of the batch size."""
     return shape[0].bit_length()
 
 

@@ -43,7 +43,7 @@ if the plan determines it.
 
 
 class Padded(NamedTuple):
-    """The shape that a batch is padded to, and whether it is warm, that is, runs from its graph if it has one."""
+    """The shape that the serving histogram counts a batch at, and whether it is warm."""
 
     bucket: Bucket
     warm: bool
@@ -53,7 +53,7 @@ Pad = Callable[[BucketPhase, Bucket], Padded]
 
 
 def pad_by(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Bucket], bool]) -> Pad:
-    """Return a function that pads a batch by the plan: to the bucket that holds it, otherwise to its fallback shape."""
+    """Return a function that pads served batches by the plan for the histogram: to a bucket or a fallback shape."""
 
     def pad(phase: BucketPhase, real: Bucket) -> Padded:
         bucket = plan.find(phase, *real) or plan.fallback(phase, limits, *real)
@@ -64,7 +64,7 @@ def pad_by(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Buc
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the batches of one bucket: `hits` ran it warm, `misses` ran it cold, `compiles` delayed them.
+    """The serving counts of one bucket in the histogram: `hits` ran it warm, `misses` cold, `compiles` delayed them.
 
     `tokens` (batch size * query) and `blocks` (of the whole batch) are sums of the real sizes. `needed` is the
     smallest bucket that holds all misses.
@@ -85,7 +85,7 @@ class Tally:
 
 @dataclass(slots=True)
 class VisionTally:
-    """Counts of vision tower runs: `hits` of sizes that ran before, `misses` of new sizes.
+    """The serving counts of vision tower runs in the histogram: `hits` of sizes that ran before, `misses` of new ones.
 
     `cold` has the inputs of the first misses, as the model receives them.
     """
@@ -112,7 +112,7 @@ class VisionTally:
 
 
 def blocks_of(phase: BucketPhase, shape: Bucket) -> int:
-    """Return the number of KV blocks that a whole batch of this shape reads."""
+    """Return the number of KV blocks that a served batch of this shape reads, for the serving histogram."""
     return shape[2] if phase is BucketPhase.DECODE else shape[0] * shape[2]
 
 

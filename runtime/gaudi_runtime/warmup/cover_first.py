@@ -45,7 +45,7 @@ class CoverFirst:
 
 
 def cover_first(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> CoverFirst:
-    """Return the warm-up order of one phase, on a device with `kv_blocks` KV blocks.
+    """Return the CoverFirst order of one phase, on a device with `kv_blocks` KV blocks.
 
     Equal plans have equal orders.
     """
@@ -227,7 +227,7 @@ class _Search:
 
 
 def plan_without_cold(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -> BucketPlan:
-    """Return the plan of the buckets that requests are padded to if the buckets `cold` were not warmed.
+    """Return the plan that remains if a warm-up in order CoverFirst ends before the buckets `cold` are warm.
 
     A phase without any warm bucket keeps all its buckets.
     """

@@ -13,7 +13,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class StepKind(StrEnum):
-    """The kind of a warm-up step: compile a shape, load its recipe from the cache, or capture its graph."""
+    """The kind of a step in an estimate: compile a shape, load its recipe from the cache, or capture its graph."""
 
     COMPILE = "compile"
     LOAD = "load"
@@ -90,7 +90,7 @@ def _left_seconds(kind: Work) -> float:
 
 
 class StepPace(Wire):
-    """The seconds that a warm-up step of a bucket takes: fixed seconds, and seconds per unit of its weight."""
+    """The estimated seconds of a warm-up step of a bucket: fixed seconds, and seconds per unit of its weight."""
 
     fixed: float
     per_weight: float

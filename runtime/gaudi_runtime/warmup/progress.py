@@ -31,7 +31,7 @@ _IDLE: dict[str, Any] = {"current": None, "forecast_seconds": None}
 
 
 def split_line(split: Split, kv_blocks: int, utilization: float, graph_share: float) -> str:
-    """Format the log line about the memory split after the profile run."""
+    """Format the log line of a warm-up's progress about the memory split after the profile run."""
     return (
         f"Free device memory: {size(split.free)}, "
         f"{size(split.usable)} usable (deviceMemoryUtilization={utilization:g}), "
@@ -41,7 +41,7 @@ def split_line(split: Split, kv_blocks: int, utilization: float, graph_share: fl
 
 
 def step_line(stage: str, bucket: Bucket, position: int, planned: int, free: int) -> str:
-    """Format the log line of a bucket that is about to be compiled or captured. `free` is in bytes."""
+    """Format the log line of a warm-up's progress about a bucket to compile or capture. `free` is in bytes."""
     return (
         f"[Warmup][{stage}][{position}/{planned}] batch_size:{bucket.batch_size} query_len:{bucket.query_len} "
         f"num_blocks:{bucket.num_blocks} free_mem:{size(free)}"
@@ -49,7 +49,7 @@ def step_line(stage: str, bucket: Bucket, position: int, planned: int, free: int
 
 
 def vision_line(bucket: VisionBucket, position: int, planned: int, free: int) -> str:
-    """Format the log line of a bucket that the vision tower is about to run. `free` is in bytes."""
+    """Format the log line of a warm-up's progress about a vision bucket that is about to run. `free` is in bytes."""
     return (
         f"[Warmup][Vision][{position}/{planned}] modality:{bucket.modality} width:{bucket.width} "
         f"height:{bucket.height} items:{bucket.items} free_mem:{size(free)}"
@@ -57,7 +57,7 @@ def vision_line(bucket: VisionBucket, position: int, planned: int, free: int) ->
 
 
 def graph_shares_line(pool: GraphPool, free: int, prompt_ratio: float) -> str:
-    """Format the log line about the memory that graphs may use."""
+    """Format the log line of a warm-up's progress about the memory that graphs may use."""
     return (
         f"Using {size(pool.total)}/{size(free)} of free device memory for graphs, {size(pool.prompt)} for prompt and "
         f"{size(pool.decode)} for decode (promptRatio={prompt_ratio:g})"
@@ -65,7 +65,7 @@ def graph_shares_line(pool: GraphPool, free: int, prompt_ratio: float) -> str:
 
 
 def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], planned: int, graph_bytes: int) -> str:
-    """Format the log line about the captured graphs of a phase."""
+    """Format the log line of a warm-up's progress about the captured graphs of a phase."""
     # The percentage is of the plan, and floored, so that 100.0 is written only if all graphs are captured.
     share = len(buckets) * 1000 // planned / 10 if planned else 100.0
     return (

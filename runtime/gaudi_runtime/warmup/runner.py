@@ -47,7 +47,7 @@ Cold = frozenset[tuple[BucketPhase, Bucket]]
 
 @dataclass
 class Spent:
-    """The seconds spent in the steps of one warm-up, and the compile seconds that cached recipes saved."""
+    """The seconds that the warm-up runner spent in steps, and the compile seconds that cached recipes saved."""
 
     steps: float = 0.0
     spared: float = 0.0

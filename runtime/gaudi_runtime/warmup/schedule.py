@@ -34,7 +34,7 @@ Order = tuple[Bucket, ...]
 
 @dataclass(frozen=True)
 class CompileStep:
-    """The bucket to compile now; `position` counts the buckets of the phase from 1.
+    """The scheduled bucket to compile now; `position` counts the buckets of the phase from 1.
 
     A `covering` bucket is compiled and captured even after the time budget is spent.
     """
@@ -103,7 +103,7 @@ def _fewest_tokens_first(buckets: Iterable[Bucket], phase: BucketPhase) -> Order
 
 @dataclass(frozen=True)
 class SamplerRun:
-    """One warm-up run of the sampler; `batch_changed` says whether the batch differs from that of the previous run."""
+    """A scheduled warm-up run of the sampler; `batch_changed` says if the batch differs from the previous run's."""
 
     temperature: float
     top_p: float
@@ -127,7 +127,7 @@ SAMPLER_RUNS = tuple(
 
 
 def sampler_batch_sizes(decode: Sequence[Bucket]) -> tuple[int, ...]:
-    """Return the batch sizes for the warm-up of the sampler: 0 (the empty path), 1, and those of decode buckets."""
+    """Return the batch sizes to schedule for the sampler's warm-up: 0 (the empty path), 1, and decode buckets'."""
     return tuple(sorted({0, 1} | {bucket.batch_size for bucket in decode}))
 
 
@@ -139,14 +139,14 @@ MIN_BLOCKS = 2
 
 
 def warmup_swaps() -> tuple[int, ...]:
-    """Return the padded sizes at which warm-up swaps the blocks (1, 0), in order."""
+    """Return the padded sizes of the block swaps (1, 0) that the warm-up schedule has, in order."""
     # An even number of swaps restores the cache, so the first size is repeated if needed.
     return SWAP_SIZES if len(SWAP_SIZES) % 2 == 0 else (*SWAP_SIZES, SWAP_SIZES[0])
 
 
 @dataclass(frozen=True)
 class CaptureStep:
-    """The bucket whose graph to capture now; `position` counts the graphs of the phase from 1."""
+    """The scheduled bucket whose graph to capture now; `position` counts the graphs of the phase from 1."""
 
     phase: BucketPhase
     bucket: Bucket

@@ -120,7 +120,7 @@ def _at_once(place: Path) -> Iterator[Path]:
 
 
 def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict[str, StoredFile]:
-    """Return all files below `folder` with their checksums, except relative paths that `skip` selects."""
+    """Return all files below `folder` for an entry on disk, with checksums, except paths that `skip` selects."""
     found = {}
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
@@ -131,7 +131,7 @@ def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict
 
 
 def remove(folder: Path) -> None:
-    """Remove an entry of recipes: it disappears at once, then its files are deleted."""
+    """Remove one entry of recipes from the disk: it disappears at once, then its files are deleted."""
     # One rename hides the whole entry. A reader finds the entry missing, but never half of it.
     gone = folder.with_name(f"{folder.name}.{uuid4().hex}.gone")
     folder.rename(gone)
@@ -146,7 +146,7 @@ def _copy(source: Path, target: Path, alive: Alive) -> StoredFile:
 
 
 def written(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
-    """Write the pieces of a file to `copy`, and yield each after it is written."""
+    """Write the pieces of a file of an entry to `copy`, and yield each after it is written."""
     for piece in pieces:
         copy.write(piece)
         yield piece
@@ -160,7 +160,7 @@ def _pieces(content: BinaryIO, alive: Alive) -> Iterator[bytes]:
 
 
 def stated(pieces: Iterator[bytes]) -> StoredFile:
-    """Return the manifest's entry of a file with these pieces: its checksum and size."""
+    """Return the checksum and size of one file of an entry, computed from its pieces."""
     digest, count = hashlib.sha256(), 0
     for piece in pieces:
         digest.update(piece)

@@ -24,7 +24,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class EntryUnusable(Exception):
-    """An entry is unusable; the message is the reason, as the end of a sentence."""
+    """The error that an entry does not match its manifest; the message is the reason, as the end of a sentence."""
 
 
 class StoredFile(Wire):

@@ -27,11 +27,11 @@ _BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 class NoSuchObject(Exception):
-    """The store has no object of this name."""
+    """The error that the object store has no object of this name."""
 
 
 class StoreAway(Exception):
-    """The store failed, and a retry may succeed; the message is the reason, as the end of a sentence."""
+    """The error that an object store failed and a retry may help; the message ends a sentence with the reason."""
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -43,7 +43,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class HttpStore:
-    """The objects below `url`, with either `token` or `keys` and their `region`, or without credentials.
+    """An object store at `url`, with either `token` or `keys` and their `region`, or without credentials.
 
     The store may be silent for `silence_seconds`, before an answer or within one.
     """
@@ -78,7 +78,7 @@ class HttpStore:
 
 
 def http_store(store: RecipeStore, environment: Mapping[str, str]) -> HttpStore:
-    """Return the store with the credentials of the `environment`.
+    """Return the object store of shared recipes, with the credentials of the `environment`.
 
     Raises EntryUnusable if a credential is missing or invalid, and for an address without TLS, unless that is allowed.
     """

@@ -27,7 +27,7 @@ PAUSES = (1.0, 4.0)
 
 
 class RemoteEntry:
-    """The recipes of `key` in a store: at most `limit_bytes`, read within `seconds` from now on."""
+    """The remote entry of recipes of `key` in a store: at most `limit_bytes`, read within `seconds` from now on."""
 
     def __init__(
         self,

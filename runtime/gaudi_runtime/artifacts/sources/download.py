@@ -23,7 +23,10 @@ CHUNK_BYTES = 4 * 1024 * 1024
 
 
 def is_as_stated(file: Path, stated: RemoteFile, progress: Callable[[], None]) -> bool:
-    """Read the whole `file` and compare its checksum. `progress` is called every few MB and may raise to end it."""
+    """Return True if a downloaded file has the checksum that its source states. Reads the whole `file`.
+
+    `progress` is called every few MB and may raise to end the reading.
+    """
     # A file without a SHA-256 has git's object id, which also covers a header before the content.
     blob = f"blob {stated.size}\0".encode()
     digest = hashlib.sha256() if stated.sha256 else hashlib.sha1(blob, usedforsecurity=False)
@@ -35,7 +38,7 @@ def is_as_stated(file: Path, stated: RemoteFile, progress: Callable[[], None]) -
 
 
 class Progress:
-    """`publish` receives the figures. `alive` is called for each piece, and may raise to end the fetch."""
+    """The progress of downloads: `publish` receives the figures, and `alive`, called for each piece, may raise."""
 
     def __init__(self, publish: Callable[[FetchProgress], None], alive: Callable[[], None]) -> None:
         self._publish, self.alive = publish, alive
@@ -69,7 +72,7 @@ class Progress:
 
 
 class Source(Protocol):
-    """One repository, or prefix, at one revision. Every failure is a RuntimeStartError with a sentence."""
+    """A source of downloads: one repository, or prefix, at one revision. Failures are RuntimeStartErrors."""
 
     @property
     def repo(self) -> str:
@@ -90,7 +93,7 @@ class Source(Protocol):
 
 
 def download(source: Source, commit: str, file: RemoteFile, part: Path, target: Path, progress: Progress) -> None:
-    """Fetch `file` to `target`. `part` keeps the received bytes in any case.
+    """Download `file` of a source to `target`. `part` keeps the received bytes in any case.
 
     Raises HubUnreachable if a retry may help, ModelUnreadable for two wrong checksums, DiskFull, or the errors of a
     refusing hub.

@@ -95,7 +95,7 @@ def fetched(
 
 
 def access(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return the access token and the hub's address. Raises ConfigError if the token would be sent unencrypted."""
+    """Return the token and the hub's address to fetch a checkpoint. Raises ConfigError for a token without TLS."""
     token, endpoint = _token(environment), environment.get("HF_ENDPOINT")
     address = urlsplit(endpoint or "")
     if token and address.scheme.lower() == "http" and address.hostname not in LOOPBACK:
@@ -115,7 +115,7 @@ def _token(environment: Mapping[str, str]) -> str | None:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the free bytes on the disk of `folder`."""
+    """Return the free bytes on the disk of `folder`, into which a checkpoint is fetched."""
     return shutil.disk_usage(folder).free
 
 

@@ -34,7 +34,7 @@ class Listing:
 
 
 def is_pinned(revision: str) -> bool:
-    """Return True if a revision is a commit, which never changes."""
+    """Return True if a revision is a commit, so that its listing never changes."""
     return COMMIT.fullmatch(revision) is not None
 
 

@@ -118,7 +118,7 @@ class Store:
 
 
 def bytes_below(folder: Path) -> int:
-    """Return the bytes of all files below `folder`. Another process may move files away in the meantime."""
+    """Return the bytes of all snapshots below `folder`. Another process may move files away in the meantime."""
     return sum(bytes_of(Path(place) / name) or 0 for place, _, names in os.walk(folder) for name in names)
 
 
@@ -133,7 +133,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def bytes_of(file: Path) -> int | None:
-    """Return the bytes of a file; None if it does not exist."""
+    """Return the bytes of a file of a snapshot; None if it does not exist."""
     try:
         return file.stat().st_size if file.is_file() else None
     except FileNotFoundError:  # the process with the lock has just moved it

@@ -41,7 +41,7 @@ See vLLM's registry of models, previously supported: MllamaForConditionalGenerat
 
 
 def last_release_of(model: str) -> str | None:
-    """Return the last vLLM release that serves a model which newer releases cannot start; None for other models."""
+    """Return the last vLLM release that can serve a validated model that newer releases dropped; None for others."""
     return _REMOVED.get(_plain(model))
 
 

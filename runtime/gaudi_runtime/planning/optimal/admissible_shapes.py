@@ -12,7 +12,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class Row(NamedTuple):
-    """A row of requests with sizes from `low` to `top`, all padded to `top`."""
+    """A row of admissible shapes with sizes from `low` to `top`, all padded to `top`."""
 
     low: int
     top: int

@@ -95,7 +95,7 @@ class Roofline:
 
 
 def roofline_of(shape: ModelShape, spread: Spread, card: Card, block_size: int) -> Roofline:
-    """Return the roofline of a model on one card, with the number formats of `spread`.
+    """Return the cost model of a model on one card, as a roofline with the number formats of `spread`.
 
     The whole model is assumed to be on one card. Raises ConfigError for a card whose speed is not described.
     """
@@ -142,12 +142,12 @@ Price = Callable[[BucketPhase, Bucket], float]
 
 
 def one_graph(_phase: BucketPhase, _bucket: Bucket) -> float:
-    """Return the price of a bucket in graphs, which is always 1."""
+    """Return the price of a bucket in the cost model if graphs are counted, which is always 1."""
     return 1.0
 
 
 def graph_bytes(block_size: int) -> Price:
-    """Return a price function: the bytes of a bucket's graph, estimated by the rates of the logged Gaudi 2.
+    """Return a price function of the cost model: the bytes of a graph, by the rates of the logged Gaudi 2.
 
     See docs/internals/memory.md, Cards.
     """
@@ -159,7 +159,7 @@ def graph_bytes(block_size: int) -> Price:
 
 
 def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
-    """Return the price of a bucket in seconds to compile and capture it, by the rates of the logged Gaudi 2.
+    """Return the price of a bucket in the cost model in warm-up seconds, by the rates of the logged Gaudi 2.
 
     See docs/internals/memory.md.
     """
@@ -170,7 +170,7 @@ def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
 
 @dataclass(frozen=True)
 class Score:
-    """The score of a plan for traffic of one phase: its graphs, padding and coverage.
+    """The score of a plan by the cost model, for traffic of one phase: its graphs, padding and coverage.
 
     `graphs` counts the buckets of the phase. `padding` is the padded cost divided by the real cost of the traffic that
     has a bucket; 1.0 means no padding, None no such traffic. `coverage` is the share of the traffic that has a bucket,
@@ -183,7 +183,7 @@ class Score:
 
 
 def score(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cost) -> Score:
-    """Score a plan for the traffic of one phase, with each shape padded to the bucket that `find` returns."""
+    """Score a plan by the cost model for traffic of one phase; `find` returns the bucket that a shape is padded to."""
     padded = real = covered = 0.0
     for shape, batches in traffic.shapes_of(phase).items():
         bucket = plan.find(phase, *shape)

@@ -31,7 +31,7 @@ Buckets = tuple[Bucket, ...]
 
 @dataclass(frozen=True)
 class Market:
-    """The traffic on few `cells`, the sorted candidate buckets, the shapes that need a bucket, and costs and prices.
+    """The buckets to exchange: the traffic on few `cells`, candidates, shapes that need a bucket, costs and prices.
 
     `needed` shapes and all cells have a bucket in every plan here. Prices add up to at most `budget`.
     """
@@ -54,7 +54,7 @@ class Market:
 
 
 def grow_plan(market: Market) -> Buckets:
-    """Grow a plan from the needed buckets, each time by the candidate with the best gain for its price."""
+    """Grow a plan to start exchanges from: add the candidate with the best gain for its price, again and again."""
     plan = tuple(sorted(market.needed))
     while step := _best_gain(market, plan, market.slack(plan)):
         plan = tuple(sorted((*plan, step[1])))

@@ -25,14 +25,14 @@ BOTH = (BucketPhase.PROMPT, BucketPhase.DECODE)
 
 @dataclass(frozen=True)
 class Fit:
-    """A selection within the budget, and the gain of one more graph (0 if there is none)."""
+    """The optimizer's selection within the budget, and the gain of one more graph (0 if there is none)."""
 
     selection: Selection
     next_gain: float
 
 
 def fit(choice: Choice, budget: float) -> Fit | None:
-    """Return the cheapest selection whose price is at most `budget`; None if no selection fits.
+    """Return the optimizer's cheapest selection whose price is at most `budget`; None if no selection fits.
 
     The search over rates finds the last selection within the budget and the first selection beyond it that are cheapest
     for some rate. The former is filled up graph by graph, the latter is thinned out until it fits. If graphs differ in
@@ -135,7 +135,7 @@ UNMET_MOST = 1.25
 
 @dataclass(frozen=True)
 class Chosen:
-    """The chosen buckets of some phases, sorted, and the reduction of padding by one more graph."""
+    """The optimizer's result: the buckets of some phases, sorted, and the reduction of padding by one more graph."""
 
     buckets: Mapping[BucketPhase, Buckets]
     next_gain: float

@@ -35,7 +35,7 @@ CONTEXT_POINTS = 4
 
 @dataclass(frozen=True)
 class Kind:
-    """The traffic of one kind, and the most compute it may be padded to, as a multiple of a rival's plan."""
+    """One kind of prior traffic, and the most compute it may be padded to, as a multiple of a rival's plan."""
 
     name: str
     weights: Weights
@@ -43,7 +43,7 @@ class Kind:
 
 
 def sum_traffic(kinds: Iterable[Kind]) -> dict[Bucket, float]:
-    """Add up the traffic of all kinds."""
+    """Add up the prior traffic of all kinds."""
     weights: dict[Bucket, float] = {}
     for kind in kinds:
         for shape, weight in kind.weights.items():
@@ -102,6 +102,6 @@ def _decodes(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, Bucket, floa
 
 
 def geometric_sizes(least: int, most: int, points: int) -> list[int]:
-    """Return distinct whole numbers from `least` to `most`, about `points` per doubling."""
+    """Return the sizes in prior traffic: whole numbers from `least` to `most`, about `points` per doubling."""
     steps = ceil(points * log2(most / least))
     return sorted({round(least * (most / least) ** (step / steps)) for step in range(steps + 1)}) if steps else [most]

@@ -34,7 +34,7 @@ MAX_RUNGS = 300_000
 
 
 def check_rungs(space: Space, axes: Axes) -> None:
-    """Raise PlanImpossible before a search among too many rungs takes time and memory."""
+    """Raise PlanImpossible if a row search has so many rungs that it would take too much time and memory."""
     sizes, queries, blocks = axes
     rungs = 0
     for row in _batch_rows(space, sizes):

@@ -9,7 +9,7 @@ from gaudi_runtime.planning.optimal.ladder import Ladder
 
 
 class Kept(NamedTuple):
-    """A ladder and the positions of its kept rungs."""
+    """The selected rungs of one ladder, by their positions."""
 
     ladder: Ladder
     rungs: tuple[int, ...]
@@ -50,7 +50,7 @@ Choice = Callable[[float], Selection]
 
 
 def choice_of_rungs(ladder: Ladder) -> Choice:
-    """Return the choice of which rungs of one ladder to keep."""
+    """Return the choice that selects which rungs of one ladder to keep."""
 
     def cheapest(rate: float) -> Selection:
         kept = Kept(ladder, ladder.cheapest(rate))
@@ -60,7 +60,7 @@ def choice_of_rungs(ladder: Ladder) -> Choice:
 
 
 def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
-    """Return the choice of how to cut `size` values into rows; `rows[i, j]` is for the values i up to j - 1."""
+    """Return the choice that selects how to cut `size` values into rows; `rows[i, j]` has the values i to j - 1."""
     by_end = sorted(rows.items(), key=lambda item: item[0][1])
 
     def cheapest(rate: float) -> Selection:

@@ -84,7 +84,7 @@ def _shared_budgets(settings: OptimalSettings, limits: Limits) -> tuple[tuple[st
 
 
 def learned_padding(policy: BucketPolicy, limits: Limits, plan: BucketPlan) -> dict[BucketPhase, Padding]:
-    """Return the padding by phase that is forecast for `plan`; empty if the plan was not learned from traffic."""
+    """Return the padding by phase that strategy Optimal forecasts; empty if the plan was not learned from traffic."""
     if policy.strategy is not Strategy.OPTIMAL or policy.optimal is None or policy.optimal.traffic is None:
         return {}
     traffic, cost = read_traffic(policy.optimal.traffic), typical_cost(limits.block_size)
