@@ -15,7 +15,7 @@ from gaudi_operator.shell.lease import Election, LeaseThread
 from gaudi_operator.shell.metrics.monitoring import Metrics, configure_logs, serving
 from gaudi_operator.shell.plans.planning import Planner
 from gaudi_operator.shell.polling.status_port import StatusPortClient
-from gaudi_operator.shell.watching.watches import watch
+from gaudi_operator.shell.watching.kopf_watches import watch
 from gaudi_runtime.process.open_files import allow_open_files
 
 DEEPEST = 30_000

@@ -12,7 +12,7 @@ from mkdocs.exceptions import Abort
 
 from gaudi_operator.api.v1alpha1.status import RevisionPhase
 from gaudi_operator.cli.kubectl.why import NEXT
-from gaudi_operator.core.problems.mending import RESOLVED_BY_OTHERS
+from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS
 from gaudi_operator.core.status import status
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import RuntimeStartError, TraceUnreadable

@@ -19,8 +19,8 @@ from gaudi_operator.shell.kinds import Kind
 from gaudi_operator.shell.lead import LeaderDependencies
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.polling.status_port import CONNECT_SECONDS, READ_SECONDS, PodUnreachable, StatusPort
+from gaudi_operator.shell.watching.kopf_watches import WatchSession
 from gaudi_operator.shell.watching.list_watch import Seen
-from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_runtime.contract.report import WarmupReport
 from tests.world.api import Api
 from tests.world.api_server import ApiServer

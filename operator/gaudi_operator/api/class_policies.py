@@ -1,7 +1,7 @@
 """ValidatingAdmissionPolicies for the limits of a GaudiInferenceClass (docs/how-to/classes.md).
 
 Each limit that can be checked from a spec is one row of RULES (class_rules.py). The operator checks these limits again,
-together with those of the rendered pod (core/admission/class_limits.py, spec_limits.py). The policies reject nothing
+together with those of the rendered pod (core/admission/revision_limits.py, spec_limits.py). The policies reject nothing
 that the operator would allow.
 
 All classes are parameters of the policies, and match conditions select the class of a resource. The first policy

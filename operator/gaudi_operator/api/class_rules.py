@@ -1,7 +1,7 @@
 """The limits of a GaudiInferenceClass that can be checked from a spec, each as one row of RULES, in CEL.
 
 class_policies.py writes them as a ValidatingAdmissionPolicy. The operator checks the same limits in the rendered pod
-(core/admission/class_limits.py) and in the spec (core/admission/spec_limits.py).
+(core/admission/revision_limits.py) and in the spec (core/admission/spec_limits.py).
 """
 
 from collections.abc import Iterator

@@ -18,9 +18,9 @@ from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 from yaml import YAMLError
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, KIND, PLURAL, VERSION
+from gaudi_operator.core.config_map_texts import insert_texts, referenced_texts
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import TextKey
-from gaudi_operator.core.texts import insert_texts, referenced_texts
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.errors import ConfigError
 

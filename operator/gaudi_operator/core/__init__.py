@@ -10,7 +10,7 @@
   status     build conditions, figures and rows, and the events that follow from them
 
 `problems` finds what keeps pods from serving, `rendering` builds the pods of a new revision, and `classes.py` resolves
-the class of a resource. `actions.py` defines the result, `deadlines.py` the time of the next reconcile, `notation.py`
-and `quantities.py` shared text forms. Each folder imports only folders before it in this order: pods, gate, problems,
-rendering, rollout, admission, children, status.
+the class of a resource. `actions.py` defines the result, `deadlines.py` the time of the next reconcile,
+`text_formats.py` and `quantities.py` shared text forms. Each folder imports only folders before it in this order: pods,
+gate, problems, rendering, rollout, admission, children, status.
 """

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Literal
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.answers import AnyPlanQuestion
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.plan_answers import AnyPlanQuestion
 
 
 @dataclass(frozen=True)

@@ -11,20 +11,21 @@ from gaudi_operator.core.admission.checks import (
     published_without_key,
     revision_is_not_allowed,
 )
+from gaudi_operator.core.admission.forecast_checks import estimated_violation, plan_has_gaps
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.review import estimated_violation, plan_has_gaps
 from gaudi_operator.core.admission.spec_limits import first_limit_violation
-from gaudi_operator.core.answers import SYNCHRONOUS_ANSWERS, PlanAnswers, Unanswered
 from gaudi_operator.core.children.desired import changes_live_objects, child_actions
 from gaudi_operator.core.classes import Platform, fill_class_defaults, resolve_class
+from gaudi_operator.core.config_map_texts import insert_texts
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import pods_with_gates
 from gaudi_operator.core.gate.judgement import judge_gates
 from gaudi_operator.core.observed import InstallationDefaults, Manifest, Observed
+from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS, PlanAnswers, Unanswered
 from gaudi_operator.core.pods.terminations import terminations
 from gaudi_operator.core.pods.view import PodView, read_pods
-from gaudi_operator.core.problems.mending import RESOLVED_BY_OTHERS, spec_refused_since
+from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, spec_refused_since
 from gaudi_operator.core.resource import Inference, SpecUnreadable, read_identity, read_inference, read_status
 from gaudi_operator.core.rollout.backoff import failure_records
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
@@ -43,7 +44,6 @@ from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.status.events import events
 from gaudi_operator.core.status.plan import plan_state
 from gaudi_operator.core.status.status import have_all_pods_reported, make_status, throttle_status, unreadable_status
-from gaudi_operator.core.texts import insert_texts
 from gaudi_runtime.errors import Problem
 
 FOLLOW_UP_SECONDS = 0.1

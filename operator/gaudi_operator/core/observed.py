@@ -61,12 +61,13 @@ class Observed:
     """The state that watches and polls have observed for one resource.
 
     `resource` is the whole GaudiInference. Lists contain only objects that carry the operator's labels and are owned by
-    the resource. `reports` is keyed by pod UID. `texts` has the texts that the spec references (core/texts.py). `now`
-    is the time of the observation, so that decisions need no clock. `status_written` is the time of the last status
-    write of this process, or None before the first write. `status_held` is the time since which a newer status has
-    waited to be written, or None if no status is waiting. For replicas of several nodes, `pods` has the leaders and
-    `workers` has the other pods. `groups_served` is True if the cluster has LeaderWorkerSets. `classes` has all
-    GaudiInferenceClasses. `namespace_labels` is filled only if a class selects namespaces by labels.
+    the resource. `reports` is keyed by pod UID. `texts` has the texts that the spec references
+    (core/config_map_texts.py). `now` is the time of the observation, so that decisions need no clock. `status_written`
+    is the time of the last status write of this process, or None before the first write. `status_held` is the time
+    since which a newer status has waited to be written, or None if no status is waiting. For replicas of several nodes,
+    `pods` has the leaders and `workers` has the other pods. `groups_served` is True if the cluster has
+    LeaderWorkerSets. `classes` has all GaudiInferenceClasses. `namespace_labels` is filled only if a class selects
+    namespaces by labels.
     """
 
     resource: Manifest

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.answers import SYNCHRONOUS_ANSWERS, PlanAnswers
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS, PlanAnswers
 from gaudi_runtime.contract.config import ExecutionMode
 
 T = TypeVar("T")

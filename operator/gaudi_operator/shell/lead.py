@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from gaudi_operator.clock import SYSTEM, Clock
-from gaudi_operator.core.answers import SYNCHRONOUS_ANSWERS
 from gaudi_operator.core.decide import decide
+from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS
 from gaudi_operator.core.resource import RecentInferences
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import Cluster
@@ -21,9 +21,9 @@ from gaudi_operator.shell.polling.reports import Reports
 from gaudi_operator.shell.polling.status_port import FetchReport
 from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
+from gaudi_operator.shell.watching.kopf_watches import WatchSession
 from gaudi_operator.shell.watching.list_watch import SERVER_TIMEOUT_SECONDS, Seen
 from gaudi_operator.shell.watching.store import Store
-from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.events import Publisher
 

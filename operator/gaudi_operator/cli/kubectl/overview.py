@@ -14,9 +14,9 @@ from gaudi_operator.cli.kubectl.asking import SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.status import LONGEST_WATCH_SECONDS
 from gaudi_operator.cli.kubectl.terminal import console, table
 from gaudi_operator.cli.kubectl.why import Form, Output, explain
-from gaudi_operator.core.notation import parse_timestamp
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
+from gaudi_operator.core.text_formats import parse_timestamp
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.contract.text import on_one_line
 

@@ -188,7 +188,7 @@ class PlanDocument:
 
         variables: dict[str, str] = {}
         if self.inference is not None:
-            from gaudi_operator.core.admission.plans import plain_variables
+            from gaudi_operator.core.admission.plan_figures import plain_variables
 
             variables = plain_variables(self.inference.spec)
         config = self.config.model_copy(update={"bucketing": self.policy, "limits": self.limits})
@@ -226,9 +226,9 @@ def read_question(document: Document, *, stored: bool = False) -> PlanDocument:
 def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
     from gaudi_operator.cli.plan.manifest import check_rules, read_manifest
     from gaudi_operator.core.admission.checks import why_settings_are_wrong
-    from gaudi_operator.core.admission.review import forecast_plan
+    from gaudi_operator.core.admission.forecast_checks import forecast_plan
+    from gaudi_operator.core.config_map_texts import referenced_texts
     from gaudi_operator.core.rendering.runtime_config import runtime_config
-    from gaudi_operator.core.texts import referenced_texts
 
     inference = read_manifest(document)
     checked = stored or check_rules(document)

@@ -2,9 +2,11 @@
 
 See docs/reference/conditions.md, Before a pod runs.
 
-  checks    ordered checks of what the installation, the planner or every model forbids
-  bounds    the maximum KV blocks and minimum memory of any model, for the checks
-  estimate  the forecast for a described card and a known model
-  review    the forecast of a plan: violations and doubts of the estimate, and hints
-  plans     the figures of a plan that admission checks
+  checks           ordered checks of what the installation, the planner or every model forbids
+  kv_cache_bounds  the maximum KV blocks and minimum memory of any model, for the checks
+  estimate         the forecast for a described card and a known model
+  forecast_checks  the forecast of a plan: violations and doubts of the estimate, and hints
+  plan_figures     the figures of a plan that admission checks
+  revision_limits  the limits of a class on a revision: its pods, engine and replicas
+  spec_limits      the limits of a class on fields of the spec outside the pods
 """

@@ -6,7 +6,7 @@ name the fields of the resource (docs/reference/knobs.md). The bound on graphs t
 model.
 
 A spec that is refused here can never work. A spec that passes may still fall short, which the estimate reports
-(review.py).
+(forecast_checks.py).
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.network import PUBLISHED, ServiceType
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.bounds import captures_graphs, least_memory, most_kv_blocks, usable_bytes
-from gaudi_operator.core.admission.plans import admission_figures
+from gaudi_operator.core.admission.forecast_checks import cached_forecast
+from gaudi_operator.core.admission.kv_cache_bounds import captures_graphs, least_memory, most_kv_blocks, usable_bytes
+from gaudi_operator.core.admission.plan_figures import admission_figures
 from gaudi_operator.core.admission.plugin import ignored_by_the_plugin, why_too_few_graphs
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.review import cached_forecast
 from gaudi_operator.core.admission.speculation import drafts_cannot_be_verified
-from gaudi_operator.core.answers import PlanTooExpensive
 from gaudi_operator.core.observed import InstallationDefaults, Observed
+from gaudi_operator.core.plan_answers import PlanTooExpensive
 from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes
 from gaudi_operator.core.rendering.container import image
 from gaudi_operator.core.rendering.runtime_config import (

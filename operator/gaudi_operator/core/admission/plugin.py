@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.bounds import captures_graphs
-from gaudi_operator.core.admission.plans import admission_figures, card_attention, plain_variables
+from gaudi_operator.core.admission.kv_cache_bounds import captures_graphs
+from gaudi_operator.core.admission.plan_figures import admission_figures, card_attention, plain_variables
 from gaudi_operator.core.rendering.runtime_config import execution_mode, on_cpu, plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import EngineName, ExecutionMode

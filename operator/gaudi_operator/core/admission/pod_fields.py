@@ -13,7 +13,7 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.pods.pod import Capability
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.core.notation import parse_int32
+from gaudi_operator.core.text_formats import parse_int32
 
 Object = Mapping[str, Any]
 

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.admission.class_limits import beyond_counts, beyond_limits, beyond_of_the_engine
 from gaudi_operator.core.admission.pod_fields import unrendered_field
 from gaudi_operator.core.admission.pod_view import PodView, Security, is_below
+from gaudi_operator.core.admission.revision_limits import beyond_counts, beyond_limits, beyond_of_the_engine
 from gaudi_operator.core.classes import FORBIDDEN, NO_CLASS, Platform
 from gaudi_operator.core.observed import AllowedHostPath
 from gaudi_operator.core.rollout.revision import Revision

@@ -23,7 +23,6 @@ from gaudi_operator.core.children.workloads import (
     rollout_annotations,
 )
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION
-from gaudi_operator.core.notation import hash_texts
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.recipe_pvc import kept_revisions, recipe_pvc, recipe_pvc_name
@@ -32,6 +31,7 @@ from gaudi_operator.core.resource import Identity, Inference
 from gaudi_operator.core.rollout.replicas import PlannedReplicas, live_workloads, running_revisions, with_workloads
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
+from gaudi_operator.core.text_formats import hash_texts
 
 
 def child_actions(state: State, scaling: PlannedReplicas, plan: PlanState | None = None) -> list[Action]:

@@ -13,8 +13,8 @@ from typing import Any
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.notation import timestamp
 from gaudi_operator.core.pods.view import PodCondition, PodView, read_condition
+from gaudi_operator.core.text_formats import timestamp
 from gaudi_runtime.contract.text import on_one_line
 
 _RECORD = re.compile(r" ?Container (\S+), instance (\S+), plan (\S+)\.$")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 
-from gaudi_operator.core.pods.scheduling import is_gated
+from gaudi_operator.core.pods.start_delays import is_gated
 from gaudi_operator.core.pods.view import PodView
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PodState
-from gaudi_operator.core.notation import timestamp
 from gaudi_operator.core.observed import PodReport
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.text_formats import timestamp
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
 MAX_TEXT = 1024

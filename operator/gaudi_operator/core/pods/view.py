@@ -15,8 +15,8 @@ from gaudi_operator.core.names import (
     PLAN_HASH_ANNOTATION,
     REVISION_LABEL,
 )
-from gaudi_operator.core.notation import parse_int32, parse_timestamp
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
+from gaudi_operator.core.text_formats import parse_int32, parse_timestamp
 from gaudi_runtime.contract.report import NO_PLAN, Phase, WarmupReport
 
 ENDED = frozenset({"Succeeded", "Failed"})

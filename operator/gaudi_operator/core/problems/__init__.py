@@ -4,5 +4,5 @@ criteria      the facts for judging the pods of one revision, such as canary lim
 pod_problems  all checks of a pod, in order; problems of a whole revision; whether the revision is the cause
 containers    containers that cannot start or end repeatedly
 learned_plan  whether live traffic matches the forecast of a learned plan
-mending       which problems others may resolve in time, and which need a user at once
+resolution    which problems others may resolve in time, and which need a user at once
 """

@@ -6,11 +6,11 @@ do not flap.
 
 from collections.abc import Sequence
 
-from gaudi_operator.core.notation import one_sentence
 from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView, SideContainer
 from gaudi_operator.core.problems.criteria import Criteria
-from gaudi_operator.core.problems.mending import problem_since
+from gaudi_operator.core.problems.resolution import problem_since
+from gaudi_operator.core.text_formats import one_sentence
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 

@@ -11,9 +11,8 @@ from itertools import chain
 
 from gaudi_operator.core.gate.recompiles import ADD_SIZES, only_images_cold
 from gaudi_operator.core.gate.thresholds import explain_shortfall
-from gaudi_operator.core.notation import one_sentence
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.pods.scheduling import (
+from gaudi_operator.core.pods.start_delays import (
     SCHEDULING_GATED,
     UNSCHEDULABLE_SECONDS,
     creation_refused_since,
@@ -35,7 +34,8 @@ from gaudi_operator.core.problems.containers import (
 )
 from gaudi_operator.core.problems.criteria import Criteria
 from gaudi_operator.core.problems.learned_plan import why_forecast_missed
-from gaudi_operator.core.problems.mending import RESOLVED_BY_OTHERS, problem_since, worst_problem
+from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, problem_since, worst_problem
+from gaudi_operator.core.text_formats import one_sentence
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Checks, Problem
 

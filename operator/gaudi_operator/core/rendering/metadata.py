@@ -13,8 +13,8 @@ from gaudi_operator.core.names import (
     REVISION_LABEL,
     WORKER_INDEX_LABEL,
 )
-from gaudi_operator.core.notation import short_hash
 from gaudi_operator.core.resource import Identity, Inference
+from gaudi_operator.core.text_formats import short_hash
 
 Object = dict[str, Any]
 

@@ -11,10 +11,10 @@ from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.model import Adapter, HuggingFaceSource, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, Warmup
-from gaudi_operator.core.notation import short_hash
 from gaudi_operator.core.quantities import parse_bytes
 from gaudi_operator.core.rendering.metadata import Object, child
 from gaudi_operator.core.resource import Identity, Inference, derived
+from gaudi_operator.core.text_formats import short_hash
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
     AdapterConfig,
@@ -140,7 +140,7 @@ def on_cpu(accelerator: Accelerator) -> bool:
 
 def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
     """Return the bucket policy of the spec, in the form of the contract."""
-    # References to texts have been replaced by the texts (core/texts.py).
+    # References to texts have been replaced by the texts (core/config_map_texts.py).
     return BucketPolicy.model_validate(
         spec.bucketing.model_dump(exclude={"file_from": True, "allow_gaps": True, "optimal": {"traffic_from": True}})
     )

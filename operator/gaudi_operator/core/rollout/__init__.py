@@ -3,7 +3,7 @@
 inputs               the parts of a spec that make a revision, and the comparison of two sets of inputs
 revision             the contents of a revision, and the revision that the spec asks for
 controller_revision  stored revisions as ControllerRevisions, and their failure annotations
-target               the revision to run, which is the desired or the last good revision, and canary trials
+revision_choice      the revision to run, which is the desired or the last good revision, and canary trials
 room                 surge next to old pods, or replacement in place if there is no room
 planner              the next scale step
 rollout              runs these steps in order, and finds the worst problem

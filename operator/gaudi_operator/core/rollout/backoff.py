@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from gaudi_operator.api.base import MOST_COUNT
 from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, RevisionStatus, RevisionTermination
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.notation import parse_timestamp, timestamp
 from gaudi_operator.core.pods.terminations import PodEnd, Termination, pod_ends
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.mending import problem_since
+from gaudi_operator.core.problems.resolution import problem_since
+from gaudi_operator.core.text_formats import parse_timestamp, timestamp
 from gaudi_runtime.errors import Problem
 
 FIRST_SECONDS, MOST_SECONDS = 10, 300

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from gaudi_operator.core.names import FAILURE_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.notation import canonical_json
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.rollout.revision import FromClass, Group, Revision
+from gaudi_operator.core.text_formats import canonical_json
 from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.errors import Problem
 

@@ -13,8 +13,8 @@ from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, Warmup
-from gaudi_operator.core.notation import short_hash
 from gaudi_operator.core.resource import Inference, SpecUnreadable, derived
+from gaudi_operator.core.text_formats import short_hash
 
 VERSION = 4
 """The version of the stored form of inputs. Versions 1 to 3 were never released.

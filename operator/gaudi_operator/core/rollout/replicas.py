@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.notation import parse_int32
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.backoff import limit_to_back_off
@@ -15,6 +14,7 @@ from gaudi_operator.core.rollout.planner import RevisionPods
 from gaudi_operator.core.rollout.revision import Group, Revision
 from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, defer_scale_down, deletion_costs
 from gaudi_operator.core.rollout.state import State
+from gaudi_operator.core.text_formats import parse_int32
 
 OVERDUE_SECONDS = 10
 """The seconds that a kubelet may need after a pod's grace period to report the end of the pod."""

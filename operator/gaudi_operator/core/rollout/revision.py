@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gaudi_operator.core.notation import canonical_json
 from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_operator.core.rendering.pod_template import pod_template, worker_template
 from gaudi_operator.core.rendering.runtime_config import config_map_name, runtime_config
@@ -18,6 +17,7 @@ from gaudi_operator.core.rollout.inputs import (
     stored_form,
     stored_inputs,
 )
+from gaudi_operator.core.text_formats import canonical_json
 from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.contract.config import EngineName, ExecutionMode, plan_hash
 from gaudi_runtime.errors import Problem

@@ -13,7 +13,7 @@ from gaudi_operator.api.v1alpha1.scaling import Rollout, WhenNoRoom
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.pods.scheduling import why_creation_refused, why_unscheduled
+from gaudi_operator.core.pods.start_delays import why_creation_refused, why_unscheduled
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.resource import Identity
 from gaudi_operator.core.rollout.planner import scaled_amount

@@ -14,7 +14,7 @@ from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Criteria, Room
-from gaudi_operator.core.problems.mending import needs_user_action, worst_problem
+from gaudi_operator.core.problems.resolution import needs_user_action, worst_problem
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.backoff import FailureRecord
 from gaudi_operator.core.rollout.planner import RolloutPolicy, RolloutProgress, RolloutStep

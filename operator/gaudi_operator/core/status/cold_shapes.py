@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from gaudi_operator.core.answers import PlanQuestion, PlanTooExpensive
+from gaudi_operator.core.plan_answers import PlanQuestion, PlanTooExpensive
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.buckets.bucket import Bucket, weight

@@ -18,13 +18,13 @@ from gaudi_operator.api.v1alpha1.status import Condition
 from gaudi_operator.core.children.scaling import METRIC
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.judgement import BELOW_THRESHOLD
-from gaudi_operator.core.notation import parse_timestamp, timestamp
 from gaudi_operator.core.pods.progress import Waiting, count_waiting
 from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import ENDED, PodView
 from gaudi_operator.core.rollout.planner import RolloutProgress
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
+from gaudi_operator.core.text_formats import parse_timestamp, timestamp
 from gaudi_runtime.units import plural
 
 

@@ -16,9 +16,9 @@ from gaudi_operator.api.v1alpha1.status import (
     VisionCounts,
     WarmupProgress,
 )
-from gaudi_operator.core.notation import parse_timestamp, timestamp
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
+from gaudi_operator.core.text_formats import parse_timestamp, timestamp
 from gaudi_runtime.contract.report import PhaseProgress, WarmupReport
 
 ETA_SECONDS = 10

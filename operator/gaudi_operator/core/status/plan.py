@@ -14,7 +14,7 @@ from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, CapturedPercent, 
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness, Shortfall
 from gaudi_operator.core.admission.checks import why_settings_are_ignored
 from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_not_estimated
-from gaudi_operator.core.admission.review import (
+from gaudi_operator.core.admission.forecast_checks import (
     PlanForecast,
     estimated_shortfall,
     forecast_plan,

@@ -5,8 +5,13 @@ from collections.abc import Mapping
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.core.gate.recompiles import RECOMPILING
 from gaudi_operator.core.gate.thresholds import captured_percent, explain_shortfall, warmup_percent
-from gaudi_operator.core.pods.scheduling import SCHEDULING_GATED, describe_scheduling_gates, is_gated, unscheduled_since
 from gaudi_operator.core.pods.slow_bucket import slow_bucket
+from gaudi_operator.core.pods.start_delays import (
+    SCHEDULING_GATED,
+    describe_scheduling_gates,
+    is_gated,
+    unscheduled_since,
+)
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rendering.runtime_config import fetching
 from gaudi_operator.core.rollout.state import State

@@ -20,7 +20,7 @@ from gaudi_operator.api.v1alpha1.status import (
     Revisions,
     RevisionStatus,
 )
-from gaudi_operator.core.admission.class_limits import most_replicas
+from gaudi_operator.core.admission.revision_limits import most_replicas
 from gaudi_operator.core.children.network import endpoint
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed

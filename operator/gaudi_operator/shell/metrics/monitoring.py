@@ -40,7 +40,7 @@ def configure_logs(format_name: str, level: str) -> None:
     handler.setFormatter(TextFormatter() if text else JsonFormatter(extras=("resource",)))
     # An imported library may have installed its own handlers.
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # kopf logs every event. Only its warnings are useful, and watches.py logs failed watches.
+    # kopf logs every event. Only its warnings are useful, and kopf_watches.py logs failed watches.
     logging.getLogger("kopf").setLevel(logging.WARNING)
     logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)
 

@@ -11,8 +11,8 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gaudi_operator.core.notation import parse_timestamp
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.text_formats import parse_timestamp
 
 RESOURCE = ("namespace", "name")
 _MOST_WORD = 64

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter
 
-from gaudi_operator.core.answers import AnyPlanQuestion, Refusal, compute_answer
+from gaudi_operator.core.plan_answers import AnyPlanQuestion, Refusal, compute_answer
 
 READY = b"ready"
 NO_MEMORY = b"no memory"

@@ -8,12 +8,12 @@ from typing import Any
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Decision, SetGate
-from gaudi_operator.core.answers import AnyPlanQuestion
 from gaudi_operator.core.classes import needs_namespace_labels
+from gaudi_operator.core.config_map_texts import referenced_texts
 from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.plan_answers import AnyPlanQuestion
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.status.refusal import with_refusal
-from gaudi_operator.core.texts import referenced_texts
 from gaudi_operator.errors import Stalled
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.polling.reports import Reports

@@ -3,7 +3,7 @@
 Any user who may create objects in a namespace can set the operator's label and 1.5 MiB of content, which takes 60 MiB
 in memory. Lists are therefore read object by object, like watches, and each object is stored before the next one is
 read. An object is reduced to its name if no GaudiInference owns it or if it is larger than all objects that the
-operator writes. The store limits the objects of one resource (shares.py).
+operator writes. The store limits the objects of one resource (memory_shares.py).
 """
 
 import codecs
@@ -17,7 +17,7 @@ from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.kinds import CLASS, CONFIG_MAP, POD, PVC, RESOURCE, STATEFUL_SET, Kind
-from gaudi_operator.shell.watching.shares import OBJECT_BYTES, memory_weight
+from gaudi_operator.shell.watching.memory_shares import OBJECT_BYTES, memory_weight
 
 _AFTER_A_VALUE = frozenset(",:]} \n\r\t")
 

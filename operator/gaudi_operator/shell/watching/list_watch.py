@@ -19,7 +19,7 @@ import msgspec
 
 from gaudi_operator.shell.kinds import POD, Kind
 from gaudi_operator.shell.watching.incoming import ListReader, reduce_foreign
-from gaudi_operator.shell.watching.trimmed import read_trimmed, select_fields
+from gaudi_operator.shell.watching.trimmed_objects import read_trimmed, select_fields
 
 PAGE_SIZE = 500
 """The number of objects per page. A page is freed before the next page arrives."""

@@ -36,8 +36,8 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
-from gaudi_operator.shell.watching.shares import MemoryShares, memory_weight
-from gaudi_operator.shell.watching.trimmed import same_but_for_version, trim_object
+from gaudi_operator.shell.watching.memory_shares import MemoryShares, memory_weight
+from gaudi_operator.shell.watching.trimmed_objects import same_but_for_version, trim_object
 
 log = logging.getLogger(__name__)
 

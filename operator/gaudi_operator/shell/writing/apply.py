@@ -17,8 +17,8 @@ from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.gate.condition import gate_condition, other_conditions
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, REMOVED_FIRST
-from gaudi_operator.core.notation import canonical_json
 from gaudi_operator.core.observed import Manifest, TextKey
+from gaudi_operator.core.text_formats import canonical_json
 from gaudi_operator.errors import NotFound, Stalled, Transient, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of

@@ -13,15 +13,15 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Decision, Event
-from gaudi_operator.core.answers import SYNCHRONOUS_ANSWERS, PlanAnswers
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport, TextKey
+from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS, PlanAnswers
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.client import Cluster as Client
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.watching.store import Key, Store
-from gaudi_operator.shell.watching.trimmed import trim_object
+from gaudi_operator.shell.watching.trimmed_objects import trim_object
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.support.builders import Object, copied

@@ -10,7 +10,7 @@ from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
 from gaudi_operator.core.rollout.replicas import ending_pods
-from gaudi_operator.core.rollout.target import is_on_trial
+from gaudi_operator.core.rollout.revision_choice import is_on_trial
 from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gaudi_operator.core.answers import PlanAnswers
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from gaudi_operator.core.plan_answers import PlanAnswers
 from gaudi_operator.core.resource import Inference, RecentInferences
 from tests.unit.operator.core.resources import resource
 

@@ -6,8 +6,8 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Event
-from gaudi_operator.core.answers import AnyPlanQuestion
 from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.plan_answers import AnyPlanQuestion
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import SERVICE
 from gaudi_operator.shell.metrics.monitoring import Metrics

@@ -13,8 +13,8 @@ from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, STATE
 from gaudi_operator.shell.lead import Leader, LeaderDependencies
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.polling.status_port import StatusPort
+from gaudi_operator.shell.watching.kopf_watches import WatchSession
 from gaudi_operator.shell.watching.list_watch import Seen
-from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_runtime.contract.report import WarmupReport
 from tests.support.builders import gaudi_inference
 from tests.unit.operator.shell.memory import NAMESPACE, Memory

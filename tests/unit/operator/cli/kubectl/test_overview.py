@@ -9,7 +9,7 @@ from rich.console import Console
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.cli.kubectl.overview import COLUMNS, drawn, heading, notes, rows
-from gaudi_operator.core.notation import timestamp
+from gaudi_operator.core.text_formats import timestamp
 from tests.unit.operator.cli.kubectl.kept import ADVICE, ADVISED, shown
 from tests.unit.operator.core.resources import NOW
 

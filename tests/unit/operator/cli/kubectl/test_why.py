@@ -11,7 +11,7 @@ from gaudi_operator.cli.kubectl.terminal import paragraphs
 from gaudi_operator.cli.kubectl.why import NEXT, explain, lines
 from tests.support.builders import Object
 from tests.unit.operator.cli.kubectl.kept import shown
-from tests.unit.operator.core.problems.test_mending import PAGE
+from tests.unit.operator.core.problems.test_resolution import PAGE
 
 READY = ("Ready", True, "Serving", "All 2 replicas serve revision a.")
 WAITS = ("Ready", False, "Unschedulable", "Pod tiny-a-x finds no node.")

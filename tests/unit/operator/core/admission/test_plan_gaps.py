@@ -1,10 +1,10 @@
-"""Plans with gaps, and the question about them (core/admission/review.py)."""
+"""Plans with gaps, and the question about them (core/admission/forecast_checks.py)."""
 
 from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.review import forecast_question, plan_has_gaps
+from gaudi_operator.core.admission.forecast_checks import forecast_question, plan_has_gaps
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.errors import Problem
 from tests.support.builders import merged

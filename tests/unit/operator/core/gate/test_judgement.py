@@ -15,9 +15,9 @@ from gaudi_operator.core.gate.condition import JudgedInstance, judged_instance, 
 from gaudi_operator.core.gate.judgement import REOPEN_SECONDS
 from gaudi_operator.core.gate.thresholds import first_skipped_buckets, shortfalls
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.notation import timestamp
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView, read_pods
+from gaudi_operator.core.text_formats import timestamp
 from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, Skipped
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import LONG_AGO, condition, gate_condition, pod, view

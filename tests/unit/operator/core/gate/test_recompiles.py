@@ -16,9 +16,9 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import pods_with_gates
 from gaudi_operator.core.gate.judgement import judge_gates
 from gaudi_operator.core.gate.recompiles import RECOMPILING
-from gaudi_operator.core.notation import timestamp
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
+from gaudi_operator.core.text_formats import timestamp
 from gaudi_runtime.contract.report import Phase, Requests
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.report.report_board import ReportBoard

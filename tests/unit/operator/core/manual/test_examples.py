@@ -10,8 +10,8 @@ from gaudi_operator.cli.plan.forecast import forecast_deployment
 from gaudi_operator.cli.plan.question import read_question
 from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, DeploymentForecast, Verdict
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
+from gaudi_operator.core.admission.forecast_checks import estimated_shortfall, estimated_violation, plan_hints
 from gaudi_operator.core.admission.plugin import plugin_violation
-from gaudi_operator.core.admission.review import estimated_shortfall, estimated_violation, plan_hints
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY

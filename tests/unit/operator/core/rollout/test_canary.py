@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.target import has_held_gate, is_on_trial
+from gaudi_operator.core.rollout.revision_choice import has_held_gate, is_on_trial
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import NOW

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
 from gaudi_operator.core.admission.estimate import why_not_estimated
-from gaudi_operator.core.admission.review import forecast_plan
+from gaudi_operator.core.admission.forecast_checks import forecast_plan
 from gaudi_operator.core.gate.recompiles import ADD_SIZES
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.conditions import conditions_from

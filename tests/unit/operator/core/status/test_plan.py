@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
-from gaudi_operator.core.admission.review import forecast_plan
+from gaudi_operator.core.admission.forecast_checks import forecast_plan
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.plan import current_forecast, judge_plan_accepted, plan_sentence, plan_state
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport

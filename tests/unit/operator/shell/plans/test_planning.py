@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.plans import AdmissionFigures, AdmissionFiguresQuestion
-from gaudi_operator.core.admission.review import ForecastQuestion, forecast_question
-from gaudi_operator.core.answers import AnyPlanQuestion, PlanQuestion, PlanTooExpensive, Unanswered, compute_answer
+from gaudi_operator.core.admission.forecast_checks import ForecastQuestion, forecast_question
+from gaudi_operator.core.admission.plan_figures import AdmissionFigures, AdmissionFiguresQuestion
+from gaudi_operator.core.plan_answers import AnyPlanQuestion, PlanQuestion, PlanTooExpensive, Unanswered, compute_answer
 from gaudi_operator.core.status.cold_shapes import ColdShape, CoveredShapesQuestion
 from gaudi_operator.shell.plans.planning import PendingQuestion, Planner, QuestionQueue
 from gaudi_operator.shell.watching.store import Key

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, PVC, REPLICA_SET, RESOURCE, Kind
 from gaudi_operator.shell.watching.incoming import ListReader, reduce_foreign
-from gaudi_operator.shell.watching.shares import OBJECT_BYTES, memory_weight
+from gaudi_operator.shell.watching.memory_shares import OBJECT_BYTES, memory_weight
 from tests.support.builders import Object
 
 

@@ -15,7 +15,7 @@ from kubernetes.aio.client import Configuration
 from gaudi_operator.shell.client import Connection
 from gaudi_operator.shell.kinds import CLASS, RESOURCE, SERVICE, Kind
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.watching.watches import WatchSession, watch
+from gaudi_operator.shell.watching.kopf_watches import WatchSession, watch
 
 
 def discovered(kind: str, plural: str, namespaced: bool) -> Mapping[str, Any]:

@@ -1,14 +1,15 @@
 """The plan figures that admission checks, such as bucket counts and the minimum graph memory.
 
-Only plan questions compute plans (core/answers.py). A plan may have any size, so the operator process holds no plans.
+Only plan questions compute plans (core/plan_answers.py). A plan may have any size, so the operator process holds no
+plans.
 """
 
 from dataclasses import dataclass
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.admission.bounds import most_kv_blocks
-from gaudi_operator.core.answers import PlanQuestion
+from gaudi_operator.core.admission.kv_cache_bounds import most_kv_blocks
+from gaudi_operator.core.plan_answers import PlanQuestion
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference, derived
 from gaudi_runtime.buckets.attention_bias import FusedAttention, largest_unindexable

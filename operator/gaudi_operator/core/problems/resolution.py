@@ -11,7 +11,7 @@ from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.status import Condition
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.notation import parse_timestamp
+from gaudi_operator.core.text_formats import parse_timestamp
 from gaudi_runtime.errors import Problem
 
 RESOLVED_BY_OTHERS = frozenset(

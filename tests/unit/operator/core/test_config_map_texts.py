@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaudi_operator.core.config_map_texts import insert_texts, referenced_texts
 from gaudi_operator.core.observed import TextKey
-from gaudi_operator.core.texts import insert_texts, referenced_texts
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource

@@ -1,6 +1,6 @@
 """The review of a plan before a pod has measured anything (docs/reference/conditions.md, Before a pod runs).
 
-The forecast has bucket counts, gaps and the estimate. A plan question computes the forecast (core/answers.py). The
+The forecast has bucket counts, gaps and the estimate. A plan question computes the forecast (core/plan_answers.py). The
 review compares the estimate with the spec. Only a proven shortfall is a violation: the spec names the model and even
 the lowest figures of any source are too high, or a simulation behaves exactly as described. Any other shortfall is only
 reported. In TorchCompile the size of graphs is unknown, so the outlook says what opens the gate. Hints are further
@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.bounds import captures_graphs, most_kv_blocks
 from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, GraphBounds, estimate_plan, forecast_target
-from gaudi_operator.core.answers import PlanQuestion, PlanTooExpensive
+from gaudi_operator.core.admission.kv_cache_bounds import captures_graphs, most_kv_blocks
+from gaudi_operator.core.plan_answers import PlanQuestion, PlanTooExpensive
 from gaudi_operator.core.rendering.runtime_config import (
     execution_mode,
     on_cpu,

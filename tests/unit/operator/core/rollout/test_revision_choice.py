@@ -10,8 +10,8 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Room
 from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.revision_choice import choose_revision, last_good
 from gaudi_operator.core.rollout.rollout import roll_out
-from gaudi_operator.core.rollout.target import choose_revision, last_good
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.pod_objects import pod, view

@@ -8,8 +8,8 @@ import pytest
 
 from gaudi_operator.core.names import FAILURE_ANNOTATION
 from gaudi_operator.core.problems.criteria import Room
-from gaudi_operator.core.problems.mending import QUEUED, RESOLVED_BY_OTHERS, worst_problem
 from gaudi_operator.core.problems.pod_problems import is_caused_by_revision
+from gaudi_operator.core.problems.resolution import QUEUED, RESOLVED_BY_OTHERS, worst_problem
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.errors import Problem
 from tests.support.conformance import kstatus, violations

@@ -1,4 +1,4 @@
-"""Class limits applied to a rendered pod (core/admission/class_limits.py)."""
+"""Class limits applied to a rendered pod (core/admission/revision_limits.py)."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
-from gaudi_operator.core.admission.class_limits import most_replicas, starts_with
+from gaudi_operator.core.admission.revision_limits import most_replicas, starts_with
 from gaudi_operator.core.rollout.revision import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import gaudi_class, judged

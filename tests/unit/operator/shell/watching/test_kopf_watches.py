@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from gaudi_operator.shell.kinds import POD, RESOURCE
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.watching.watches import ListResponse, WatchSession, collection_of
+from gaudi_operator.shell.watching.kopf_watches import ListResponse, WatchSession, collection_of
 
 
 def session() -> WatchSession:

@@ -34,7 +34,7 @@ from gaudi_operator.shell.watching.list_watch import (
     RetryDelays,
     Seen,
 )
-from gaudi_operator.shell.watching.trimmed import trim_object
+from gaudi_operator.shell.watching.trimmed_objects import trim_object
 
 
 class _NoDiffs(kopf.DiffBaseStorage):

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.notation import parse_timestamp
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.text_formats import parse_timestamp
 
 UNSCHEDULABLE_SECONDS = 30
 """Seconds before an unschedulable pod is reported. Cards may still become free when terminating pods have drained."""

@@ -6,7 +6,8 @@ from typing import TypeVar
 import pytest
 
 from gaudi_operator.core.actions import SetGate
-from gaudi_operator.core.answers import (
+from gaudi_operator.core.decide import decide
+from gaudi_operator.core.plan_answers import (
     PlanAnswers,
     PlanQuestion,
     PlanTooExpensive,
@@ -15,7 +16,6 @@ from gaudi_operator.core.answers import (
     Unanswered,
     compute_answer,
 )
-from gaudi_operator.core.decide import decide
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.errors import PlanImpossible
 from tests.unit.operator.core.cluster import Cluster

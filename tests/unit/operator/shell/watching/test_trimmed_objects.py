@@ -22,7 +22,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
-from gaudi_operator.shell.watching.trimmed import SharedParts, read_trimmed, same_but_for_version, trim_object
+from gaudi_operator.shell.watching.trimmed_objects import SharedParts, read_trimmed, same_but_for_version, trim_object
 from tests.unit.operator.core.children.test_children_as_written import EXAMPLES, children
 
 _PROBE = {"name": "runtime", "ports": [{"name": "status"}], "image": "registry.test/runtime:1"}

@@ -8,7 +8,7 @@ import pytest
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.watching.incoming import reduce_foreign
-from gaudi_operator.shell.watching.shares import OBJECT_BYTES, PODS_BYTES, SHARE_BYTES, MemoryShares
+from gaudi_operator.shell.watching.memory_shares import OBJECT_BYTES, PODS_BYTES, SHARE_BYTES, MemoryShares
 from gaudi_operator.shell.watching.store import Key, Store
 from tests.unit.operator.shell.watching.test_incoming import owner, some
 from tests.unit.operator.shell.watching.test_store import NOW, manifest, store_of

@@ -13,8 +13,8 @@ from msgspec.json import Decoder
 
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION
-from gaudi_operator.core.notation import hash_texts, short_hash
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.text_formats import hash_texts, short_hash
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
     CLASS,
