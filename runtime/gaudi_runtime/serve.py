@@ -63,7 +63,7 @@ LINGER_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Status:
-    """The state of the process from `serve` on, which the status port shows."""
+    """The state that `serve` shows on the status port."""
 
     board: ReportBoard
     observed: Observed
@@ -106,7 +106,7 @@ async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
 
 @contextlib.asynccontextmanager
 async def status_server(serving: ServingConfig, plan: str, signals: Signals) -> AsyncIterator[Status]:
-    """Serve the status port before heavy imports. Raises PortUnavailable."""
+    """Open the status port at the start of `serve`, before heavy imports. Raises PortUnavailable."""
     board = ReportBoard(plan)
     observed = Observed(board.report)
     status = Status(board, observed, new_registry(observed))
@@ -277,7 +277,7 @@ async def _close(engine: Engine) -> None:
 
 
 def read_config(path: Path) -> RuntimeConfig:
-    """Read the RuntimeConfig that the process is to serve. Raises ConfigError that names every wrong field."""
+    """Read the RuntimeConfig with which `serve` begins. Raises ConfigError that names every wrong field."""
     try:
         config = RuntimeConfig.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -291,7 +291,7 @@ def read_config(path: Path) -> RuntimeConfig:
 
 
 def ports_of_a_wrong_config(path: Path) -> ServingConfig:
-    """Return the ports to serve a failure report on: those of a wrong configuration if they are valid."""
+    """Return the ports on which `serve` reports a wrong configuration: those in it if they are valid."""
     try:
         return ServingConfig.model_validate(json.loads(path.read_bytes())["serving"])
     except (OSError, ValueError, KeyError, TypeError):

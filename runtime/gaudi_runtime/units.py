@@ -1,8 +1,6 @@
-"""Formatting of amounts in sentences, log lines and tables: bytes, counts and quoted user input."""
+"""Formatting of amounts in sentences, log lines and tables: bytes and counts."""
 
 MIB, GIB = 2**20, 2**30
-
-MAX_QUOTED = 80
 
 _UNITS = ((GIB, "GiB"), (MIB, "MiB"), (1024, "KiB"))
 
@@ -21,12 +19,3 @@ def gib(count: float) -> str:
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Format an amount with its noun: 1 replica, 2 replicas, 0 copies. `nouns` is an irregular plural."""
     return f"{count} {noun if count == 1 else nouns or noun + 's'}"
-
-
-def quoted(text: str) -> str:
-    """Format quoted user input for a sentence, shortened to 80 characters and two dots.
-
-    Unprintable characters are escaped as in Python, because a terminal would interpret some of them.
-    """
-    first = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text[:MAX_QUOTED])
-    return first if len(text) <= MAX_QUOTED else f"{first}.."

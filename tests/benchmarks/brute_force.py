@@ -11,7 +11,8 @@ from functools import partial
 from itertools import combinations, product
 from operator import le
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Space
 from gaudi_runtime.planning.optimal.axes import choose_axes

@@ -18,7 +18,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from gaudi_operator.cli.plan.question import PlanDocument, parse_document, read_question
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.coverage import plan_coverage

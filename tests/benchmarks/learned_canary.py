@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from gaudi_operator.api.v1alpha1.scaling import Canary
 from gaudi_operator.cli.plan.question import PlanDocument, parse_document, read_question
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase
 from gaudi_runtime.planning.optimal.strategy import learned_padding

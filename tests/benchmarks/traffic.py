@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from functools import cache
 
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import one_graph, score, token_cost

@@ -1,6 +1,7 @@
 """Buckets, the padded shapes of a server: pure values that every other folder may use.
 
-bucket          Bucket and BucketPlan
+bucket          one padded shape, and its weight
+bucket_plan     all buckets of a server
 lookup          the bucket that a batch is padded to, or the fallback shape of a batch without a bucket
 kv_blocks       how many KV blocks there are, and how many a batch can refer to
 attention_bias  the prompt buckets whose attention a card cannot compute

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import Card, assumed
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import WarmupRates
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.known import known_shape

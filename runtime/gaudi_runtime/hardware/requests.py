@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport

@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from functools import cache
 
 from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.text import quoted
 from gaudi_runtime.knobs.table import ENGINE, Home, Kind, Knob, Reader, Status, knobs, readers, unmet_need
 from gaudi_runtime.knobs.values import wire_value
-from gaudi_runtime.units import quoted
 
 _REFUSED = {
     Status.DEPRECATED: "is deprecated",

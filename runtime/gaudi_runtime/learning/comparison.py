@@ -3,7 +3,7 @@
 `learned_policy` is also what `kubectl gaudi plan learn` proposes, so that its plan is the one that was judged here.
 """
 
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.base import Wire
 from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, Limits, OptimalSettings, Strategy

@@ -11,8 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, Vali
 
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.text import quoted
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.units import quoted
 
 PUBLIC_NAMES = {"exp": Strategy.EXPONENTIAL, "lin": Strategy.LINEAR, "pad": Strategy.PADDING_AWARE}
 """The names of the strategies in the public servers."""

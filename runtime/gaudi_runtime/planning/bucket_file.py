@@ -7,8 +7,8 @@ from math import prod
 from typing import NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.text import quoted
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.units import quoted
 
 MAX_ELEMENTS = 10_000
 MAX_FILE_BUCKETS = 250_000

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import context_room, most_context_of, most_decode_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase

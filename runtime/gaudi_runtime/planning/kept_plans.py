@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.planner import make_plan

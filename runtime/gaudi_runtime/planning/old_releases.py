@@ -9,7 +9,8 @@
 from itertools import product
 from typing import NamedTuple
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, Rule
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan, Rule
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import Sieve, plan_of

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Sequence, Sized
 from math import prod
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, Dropped, Rule
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan, Dropped, Rule
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, clamp_blocks, most_context_blocks, most_context_of
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase

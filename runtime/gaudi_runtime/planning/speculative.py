@@ -7,7 +7,8 @@ a plan without drafts, the seeds, and then lays every token in a row of its own:
 
 from dataclasses import replace
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import clamp_blocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.errors import PlanImpossible

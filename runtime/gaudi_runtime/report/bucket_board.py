@@ -6,7 +6,8 @@ The engine counts the batches of each bucket. Each request of the table combines
 import threading
 from collections.abc import Iterable, Mapping
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucket_table import MOST_ROWS, BucketRow, BucketState, BucketTable
 from gaudi_runtime.contract.report import MOST_COUNT, BucketPhase, Skipped
 from gaudi_runtime.traffic.serving_histogram import Key, Tally

@@ -10,8 +10,8 @@ from math import isfinite
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.text import quoted
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.units import quoted
 
 Weights = Mapping[Bucket, float]
 MOST_LINES = 1500

@@ -18,7 +18,8 @@ from itertools import groupby, pairwise
 from math import ceil
 from operator import attrgetter
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import context_room, most_context_of, most_decode_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase

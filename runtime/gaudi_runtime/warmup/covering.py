@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 from operator import attrgetter
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import most_context_of, most_decode_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase

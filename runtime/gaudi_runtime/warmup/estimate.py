@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import Wire
 from gaudi_runtime.contract.report import BucketPhase
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped, VisionBucket
 from gaudi_runtime.engine_protocol.engine import Engine, SeesImages

@@ -21,7 +21,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase, Skipped

@@ -11,7 +11,8 @@ from gaudi_operator.cli.plan.heat import heat_maps
 from gaudi_operator.cli.plan.options import Heat
 from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
 from gaudi_operator.cli.plan.question import PlanDocument
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError

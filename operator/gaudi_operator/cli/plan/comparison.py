@@ -12,7 +12,7 @@ from gaudi_operator.cli.plan.figures import Expected, PlanFigures, expected_traf
 from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
 from gaudi_operator.cli.plan.plot import PlotPoint, plot
 from gaudi_operator.cli.plan.question import PlanDocument
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase

@@ -14,7 +14,8 @@ from gaudi_operator.cli.plan.heat import change_map
 from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
 from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_operator.core.rollout.inputs import are_same_inputs, revision_inputs, stored_form
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.figure import Figure, weakest
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.units import plural

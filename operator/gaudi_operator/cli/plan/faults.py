@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from gaudi_runtime.contract.text import quoted
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.units import quoted
 
 MOST_FAULTS = 3
 LONGEST_VALUE = 60

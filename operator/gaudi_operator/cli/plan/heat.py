@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gaudi_operator.cli.plan.options import Heat
 from gaudi_operator.cli.plan.question import PlanDocument
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError

@@ -7,7 +7,7 @@ from typing import Any
 from gaudi_operator.cli.plan.comparison import candidate_plans, graphs_unmeasured
 from gaudi_operator.cli.plan.output import stdout, table
 from gaudi_operator.cli.plan.question import PlanDocument
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.report import BucketPhase

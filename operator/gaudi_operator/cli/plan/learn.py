@@ -14,7 +14,8 @@ from gaudi_operator.cli.plan.judged import Budget, budget_warnings, verdict_cell
 from gaudi_operator.cli.plan.options import Form
 from gaudi_operator.cli.plan.output import CommandOutput, stdout, table
 from gaudi_operator.cli.plan.question import PlanDocument
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 from pydantic import ValidationError
 
 from gaudi_operator.cli.plan.faults import describe
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.text import quoted
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.planning.bare_limits import BareLimits, read_bare_limits
 from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.old_releases import plan_1_22
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.ranges import ignored_settings
-from gaudi_runtime.units import quoted
 
 if TYPE_CHECKING:
     from gaudi_operator.core.resource import Inference

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from gaudi_runtime.contract.text import quoted
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable
-from gaudi_runtime.units import plural, quoted, size
+from gaudi_runtime.units import plural, size
 
 INDEX_FILE = "model.safetensors.index.json"
 LENGTH_BYTES = 8

@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import torch
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CompileBackend, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engine_protocol.engine import (

@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncGenerator
 from functools import partial
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.engine_protocol.engine import EngineLoad, GenerationChunk, SamplingParams
 from gaudi_runtime.engines.torch.block_manager import BlockManager

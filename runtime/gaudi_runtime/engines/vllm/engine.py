@@ -16,7 +16,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import GAUDI2_RATES, Card
 from gaudi_runtime.catalog.models.rank_memory import Spread, kv_block_bytes, stage_memory
 from gaudi_runtime.catalog.models.shape import Attention, Experts, Layer, ModelShape

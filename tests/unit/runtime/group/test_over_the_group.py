@@ -3,7 +3,8 @@
 import asyncio
 from typing import cast
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.engine_protocol.engine import OwnMemory

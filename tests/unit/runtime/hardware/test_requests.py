@@ -1,6 +1,7 @@
 """The requests that a trial sends to an instance."""
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.hardware.requests import (
     ANSWER_TOKENS,
     MOST_LENGTHS,

@@ -11,7 +11,7 @@ import signal
 import sys
 from dataclasses import asdict, dataclass, field
 
-from gaudi_runtime.units import quoted
+from gaudi_runtime.contract.text import quoted
 from tests.unit.operator.hostile.limited import run
 from tests.unit.runtime.hostile.readers import READERS, Reader
 

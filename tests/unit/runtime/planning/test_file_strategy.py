@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_runtime.buckets.bucket import Dropped, Rule
+from gaudi_runtime.buckets.bucket_plan import Dropped, Rule
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
     Limits,

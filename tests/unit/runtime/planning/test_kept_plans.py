@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.kept_plans import BYTES_PER_BUCKET, SMALL, KeptPlans

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from gaudi_runtime.buckets.bucket import Dropped, Rule
+from gaudi_runtime.buckets.bucket_plan import Dropped, Rule
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible

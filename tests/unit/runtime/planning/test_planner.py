@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, Dropped, Rule
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan, Dropped, Rule
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,

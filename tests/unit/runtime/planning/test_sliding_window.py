@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import Rule
+from gaudi_runtime.buckets.bucket_plan import Rule
 from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, Limits, Strategy
 from gaudi_runtime.planning.planner import make_plan
 

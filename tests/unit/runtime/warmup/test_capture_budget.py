@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase, percent
 from gaudi_runtime.memory_split import GraphPool, graph_pool

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import most_context_of, most_decode_blocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase

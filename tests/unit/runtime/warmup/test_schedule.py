@@ -1,4 +1,5 @@
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.warmup.schedule import (

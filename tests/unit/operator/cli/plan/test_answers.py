@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.buckets.bucket import Rule
+from gaudi_runtime.buckets.bucket_plan import Rule
 from tests.support.builders import merged
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan
 from tests.unit.runtime.planning.vectors import VECTORS, digest

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
-from gaudi_runtime.buckets.bucket import Rule
+from gaudi_runtime.buckets.bucket_plan import Rule
 from tests.support.builders import gaudi_inference, merged
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence, plan, refusal
 

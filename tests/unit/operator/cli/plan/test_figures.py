@@ -7,7 +7,8 @@ from operator import le
 import pytest
 
 from gaudi_operator.cli.plan.figures import Expected, expected_traffic, figures_of, worth_of_last_graphs
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import score, token_cost, typical_cost

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_operator.cli.plan.verdict import Verdict
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.planning import planner

@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.cli.plan.heat import MISS, Cell, HeatMap, byte_text, bytes_map, count_text, padding_map
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import make_plan

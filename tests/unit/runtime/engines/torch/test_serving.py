@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engine_protocol.engine import SamplingParams
 from gaudi_runtime.engines.torch.engine import TorchEngine

@@ -1,4 +1,5 @@
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import Score, score, token_cost
 from gaudi_runtime.traffic.histogram import Traffic

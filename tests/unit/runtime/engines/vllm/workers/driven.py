@@ -4,7 +4,8 @@ import json
 import threading
 from typing import Any
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket, WarmupReport
 from gaudi_runtime.engine_protocol.engine import DeviceMemory, Progress

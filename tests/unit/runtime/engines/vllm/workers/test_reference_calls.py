@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupConfig
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from tests.unit.runtime.configs import sim_config
