@@ -67,49 +67,49 @@ class RuntimeStartError(Exception):
 
 
 class ConfigError(RuntimeStartError):
-    """The start-up error that the RuntimeConfig is missing or wrong."""
+    """The runtime error that the RuntimeConfig is missing or wrong."""
 
     reason = "ConfigInvalid"
 
 
 class ModelNotFound(RuntimeStartError):
-    """The start-up error that the checkpoint's folder or one of its files is missing."""
+    """The runtime error that the checkpoint's folder or one of its files is missing."""
 
     reason = "ModelNotFound"
 
 
 class ModelUnreadable(RuntimeStartError):
-    """The start-up error that a file of the checkpoint cannot be parsed."""
+    """The runtime error that a file of the checkpoint cannot be parsed."""
 
     reason = "ModelUnreadable"
 
 
 class UnsupportedModel(RuntimeStartError):
-    """The start-up error that the model's architecture is not served by this engine."""
+    """The runtime error that the model's architecture is not served by this engine."""
 
     reason = "UnsupportedModel"
 
 
 class ModelAccessDenied(RuntimeStartError):
-    """The start-up error that the hub requires a token, or other permissions than the token has."""
+    """The runtime error that the hub requires a token, or other permissions than the token has."""
 
     reason = "ModelAccessDenied"
 
 
 class HubUnreachable(RuntimeStartError):
-    """The start-up error that the hub does not answer or sends incomplete data; a retry may help."""
+    """The runtime error that the hub does not answer or sends incomplete data; a retry may help."""
 
     reason = "HubUnreachable"
 
 
 class DiskFull(RuntimeStartError):
-    """The start-up error that the disk has no room for the model."""
+    """The runtime error that the disk has no room for the model."""
 
     reason = "DiskFull"
 
 
 class EngineUnsupported(RuntimeStartError):
-    """The start-up error that the release of the engine lacks an interface that this runtime needs."""
+    """The runtime error that the release of the engine lacks an interface that this runtime needs."""
 
     reason = "EngineUnsupported"
 
@@ -129,19 +129,19 @@ class RankFailed(RuntimeStartError):
 
 
 class ApiKeyBlank(RuntimeStartError):
-    """The start-up error that the API key that requests must send is blank."""
+    """The runtime error that the API key that requests must send is blank."""
 
     reason = "ApiKeyBlank"
 
 
 class CertificateUnusable(RuntimeStartError):
-    """The start-up error that the model port needs TLS and has no usable pair of certificate and key."""
+    """The runtime error that the model port needs TLS and has no usable pair of certificate and key."""
 
     reason = "CertificateUnusable"
 
 
 class PlanImpossible(RuntimeStartError):
-    """The start-up error that no bucket or no KV block fits; `where` is the setting or file at fault, if it is one."""
+    """The runtime error that no bucket or no KV block fits; `where` is the setting or file at fault, if it is one."""
 
     reason = "PlanImpossible"
 
@@ -162,13 +162,13 @@ class TraceUnreadable(RuntimeStartError):
 
 
 class DeviceUnavailable(RuntimeStartError):
-    """The start-up error that the requested device does not exist."""
+    """The runtime error that the requested device does not exist."""
 
     reason = "DeviceUnavailable"
 
 
 class PortUnavailable(RuntimeStartError):
-    """The start-up error that a port of this instance is in use."""
+    """The runtime error that a port of this instance is in use."""
 
     reason = "PortUnavailable"
 

@@ -31,7 +31,7 @@ class EngineName(StrEnum):
 
 
 class ExecutionMode(StrEnum):
-    """The configured compilation of shapes: by HPU graphs, by torch.compile, by recipes of lazy mode, or none."""
+    """The compilation of shapes in the runtime configuration: HPU graphs, torch.compile, lazy-mode recipes, or none."""
 
     HPU_GRAPHS = "hpuGraphs"
     TORCH_COMPILE = "torchCompile"
@@ -40,14 +40,14 @@ class ExecutionMode(StrEnum):
 
 
 class CompileBackend(StrEnum):
-    """The configured Dynamo backend for CPU graphs: `eager` replays them as traced, `inductor` makes C++ kernels."""
+    """The Dynamo backend in the runtime configuration: `eager` replays CPU graphs as traced, `inductor` compiles."""
 
     EAGER = "eager"
     INDUCTOR = "inductor"
 
 
 class Dtype(StrEnum):
-    """The configured number format of weights and KV cache. `auto` is the format of the checkpoint."""
+    """The number format of weights and KV cache in the runtime configuration. `auto` is that of the checkpoint."""
 
     AUTO = "auto"
     BFLOAT16 = "bfloat16"
@@ -56,7 +56,7 @@ class Dtype(StrEnum):
 
 
 class KvCacheDtype(StrEnum):
-    """The configured number format of the KV cache: the model's, or FP8 with fixed or per-token scales."""
+    """The KV cache's number format in the runtime configuration: the model's, or FP8 with fixed or per-token scales."""
 
     AUTO = "auto"
     FP8 = "fp8"
@@ -76,7 +76,7 @@ class QuantizationMethod(StrEnum):
 
 
 class CaptureOrder(StrEnum):
-    """The configured order of buckets in warm-up (docs/internals/warmup.md, Compile order and Capture order)."""
+    """The bucket order in the runtime configuration (docs/internals/warmup.md, Compile order and Capture order)."""
 
     COVER_FIRST = "coverFirst"
     MIN_TOKENS = "minTokens"
@@ -110,7 +110,7 @@ class AdapterConfig(Wire):
 
 
 class ItemsPerPrompt(Wire):
-    """The configured maximum of items of each kind in a prompt, besides text. 0 disables a kind.
+    """The runtime configuration of the most items of each kind in a prompt, besides text. 0 disables a kind.
 
     The defaults are in knobs/fields.py.
     """
@@ -286,7 +286,7 @@ class RuntimeConfig(Wire):
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
-    """Return SHA-256 of the configuration of a plan, as 64 hex digits (docs/internals/architecture.md, planHash)."""
+    """Return SHA-256 of a plan's runtime configuration, as 64 hex digits (docs/internals/architecture.md, planHash)."""
     # The hash covers inputs, not buckets, because the number of KV blocks is known only after the memory of a device
     # is split. So two pods of a revision may have different buckets but the same hash. Absent fields add nothing to
     # the hash, and the order of fields does not matter. So an operator and a runtime of different releases agree as
