@@ -171,6 +171,11 @@ ROLLOUTS = (
         {"rollout": {"maxSurge": 0, "maxUnavailable": "0%"}},
     ),
     Bad(
+        "no_unavailable_and_replaced_in_place",
+        "maxUnavailable cannot be 0 if whenNoRoom is ReplaceInPlace",
+        {"rollout": {"maxUnavailable": 0, "whenNoRoom": "ReplaceInPlace"}},
+    ),
+    Bad(
         "when_no_room_in_lower_case", 'supported values: "ReplaceInPlace", "Wait"', {"rollout": {"whenNoRoom": "wait"}}
     ),
     Bad("surge_timeout_zero", "should be greater than or equal to 1", {"rollout": {"surgeTimeoutSeconds": 0}}),

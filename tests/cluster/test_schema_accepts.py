@@ -102,7 +102,6 @@ def test_partial_section_is_completed_with_defaults(created: Create) -> None:
     stored = created(gaudi_inference(rollout={"maxSurge": "25%"}))
     assert stored["spec"]["rollout"] == {
         "maxSurge": "25%",
-        "maxUnavailable": 0,
         "surgeTimeoutSeconds": 300,
         "progressDeadlineSeconds": 600,
         "paused": False,

@@ -49,8 +49,8 @@ def scale(_: Picture, choose: Choose) -> commands.Command:
 def change_rollout(_: Picture, choose: Choose) -> commands.Command:
     """Change maxSurge, maxUnavailable and whenNoRoom to values that the API allows."""
     room, surge = choose((None, "Wait", "ReplaceInPlace")), choose((1, 2, 0, "25%", "100%"))
-    unavailable = choose((0, 1, 2, "50%"))
-    if surge == 0 and unavailable == 0:
+    unavailable = choose((None, 0, 1, 2, "50%"))
+    if unavailable == 0 and (surge == 0 or room == "ReplaceInPlace"):
         unavailable = 1
     return _rollout(whenNoRoom=room, maxSurge=surge, maxUnavailable=unavailable)
 

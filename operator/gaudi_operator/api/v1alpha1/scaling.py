@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Rule, Seconds, meant_when_left_out, validated_by
+from gaudi_operator.api.spelling import is_one_of
 
 MAX_REPLICAS = 1000
 IntOrPercent = (
@@ -15,6 +16,7 @@ IntOrPercent = (
 RevisionName = Annotated[str, StringConstraints(min_length=10, max_length=10, pattern=r"^[0-9a-f]{10}$")]
 # As strings: a value is an int or a string, and CEL cannot compare the two.
 _ZERO = "['0', '0%']"
+_NONE_MISSING = f"has(self.maxUnavailable) && string(self.maxUnavailable) in {_ZERO}"
 
 
 class WhenNoRoom(StrEnum):
@@ -67,8 +69,13 @@ class Rollout(ApiModel):
 
     model_config = validated_by(
         Rule(
-            rule=f"!(string(self.maxSurge) in {_ZERO} && string(self.maxUnavailable) in {_ZERO})",
+            rule=f"!({_NONE_MISSING} && string(self.maxSurge) in {_ZERO})",
             message="spec.rollout.maxSurge and maxUnavailable cannot both be 0: no pod could ever be replaced",
+        ),
+        Rule(
+            rule=f"!({_NONE_MISSING} && {is_one_of('whenNoRoom', WhenNoRoom.REPLACE_IN_PLACE)})",
+            message="spec.rollout.maxUnavailable cannot be 0 if whenNoRoom is ReplaceInPlace, because a replica is"
+            " missing while pods are replaced in place: remove one of the two",
         ),
     )
     max_surge: IntOrPercent = Field(
@@ -76,18 +83,19 @@ class Rollout(ApiModel):
         description="Maximum number or percentage of pods above replicas during a rollout. A percentage is rounded up."
         " With 0, a rollout replaces pods in place: an old pod is deleted before its successor starts.",
     )
-    max_unavailable: IntOrPercent = Field(
-        0,
+    max_unavailable: IntOrPercent | None = Field(
+        None,
         description="Maximum number or percentage of replicas that may be unavailable during a rollout. A percentage is"
-        " rounded down. A rollout in place takes at least one.",
+        " rounded down. When left out, it is 0 while there is room for new pods and 1 while pods are"
+        " replaced in place; if it is 0, pods are never replaced in place, and the rollout waits for room.",
     )
     when_no_room: WhenNoRoom | None = Field(
         None,
         description="What happens if a new pod finds no card, node or quota in addition to the old pods for"
         " surgeTimeoutSeconds. ReplaceInPlace replaces pods in place from then on: one at a time, or"
         " maxUnavailable if that is more. Wait keeps the old pods until there is room. When left out:"
-        " ReplaceInPlace with two or more replicas. With one replica Wait, because replacing it stops"
-        " traffic for the whole warm-up, unless maxUnavailable permits that.",
+        " ReplaceInPlace if maxUnavailable is at least 1, or is left out and there are two or more"
+        " replicas; otherwise Wait.",
     )
     surge_timeout_seconds: Seconds = Field(
         300,

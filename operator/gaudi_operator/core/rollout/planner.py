@@ -207,11 +207,12 @@ def rollout_policy(
     """Return the limits of a rollout. maxSurge rounds up and maxUnavailable rounds down, as in Deployments.
 
     Percentages are relative to `desired` replicas. `frozen` pauses the rollout as spec.rollout.paused does, `in_place`
-    disables the surge because there is no room for it (room.py), and `trial` allows one pod of the new revision. If
-    both numbers are 0, one pod may be unavailable, because otherwise no pod could ever be replaced.
+    disables the surge because there is no room for it (room.py), and `trial` allows one pod of the new revision.
+    maxUnavailable is 0 when left out. If both numbers are 0, one pod may be unavailable, because otherwise no pod could
+    ever be replaced.
     """
     surge = 0 if in_place else scaled_amount(rollout.max_surge, desired, round_up=True)
-    unavailable = scaled_amount(rollout.max_unavailable, desired, round_up=False)
+    unavailable = scaled_amount(rollout.max_unavailable or 0, desired, round_up=False)
     # The Deployment controller does the same if both numbers are 0.
     if surge == 0:
         unavailable = max(1, unavailable)

@@ -79,9 +79,10 @@ def _room(state: State) -> Room:
     upgrading = state.current is not None and _is_upgrading(state, state.current)
     # The scheduler may still place the pod. After the surge timeout, old pods are removed first.
     asks = upgrading and rollout.in_place is None and may_go_in_place(spec.rollout, spec.replicas)
+    waits = stays and upgrading and not asks
     return Room(
         to_come=_is_ending(state) or moving,
-        unblock=unblock(spec.rollout, state.inference.identity) if stays and upgrading and not asks else None,
+        unblock=unblock(spec.rollout, spec.replicas, state.inference.identity) if waits else None,
         soon=in_place_soon(spec.rollout) if asks else None,
     )
 

@@ -64,30 +64,48 @@ def may_go_in_place(rollout: Rollout, desired: int) -> bool:
         return False
     if rollout.when_no_room is not None:
         return rollout.when_no_room is WhenNoRoom.REPLACE_IN_PLACE
-    # With a single replica the model would be unavailable for a whole warm-up. Only a user may decide that.
-    return desired > 1 or scaled_amount(rollout.max_unavailable, desired, round_up=False) > 0
+    if rollout.max_unavailable is None:
+        # With a single replica the model would be unavailable for a whole warm-up. Only a user may decide that.
+        return desired > 1
+    return scaled_amount(rollout.max_unavailable, desired, round_up=False) > 0
 
 
 def in_place_soon(rollout: Rollout) -> str:
     """Return the sentence on what happens if no room becomes available for a new pod."""
     return (
         f"Unless room comes, pods are replaced in place {rollout.surge_timeout_seconds} s after that began "
-        "(spec.rollout.surgeTimeoutSeconds)."
+        "(spec.rollout.surgeTimeoutSeconds). To wait for room instead, set spec.rollout.whenNoRoom to Wait."
     )
 
 
-def unblock(rollout: Rollout, owner: Identity) -> str:
-    """Return the sentence on how to unblock an upgrade that has no room next to the old pods."""
+def unblock(rollout: Rollout, desired: int, owner: Identity) -> str:
+    """Return the sentences on why an upgrade waits for room next to the old pods, and on how to unblock it."""
+    # The API server refuses ReplaceInPlace next to a maxUnavailable of 0.
+    zero = '"maxUnavailable":null,' if rollout.max_unavailable in (0, "0%") else ""
     command = (
         f"`kubectl patch gi {owner.name} -n {owner.namespace} --type merge "
-        """-p '{"spec":{"rollout":{"whenNoRoom":"ReplaceInPlace"}}}'`."""
+        f"""-p '{{"spec":{{"rollout":{{{zero}"whenNoRoom":"ReplaceInPlace"}}}}}}'`."""
     )
-    if rollout.when_no_room is WhenNoRoom.WAIT:
+    cause = _why_wait(rollout, desired)
+    if desired > 1:
         return (
-            "The old pods stay, because spec.rollout.whenNoRoom is Wait. Free or add cards; or replace pods in place, "
-            f"with one replica missing meanwhile: {command}"
+            f"The old pods stay, because {cause}. Free or add cards; or replace pods in place, with one replica "
+            f"missing meanwhile: {command}"
         )
     return (
-        "The old pod stays: it is the only replica, and replacing it in place stops traffic until the new pod is warm. "
-        f"Free or add cards; or accept that outage: {command}"
+        f"The old pod stays, because {cause}. Replacing it in place stops traffic until the new pod is warm. Free or "
+        f"add cards; or accept that outage: {command}"
     )
+
+
+def _why_wait(rollout: Rollout, desired: int) -> str:
+    """Return why a rollout without room waits."""
+    if rollout.when_no_room is WhenNoRoom.WAIT:
+        return "spec.rollout.whenNoRoom is Wait"
+    match rollout.max_unavailable:
+        case None:
+            return "it is the only replica"
+        case 0 | "0%" as zero:
+            return f"spec.rollout.maxUnavailable is {zero}"
+        case share:
+            return f"spec.rollout.maxUnavailable is {share}, which is 0 of {desired} replicas"

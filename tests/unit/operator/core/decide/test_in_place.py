@@ -12,6 +12,7 @@ from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.rollout.room import in_place_soon
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.stories import condition, revisions, served, status
+from tests.world import controllers
 
 BIGGER = {"maxModelLen": 512}
 
@@ -197,6 +198,57 @@ def test_waiting_rollout_keeps_all_old_pods() -> None:
     assert min(turns(past_the_surge_timeout(cluster), 3)) == 2
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "because spec.rollout.whenNoRoom is Wait" in message(cluster, "Stalled")
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_no_replica_is_given_up_if_none_may_be_missing(replicas: int) -> None:
+    cluster = crowded(replicas, maxUnavailable=0, progressDeadlineSeconds=300)
+    assert min(turns(past_the_surge_timeout(cluster), 3)) == replicas
+    assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
+    assert "because spec.rollout.maxUnavailable is 0." in message(cluster, "Stalled")
+    cluster.change(**command(message(cluster, "Stalled"))["spec"])
+    assert min(turns(cluster, 12 * replicas + 10)) == replicas - 1
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def with_a_card_taken(replicas: int) -> Cluster:
+    """Return a cluster in which another pod of the cluster has taken the card that a replacement in place freed."""
+    cluster = past_the_surge_timeout(crowded(replicas, progressDeadlineSeconds=120))
+    cluster.operate()
+    controllers.advance(cluster.api, None, cluster.seconds, {cluster.resource["metadata"]["uid"]})
+    cluster.cards = replicas - 1
+    turns(cluster, 3)
+    return cluster
+
+
+def test_pod_whose_card_another_pod_took_is_shown_unschedulable() -> None:
+    cluster = with_a_card_taken(3)
+    cluster.now += timedelta(seconds=60)
+    turns(cluster, 1)
+    assert (status(cluster)["phase"], status(cluster)["ready"]) == ("RollingOut", "2/3")
+    assert condition(cluster, "Ready") == ("False", "Unschedulable")
+    [row] = [each for each in status(cluster)["pods"] if not each["ready"]]
+    assert (row["phase"], row["message"]) == ("Unschedulable", "0/1 nodes are available")
+
+
+def test_taken_card_stalls_the_rollout_while_old_pods_serve() -> None:
+    cluster = with_a_card_taken(3)
+    old = {each["name"] for each in status(cluster)["pods"] if each["ready"]}
+    cluster.now += timedelta(seconds=120)
+    assert min(turns(cluster, 5)) == 2
+    assert {each["name"] for each in status(cluster)["pods"] if each["ready"]} == old
+    assert condition(cluster, "Stalled") == ("True", "Unschedulable")
+    assert "finds no node: 0/1 nodes are available" in message(cluster, "Stalled")
+    assert condition(cluster, "Available") == ("True", "MinimumAvailable")
+
+
+def test_stalled_rollout_in_place_continues_when_the_card_is_free() -> None:
+    cluster = with_a_card_taken(2)
+    cluster.now += timedelta(seconds=120)
+    turns(cluster, 3)
+    cluster.cards = 2
+    assert min(turns(cluster, 25)) == 1
+    assert condition(cluster, "Ready") == ("True", "Serving")
 
 
 def test_surge_without_its_card_continues_in_place() -> None:

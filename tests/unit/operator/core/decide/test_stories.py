@@ -26,7 +26,8 @@ def change_replicas(cluster: Cluster, data: st.DataObject) -> None:
 def change_rollout(cluster: Cluster, data: st.DataObject) -> None:
     surge = data.draw(st.sampled_from([1, 2, "25%", "100%", 0]), label="maxSurge")
     room = data.draw(st.sampled_from(["ReplaceInPlace", "Wait", None]), label="whenNoRoom")
-    missing = data.draw(st.sampled_from([1, 0] if surge else [1]), label="maxUnavailable")
+    zero = [0] if surge and room != "ReplaceInPlace" else []
+    missing = data.draw(st.sampled_from([None, 1, *zero]), label="maxUnavailable")
     cluster.change(rollout={"maxSurge": surge, "maxUnavailable": missing, "whenNoRoom": room})
 
 

@@ -24,8 +24,9 @@ def test_in_place_has_no_surge_and_one_unavailable() -> None:
     assert rollout_policy(Rollout(), 3, in_place=True) == RolloutPolicy(3, max_surge=0, max_unavailable=1)
 
 
-def test_two_zeros_allow_one_unavailable() -> None:
-    assert rollout_policy(Rollout(max_surge=0, max_unavailable="10%"), 3) == RolloutPolicy(
+@pytest.mark.parametrize("unavailable", [None, "10%"])
+def test_two_zeros_allow_one_unavailable(unavailable: str | None) -> None:
+    assert rollout_policy(Rollout(max_surge=0, max_unavailable=unavailable), 3) == RolloutPolicy(
         3, max_surge=0, max_unavailable=1
     )
 

@@ -84,26 +84,49 @@ def test_policy_of_the_spec_needs_no_answer(rollout: Rollout) -> None:
         (2, Rollout(), True),
         (3, Rollout(), True),
         (8, Rollout(), True),
-        (1, Rollout(max_unavailable="25%"), False),
+        (1, Rollout(max_unavailable=0), False),
+        (8, Rollout(max_unavailable=0), False),
+        (8, Rollout(max_unavailable="0%"), False),
+        (3, Rollout(max_unavailable="25%"), False),
+        (4, Rollout(max_unavailable="25%"), True),
         (1, Rollout(max_unavailable=1), True),
+        (3, Rollout(max_unavailable="25%", when_no_room=WhenNoRoom.REPLACE_IN_PLACE), True),
         (1, Rollout(when_no_room=WhenNoRoom.REPLACE_IN_PLACE), True),
         (8, Rollout(when_no_room=WhenNoRoom.WAIT, max_unavailable=1), False),
     ],
 )
-def test_only_replica_is_kept_unless_its_loss_is_accepted(replicas: int, rollout: Rollout, in_place: bool) -> None:
+def test_replica_is_given_up_only_if_the_spec_permits_it(replicas: int, rollout: Rollout, in_place: bool) -> None:
     assert may_go_in_place(rollout, replicas) is in_place
 
 
-def test_remedy_names_cause_and_command() -> None:
+_PATCH = "`kubectl patch gi tiny -n models --type merge -p"
+REPLACE = f"""{_PATCH} '{{"spec":{{"rollout":{{"whenNoRoom":"ReplaceInPlace"}}}}}}'`."""
+PERMIT = REPLACE.replace('{"whenNoRoom"', '{"maxUnavailable":null,"whenNoRoom"')
+
+
+@pytest.mark.parametrize(
+    ("replicas", "rollout", "cause", "command"),
+    [
+        (1, Rollout(), "it is the only replica", REPLACE),
+        (2, Rollout(when_no_room=WhenNoRoom.WAIT), "spec.rollout.whenNoRoom is Wait", REPLACE),
+        (2, Rollout(max_unavailable=0), "spec.rollout.maxUnavailable is 0", PERMIT),
+        (2, Rollout(max_unavailable="0%"), "spec.rollout.maxUnavailable is 0%", PERMIT),
+        (3, Rollout(max_unavailable="25%"), "spec.rollout.maxUnavailable is 25%, which is 0 of 3 replicas", REPLACE),
+        (2, Rollout(when_no_room=WhenNoRoom.WAIT, max_unavailable=0), "spec.rollout.whenNoRoom is Wait", PERMIT),
+    ],
+)
+def test_remedy_names_cause_and_command(replicas: int, rollout: Rollout, cause: str, command: str) -> None:
+    found = unblock(rollout, replicas, read_identity(resource()))
+    assert (f"because {cause}. " in found, found.endswith(command)) == (True, True)
+
+
+def test_remedy_says_what_it_costs() -> None:
     owner = read_identity(resource())
-    command = (
-        """`kubectl patch gi tiny -n models --type merge -p '{"spec":{"rollout":{"whenNoRoom":"ReplaceInPlace"}}}'`."""
+    assert unblock(Rollout(), 1, owner) == (
+        "The old pod stays, because it is the only replica. Replacing it in place stops traffic until the new pod is "
+        f"warm. Free or add cards; or accept that outage: {REPLACE}"
     )
-    assert unblock(Rollout(), owner) == (
-        "The old pod stays: it is the only replica, and replacing it in place stops traffic until the new pod is warm. "
-        f"Free or add cards; or accept that outage: {command}"
-    )
-    assert unblock(Rollout(when_no_room=WhenNoRoom.WAIT), owner) == (
-        "The old pods stay, because spec.rollout.whenNoRoom is Wait. Free or add cards; or replace pods in place, "
-        f"with one replica missing meanwhile: {command}"
+    assert unblock(Rollout(max_unavailable=0), 2, owner) == (
+        "The old pods stay, because spec.rollout.maxUnavailable is 0. Free or add cards; or replace pods in place, "
+        f"with one replica missing meanwhile: {PERMIT}"
     )

@@ -24,6 +24,7 @@ from tests.unit.operator.core.stories import served
 NEW = (Slot.GATED, Slot.UNSCHEDULED, Slot.PULLING, Slot.WARMING, Slot.SERVING, Slot.MISSING)
 FAILS = {Slot.FAILED: "ModelNotFound", Slot.BELOW: "CapturedBelowThreshold"}
 HELD = (Slot.GATED, Slot.UNSCHEDULED)
+WAIT = {"whenNoRoom": "Wait"}
 
 
 def upgrading(wanted: int, **rollout: Any) -> Cluster:
@@ -50,7 +51,7 @@ def canary_is(start: Cluster, slot: Slot, **turn: Any) -> Iterator[tuple[int, Cl
 def rollout_facts(cluster: Cluster, **given: Any) -> Facts:
     """Return the facts of a rollout before which all replicas served."""
     spec = cluster.resource["spec"]
-    missing = max(int(given.get("in_place", False)), spec["rollout"].get("maxUnavailable", 0))
+    missing = max(int(given.get("in_place", False)), spec["rollout"].get("maxUnavailable") or 0)
     wanted = spec["replicas"]
     back = given.get("rolled_back", False)
     return facts_of(cluster, lambda serving: wanted if back else max(wanted - missing, min(wanted, serving)), **given)
@@ -58,10 +59,10 @@ def rollout_facts(cluster: Cluster, **given: Any) -> Facts:
 
 @pytest.mark.parametrize("refused", [False, True], ids=["accepted", "refused"])
 @pytest.mark.parametrize("paused", [False, True], ids=["moving", "paused"])
-@pytest.mark.parametrize("unavailable", [0, 1])
+@pytest.mark.parametrize("unavailable", [None, 0, 1])
 @pytest.mark.parametrize("wanted", [1, 2, 3])
 def test_conditions_of_a_rollout_are_those_of_the_table(
-    wanted: int, unavailable: int, paused: bool, refused: bool
+    wanted: int, unavailable: int | None, paused: bool, refused: bool
 ) -> None:
     start = upgrading(wanted, maxUnavailable=unavailable)
     given = {"cause": "SettingsWrong", "lasting": True} if refused else {}
@@ -85,16 +86,16 @@ def test_conditions_of_a_failed_canary(wanted: int, does: str, slot: Slot) -> No
 
 
 @pytest.mark.parametrize("waited", [UNSCHEDULED_SECONDS, DEADLINE_SECONDS])
-@pytest.mark.parametrize("asked", ["Wait", "ReplaceInPlace"])
+@pytest.mark.parametrize("asked", [WAIT, {"maxUnavailable": 0}, {"whenNoRoom": "ReplaceInPlace"}])
 @pytest.mark.parametrize("slot", HELD)
 @pytest.mark.parametrize("wanted", [1, 2, 3])
-def test_conditions_of_a_canary_without_room(wanted: int, slot: Slot, asked: str, waited: int) -> None:
-    start = upgrading(wanted, whenNoRoom=asked, surgeTimeoutSeconds=DEADLINE_SECONDS + SURGE_SECONDS)
+def test_conditions_of_a_canary_without_room(wanted: int, slot: Slot, asked: dict[str, Any], waited: int) -> None:
+    start = upgrading(wanted, **asked, surgeTimeoutSeconds=DEADLINE_SECONDS + SURGE_SECONDS)
     soon = {Slot.GATED: "SchedulingGated", Slot.UNSCHEDULED: "Unschedulable"}[slot]
     given = (
-        {"cause": "UpgradeBlocked", "lasting": waited >= DEADLINE_SECONDS}
-        if asked == "Wait"
-        else {"cause": soon, "lasting": False}
+        {"cause": soon, "lasting": False}
+        if asked.get("whenNoRoom") == "ReplaceInPlace"
+        else {"cause": "UpgradeBlocked", "lasting": waited >= DEADLINE_SECONDS}
     )
     for lost, cluster in canary_is(start, slot, waited=waited):
         assert wrong(cluster, rollout_facts(cluster, **given)) == [], lost

@@ -269,7 +269,7 @@ def facts_of(cluster: Cluster, expected: Callable[[int], int], *, in_place: bool
         warming=sum(map(_warms_up, mine)),
         below=sum(_is_short(cluster, pod) for pod in serving),
         left=len(cluster.kind("Pod")),
-        unavailable=max(int(in_place), spec.get("rollout", {}).get("maxUnavailable", 0)),
+        unavailable=max(int(in_place), spec.get("rollout", {}).get("maxUnavailable") or 0),
         **given,
     )
 
