@@ -23,7 +23,7 @@ HttpAddress = Annotated[str, Field(max_length=1024, pattern=r"^https?://[-A-Za-z
 
 
 class EngineName(StrEnum):
-    """The engine that runs the model, as named in the runtime configuration."""
+    """The engine that runs the model, as named in the contract's configuration."""
 
     VLLM = "vllm"
     TORCH = "torch"
@@ -31,7 +31,7 @@ class EngineName(StrEnum):
 
 
 class ExecutionMode(StrEnum):
-    """The compilation of shapes in the runtime configuration: HPU graphs, torch.compile, lazy-mode recipes, or none."""
+    """The compilation of shapes in the contract's configuration: HPU graphs, torch.compile, lazy recipes, or none."""
 
     HPU_GRAPHS = "hpuGraphs"
     TORCH_COMPILE = "torchCompile"
@@ -40,14 +40,14 @@ class ExecutionMode(StrEnum):
 
 
 class CompileBackend(StrEnum):
-    """The Dynamo backend in the runtime configuration: `eager` replays CPU graphs as traced, `inductor` compiles."""
+    """The Dynamo backend in the contract's configuration: `eager` replays CPU graphs as traced, `inductor` compiles."""
 
     EAGER = "eager"
     INDUCTOR = "inductor"
 
 
 class Dtype(StrEnum):
-    """The number format of weights and KV cache in the runtime configuration. `auto` is that of the checkpoint."""
+    """The number format of weights and KV cache in the contract's configuration. `auto` is that of the checkpoint."""
 
     AUTO = "auto"
     BFLOAT16 = "bfloat16"
@@ -56,7 +56,7 @@ class Dtype(StrEnum):
 
 
 class KvCacheDtype(StrEnum):
-    """The KV cache's number format in the runtime configuration: the model's, or FP8 with fixed or per-token scales."""
+    """The KV cache format in the contract's configuration: the model's, or FP8 with fixed or per-token scales."""
 
     AUTO = "auto"
     FP8 = "fp8"
@@ -64,7 +64,7 @@ class KvCacheDtype(StrEnum):
 
 
 class QuantizationMethod(StrEnum):
-    """The method, in the runtime configuration, by which weights are stored in fewer bits."""
+    """The method, in the contract's configuration, by which weights are stored in fewer bits."""
 
     INC = "inc"
     FP8 = "fp8"
@@ -76,7 +76,7 @@ class QuantizationMethod(StrEnum):
 
 
 class CaptureOrder(StrEnum):
-    """The bucket order in the runtime configuration (docs/internals/warmup.md, Compile order and Capture order)."""
+    """The bucket order in the contract's configuration (docs/internals/warmup.md, Compile order and Capture order)."""
 
     COVER_FIRST = "coverFirst"
     MIN_TOKENS = "minTokens"
@@ -85,14 +85,14 @@ class CaptureOrder(StrEnum):
 
 
 class QuantizationConfig(Wire):
-    """The runtime configuration of quantized execution. The engine chooses the values that are not set."""
+    """The contract's configuration of quantized execution. The engine chooses the values that are not set."""
 
     method: QuantizationMethod
     config_file: str | None = Field(None, description="Configuration of the method inside the container.")
 
 
 class HubRepository(Wire):
-    """The runtime configuration of a repository of a Hugging Face hub to fetch (docs/how-to/model-sources.md).
+    """The contract's configuration of a repository of a Hugging Face hub (docs/how-to/model-sources.md).
 
     The access token and the hub's address are in the variables HF_TOKEN and HF_ENDPOINT, not in fields.
     """
@@ -102,7 +102,7 @@ class HubRepository(Wire):
 
 
 class AdapterConfig(Wire):
-    """The runtime configuration of a LoRA adapter, which requests select by its name."""
+    """The contract's configuration of a LoRA adapter, which requests select by its name."""
 
     name: AdapterName
     path: str = Field(description="Folder of the adapter inside the container, or the one it is fetched into.")
@@ -110,7 +110,7 @@ class AdapterConfig(Wire):
 
 
 class ItemsPerPrompt(Wire):
-    """The runtime configuration of the most items of each kind in a prompt, besides text. 0 disables a kind.
+    """The contract's configuration of the most items of each kind in a prompt, besides text. 0 disables a kind.
 
     The defaults are in knobs/fields.py.
     """
@@ -121,7 +121,7 @@ class ItemsPerPrompt(Wire):
 
 
 class ModelConfig(Wire):
-    """The runtime configuration of the checkpoint: a folder with config.json, safetensors files and a tokenizer."""
+    """The contract's configuration of the checkpoint: a folder with config.json, weights and a tokenizer."""
 
     path: str = Field(description="Folder of the checkpoint inside the container, or the one it is fetched into.")
     hub: HubRepository | None = Field(None, description="The repository that is fetched into `path` before the load.")
@@ -141,7 +141,7 @@ class ModelConfig(Wire):
 
 
 class ParallelismConfig(Wire):
-    """The runtime configuration of a replica's ranks: tensor * pipeline * data ranks, one card each."""
+    """The contract's configuration of a replica's ranks: tensor * pipeline * data ranks, one card each."""
 
     tensor: Ranks = 1
     pipeline: Ranks = 1
@@ -156,7 +156,7 @@ class ParallelismConfig(Wire):
 
 
 class EngineConfig(Wire):
-    """The runtime configuration of the engine and its execution."""
+    """The contract's configuration of the engine and its execution."""
 
     name: EngineName
     execution_mode: ExecutionMode = ExecutionMode.TORCH_COMPILE
@@ -180,7 +180,7 @@ class EngineConfig(Wire):
 
 
 class WarmupConfig(Wire):
-    """The runtime configuration of warm-up and graph capture, before the model port opens."""
+    """The contract's configuration of warm-up and graph capture, before the model port opens."""
 
     enabled: bool = True
     graph_memory_share: Share = Field(0.1, description="Share of usable memory kept for graphs.")
@@ -203,7 +203,7 @@ class WarmupConfig(Wire):
 
 
 class ServingConfig(Wire):
-    """The runtime configuration of serving: ports and limits."""
+    """The contract's configuration of serving: ports and limits."""
 
     model_port: Port = 8000
     status_port: Port = 8001
@@ -229,7 +229,7 @@ class ServingConfig(Wire):
 
 
 class RecipeStore(Wire):
-    """The runtime configuration of an object store with the files of a SharedRecipes volume, which are only read.
+    """The contract's configuration of an object store with the files of a SharedRecipes volume, only read.
 
     The token or the S3 keys are in environment variables (contract/ports.py).
     """
@@ -244,7 +244,7 @@ class RecipeStore(Wire):
 
 
 class SharedRecipes(Wire):
-    """The runtime configuration of the recipes that pods share: a volume, read at start, written after warm-up.
+    """The contract's configuration of recipes that pods share: a volume, read at start, written after warm-up.
 
     See docs/how-to/recipe-cache.md.
     """
@@ -264,7 +264,7 @@ class SharedRecipes(Wire):
 
 
 class RuntimeConfig(Wire):
-    """The runtime configuration as a whole, which `gaudi-runtime serve --config FILE` reads.
+    """The contract's runtime configuration as a whole, which `gaudi-runtime serve --config FILE` reads.
 
     Readiness thresholds are absent, because only the operator applies them. So changing a threshold makes no revision.
     """
@@ -286,7 +286,10 @@ class RuntimeConfig(Wire):
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
-    """Return SHA-256 of a plan's runtime configuration, as 64 hex digits (docs/internals/architecture.md, planHash)."""
+    """Return SHA-256 of a plan's inputs in the contract's configuration, as 64 hex digits.
+
+    See docs/internals/architecture.md, planHash.
+    """
     # The hash covers inputs, not buckets, because the number of KV blocks is known only after the memory of a device
     # is split. So two pods of a revision may have different buckets but the same hash. Absent fields add nothing to
     # the hash, and the order of fields does not matter. So an operator and a runtime of different releases agree as
@@ -303,7 +306,7 @@ ResourceId = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
 
 
 class KeptRevisions(Tolerant):
-    """The revisions of one resource that the operator's configuration of a pod lists, because they can still run."""
+    """The revisions of one resource, in a file next to the contract's configuration, that can still run."""
 
     resource: ResourceId = Field(description="The resource's uid: several may share a volume.")
     revisions: tuple[str, ...]

@@ -55,7 +55,7 @@ _WORD = r"^[!-~]*$"
 
 
 class Phase(StrEnum):
-    """The phases of start-up, in order; FAILED is final for this instance."""
+    """The phases of start-up in the contract's report, in order; FAILED is final for this instance."""
 
     STARTING = "Starting"
     FETCHING = "Fetching"
@@ -77,14 +77,14 @@ class Phase(StrEnum):
 
 
 class BucketPhase(StrEnum):
-    """The phase of buckets in the warm-up report: the kind of batches that use them."""
+    """The phase of buckets in the contract's report: the kind of batches that use them."""
 
     PROMPT = "prompt"
     DECODE = "decode"
 
 
 class Skipped(Tolerant):
-    """A planned bucket that the report lists as cold or without a graph, and the rule or event that left it out."""
+    """A bucket that is cold or without a graph in the contract's report, and the rule or event that left it out."""
 
     phase: BucketPhase
     bucket: Shape
@@ -92,7 +92,7 @@ class Skipped(Tolerant):
 
 
 class PhaseProgress(Tolerant):
-    """The reported progress of one phase. `planned` is the denominator (docs/internals/warmup.md, Percentages)."""
+    """One phase's progress in the contract's report: parts of `planned` (docs/internals/warmup.md, Percentages)."""
 
     planned: Count = 0
     warmed: Count = 0
@@ -113,7 +113,7 @@ class PhaseProgress(Tolerant):
 
 
 class VisionBucket(NamedTuple):
-    """The reported shape of a run of the vision tower: items of one modality, of the same size in pixels."""
+    """A vision bucket in the contract's report: items of one modality, of the same size in pixels, in one run."""
 
     modality: Annotated[str, Field(max_length=64, pattern=_WORD)]
     width: Large
@@ -125,14 +125,14 @@ class VisionBucket(NamedTuple):
 
 
 class SkippedVision(Tolerant):
-    """A planned vision bucket that the report lists as cold, and the reason."""
+    """A planned vision bucket that is cold in the contract's report, and the reason."""
 
     bucket: VisionBucket
     reason: ShortText
 
 
 class VisionProgress(Tolerant):
-    """The reported progress of the vision tower (docs/internals/warmup.md, Images)."""
+    """The progress of the vision tower in the contract's report (docs/internals/warmup.md, Images)."""
 
     planned: Count = 0
     warmed: Count = Field(0, description="Buckets that ran; in modes with graphs of the tower, these are captured.")
@@ -150,7 +150,7 @@ class VisionProgress(Tolerant):
 
 
 class MemorySplit(Tolerant):
-    """The memory split in the warm-up report, in bytes (docs/internals/warmup.md, Memory split)."""
+    """The memory split in the contract's report, in bytes (docs/internals/warmup.md, Memory split)."""
 
     free: Bytes
     usable: Bytes
@@ -161,7 +161,7 @@ class MemorySplit(Tolerant):
 
 
 class FetchProgress(Tolerant):
-    """The reported progress of fetching the model to this pod's disk (docs/how-to/model-sources.md)."""
+    """The progress of fetching the model in the contract's report (docs/how-to/model-sources.md)."""
 
     done_bytes: Bytes
     total_bytes: Bytes | None = Field(None, description="Unknown while another process fetches.")
@@ -169,7 +169,7 @@ class FetchProgress(Tolerant):
 
 
 class RecipeOutcome(StrEnum):
-    """The reported outcome of shared recipes for one start (docs/how-to/recipe-cache.md)."""
+    """The outcome of shared recipes in the contract's report (docs/how-to/recipe-cache.md)."""
 
     HIT = "Hit"
     SEEDING = "Seeding"
@@ -178,7 +178,7 @@ class RecipeOutcome(StrEnum):
 
 
 class SharedRecipesReport(Tolerant):
-    """The part of the report about the use of shared recipes by this start."""
+    """The use of shared recipes by this start in the contract's report."""
 
     outcome: RecipeOutcome = Field(
         description="Hit: recipes were copied. Seeding: there were none, and those of warm-up will be added;"
@@ -189,7 +189,7 @@ class SharedRecipesReport(Tolerant):
 
 
 class ColdShape(Tolerant):
-    """A reported shape at which batches ran without a warm graph while serving, and the number of these batches."""
+    """A shape in the contract's report at which batches ran without a warm graph while serving, and their number."""
 
     phase: BucketPhase
     shape: Shape
@@ -199,7 +199,7 @@ class ColdShape(Tolerant):
 
 
 class ServedPhase(Tolerant):
-    """The part of the report about served batches of one phase (docs/how-to/learn-buckets.md, While serving).
+    """Served batches of one phase in the contract's report (docs/how-to/learn-buckets.md, While serving).
 
     A batch has batch size * query tokens. Its blocks are those of the whole batch. `real_` numbers are counted before
     padding, `padded_` numbers after it.
@@ -221,7 +221,7 @@ class ServedPhase(Tolerant):
 
 
 class ServedBucket(Tolerant):
-    """The reported batches that ran at one shape. Their padding is the shape minus their real tokens and blocks."""
+    """Batches of one shape in the contract's report. Their padding is the shape minus real tokens and blocks."""
 
     phase: BucketPhase
     bucket: Shape
@@ -232,7 +232,7 @@ class ServedBucket(Tolerant):
 
 
 class ServedVision(Tolerant):
-    """The part of the report about runs of the vision tower while serving."""
+    """Runs of the vision tower while serving in the contract's report."""
 
     hits: Large = Field(0, description="Runs of sizes that the tower had run before.")
     misses: Large = Field(0, description="Runs of other sizes.")
@@ -243,7 +243,7 @@ class ServedVision(Tolerant):
 
 
 class CompileTimes(Tolerant):
-    """The reported compile times of the graphs of one stage, as measured by the bridge (vllm on a card)."""
+    """The compile times of one stage's graphs in the contract's report, measured by the bridge (vllm on a card)."""
 
     stage: Annotated[str, Field(max_length=16)] = Field(
         description="warm or capture: per bucket; sampler or defragmenter: as a whole; serving: per batch."
@@ -257,7 +257,7 @@ class CompileTimes(Tolerant):
 
 
 class Served(Tolerant):
-    """The part of the report about the shapes of requests. It may lag by one poll and causes no new report."""
+    """The shapes of requests in the contract's report. They may lag by one poll and do not cause a new report."""
 
     prompt: ServedPhase = ServedPhase()
     decode: ServedPhase = ServedPhase()
@@ -272,7 +272,7 @@ class Served(Tolerant):
 
 
 class Requests(Tolerant):
-    """The reported counts of requests to the engine. They may lag by one poll; only failures cause a new report."""
+    """Counts of requests in the contract's report. They may lag by one poll; only failures cause a new report."""
 
     running: Large = Field(0, description="Requests in work now, including those that wait for a place.")
     answered: Large = Field(0, description="Answers since this instance serves, including refusals and failures.")
@@ -280,7 +280,7 @@ class Requests(Tolerant):
 
 
 class PlanCost(Tolerant):
-    """The reported cost of a plan: its graphs and warm-up, and its padding of the traffic since serving began."""
+    """The cost of a plan in the contract's report: graphs, warm-up, and padding of the traffic while serving."""
 
     graphs: Count
     warmup_seconds: Seconds = Field(
@@ -291,21 +291,21 @@ class PlanCost(Tolerant):
 
 
 class PlanAdvice(Tolerant):
-    """The report's advice: a learned plan that saves at least a third of the warm-up without more padding."""
+    """A learned plan in the contract's report that saves a third of the warm-up or more without more padding."""
 
     now: PlanCost
     learned: PlanCost
 
 
 class RuntimeFailure(Tolerant):
-    """The reported failure of this instance: a stable reason (CamelCase), and a sentence with the remedy."""
+    """The failure of an instance in the contract's report: a stable reason, and a sentence with the remedy."""
 
     reason: Annotated[str, Field(max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
     message: Text
 
 
 class WarmupReport(Tolerant):
-    """The warm-up report of one container instance; `sequence` grows with every change."""
+    """The contract's warm-up report of one container instance; `sequence` grows with every change."""
 
     version: Literal["v1"] = "v1"
     instance: Annotated[str, Field(min_length=1, max_length=64, pattern=_WORD)] = Field(
@@ -358,10 +358,13 @@ class WarmupReport(Tolerant):
 
 
 def percent(part: int, planned: int) -> int | None:
-    """Return the `part` of the `planned` buckets of a report in whole percent; None if nothing is planned."""
+    """Return `part` of `planned` buckets in the contract's report, in whole percent; None if nothing is planned."""
     return None if planned == 0 else part * 100 // planned  # rounded down: 999 of 1000 are not 100 %
 
 
 def meets(part: int, planned: int, min_percent: int) -> bool | None:
-    """Return True if the reported `part` of `planned` buckets reaches `min_percent`; None if nothing is planned."""
+    """Return True if `part` of the `planned` buckets of the contract's report reaches `min_percent`.
+
+    Compares without rounding, and returns None if nothing is planned.
+    """
     return None if planned == 0 else part * 100 >= min_percent * planned

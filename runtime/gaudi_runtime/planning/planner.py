@@ -202,7 +202,7 @@ def plan_of_ranges(
 
 
 def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> BucketPlan:
-    """Plan buckets as the planner does for a bucket file, with a warning for each dropped one."""
+    """Plan buckets as the planner does for a bucket file, with warnings about dropped ones. Raises PlanImpossible."""
     prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
     plan = plan_of(prompt, decode, [*warnings, *_take_file(prompt, decode, text, limits)])
     _check_steps(plan, limits)

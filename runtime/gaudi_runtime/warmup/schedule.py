@@ -128,7 +128,7 @@ SAMPLER_RUNS = tuple(
 
 
 def sampler_batch_sizes(decode: Sequence[Bucket]) -> tuple[int, ...]:
-    """Return the batch sizes to schedule for the sampler's warm-up: 0 (the empty path), 1, and decode buckets'."""
+    """Return the batch sizes to schedule for the sampler's warm-up: 0 (the empty path), 1, and of decode buckets."""
     return tuple(sorted({0, 1} | {bucket.batch_size for bucket in decode}))
 
 

@@ -54,7 +54,7 @@ class Market:
 
 
 def grow_plan(market: Market) -> Buckets:
-    """Grow a plan to start exchanges from: add the candidate with the best gain for its price, again and again."""
+    """Grow a plan to start exchanges from, each time by the candidate with the best gain for its price."""
     plan = tuple(sorted(market.needed))
     while step := _best_gain(market, plan, market.slack(plan)):
         plan = tuple(sorted((*plan, step[1])))

@@ -23,7 +23,7 @@ LEAST_PADDING = 0.01
 
 @dataclass(frozen=True)
 class Rival:
-    """The plan to compare with, its limits, and the cost of a batch."""
+    """The rival of the fewest graphs: the plan to compare with, its limits, and the cost of a batch."""
 
     plan: BucketPlan
     limits: Limits
