@@ -166,11 +166,23 @@ def _between_conditions(s: Shown) -> Iterator[str]:
             yield f"Ready says that revision {name} runs, and status.revision says otherwise: {s.status['revision']}"
 
 
+PHASES: Mapping[str | None, str] = {
+    "Serving": "Serving",
+    "ScaledToZero": "ScaledToZero",
+    "StartingPods": "Pending",
+    "WarmingUp": "WarmingUp",
+    "RollingOut": "RollingOut",
+    "RollingBack": "RollingBack",
+    "ScalingDown": "ScalingDown",
+    "RolloutPaused": "Paused",
+}
+"""The phase next to each reason of Ready that is no problem."""
+
+
 def _phase(s: Shown) -> Iterator[str]:
     """Yield a sentence for each condition that contradicts the phase."""
     phase, (_, reason, message), stalled = s.status["phase"], s.says("Ready"), s.says("Stalled")[0]
-    done = (phase in ("Serving", "ScaledToZero"), reason in ("Serving", "ScaledToZero"))
-    if done[0] != done[1] or (done[0] and phase != reason):
+    if phase != PHASES.get(reason, phase) or (phase in ("Serving", "ScaledToZero") and phase != reason):
         yield f"the phase is {phase}, and Ready says {reason}: {message}"
     if (phase in ("Stalled", "SpecRefused", "RolledBack")) != (stalled == "True"):
         yield f"the phase is {phase}, and Stalled is {stalled}: {message}"
@@ -178,7 +190,7 @@ def _phase(s: Shown) -> Iterator[str]:
         yield f"the phase is {phase}, which says that all serve, and {s.serving} of {s.desired} do"
     if phase == "RollingOut" and not s.old:
         yield f"the phase is {phase}, and no pod of an older revision is there"
-    waiting = {row["phase"] for row in s.current if not row["ready"]}
+    waiting = {row["phase"] for row in s.current if not row["ready"] and not row["gate"]}
     if phase == "WarmingUp" and waiting <= {"SchedulingGated", "Unschedulable"}:
         yield f"the phase is {phase}, and no pod warms up ({', '.join(sorted(waiting))}): {message}"
     if phase in ("Pending", "WarmingUp") and s.old:

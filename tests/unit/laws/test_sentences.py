@@ -59,6 +59,7 @@ def test_status_that_agrees_with_itself_has_no_disagreements() -> None:
         (unready(READY.replace("held by scheduling gates", "warmed up but not ready")), "the rows show 0"),
         (status(phase="WarmingUp"), "no pod warms up"),
         (status(phase="Serving"), "the phase is Serving, and Ready says StartingPods"),
+        (status(phase="RollingBack"), "the phase is RollingBack, and Ready says StartingPods"),
         (status(phase="Stalled"), "the phase is Stalled, and Stalled is False"),
         (status(phase="RollingOut"), "no pod of an older revision is there"),
         (status(Available=("True", "MinimumAvailable", "2 pods take traffic.")), "Available says 2"),

@@ -318,8 +318,8 @@ class GaudiInferenceStatus(ApiModel):
     observed_generation: Generation = Field(0, description="Generation of the spec that this status was computed for.")
     phase: Word = Field(
         "Pending",
-        description="Summary of the state in one word: Pending, WarmingUp, Serving, RollingOut, Paused, RolledBack,"
-        " ScaledToZero, SpecRefused or Stalled. Programs read conditions.",
+        description="Summary of the state in one word: Pending, WarmingUp, Serving, RollingOut, RollingBack, Paused,"
+        " RolledBack, ScalingDown, ScaledToZero, SpecRefused or Stalled. Programs read conditions.",
     )
     ready: Annotated[str, Field(max_length=16)] = Field(
         "0/0", description="Number of ready and of desired replicas, such as 2/3."

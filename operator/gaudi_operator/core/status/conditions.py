@@ -39,7 +39,7 @@ def judge_ready(s: State) -> Verdict:
         left = _ending(s)
         rest = f" {_terminating(s, left)}" if left else ""
         return Verdict(TRUE, "Serving", f"{_all(s.desired)} revision {s.current}.{rest}")
-    return Verdict(FALSE, *_in_progress(s))
+    return Verdict(FALSE, *describe_progress(s))
 
 
 def _all(replicas: int) -> str:
@@ -64,7 +64,8 @@ def _ending(s: State) -> int:
     return max(0, sum(pod.phase not in ENDED for pod in s.pods) - s.desired)
 
 
-def _in_progress(s: State) -> tuple[str, str]:
+def describe_progress(s: State) -> tuple[str, str]:
+    """Return (reason, message) of Ready while the desired state is not reached, without regard to problems."""
     serving = f"{len(s.serving_updated)} of {s.desired} replicas serve revision {s.current}"
     if s.rollout.step is not None and s.rollout.step.progress is RolloutProgress.PAUSED:
         others = count_waiting(s.active)
@@ -76,15 +77,12 @@ def _in_progress(s: State) -> tuple[str, str]:
         return "RollingOut", f"{serving}; {_pace(s)}, {len(s.old)} left."
     if len(s.active) > s.desired:
         return "ScalingDown", f"{len(s.active)} pods run, {plural(s.desired, 'is', 'are')} desired."
-    if len(s.updated) < s.desired:
-        return (
-            "StartingPods",
-            f"{serving}; {plural(s.desired - len(s.updated), 'pod is', 'pods are')} still to be made.",
-        )
     # Distinguish pods that have not started from pods that compile.
-    waiting = count_waiting(s.updated)
+    waiting, missing = count_waiting(s.updated), s.desired - len(s.updated)
     reason = "WarmingUp" if Waiting.WARMING in waiting else "StartingPods"
-    return reason, f"{serving}; of the others {_waiting_sentence(waiting)} (status.pods has each)."
+    found = [f"{plural(missing, 'pod is', 'pods are')} still to be made"] if missing > 0 else []
+    found += [f"of the others {_waiting_sentence(waiting)} (status.pods has each)"] if waiting else []
+    return reason, f"{serving}; {', '.join(found)}."
 
 
 def _waiting_sentence(waiting: Mapping[Waiting, int]) -> str:
@@ -114,12 +112,12 @@ def judge_reconciling(s: State) -> Verdict:
     if s.stalls:
         return Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why.")
     # A paused rollout still creates and replaces missing pods.
-    if is_paused(s) and len(s.serving) >= s.desired:
+    if _is_paused(s) and len(s.serving) >= s.desired:
         return Verdict(FALSE, "RolloutPaused", "No pod is replaced while spec.rollout.paused is true.")
     return Verdict(TRUE, ready.reason, ready.message)
 
 
-def is_paused(s: State) -> bool:
+def _is_paused(s: State) -> bool:
     """Return True if spec.rollout.paused holds an incomplete rollout."""
     step = s.rollout.step
     return s.inference.spec.rollout.paused and step is not None and step.progress is RolloutProgress.PAUSED

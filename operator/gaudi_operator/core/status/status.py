@@ -24,7 +24,6 @@ from gaudi_operator.core.admission.revision_limits import most_replicas
 from gaudi_operator.core.children.network import endpoint
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.progress import Waiting, count_waiting
 from gaudi_operator.core.rendering.metadata import traffic_labels
 from gaudi_operator.core.resource import read_identity
 from gaudi_operator.core.rollout.backoff import FailureRecord
@@ -33,8 +32,8 @@ from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status import figures
 from gaudi_operator.core.status.conditions import (
     conditions_from,
+    describe_progress,
     expected_ready,
-    is_paused,
     judge_autoscaler_active,
     judge_available,
     judge_degraded,
@@ -187,21 +186,19 @@ def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
     return found
 
 
+_PHASES = {"RolloutPaused": "Paused", "StartingPods": "Pending"}
+"""The phases whose name differs from the reason of Ready."""
+
+
 def _phase(state: State) -> str:
-    ready = judge_ready(state)
     if state.problem and state.problem.reason == "RolledBack":
         return "RolledBack"
     if state.stalls:
         # The spec needs action, but all replicas of the model serve.
         return "SpecRefused" if state.violation and len(state.serving) >= state.desired else "Stalled"
-    if ready.reason in ("ScaledToZero", "Serving"):
-        return ready.reason
-    if is_paused(state):
-        return "Paused"
-    if state.old:
-        return "RollingOut"
-    waiting = count_waiting(state.updated)
-    return "WarmingUp" if waiting.keys() - {Waiting.GATED, Waiting.UNSCHEDULED, Waiting.STARTING} else "Pending"
+    # If a problem hides the progress from Ready, the phase still shows it.
+    reason = describe_progress(state)[0] if state.worst_problem else judge_ready(state).reason
+    return _PHASES.get(reason, reason)
 
 
 def throttle_status(

@@ -15,7 +15,7 @@ from gaudi_operator.shell.reconciling.triggers import FOLLOW_SECONDS, after_chan
 from gaudi_operator.shell.reconciling.worker import Worker
 from gaudi_operator.shell.watching.store import CLASSES, Key, version_of
 
-_MOVING = frozenset({"Pending", "WarmingUp", "RollingOut"})
+_MOVING = frozenset({"Pending", "WarmingUp", "RollingOut", "RollingBack", "ScalingDown"})
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ def may_close_gate(before: Manifest | None, changed: Manifest) -> bool:
 
 
 def _rolls_out(resource: Manifest | None) -> bool:
-    return bool(_status(resource).get("phase") == "RollingOut")
+    return _status(resource).get("phase") in ("RollingOut", "RollingBack")
 
 
 def _status(resource: Manifest | None) -> dict[str, Any]:

@@ -115,6 +115,16 @@ TABLE: list[tuple[str, State, Verdict]] = [
     ),
     (
         "Ready",
+        state_of([serving("a"), warming()], desired=3),
+        Verdict(
+            FALSE,
+            "WarmingUp",
+            "1 of 3 replicas serve revision new; 1 pod is still to be made, of the others 1 is warming up "
+            "(status.pods has each).",
+        ),
+    ),
+    (
+        "Ready",
         state_of([serving("a", "old"), serving("b", "old"), warming("c")]),
         Verdict(
             FALSE,

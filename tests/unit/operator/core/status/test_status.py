@@ -274,6 +274,8 @@ def test_figures_of_all_stay_while_nobody_has_reported() -> None:
         ([], None, "Pending"),
         ([view(pod("a", revision="new", container=None))], None, "Pending"),
         ([warming("a")], None, "WarmingUp"),
+        ([view(pod("a", revision="new", conditions=(gate_condition(True),)))], None, "Pending"),
+        ([serving("a"), serving("b"), serving("c")], None, "ScalingDown"),
         ([serving("a"), serving("b")], DONE, "Serving"),
         ([serving("a", "old"), warming("b")], None, "RollingOut"),
     ],

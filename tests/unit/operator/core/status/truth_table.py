@@ -131,8 +131,8 @@ TABLE: tuple[tuple[str, str, Holds, str, str], ...] = (
     ("Ready", "old pods run", lambda f: f.old > 0, "False", "RollingOut"),
     (
         "Ready",
-        "a pod is still to be made, or none of the others warms up",
-        lambda f: f.made < f.wanted or not f.warming,
+        "no pod of the current revision warms up",
+        lambda f: not f.warming,
         "False",
         "StartingPods",
     ),
