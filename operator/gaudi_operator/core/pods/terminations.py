@@ -1,8 +1,7 @@
 """Terminations of pods and containers: how they ended.
 
-A Termination has facts for decisions and a sentence for users. Terminations are stored in status.pods, because the
-report with phase and bucket is lost when the container ends or the leader changes. A PodEnd is a termination as the
-back-off counts it.
+Terminations are stored in status.pods, because the report with phase and bucket is lost when the container ends or the
+leader changes. A PodEnd is a termination as the back-off counts it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,26 +18,9 @@ MAX_TEXT = 1024
 MAX_REASON = 64
 
 
-@dataclass(frozen=True)
-class Termination:
-    """The termination of a pod's last container, or of the whole pod."""
-
-    facts: LastTermination
-
-    @property
-    def sentence(self) -> str:
-        """The sentence for users, such as "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139"."""
-        return self.facts.message
-
-    @property
-    def phase(self) -> Phase | None:
-        """The phase of the runtime, or None for an unknown phase of another release."""
-        return Phase(self.facts.phase) if self.facts.phase in set(Phase) else None
-
-
 def terminations(
     pods: Iterable[PodView], before: GaudiInferenceStatus, reports: Mapping[str, PodReport]
-) -> dict[str, Termination]:
+) -> dict[str, LastTermination]:
     """Return the terminations by pod name. Pods whose first container still runs are left out.
 
     `before` is the written status. `reports` has the last report of each pod by UID.
@@ -48,7 +30,7 @@ def terminations(
     return {name: each for name, each in found if each}
 
 
-def _termination(pod: PodView, known: PodState | None, word: PodReport | None) -> Termination | None:
+def _termination(pod: PodView, known: PodState | None, word: PodReport | None) -> LastTermination | None:
     last = pod.container.last_exit if pod.container else None
     ended = pod.ended or (str(last) if last else None)
     if ended is None:
@@ -62,19 +44,19 @@ def _termination(pod: PodView, known: PodState | None, word: PodReport | None) -
     )
     # Prefer the written termination, because the current report may be from the next container.
     if known is not None and known.last_termination and _same(known.last_termination, bare):
-        return Termination(known.last_termination)
+        return known.last_termination
     report = _of_the_ended(pod, word)
     if report is not None:
         message = f"In {describe_activity(report)}: {ended}"[:MAX_TEXT]
         found = {"phase": report.phase.value, "bucket": current_bucket(report), "message": message}
-        return Termination(bare.model_copy(update=found))
+        return bare.model_copy(update=found)
     # If this process has no report, use the phase of the written row.
     if word is None or word.report is None:
         phase = known.phase if known is not None and known.phase in set(Phase) else None
         where = f"In phase {phase}: " if phase else ""
         message = f"{where}{ended}"[:MAX_TEXT]
-        return Termination(bare.model_copy(update={"phase": phase, "message": message}))
-    return Termination(bare)
+        return bare.model_copy(update={"phase": phase, "message": message})
+    return bare
 
 
 def _same(known: LastTermination, bare: LastTermination) -> bool:
@@ -117,7 +99,7 @@ class PodEnd:
     counts: bool
 
 
-def pod_ends(pods: Sequence[PodView], found: Mapping[str, Termination]) -> list[PodEnd]:
+def pod_ends(pods: Sequence[PodView], found: Mapping[str, LastTermination]) -> list[PodEnd]:
     """Return the ends of one revision's pods, oldest first. `found` has terminations by pod.
 
     Deleted pods are left out, unless their node reports a reason. The end of a pod that was ready does not count,
@@ -129,14 +111,14 @@ def pod_ends(pods: Sequence[PodView], found: Mapping[str, Termination]) -> list[
     return sorted(every, key=lambda end: (end.at, end.pod))
 
 
-def _end(pod: PodView, replica: PodView, found: Mapping[str, Termination], serves: bool) -> PodEnd | None:
+def _end(pod: PodView, replica: PodView, found: Mapping[str, LastTermination], serves: bool) -> PodEnd | None:
     """Return the end of a pod, if any. `replica` is the leader of the pod's group, or the pod itself."""
     last, ended = pod.container.last_exit if pod.container else None, pod.ended_at
     if pod.ended and ended and (pod.ended_reason or not pod.terminating):
-        sentence = found[pod.name].sentence if pod.name in found else pod.ended
+        sentence = found[pod.name].message if pod.name in found else pod.ended
         return PodEnd(pod.name, pod.created or ended, ended, sentence, not replica.served)
     # A deleted pod ends by the SIGTERM of the deletion, which says nothing about its revision.
     if pod.ended or pod.terminating or last is None or last.ended is None:
         return None
-    sentence = found[pod.name].sentence if pod.name in found else str(last)
+    sentence = found[pod.name].message if pod.name in found else str(last)
     return PodEnd(pod.name, last.began or last.ended, last.ended, sentence, not replica.served and not serves)

@@ -6,7 +6,7 @@ do not flap.
 
 from collections.abc import Sequence
 
-from gaudi_operator.core.pods.terminations import Termination
+from gaudi_operator.api.v1alpha1.status import LastTermination
 from gaudi_operator.core.pods.view import PodView, SideContainer
 from gaudi_operator.core.problems.criteria import Criteria
 from gaudi_operator.core.problems.resolution import problem_since
@@ -102,7 +102,7 @@ def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
     if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
         return None
     last = criteria.terminations.get(pod.name)
-    said = last.sentence if last else "Its end is unknown"
+    said = last.message if last else "Its end is unknown"
     reason, advice = _kind_of_crash(last) if last else ("CrashLoopBackOff", ())
     log = f"Read its log with `kubectl logs {pod.name} --previous`."
     return Problem(
@@ -112,9 +112,9 @@ def crash_loop(pod: PodView, criteria: Criteria) -> Problem | None:
     )
 
 
-def _kind_of_crash(last: Termination) -> tuple[str, Sequence[str]]:
+def _kind_of_crash(last: LastTermination) -> tuple[str, Sequence[str]]:
     """Return the reason of a crash, and the remedy if it is known."""
-    if last.facts.reason == "OOMKilled":
+    if last.reason == "OOMKilled":
         return "HostOutOfMemory", (
             "Raise spec.pod.resources.limits.memory: the node's memory ran out, not the card's.",
         )
@@ -123,5 +123,5 @@ def _kind_of_crash(last: Termination) -> tuple[str, Sequence[str]]:
     # A crash in the kernels of the sampler or the defragmenter is not caused by a bucket.
     if last.phase in (Phase.SAMPLER, Phase.DEFRAGMENTER):
         return "CompileCrashed", ("No bucket is at fault: try another image.",)
-    bucket = "that bucket" if last.facts.bucket else "the bucket that its log names last"
+    bucket = "that bucket" if last.bucket else "the bucket that its log names last"
     return "CompileCrashed", (f"Leave {bucket} out of spec.bucketing, or try another image.",)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.scaling import Canary
+from gaudi_operator.api.v1alpha1.status import LastTermination
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.pods.terminations import Termination
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Criteria:
     readiness: Readiness
     canary: Canary
     deadlines: Deadlines
-    terminations: Mapping[str, Termination]
+    terminations: Mapping[str, LastTermination]
     stall_seconds: int
     observed: bool
     learned_plan: bool

@@ -11,9 +11,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gaudi_operator.api.base import MOST_COUNT
-from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, RevisionStatus, RevisionTermination
+from gaudi_operator.api.v1alpha1.status import (
+    BackOff,
+    GaudiInferenceStatus,
+    LastTermination,
+    RevisionStatus,
+    RevisionTermination,
+)
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.pods.terminations import PodEnd, Termination, pod_ends
+from gaudi_operator.core.pods.terminations import PodEnd, pod_ends
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.resolution import problem_since
 from gaudi_operator.core.text_formats import parse_timestamp, timestamp
@@ -40,7 +46,7 @@ class FailureRecord:
 
 
 def failure_records(
-    pods: Iterable[PodView], before: GaudiInferenceStatus, found: Mapping[str, Termination]
+    pods: Iterable[PodView], before: GaudiInferenceStatus, found: Mapping[str, LastTermination]
 ) -> dict[str, FailureRecord]:
     """Return the failure record of each revision, from the written status and the terminations since then.
 
@@ -101,7 +107,7 @@ def add_back_off(
     return problem_since("PodsFail", f"{said} The next pod is made at {pause.until}.", since)
 
 
-def _attempts(known: FailureRecord, pods: list[PodView], found: Mapping[str, Termination]) -> FailureRecord:
+def _attempts(known: FailureRecord, pods: list[PodView], found: Mapping[str, LastTermination]) -> FailureRecord:
     """Return the written record with the terminations that it has not counted yet."""
     proven = max((since for pod in pods if pod.ready and (since := pod.open_since)), default=None)
     error, back_off = known.last_termination, known.back_off

@@ -7,11 +7,10 @@ each function reads only parts that are already filled.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination
 from gaudi_operator.core.classes import NO_CLASS, Platform
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import InstallationDefaults, Observed
-from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Criteria, Room
 from gaudi_operator.core.problems.resolution import needs_user_action, worst_problem
@@ -89,7 +88,7 @@ class State:
     deadlines: Deadlines
     pods: tuple[PodView, ...]
     stored: tuple[Revision, ...]
-    terminations: Mapping[str, Termination]
+    terminations: Mapping[str, LastTermination]
     failures: Mapping[str, FailureRecord]
     forbidden: Mapping[str, Problem]
     rollout: RolloutState

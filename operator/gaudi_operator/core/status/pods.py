@@ -30,7 +30,6 @@ def pod_states(state: State) -> tuple[PodState, ...]:
 
 
 def _row(pod: PodView, before: Mapping[str, PodState], state: State) -> PodState:
-    last = state.terminations.get(pod.name)
     known = before.get(pod.name) if pod.container is not None and pod.container.running else None
     numbers = {} if known is None else {key: getattr(known, key) for key in _NUMBERS}
     if report := pod.report:
@@ -48,7 +47,7 @@ def _row(pod: PodView, before: Mapping[str, PodState], state: State) -> PodState
         gate=pod.gate_open,
         ready=pod.ready,
         restarts=pod.container.restarts if pod.container else 0,
-        last_termination=last.facts if last else None,
+        last_termination=state.terminations.get(pod.name),
         message=(_message(pod, state) or "")[:MAX_TEXT] or None,
         **numbers,
     )

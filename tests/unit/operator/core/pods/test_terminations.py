@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PodState
 from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods.terminations import Termination, pod_ends, terminations
+from gaudi_operator.core.pods.terminations import pod_ends, terminations
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import pod, view
@@ -26,7 +26,7 @@ def found(manifest: Object, said_by: str | None = None, **row: Any) -> str | Non
     known = {"name": "a", "revision": "r1", "phase": "Pending", "gate": False, "ready": False, **row}
     before = GaudiInferenceStatus(pods=(PodState(**known),))
     ended = terminations([view(manifest)], before, word).get("a")
-    return ended.sentence if ended else None
+    return ended.message if ended else None
 
 
 def evicted(**status: Any) -> Object:
@@ -44,7 +44,7 @@ def test_failure_reported_before_the_end_is_used() -> None:
     lost = RuntimeFailure(reason="EngineLost", message="Worker 3 died.")
     word = {"uid-of-a": PodReport("c1", NOW, report(Phase.FAILED, failure=lost))}
     known = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)
-    assert known["a"].sentence.startswith("In phase Failed (EngineLost: Worker 3 died.): Error, exit code 139")
+    assert known["a"].message.startswith("In phase Failed (EngineLost: Worker 3 died.): Error, exit code 139")
 
 
 def test_termination_is_kept_while_the_next_container_warms_up() -> None:
@@ -60,14 +60,14 @@ def test_recorded_phase_is_used_without_the_report() -> None:
 def test_recorded_phase_is_kept_in_the_facts() -> None:
     row = PodState(name="a", revision="r1", phase="Capturing", gate=False, ready=False)
     ended = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(pods=(row,)), {})["a"]
-    assert ended.phase is Phase.CAPTURING
+    assert ended.phase == Phase.CAPTURING
 
 
 def test_facts_have_the_time() -> None:
     at = "2026-08-01T11:30:00Z"
     container = {"terminated": {**SEGFAULT["terminated"], "finishedAt": at}}
     for each in (pod(state=container), evicted(startTime=at)):
-        assert terminations([view(each)], GaudiInferenceStatus(), {})["a"].facts.time == at
+        assert terminations([view(each)], GaudiInferenceStatus(), {})["a"].time == at
 
 
 def test_report_of_the_next_container_is_not_used() -> None:
@@ -75,10 +75,7 @@ def test_report_of_the_next_container_is_not_used() -> None:
     row = PodState(name="a", revision="r1", phase="Compiling", gate=False, ready=False)
     restarted = view(pod(container="c2", last_state=SEGFAULT))
     ended = terminations([restarted], GaudiInferenceStatus(pods=(row,)), word)["a"]
-    assert (ended.sentence, ended.facts) == (
-        "Error, exit code 139: Segmentation fault",
-        LastTermination(reason="Error", exit_code=139, message="Error, exit code 139: Segmentation fault"),
-    )
+    assert ended == LastTermination(reason="Error", exit_code=139, message="Error, exit code 139: Segmentation fault")
 
 
 def test_later_termination_replaces_it() -> None:
@@ -89,17 +86,17 @@ def test_later_termination_replaces_it() -> None:
 @pytest.mark.parametrize(("said", "reason"), [({}, "Evicted"), ({"reason": None}, "Failed")])
 def test_facts_of_a_failed_pod_have_its_nodes_reason(said: dict[str, Any], reason: str) -> None:
     ended = terminations([view(evicted(**said))], GaudiInferenceStatus(), {})["a"]
-    assert (ended.facts.reason, ended.facts.exit_code) == (reason, None)
+    assert (ended.reason, ended.exit_code) == (reason, None)
 
 
 def test_facts_have_no_unknown_time() -> None:
-    assert terminations([view(evicted(startTime=None))], GaudiInferenceStatus(), {})["a"].facts.time is None
+    assert terminations([view(evicted(startTime=None))], GaudiInferenceStatus(), {})["a"].time is None
 
 
 def test_end_of_a_failed_pod_has_its_phase() -> None:
-    known = Termination(LastTermination(reason="Evicted", message="In phase Compiling: Evicted."))
+    known = LastTermination(reason="Evicted", message="In phase Compiling: Evicted.")
     (end,) = pod_ends([view(evicted())], {"a": known})
-    assert end.sentence == known.sentence
+    assert end.sentence == known.message
 
 
 def test_failed_pod_without_a_time_is_not_an_end() -> None:
@@ -126,9 +123,9 @@ def test_facts_outlive_report_and_operator() -> None:
         phase="CrashLoopBackOff",
         gate=False,
         ready=False,
-        last_termination=first.facts,
+        last_termination=first,
     )
     later = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(pods=(row,)), {})["a"]
     assert later == first
-    assert (later.phase, later.facts.bucket) == (Phase.COMPILING, "prompt bucket (1, 128, 0)")
-    assert (later.facts.reason, later.facts.exit_code) == ("Error", 139)
+    assert (later.phase, later.bucket) == (Phase.COMPILING, "prompt bucket (1, 128, 0)")
+    assert (later.reason, later.exit_code) == ("Error", 139)
