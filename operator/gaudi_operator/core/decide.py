@@ -134,9 +134,8 @@ def _decide_by_plan(judged: JudgedGates, observed: Observed, defaults: Installat
     state, policy = _state(judged, observed, defaults)
     violation, desired = _admit(state, policy)
     state = roll_out(replace(state, violation=violation), desired)
-    scaling = plan_replicas(state)
-    plan = plan_state(state) if state.inference.spec.autoscaling else None
-    children = child_actions(state, scaling, plan)
+    state, scaling = replace(state, plan=plan_state(state)), plan_replicas(state)
+    children = child_actions(state, scaling)
     if any(changes_live_objects(each, observed) for each in children):
         deadlines.requeue(FOLLOW_UP_SECONDS)
     actions: list[Action] = [*judged.gates, *scaling.costs, *children]

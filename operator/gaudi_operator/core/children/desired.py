@@ -8,7 +8,6 @@ running revision mounts it, and is written last.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.status import PlanState
 from gaudi_operator.api.v1alpha1.warmup import RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply, Delete
 from gaudi_operator.core.admission.spec_limits import clamp_to_limits
@@ -34,11 +33,8 @@ from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import hash_texts
 
 
-def child_actions(state: State, scaling: PlannedReplicas, plan: PlanState | None = None) -> list[Action]:
-    """Return the writes and deletions of children. Without a revision, only back-offs change workloads.
-
-    `plan` is the plan of this reconcile's status, which only an autoscaler needs.
-    """
+def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
+    """Return the writes and deletions of children. Without a revision, only back-offs change workloads."""
     observed, current = state.observed, state.rollout.current
     if current is None:
         return _backed_off(state, scaling)
@@ -51,7 +47,7 @@ def child_actions(state: State, scaling: PlannedReplicas, plan: PlanState | None
     readers = recipe_readers(inference, running, kept)
     needed = {*(each.config_map for each in running), *(each["metadata"]["name"] for each in readers)}
     actions = [
-        *missing_writes([*readers, *_desired_children(inference, state, running, scaling, plan)], observed.children),
+        *missing_writes([*readers, *_desired_children(inference, state, running, scaling)], observed.children),
         *over.deletes,
         *unread_config_maps(observed, needed),
         *recipe_pvc_actions(inference, running, observed.pvcs),
@@ -113,12 +109,12 @@ def _hash(manifest: Manifest) -> object:
 
 
 def _desired_children(
-    inference: Inference, state: State, running: Sequence[Revision], scaling: PlannedReplicas, plan: PlanState | None
+    inference: Inference, state: State, running: Sequence[Revision], scaling: PlannedReplicas
 ) -> list[Object]:
     """Return the manifests of all desired children. `running` are the revisions whose pods must be able to start."""
     policy = state.rollout.policy
     owner, autoscaling = inference.identity, inference.spec.autoscaling
-    window = scale_down_window(plan, next(iter(state.observed.autoscalers), None))
+    window = scale_down_window(state.plan, next(iter(state.observed.autoscalers), None))
     children = [
         *(
             controller_revision(owner, each.name, each.number, each.data, each.failure)

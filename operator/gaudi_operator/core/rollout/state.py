@@ -7,7 +7,7 @@ each function reads only parts that are already filled.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PlanState
 from gaudi_operator.core.classes import NO_CLASS, Platform
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import InstallationDefaults, Observed
@@ -78,7 +78,8 @@ class State:
     `before` is the written status. `pods` are shown as they will be after their gates are written. `stored` has the
     revisions, newest first. `terminations` is keyed by pod, `failures` by revision. `forbidden` has the reason why a
     revision gets no more pods. `platform` is the class of the resource. `violation` is the fault in the spec, and
-    `problem` is the worst problem that keeps pods from serving.
+    `problem` is the worst problem that keeps pods from serving. `plan` has the best known figures of the plan
+    (status/plan.py), or is None if no plan is possible.
     """
 
     inference: Inference
@@ -95,6 +96,7 @@ class State:
     platform: Platform = NO_CLASS
     violation: Problem | None = None
     problem: Problem | None = None
+    plan: PlanState | None = None
 
     @property
     def worst_problem(self) -> Problem | None:

@@ -59,7 +59,7 @@ def _runs_the_spec(state: State) -> bool:
 
 def current_forecast(state: State) -> PlanForecast | None:
     """Return the forecast for the measured KV blocks, if any, because they determine which batches have a bucket."""
-    plan = plan_state(state)
+    plan = state.plan
     measured = plan if plan is not None and plan.basis in MEASURED_BASES else None
     found = forecast_plan(state.inference, measured.kv_blocks, measured.block_size) if measured else None
     return found or forecast_plan(state.inference)
@@ -189,7 +189,7 @@ def judge_plan_accepted(s: State) -> Verdict:
     """Return the verdict whether the spec can work, as far as it is known before a pod runs."""
     if s.violation:
         return Verdict(FALSE, s.violation.reason, s.violation.message)
-    plan = plan_state(s)
+    plan = s.plan
     assert plan is not None  # noqa: S101 - an impossible plan is a violation
     if plan.basis in MEASURED_BASES:
         status, reason, against = _by_measurement(plan, s.inference.spec.readiness)

@@ -47,7 +47,6 @@ from gaudi_operator.core.status.plan import (
     judge_class_applied,
     judge_plan_accepted,
     judge_settings_effective,
-    plan_state,
 )
 from gaudi_operator.core.status.pods import pod_states
 from gaudi_operator.core.status.recipes import recipe_cache_state
@@ -151,7 +150,7 @@ def make_status(state: State) -> GaudiInferenceStatus:
         revision=Revisions(current=state.current, stable=state.stable),
         revisions=revision_states(state),
         endpoint=endpoint(state.inference) if state.current else None,
-        plan=plan_state(state),
+        plan=state.plan,
         recipe_cache=recipe_cache_state(state),
         pods=rows[:MAX_PODS],
         **_figures(state, rows),

@@ -1,6 +1,7 @@
 """Rollout states for tests of problems, conditions and status."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from gaudi_operator.core.problems.pod_problems import first_problem, pod_problem
 from gaudi_operator.core.rollout.planner import RolloutPolicy, RolloutProgress, RolloutStep
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import RolloutState, State
+from gaudi_operator.core.status.plan import plan_state
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -70,7 +72,8 @@ def state_of(
         "rollout": RolloutState(RolloutPolicy(desired, 1, unavailable), None, revision, step),
         **fields,
     }
-    return State(**given)
+    state = State(**given)
+    return replace(state, plan=plan_state(state))
 
 
 def having_served(served: int, pods: Iterable[PodView], desired: int = 2, **fields: Any) -> State:
