@@ -114,7 +114,6 @@ def _desired_children(
     """Return the manifests of all desired children. `running` are the revisions whose pods must be able to start."""
     policy = state.rollout.policy
     owner, autoscaling = inference.identity, inference.spec.autoscaling
-    window = scale_down_window(state.plan, next(iter(state.observed.autoscalers), None))
     children = [
         *(
             controller_revision(owner, each.name, each.number, each.data, each.failure)
@@ -125,7 +124,7 @@ def _desired_children(
         *([network_policy(inference, state.defaults)] if inference.spec.network_access.enabled else []),
         pod_disruption_budget(inference, policy.desired, policy.max_unavailable),
         service(inference),
-        *([horizontal_pod_autoscaler(inference, autoscaling, window)] if autoscaling else []),
+        *([horizontal_pod_autoscaler(inference, autoscaling, scale_down_window(state))] if autoscaling else []),
         *_workloads(state, running, scaling),
     ]
     # Revisions that differ only in their pod template share a ConfigMap, which is written once.

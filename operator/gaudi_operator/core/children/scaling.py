@@ -8,10 +8,11 @@ from math import ceil
 
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
-from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, PlanState
-from gaudi_operator.core.observed import Manifest
+from gaudi_operator.api.v1alpha1.status import MEASURED_BASES
+from gaudi_operator.core.gate.thresholds import WARMED_UP_PHASES
 from gaudi_operator.core.rendering.metadata import Object, as_written, child, selector_labels
 from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.rollout.state import State
 
 
 def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: int) -> Object:
@@ -71,19 +72,16 @@ def _running_requests(most: int) -> Object:
     return {"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}}
 
 
-def scale_down_window(plan: PlanState | None, live: Manifest | None) -> int:
+def scale_down_window(state: State) -> int:
     """Return the default stabilization window in seconds. A pod that is removed too early costs another warm-up.
 
-    The window is the measured warm-up time. Until a pod of the current revision has measured it, the window of the
-    `live` autoscaler is kept, which is from the revision that serves.
+    The window is the measured warm-up time of the plan. Until a pod of the current revision has measured it, the window
+    is the longest warm-up time that a pod of the revisions that serve reports.
     """
+    plan = state.plan
     if plan is not None and plan.basis in MEASURED_BASES and plan.warmup_seconds is not None:
-        found = 60 * ceil(plan.warmup_seconds / 60)
+        seconds: float = plan.warmup_seconds
     else:
-        found = _live_window(live) or 0
-    return min(max(LEAST_WINDOW, found), MOST_WINDOW)
-
-
-def _live_window(live: Manifest | None) -> int | None:
-    spec = (live or {}).get("spec") or {}
-    return ((spec.get("behavior") or {}).get("scaleDown") or {}).get(_WINDOW)
+        reports = (pod.report for pod in state.active if pod.report)
+        seconds = max((each.elapsed_seconds for each in reports if each.phase in WARMED_UP_PHASES), default=0)
+    return min(max(LEAST_WINDOW, 60 * ceil(seconds / 60)), MOST_WINDOW)

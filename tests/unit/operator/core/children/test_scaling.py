@@ -1,5 +1,6 @@
 """The HorizontalPodAutoscaler of spec.autoscaling, and the condition about it."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,8 +15,9 @@ from gaudi_runtime.contract.report import Phase
 from tests.support.builders import Object
 from tests.support.metrics import BEHAVIOR, METRICS
 from tests.unit.operator.core.cluster import Cluster, stamp
+from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW, inference, resource
-from tests.unit.operator.core.states import state_of
+from tests.unit.operator.core.states import serving, state_of
 from tests.unit.operator.core.stories import condition, kinds, pod_names, served, status
 
 SCALES_NOT = "The autoscaler does not scale:"
@@ -79,24 +81,32 @@ def test_stabilization_window_is_added_to_rules_without_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("basis", "seconds", "live", "window"),
+    ("basis", "seconds", "old", "window"),
     [
-        ("Measured", 61, None, 300),
+        ("Measured", 61, 900, 300),
         ("Measured", 301, None, 360),
-        ("Measured", 360, 900, 360),
         ("Simulated", 1201, 300, 1260),
         ("Measured", 9000, None, 3600),
         ("Estimated", 1201, None, 300),
-        ("Estimated", 1201, 900, 900),
+        ("Estimated", 1201, 841.5, 900),
         ("Counted", None, 60, 300),
     ],
 )
 def test_stabilization_window_is_the_measured_warm_up_within_bounds(
-    basis: str, seconds: int | None, live: int | None, window: int
+    basis: str, seconds: int | None, old: float | None, window: int
 ) -> None:
     plan = PlanState(basis=PlanBasis(basis), prompt_buckets=1, decode_buckets=1, kv_blocks=1, warmup_seconds=seconds)
-    autoscaler = {"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": live}}}} if live else None
-    assert scale_down_window(plan, autoscaler) == window
+    olds = [serving("a", "old", said=report(Phase.SERVING, elapsed_seconds=old))] if old else []
+    assert scale_down_window(replace(state_of(olds), plan=plan)) == window
+
+
+def test_edited_stabilization_window_is_corrected_before_a_measurement() -> None:
+    cluster = Cluster(resource(autoscaling=ASKED))
+    cluster.operate()
+    (found,) = cluster.kind("HorizontalPodAutoscaler")
+    found["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 3000
+    cluster.operate()
+    assert window_of(cluster) == 300
 
 
 def test_stabilization_window_is_measured_and_kept_through_a_rollout() -> None:
