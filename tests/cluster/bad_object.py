@@ -13,12 +13,16 @@ from tests.support.builders import Object, gaudi_inference
 
 @dataclass(frozen=True)
 class Bad:
-    """One bad object: `case` names the test, `message` is part of the refusal."""
+    """One bad object: `case` names the test, `message` and `path` are parts of the refusal.
+
+    `path` is for rules whose message does not name the field.
+    """
 
     case: str
     message: str
     spec: dict[str, Any] = field(default_factory=dict)
     name: str = "bad"
+    path: str = ""
 
     def manifest(self) -> Object:
         """Return the object."""

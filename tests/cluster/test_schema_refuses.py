@@ -34,7 +34,9 @@ def refusal(apply: Apply, manifest: Object) -> str:
 
 @pytest.mark.parametrize("bad", BAD_OBJECTS, ids=lambda bad: bad.case)
 def test_bad_object_is_refused_by_its_rule(objects: Objects, bad: Bad) -> None:
-    assert bad.message in refusal(objects.put, bad.manifest())
+    message = refusal(objects.put, bad.manifest())
+    assert bad.message in message
+    assert bad.path in message
 
 
 def test_kubectl_shows_the_message_of_a_refusal(kubectl: Kubectl) -> None:

@@ -47,6 +47,7 @@ def test_bad_object_is_refused(bad: Bad) -> None:
         read_question(bad.manifest())
     if isinstance(refused.value, SpecRefused):
         assert bad.message in str(refused.value)
+        assert bad.path in str(refused.value)
 
 
 @pytest.mark.parametrize("document", manifests().values(), ids=manifests())
