@@ -13,7 +13,7 @@ from gaudi_runtime.buckets.attention_bias import FusedAttention, plane_bytes
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.knobs.attention import fused_attention
+from gaudi_runtime.knobs.attention_settings import fused_attention
 from gaudi_runtime.knobs.render import render_engine_options
 from tests.plugin.cases import QUICK, case_config
 from tests.plugin.engine import call_in_fork

@@ -2,8 +2,8 @@
 
 See docs/reference/doctor.md.
 
-probes     read the machine and the image into facts, with gaudi for the cards
-trials     imports that may end a process, each in a process of its own
-judgement  a row for each check; pure
-command    the command line
+probes         read the machine and the image into facts, with gaudi_facts for the cards
+import_trials  imports that may end a process, each in a process of its own
+checks         a row for each check; pure
+command        the command line
 """

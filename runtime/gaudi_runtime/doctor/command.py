@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.doctor.judgement import Row, State, installed_engines, is_healthy, judge
+from gaudi_runtime.doctor.checks import Row, State, installed_engines, is_healthy, judge
 from gaudi_runtime.doctor.probes import collect_facts
 
 _STYLES = {State.OK: "green", State.WARNING: "yellow", State.FAIL: "bold red"}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from gaudi_runtime.doctor.gaudi import GaudiFacts
+from gaudi_runtime.doctor.gaudi_facts import GaudiFacts
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.doctor import trials
+from gaudi_runtime.doctor import import_trials
+from gaudi_runtime.doctor.checks import MODEL_ENGINES
 from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
-from gaudi_runtime.doctor.gaudi import read_gaudi_facts
-from gaudi_runtime.doctor.judgement import MODEL_ENGINES
+from gaudi_runtime.doctor.gaudi_facts import read_gaudi_facts
 from gaudi_runtime.engines.vllm.versions import any_release, installed_plugin, installed_release, installed_version
 from gaudi_runtime.process.cgroup import usable_cores, usable_memory
 
@@ -68,7 +68,7 @@ def _package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[st
     if not version or not tried:
         return Package(version), {}
     # The import runs in a separate process, because it takes seconds, prints, and may be killed by a signal.
-    error, answer = run_trial([sys.executable, "-m", trials.__name__, trial])
+    error, answer = run_trial([sys.executable, "-m", import_trials.__name__, trial])
     return Package(version, error), answer
 
 

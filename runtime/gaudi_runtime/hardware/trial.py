@@ -14,8 +14,8 @@ from platform import platform, python_version
 
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.doctor.checks import judge as judge_machine
 from gaudi_runtime.doctor.facts import Facts
-from gaudi_runtime.doctor.judgement import judge as judge_machine
 from gaudi_runtime.doctor.probes import collect_facts
 from gaudi_runtime.engines.recipe_key import HPU_CACHE
 from gaudi_runtime.engines.vllm.versions import installed, installed_version

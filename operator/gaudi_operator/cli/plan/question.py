@@ -184,7 +184,7 @@ class PlanDocument:
         """Yield a warning about a bucket that the attention kernel of the card cannot compute."""
         if self.config is None:
             return
-        from gaudi_runtime.knobs.attention import fused_attention, why_impossible
+        from gaudi_runtime.knobs.attention_settings import fused_attention, why_impossible
 
         variables: dict[str, str] = {}
         if self.inference is not None:

@@ -15,7 +15,7 @@ from gaudi_operator.core.resource import Inference, derived
 from gaudi_runtime.buckets.attention_bias import FusedAttention, largest_unindexable
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
-from gaudi_runtime.knobs.attention import fused_attention
+from gaudi_runtime.knobs.attention_settings import fused_attention
 from gaudi_runtime.planning.kept_plans import kept_plan
 
 LEAST_BYTES_PER_INPUT = 4

@@ -14,7 +14,7 @@ from gaudi_operator.core.rendering.runtime_config import execution_mode, on_cpu,
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
 from gaudi_runtime.errors import Checks, Problem
-from gaudi_runtime.knobs.attention import SLICES_FROM, SLICING, slices, slices_from, why_not_indexed
+from gaudi_runtime.knobs.attention_settings import SLICES_FROM, SLICING, slices, slices_from, why_not_indexed
 from gaudi_runtime.units import plural
 
 

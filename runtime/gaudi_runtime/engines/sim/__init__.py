@@ -5,5 +5,5 @@ It is for hundreds of pods on one machine, for fault drills and for tests; its r
 engine     the methods of warm-up; group: the same over several pods
 serving    answers: it echoes prompts
 script     the faults and values that a user sets
-card       times and bytes; described: those of a card in the catalog
+card       times and bytes; catalog_card: those of a card in the catalog
 """

@@ -40,7 +40,7 @@ from gaudi_runtime.errors import (
     PlanImpossible,
     ShapeRefused,
 )
-from gaudi_runtime.knobs.attention import why_impossible
+from gaudi_runtime.knobs.attention_settings import why_impossible
 from gaudi_runtime.memory_split import Split
 from gaudi_runtime.process.cgroup import usable_cores
 from gaudi_runtime.process.children import end_children

@@ -11,7 +11,7 @@ from gaudi_runtime.engines.vllm.launch import Build, engine_arguments, launch, m
 from gaudi_runtime.engines.vllm.memory import memory_of
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.knobs.attention import fused_attention
+from gaudi_runtime.knobs.attention_settings import fused_attention
 
 
 class Processes:

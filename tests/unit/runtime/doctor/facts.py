@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
+from gaudi_runtime.doctor.checks import EVERY_ENGINE, Row, judge
 from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
-from gaudi_runtime.doctor.gaudi import Card, GaudiFacts
-from gaudi_runtime.doctor.judgement import EVERY_ENGINE, Row, judge
+from gaudi_runtime.doctor.gaudi_facts import Card, GaudiFacts
 
 GIB = 1024**3
 IMAGE = ImageFacts(

@@ -7,7 +7,7 @@ import pytest
 from gaudi_runtime.buckets.attention_bias import FusedAttention
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.knobs.attention import fused_attention, why_impossible
+from gaudi_runtime.knobs.attention_settings import fused_attention, why_impossible
 from tests.unit.runtime.knobs.configs import vllm_config
 
 PADDED = {"strategy": "paddingAware"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.doctor.gaudi import Card, read_gaudi_facts, run_command
+from gaudi_runtime.doctor.gaudi_facts import Card, read_gaudi_facts, run_command
 
 LINKS = "port  7:        UP\nport  9:        DOWN\nport 10:        UP\n"
 OUTPUTS = {

@@ -7,9 +7,9 @@ import pytest
 
 from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, PAIRS, RELEASES, Pair
 from gaudi_runtime.contract.config import EngineName
+from gaudi_runtime.doctor.checks import EVERY_ENGINE, State, installed_engines, is_healthy, judge
 from gaudi_runtime.doctor.facts import Facts, Package
-from gaudi_runtime.doctor.gaudi import Card
-from gaudi_runtime.doctor.judgement import EVERY_ENGINE, State, installed_engines, is_healthy, judge
+from gaudi_runtime.doctor.gaudi_facts import Card
 from tests.unit.runtime.doctor.facts import CARD_IMAGE, GAUDI, GIB, IMAGE, MACHINE, ON_CARDS, ON_CPU, row_of
 
 SIM, TORCH, VLLM = EngineName.SIM, EngineName.TORCH, EngineName.VLLM
