@@ -12,7 +12,8 @@ from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import KvCacheDtype, QuantizationMethod
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.result import Forecast, Thresholds, fits, reachable
+from gaudi_runtime.forecast.result import Forecast
+from gaudi_runtime.forecast.thresholds import Thresholds, fits, reachable
 from gaudi_runtime.planning.planner import count_candidates
 from gaudi_runtime.units import GIB
 

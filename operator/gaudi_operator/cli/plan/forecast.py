@@ -26,7 +26,8 @@ from gaudi_runtime.errors import ConfigError, Problem, UnsupportedModel
 from gaudi_runtime.forecast.advice import advise
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
-from gaudi_runtime.forecast.result import Forecast, Thresholds, fits, shortfalls, unjudged
+from gaudi_runtime.forecast.result import Forecast
+from gaudi_runtime.forecast.thresholds import Thresholds, fits, shortfalls, unjudged
 
 DEFAULT_CARD = "gaudi2"
 ANY_INSTALLATION = InstallationDefaults(

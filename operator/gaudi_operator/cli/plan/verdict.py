@@ -15,7 +15,8 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY, Change
-from gaudi_runtime.forecast.result import Forecast, Reason, gate_sentence
+from gaudi_runtime.forecast.result import Forecast, Reason
+from gaudi_runtime.forecast.thresholds import gate_sentence
 
 _NAMES = {"graphs": "graph share", "kv_cache": "KV cache", "block": "KV block", "kv_blocks": "KV blocks"}
 

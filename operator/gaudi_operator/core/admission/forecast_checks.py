@@ -29,7 +29,8 @@ from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, Quan
 from gaudi_runtime.contract.report import BucketPhase, meets, percent
 from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
-from gaudi_runtime.forecast.result import Reason, gate_sentence
+from gaudi_runtime.forecast.result import Reason
+from gaudi_runtime.forecast.thresholds import gate_sentence
 from gaudi_runtime.knobs.speculation import speculation
 from gaudi_runtime.planning.coverage import Uncovered, plan_coverage
 from gaudi_runtime.planning.kept_plans import kept_plan

@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.catalog.cards import CARDS, GAUDI2, NONE
 from gaudi_runtime.catalog.models.shape import ModelShape
-from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, QuantizationMethod
-from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.config import ParallelismConfig, QuantizationMethod
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY, Setting, advise, turnable_settings
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.result import Thresholds, fits, gate_sentence, shortfalls, unjudged
+from gaudi_runtime.forecast.thresholds import Thresholds, fits
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, reference_with, shape_of
 
 ROOM = Thresholds(0, 0)
@@ -98,46 +97,6 @@ def test_any_lower_percentage_is_advice() -> None:
 
 def test_serve_anyway_is_not_advised_without_memory_for_weights() -> None:
     assert SERVE_ANYWAY.text not in advice(LOGGED, shape_of("meta-llama/Llama-3.1-70B"), ROOM)
-
-
-def test_shortfall_names_count_percentage_and_threshold() -> None:
-    problems = shortfalls(forecast(LOGGED, LLAMA, GAUDI2), Thresholds(80, 100))
-    assert [problem.message for problem in problems] == [
-        "about 15 of 24 prompt graphs (62 %) fit into the memory kept for graphs, and 80 % are asked for"
-    ]
-
-
-@pytest.mark.parametrize("percent", [0, 62])
-def test_percentage_that_is_reached_is_no_shortfall(percent: int) -> None:
-    assert shortfalls(forecast(LOGGED, LLAMA, GAUDI2), Thresholds(percent, 100)) == ()
-
-
-def test_unknown_graphs_are_no_shortfall() -> None:
-    assert fits(forecast(LOGGED, None, GAUDI2), Thresholds())
-
-
-COMPILED = replace(LOGGED, execution_mode=ExecutionMode.TORCH_COMPILE)
-
-
-def test_graphs_of_torch_compile_are_no_shortfall() -> None:
-    """With the sizes of HPU graphs, 15 of 24 prompt graphs would fit."""
-    found = forecast(COMPILED, LLAMA, GAUDI2)
-    assert fits(found, Thresholds())
-    assert unjudged(found, Thresholds(80, 0)) == {BucketPhase.PROMPT: 80}
-
-
-@pytest.mark.parametrize("inputs", [LOGGED, replace(LOGGED, execution_mode=ExecutionMode.EAGER)])
-def test_known_or_unneeded_graphs_are_judged(inputs: ForecastInputs) -> None:
-    assert unjudged(forecast(inputs, LLAMA, GAUDI2), Thresholds()) == {}
-
-
-def test_gate_sentence_names_what_opens_the_gate_and_the_remedies() -> None:
-    assert gate_sentence({BucketPhase.PROMPT: 80, BucketPhase.DECODE: 100}) == (
-        "How many graphs fit is unknown until the first pod has measured them. The gate opens when it has captured "
-        "80 % of the prompt graphs and 100 % of the decode graphs. If fewer fit, raise spec.warmup.graphMemoryPercent, "
-        "lower spec.readiness.minCapturedPromptPercent or spec.readiness.minCapturedDecodePercent, or set "
-        "spec.readiness.onShortfall to ServeAndWarn."
-    )
 
 
 @settings(max_examples=20, deadline=None)

@@ -1,0 +1,80 @@
+"""Thresholds of the readiness gate, compared with a forecast: whether it fits, and which phases fall short."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gaudi_runtime.contract.report import BucketPhase, meets, percent
+from gaudi_runtime.errors import Problem
+from gaudi_runtime.forecast.result import Forecast, PhaseForecast, Reason
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The readiness thresholds that a forecast is compared with: the least captured percentage of each phase.
+
+    With `at_best`, graphs have the lowest bytes of any source. A threshold that then fails cannot be met.
+    """
+
+    prompt_percent: int = 100
+    decode_percent: int = 100
+    at_best: bool = False
+
+
+def fits(forecast: Forecast, thresholds: Thresholds) -> bool:
+    """Return True if a forecast has room for the model and reaches the thresholds of captured graphs."""
+    return not forecast.problems and not shortfalls(forecast, thresholds)
+
+
+def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...]:
+    """Return a problem for each phase whose forecast does not reach its threshold.
+
+    The result is empty if the number of graphs that fit is unknown.
+    """
+    asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
+    return tuple(
+        Problem(Reason.GRAPHS_MISSING, _sentence(phase, least, thresholds))
+        for phase, least in asked
+        if phase and meets(_count(phase, thresholds), phase.planned, least) is False
+    )
+
+
+def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase, int]:
+    """Return the thresholds above 0 % that no forecast can be compared with, as its number of graphs is unknown."""
+    asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
+    return {
+        phase.phase: least
+        for phase, least in asked
+        if forecast.captures and phase and phase.planned and phase.captured is None and least > 0
+    }
+
+
+def gate_sentence(asked: Mapping[BucketPhase, int]) -> str:
+    """Describe when thresholds without a forecast open the gate, and the remedy if it stays closed."""
+    graphs = " and ".join(f"{least} % of the {phase} graphs" for phase, least in asked.items())
+    fields = " or ".join(f"spec.readiness.minCaptured{phase.title()}Percent" for phase in asked)
+    return (
+        f"How many graphs fit is unknown until the first pod has measured them. The gate opens when it has captured "
+        f"{graphs}. If fewer fit, raise spec.warmup.graphMemoryPercent, lower {fields}, or set "
+        "spec.readiness.onShortfall to ServeAndWarn."
+    )
+
+
+def reachable(forecast: Forecast, thresholds: Thresholds) -> Iterator[tuple[PhaseForecast, int]]:
+    """Yield the phases whose captured graphs a forecast knows, and the highest threshold that each can reach."""
+    for phase in (forecast.prompt, forecast.decode):
+        if phase and phase.captured is not None and phase.planned:
+            yield phase, percent(_count(phase, thresholds), phase.planned) or 0
+
+
+def _count(phase: PhaseForecast, thresholds: Thresholds) -> int:
+    if phase.captured is None or phase.captured_at_best is None:
+        return phase.planned
+    return phase.captured_at_best if thresholds.at_best else len(phase.captured)
+
+
+def _sentence(phase: PhaseForecast, least: int, thresholds: Thresholds) -> str:
+    count = _count(phase, thresholds)
+    return (
+        f"about {count} of {phase.planned} {phase.phase} graphs ({percent(count, phase.planned)} %) fit into the "
+        f"memory kept for graphs, and {least} % are asked for"
+    )
