@@ -25,7 +25,7 @@ from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
 from gaudi_operator.core.names import GATE, GROUP_NAME_LABEL, NAME_LABEL, REVISION_LABEL
 from gaudi_runtime.contract.ports import WARMUP_PATH
-from gaudi_runtime.http.openai_api.guard import GENERATING
+from gaudi_runtime.http.openai_api.paths import GENERATING
 from localcluster import leader_worker_sets, remove_cluster
 from localcluster.errors import LocalClusterError
 from localcluster.sandbox.processes import wait_until

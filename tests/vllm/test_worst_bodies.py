@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.http.openai_api.body import TOKEN_FIELDS
-from gaudi_runtime.http.openai_api.guard import GENERATING
+from gaudi_runtime.http.openai_api.paths import GENERATING
 
 SECONDS, MIB = 5.0, 512
 """Limits of one body. 16 MiB of token ids are parsed twice, in 1.5 s. Without bounds, 16 KB took 8 s and 2.4 GiB."""

@@ -25,7 +25,8 @@ from gaudi_runtime.engines.vllm.old_releases import installed_layout
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.body import FORMS
-from gaudi_runtime.http.openai_api.guard import GENERATING, guarded
+from gaudi_runtime.http.openai_api.guard import guarded
+from gaudi_runtime.http.openai_api.paths import GENERATING
 from tests.unit.runtime.configs import sim_config
 from tests.vllm.bodies import LISTS, bodies
 

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.http.openai_api.guard import makes_work
+from gaudi_runtime.http.openai_api.paths import makes_work
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.tracing.collector import GRPC, Collector
 from gaudi_runtime.tracing.requests import CONTEXT, RequestSpans

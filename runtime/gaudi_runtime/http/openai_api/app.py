@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import TokenEngine
 from gaudi_runtime.http.metrics import RequestMetrics
+from gaudi_runtime.http.openai_api.admission import Admission, admission_of
 from gaudi_runtime.http.openai_api.answer import (
     ChatFormat,
     Envelope,
@@ -25,7 +26,7 @@ from gaudi_runtime.http.openai_api.answer import (
 )
 from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY, ERROR_HANDLERS, InvalidRequest, NotFound
 from gaudi_runtime.http.openai_api.generation import Choice, Generation, Usage
-from gaudi_runtime.http.openai_api.guard import Admission, admission_of, guarded
+from gaudi_runtime.http.openai_api.guard import guarded
 from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, GenerationRequest, read_body
 from gaudi_runtime.http.openai_api.tokenizing import Tokenizing
 from gaudi_runtime.http.server import get, unless_disconnected
@@ -79,7 +80,7 @@ class Api:
             return await self._answer(request, body, ChatFormat(), choices, [prompt], places)
 
     def _places(self, choices: int) -> ExitStack:
-        """Reserve places for all choices of a request; the first choice has its place already (guard.py)."""
+        """Reserve places for all choices of a request; the first choice has its place already (admission.py)."""
         return self._admission.admit(choices, held=1)
 
     async def _answer(

@@ -13,7 +13,8 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.guard import GENERATING, PAGES, guarded
+from gaudi_runtime.http.openai_api.guard import guarded
+from gaudi_runtime.http.openai_api.paths import GENERATING, PAGES
 from tests.unit.runtime.knobs.configs import vllm_config
 
 CHAT = "/v1/chat/completions"

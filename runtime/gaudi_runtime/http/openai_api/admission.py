@@ -1,0 +1,63 @@
+"""Admission of requests to the model port: a limited number of places, and 429 if none is free."""
+
+from contextlib import ExitStack
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded
+from gaudi_runtime.http.openai_api.paths import makes_work
+
+
+class Admission:
+    """Counts sequences from arrival to the end of their answer; used only on the event loop."""
+
+    def __init__(self, running: int, queued: int) -> None:
+        self.capacity = running + queued
+        self.inside = 0
+
+    def admit(self, sequences: int, held: int = 0) -> ExitStack:
+        """Take places for `sequences`, minus the `held` places of the request. They are freed once, after the block.
+
+        Raises Overloaded, or InvalidRequest if there are too few places in all.
+        """
+        if sequences > self.capacity:
+            raise InvalidRequest(
+                f"The request asks for {sequences} completions, but this server accepts at most {self.capacity}.", "n"
+            )
+        more = sequences - held
+        if self.inside + more > self.capacity:
+            raise Overloaded(f"All {self.capacity} places (queue included) are taken. Try again.", code="queue_full")
+        self.inside += more
+        ticket = ExitStack()
+        ticket.callback(self._leave, more)
+        return ticket
+
+    def _leave(self, sequences: int) -> None:
+        self.inside -= sequences
+
+
+class Queue:
+    """ASGI middleware: a request for the engine takes a place before its body is read, or gets 429 if none is free."""
+
+    def __init__(self, app: ASGIApp, admission: Admission) -> None:
+        self._app, self._admission = app, admission
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if not makes_work(scope):
+            await self._app(scope, receive, send)
+            return
+        try:
+            ticket = self._admission.admit(1)
+        except Overloaded as error:
+            await JSONResponse(error.body(), error.status, error.headers)(scope, receive, send)
+            return
+        with ticket:
+            await self._app(scope, receive, send)
+
+
+def admission_of(config: RuntimeConfig) -> Admission:
+    """Return the admission of one model port."""
+    return Admission(config.limits.max_num_seqs, config.serving.max_queued_requests)
