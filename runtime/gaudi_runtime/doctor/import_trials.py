@@ -4,11 +4,38 @@ The last line of the output is the result as JSON.
 """
 
 import json
+import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import import_module, util
 from typing import Any
 
-from gaudi_runtime.engines.vllm.old_releases import installed_layout
+from gaudi_runtime.engines.vllm.moved_modules import installed_layout
+
+# An import takes 20 seconds on two slow cores; an import that takes minutes hangs.
+TRIAL_SECONDS = 300
+
+
+def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
+    """Run an import trial of the doctor; return its error (empty on success) and its result.
+
+    A trial that hangs is killed after `seconds`.
+    """
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return f"it did not end within {seconds:g} s", {}
+    if done.returncode:
+        return _reason(done), {}
+    # Only the last line counts, because libraries may print before it.
+    return "", json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _reason(done: "subprocess.CompletedProcess[str]") -> str:
+    """Return the error line about a library that does not load, otherwise the last line."""
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    loading = [line[line.index("Failed to import") :] for line in lines if "Failed to import" in line]
+    return (loading or lines[-1:] or [f"exit status {done.returncode}"])[0]
 
 
 def torch() -> dict[str, Any]:

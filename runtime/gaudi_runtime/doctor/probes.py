@@ -1,6 +1,5 @@
 """The probes of the doctor: collect facts about the image and the machine without changing anything."""
 
-import json
 import os
 import resource
 import shutil
@@ -8,7 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from gaudi_runtime.doctor.gaudi_facts import read_gaudi_facts
 from gaudi_runtime.engines.vllm.versions import any_release, installed_plugin, installed_release, installed_version
 from gaudi_runtime.process.cgroup import usable_cores, usable_memory
 
-# An import takes 20 seconds on two slow cores; an import that takes minutes hangs.
-TRIAL_SECONDS = 300
 _FOLDER_VARIABLES = ("HOME", "HF_HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT", "XDG_CACHE_HOME")
 
 
@@ -68,30 +65,8 @@ def _package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[st
     if not version or not tried:
         return Package(version), {}
     # The import runs in a separate process, because it takes seconds, prints, and may be killed by a signal.
-    error, answer = run_trial([sys.executable, "-m", import_trials.__name__, trial])
+    error, answer = import_trials.run_trial([sys.executable, "-m", import_trials.__name__, trial])
     return Package(version, error), answer
-
-
-def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
-    """Run an import trial of the doctor; return its error (empty on success) and its result.
-
-    A trial that hangs is killed after `seconds`.
-    """
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return f"it did not end within {seconds:g} s", {}
-    if done.returncode:
-        return _reason(done), {}
-    # Only the last line counts, because libraries may print before it.
-    return "", json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def _reason(done: "subprocess.CompletedProcess[str]") -> str:
-    """Return the error line about a library that does not load, otherwise the last line."""
-    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    loading = [line[line.index("Failed to import") :] for line in lines if "Failed to import" in line]
-    return (loading or lines[-1:] or [f"exit status {done.returncode}"])[0]
 
 
 def _compiler() -> str:
