@@ -34,11 +34,11 @@ from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.peers import Make, over_the_group
 from gaudi_runtime.group.topology import Topology, read_topology
 from gaudi_runtime.http.certificate import Certificate
-from gaudi_runtime.http.connection import ServerLimits
+from gaudi_runtime.http.connection import ServerLimits, most_connections
 from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry
 from gaudi_runtime.http.openai_api.api_key import asked_key
 from gaudi_runtime.http.openai_api.app import openai_app
-from gaudi_runtime.http.openai_api.guard import guarded, most_connections
+from gaudi_runtime.http.openai_api.guard import guarded
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.knobs.render import why_not_rendered

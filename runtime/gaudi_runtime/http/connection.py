@@ -15,7 +15,12 @@ from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.config import ServingConfig
+
 VERSIONS = frozenset({"1.0", "1.1"})
+LEAST_CONNECTIONS = 1024
+"""The lowest limit of connections, enough for a load test or a gateway's pool. Each takes a few kilobytes."""
 
 
 @dataclass(frozen=True)
@@ -289,6 +294,12 @@ class Evictable(Protocol):
 
 Connections = set[Any]
 """The connections of one port: uvicorn's own set, which is typed by its protocols."""
+
+
+def most_connections(serving: ServingConfig, limits: Limits) -> int:
+    """Return how many connections the model port may have: those with a request, and many idle ones."""
+    places = limits.max_num_seqs + serving.max_queued_requests
+    return serving.max_connections or max(LEAST_CONNECTIONS, 4 * places)
 
 
 def make_room(connections: Connections, most: int, newcomer: Evictable) -> bool:

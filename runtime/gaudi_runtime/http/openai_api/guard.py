@@ -10,8 +10,7 @@ from contextlib import nullcontext
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.contract.config import EngineName, RuntimeConfig, ServingConfig
+from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.admission import Admission, Queue, admission_of
 from gaudi_runtime.http.openai_api.api_key import behind_key
@@ -20,8 +19,6 @@ from gaudi_runtime.http.openai_api.media import most_pixels
 from gaudi_runtime.http.openai_api.paths import AllowedPaths, makes_work
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-LEAST_CONNECTIONS = 1024
-"""The lowest limit of connections, enough for a load test or a gateway's pool. Each takes a few kilobytes."""
 COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/health"})
 
 
@@ -89,9 +86,3 @@ def guarded(
     inside = AllowedPaths(Queue(bodies, admission or admission_of(config)))
     # Behind the key, so that a client without one causes no traces. Refusals of the queue and of bodies have spans.
     return Edge(behind_key(traced(inside)), closing=closing, metrics=metrics)
-
-
-def most_connections(serving: ServingConfig, limits: Limits) -> int:
-    """Return the limit of the model port: all requests that are answered, and as many idle clients."""
-    places = limits.max_num_seqs + serving.max_queued_requests
-    return serving.max_connections or max(LEAST_CONNECTIONS, 4 * places)

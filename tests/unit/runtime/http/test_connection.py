@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gaudi_runtime.http.connection import ServerLimits
+from gaudi_runtime.contract.config import ServingConfig
+from gaudi_runtime.http.connection import ServerLimits, most_connections
 from gaudi_runtime.http.server import http_server
-from tests.unit.runtime.configs import free_port
+from tests.unit.runtime.configs import free_port, sim_config
 
 LIMITS = ServerLimits(4096, 620, drain_seconds=1)
 SOON = 0.2
@@ -259,3 +260,12 @@ async def test_connection_with_a_running_request_is_kept() -> None:
         assert (await refused.read_to_end()).startswith(b"HTTP/1.1 503 ")
         app.may.set()
         assert b"ok" in await client.reader.readuntil(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("requested", "places", "connections"),
+    [({}, 64, 1280), ({"max_queued_requests": 0}, 8, 1024), ({"max_connections": 64}, 9, 64)],
+)
+def test_connections_follow_from_the_places(requested: dict[str, int], places: int, connections: int) -> None:
+    limits = sim_config(max_num_seqs=places).limits
+    assert most_connections(ServingConfig(**requested), limits) == connections

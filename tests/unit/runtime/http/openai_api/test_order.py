@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.engines.sim.serving import ByteTokenizer
 from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded
-from gaudi_runtime.http.openai_api.guard import most_connections
 from gaudi_runtime.http.openai_api.tokenizing import Tokenizing
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.http.openai_api.test_load import until
@@ -106,12 +104,3 @@ async def test_text_that_cannot_fit_is_not_tokenized(prompts: Sequence[str]) -> 
 async def test_length_of_the_whole_conversation_counts() -> None:
     with pytest.raises(InvalidRequest, match=r"^66 characters"):
         await Tokenizing(ByteTokenizer(), 64).chat([{"role": "user", "content": "x" * 33}] * 2)
-
-
-@pytest.mark.parametrize(
-    ("requested", "places", "connections"),
-    [({}, 64, 1280), ({"max_queued_requests": 0}, 8, 1024), ({"max_connections": 64}, 9, 64)],
-)
-def test_connections_follow_from_the_places(requested: dict[str, int], places: int, connections: int) -> None:
-    limits = sim_config(max_num_seqs=places).limits
-    assert most_connections(ServingConfig(**requested), limits) == connections
