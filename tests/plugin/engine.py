@@ -22,7 +22,7 @@ from typing import Any
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.engines.select import tell_environment
+from gaudi_runtime.engines.select import set_environment
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.launch import Orders, give_orders
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
@@ -227,7 +227,7 @@ def run_in_fork(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path)
     """Return the facts that the coroutine `work` collects about a run. Raises AssertionError as `call_in_fork` does."""
 
     def run_engine() -> Facts:
-        tell_environment(config)
+        set_environment(config)
         orders = Orders(
             execution_mode=config.engine.execution_mode.value,
             failures=str(folder / "failure"),

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 from starlette.types import ASGIApp, Message
 
-from gaudi_runtime.engines.vllm.old_releases import installed_layout
+from gaudi_runtime.engines.vllm.moved_modules import installed_layout
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.body import FORMS

@@ -19,7 +19,7 @@ def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
 
     `loop` is the event loop that serves; engine vllm requires it.
     """
-    tell_environment(config)
+    set_environment(config)
     match config.engine.name:
         case EngineName.TORCH:
             if config.parallelism.nodes > 1:
@@ -45,7 +45,7 @@ def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
 
 def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
     """Create the configured engine's part for pod `rank` of a group, above 0. Raises a RuntimeStartError."""
-    tell_environment(config)
+    set_environment(config)
     match config.engine.name:
         case EngineName.SIM:
             from gaudi_runtime.engines.sim.group import SimRank
@@ -59,7 +59,7 @@ def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
             raise EngineUnsupported(ONE_RANK)
 
 
-def tell_environment(config: RuntimeConfig, environment: MutableMapping[str, str] = os.environ) -> None:
+def set_environment(config: RuntimeConfig, environment: MutableMapping[str, str] = os.environ) -> None:
     """Set the engine's variables. Raises ConfigError that names every wrong setting.
 
     See docs/reference/knobs.md, Rendering.

@@ -16,7 +16,7 @@ from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of, spread_of
 from gaudi_runtime.forecast.memory import forecast_memory, total_memory
 
 
-def described_card(config: RuntimeConfig, card: str, model: str | None) -> SimCard:
+def card_from_catalog(config: RuntimeConfig, card: str, model: str | None) -> SimCard:
     """Return the card with `model` on it; without a `model`, with the model that the card was measured with.
 
     Raises ConfigError for an unknown card or model, PlanImpossible for ranks that are not possible.

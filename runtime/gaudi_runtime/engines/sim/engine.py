@@ -203,9 +203,9 @@ def _card(config: RuntimeConfig, script: SimScript) -> SimCard:
     if script.card is None:
         return with_script(imaginary_card(config.engine.device_memory_bytes or DEFAULT_MEMORY), script)
     # Imported here, because the catalog takes memory and time, and hundreds of pods may run on one machine.
-    from gaudi_runtime.engines.sim.catalog_card import described_card
+    from gaudi_runtime.engines.sim.catalog_card import card_from_catalog
 
-    return with_script(described_card(config, script.card, script.model), script)
+    return with_script(card_from_catalog(config, script.card, script.model), script)
 
 
 class SimRecipes:

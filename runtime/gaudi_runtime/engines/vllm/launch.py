@@ -69,7 +69,7 @@ def launch(
         )
         os.environ.update(give_orders(orders) | stand_in_for_git(Path(folder), os.environ))
         os.environ.setdefault(PIXELS_VARIABLE, str(MOST_PIXELS))
-        tell_protocol()
+        set_trace_protocol()
         parsed = parse_arguments(arguments)
         progress()
 
@@ -151,7 +151,7 @@ def meeting_arguments(meeting: Meeting, nodes: int, rank: int) -> tuple[str, ...
     )
 
 
-def tell_own_address(meeting: Meeting) -> None:
+def set_own_address(meeting: Meeting) -> None:
     """Set vLLM's variable for the address at which its processes of this pod are reached."""
     # vLLM would guess it by a route to the internet. A value that the user set (`engine.env`) is kept.
     os.environ.setdefault(HOST_VARIABLE, address_towards(meeting))
@@ -166,7 +166,7 @@ def address_towards(meeting: Meeting) -> str:
         return str(way.getsockname()[0])
 
 
-def tell_protocol(environment: MutableMapping[str, str] = os.environ) -> None:
+def set_trace_protocol(environment: MutableMapping[str, str] = os.environ) -> None:
     """Set the variable by which vLLM chooses the protocol of traces, if OpenTelemetry's variables name a collector."""
     if found := collector(environment):
         environment.setdefault(PROTOCOL_VARIABLE, found.protocol)

@@ -1,6 +1,6 @@
-"""Names that vLLM has moved between supported releases, and their places in the older ones.
+"""Modules that vLLM has moved between supported releases, and their places in the older ones.
 
-0.29 moved the OpenAI server's modules to entrypoints.launchers. Names that did not move are imported directly
+0.29 moved the OpenAI server's modules to entrypoints.launchers. Modules that did not move are imported directly
 (vllm_imports.py). Delete this module when no release before 0.29 is supported any more.
 """
 

@@ -7,7 +7,7 @@ from typing import Any
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import Progress, RecipeKey
 from gaudi_runtime.engine_protocol.group import Meeting
-from gaudi_runtime.engines.vllm.launch import Build, engine_arguments, launch, meeting_arguments, tell_own_address
+from gaudi_runtime.engines.vllm.launch import Build, engine_arguments, launch, meeting_arguments, set_own_address
 from gaudi_runtime.engines.vllm.memory import memory_of
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
 from gaudi_runtime.errors import ConfigError
@@ -44,6 +44,6 @@ class Processes:
         """Call `launch`. If `meeting` is given, the processes join those of other pods as pod `rank`."""
         arguments = self._arguments
         if meeting:
-            tell_own_address(meeting)
+            set_own_address(meeting)
             arguments = (*arguments, *meeting_arguments(meeting, self._config.parallelism.nodes, rank))
         return launch(arguments, self._config, build, progress, look)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import core_schema
 from starlette.types import ASGIApp
 
-from gaudi_runtime.engines.vllm.old_releases import installed_layout
+from gaudi_runtime.engines.vllm.moved_modules import installed_layout
 from gaudi_runtime.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -1,22 +1,22 @@
 """The environment variables of the engine's process."""
 
-from gaudi_runtime.engines.select import tell_environment
+from gaudi_runtime.engines.select import set_environment
 from tests.unit.runtime.knobs.configs import vllm_config
 
 
 def test_knobs_are_set_in_the_environment() -> None:
     environment: dict[str, str] = {}
-    tell_environment(vllm_config(engine={"settings": {"HCCL_SOCKET_IFNAME": "eth0"}}), environment)
+    set_environment(vllm_config(engine={"settings": {"HCCL_SOCKET_IFNAME": "eth0"}}), environment)
     assert (environment["HCCL_SOCKET_IFNAME"], environment["PT_HPU_LAZY_MODE"]) == ("eth0", "1")
 
 
 def test_variable_of_the_container_is_kept() -> None:
     environment = {"LOG_LEVEL_ALL": "6", "PATH": "/bin"}
-    tell_environment(vllm_config(engine={"settings": {"LOG_LEVEL_ALL": "3"}}), environment)
+    set_environment(vllm_config(engine={"settings": {"LOG_LEVEL_ALL": "3"}}), environment)
     assert (environment["LOG_LEVEL_ALL"], environment["PATH"]) == ("6", "/bin")
 
 
 def test_api_key_is_set_without_its_newline() -> None:
     environment = {"VLLM_API_KEY": "sk-key\n"}
-    tell_environment(vllm_config(), environment)
+    set_environment(vllm_config(), environment)
     assert environment["VLLM_API_KEY"] == "sk-key"

@@ -6,7 +6,7 @@ from vllm.v1.worker.cpu_worker import CPUWorker
 
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.workers.cpu import CpuVerbs
-from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
+from gaudi_runtime.engines.vllm.workers.driven_worker import DrivenWorker
 
 
 class DrivenCpuWorker(DrivenWorker, CPUWorker):

@@ -11,7 +11,7 @@ from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.ranks import Note
 from gaudi_runtime.engines.vllm.start_errors import recorded
 from gaudi_runtime.engines.vllm.workers.capabilities import GUIDED, losses, open_bridge
-from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
+from gaudi_runtime.engines.vllm.workers.driven_worker import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.guided import GuidedSampling
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.engines.vllm.workers.kv_cache import useful_bytes

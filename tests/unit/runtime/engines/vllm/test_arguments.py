@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.vllm.launch import WORKERS, engine_arguments, tell_protocol
+from gaudi_runtime.engines.vllm.launch import WORKERS, engine_arguments, set_trace_protocol
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.render import render_engine_options
 from tests.unit.runtime.engines.vllm.configs import cpu_config
@@ -58,8 +58,8 @@ def test_unsupported_trace_protocol_does_not_end_the_start() -> None:
 
 def test_trace_protocol_is_set_unless_configured() -> None:
     ours, theirs = dict(COLLECTOR), {**COLLECTOR, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}
-    tell_protocol(ours)
-    tell_protocol(theirs)
+    set_trace_protocol(ours)
+    set_trace_protocol(theirs)
     name = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
     assert (ours[name], theirs[name]) == ("http/protobuf", "grpc")
 

@@ -20,7 +20,7 @@ from gaudi_runtime.engines.vllm import processes
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.launch import ORDERS_VARIABLE
 from gaudi_runtime.engines.vllm.watch import Pace
-from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
+from gaudi_runtime.engines.vllm.workers.driven_worker import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import PlanImpossible, RankFailed
 from gaudi_runtime.report.report_board import ReportBoard

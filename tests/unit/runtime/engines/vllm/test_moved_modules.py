@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.catalog.release_pairs import PAIRS
-from gaudi_runtime.engines.vllm.old_releases import FROM_0_29, TO_0_28, Layout, layout_of
+from gaudi_runtime.engines.vllm.moved_modules import FROM_0_29, TO_0_28, Layout, layout_of
 from gaudi_runtime.engines.vllm.versions import installed_release
 from tests.unit.runtime.engines.vllm.vllm_names import CALLED, MOVED, Names, imported_names, names_in
 

@@ -36,7 +36,7 @@ worker.wait()
 """
 WORKER = """
 import os, threading
-from gaudi_runtime.engines.vllm.workers.driven import watch_runtime
+from gaudi_runtime.engines.vllm.workers.driven_worker import watch_runtime
 watch_runtime(os.getppid())
 print(os.getpid(), flush=True)
 threading.Event().wait()

@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_runtime.engine_protocol.group import Meeting
 from gaudi_runtime.engines.vllm import launch as launching
-from gaudi_runtime.engines.vllm.launch import HOST_VARIABLE, launch, meeting_arguments, tell_own_address
+from gaudi_runtime.engines.vllm.launch import HOST_VARIABLE, launch, meeting_arguments, set_own_address
 from gaudi_runtime.errors import RankFailed
 from tests.unit.runtime.knobs.configs import vllm_config
 
@@ -35,13 +35,13 @@ def test_every_pod_gets_its_leader_and_its_rank() -> None:
 
 @pytest.mark.parametrize(("leader", "expected"), [("127.0.0.2", "127.0.0.1"), ("::1", "::1")])
 def test_own_address_is_on_the_route_to_the_leader(leader: str, expected: str) -> None:
-    tell_own_address(Meeting(leader, 4567))
+    set_own_address(Meeting(leader, 4567))
     assert os.environ[HOST_VARIABLE] == expected
 
 
 def test_configured_address_is_kept() -> None:
     os.environ[HOST_VARIABLE] = "10.9.9.9"
-    tell_own_address(LOOPBACK)
+    set_own_address(LOOPBACK)
     assert os.environ[HOST_VARIABLE] == "10.9.9.9"
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gaudi_runtime.engines.vllm.old_releases import FROM_0_29, TO_0_28
+from gaudi_runtime.engines.vllm.moved_modules import FROM_0_29, TO_0_28
 
 ADAPTER = Path(__file__).parents[5] / "runtime" / "gaudi_runtime" / "engines" / "vllm"
 MOVED = {

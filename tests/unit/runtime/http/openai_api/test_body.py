@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.http.openai_api import body as bodies
-from gaudi_runtime.http.openai_api import guard
+from gaudi_runtime.http.openai_api import paths
 from gaudi_runtime.http.openai_api.body import MOST_ITEMS, MOST_VALUES, RESPONSES, check_body
 from gaudi_runtime.http.openai_api.errors import InvalidRequest
 from tests.unit.runtime.http.openai_api.test_guard import GENERATING, GuardedApp, healthy_app
@@ -57,7 +57,7 @@ TOKEN_IDS = {
 
 
 @pytest.mark.parametrize("field", ["prompt", "input", "tokens"])
-@pytest.mark.parametrize("path", sorted(guard.GENERATING))
+@pytest.mark.parametrize("path", sorted(paths.GENERATING))
 def test_token_ids_are_unlimited_only_in_their_field(path: str, field: str) -> None:
     assert refusal_of({"model": "m", field: [7] * MANY}, path) == ((path, field) not in TOKEN_IDS)
 

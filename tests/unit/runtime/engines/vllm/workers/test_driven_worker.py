@@ -13,7 +13,7 @@ import torch
 
 from gaudi_runtime.engines.vllm.launch import Orders, give_orders
 from gaudi_runtime.engines.vllm.start_errors import read_failure
-from gaudi_runtime.engines.vllm.workers import driven
+from gaudi_runtime.engines.vllm.workers import driven_worker
 from tests.unit.runtime.engines.vllm.workers.card import Card
 from tests.unit.runtime.engines.vllm.workers.driven import plain
 from tests.unit.runtime.engines.vllm.workers.stand_in import CONTRACT, OURS, bridge, generate, plugin, serve
@@ -82,7 +82,7 @@ def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
-    monkeypatch.setattr(driven, "watch_runtime", lambda pid: card.log.append(f"watches {pid == os.getpid()}"))
+    monkeypatch.setattr(driven_worker, "watch_runtime", lambda pid: card.log.append(f"watches {pid == os.getpid()}"))
     module = importlib.import_module(MODULE)
     monkeypatch.setattr(module, "open_bridge", lambda: bridge(card))
     yield module.DrivenHpuWorker
@@ -129,7 +129,7 @@ def plugin_worker(card: Card) -> type:
 
 
 def overridden(worker_class: type) -> list[str]:
-    ours = {name for kind in (worker_class, driven.DrivenWorker) for name in vars(kind)}
+    ours = {name for kind in (worker_class, driven_worker.DrivenWorker) for name in vars(kind)}
     return sorted(name for name in ours if name in RECORDED["methods"])
 
 
@@ -163,7 +163,9 @@ def test_every_override_has_the_parameters_of_the_plugins_method(worker_class: A
 
 
 def test_other_additions_have_our_prefix(worker_class: Any) -> None:
-    added = {name for kind in (worker_class, driven.DrivenWorker) for name in vars(kind) if not name.startswith("__")}
+    added = {
+        name for kind in (worker_class, driven_worker.DrivenWorker) for name in vars(kind) if not name.startswith("__")
+    }
     assert all(name in RECORDED["methods"] or name.startswith(OURS) for name in added)
 
 
