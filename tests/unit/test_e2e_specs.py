@@ -11,4 +11,4 @@ HOSTILE = [each["spec"] for each in test_hostile_neighbours.hostile_resources()]
 
 @pytest.mark.parametrize("spec", [test_card.SPEC, *HOSTILE], ids=["card", *map(str, range(len(HOSTILE)))])
 def test_spec_has_only_fields_of_the_api(spec: Object) -> None:
-    assert read_manifest({"kind": "GaudiInference", "metadata": {"name": "x"}, "spec": spec}).spec
+    assert read_manifest({"kind": "GaudiInference", "metadata": {"name": "x"}, "spec": spec}).inference

@@ -16,23 +16,30 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
 from gaudi_operator.api.schema import Schema
+from gaudi_operator.cli.plan.schema_values import prevents_rules
 from gaudi_operator.core.quantities import parse_quantity
 
 _SELF, _OLD_SELF = "self", "oldSelf"
 
 
-def broken_rules(schema: Schema, name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
+def broken_rules(schema: Schema, name: str, spec: object) -> tuple[str, ...]:
     """Return the sentences of the rules that a new object breaks, each with the path of its field.
 
-    `schema` is the schema of the whole object. `spec` must have the types of the schema, because the API server
-    evaluates rules only for valid types.
+    `schema` is the schema of the whole object. The result is empty if a fault of a value prevents the evaluation.
     """
+    if prevents_rules(schema, {"spec": spec}):
+        return ()
     value = _value(schema, {"metadata": {"name": name}, "spec": spec})
     return tuple(dict.fromkeys(_broken(schema, value, "")))
 
 
 def _value(node: Schema, value: Any) -> Any:
     """Return a value in the form for rules: with defaults, without nulls, and with escaped names of fields."""
+    if not node:
+        # The value of an unknown field can be nested too deeply for a recursion.
+        return value
+    if isinstance(value, float) and node.get("type") == "integer":
+        return int(value)
     if isinstance(value, list):
         return [_value(node.get("items", {}), each) for each in value]
     if not isinstance(value, Mapping):

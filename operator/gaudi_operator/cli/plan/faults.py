@@ -6,6 +6,7 @@ A sentence names the field, its value, the fault, and the correction if it is kn
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -28,12 +29,17 @@ class SpecRefused(ConfigError):
         self.document = document
 
 
-def describe(error: ValidationError, above: tuple[str, ...] = (), known: Iterable[str] = ()) -> str:
-    """Return the first faults of a document as one sentence.
+def describe(error: ValidationError, known: Iterable[str] = ()) -> str:
+    """Return the first faults of a document as one sentence. `known` are the names of its fields."""
+    return "; ".join(sentences(error.errors(), known=known))
+
+
+def sentences(items: Iterable[ErrorDetails], above: tuple[str, ...] = (), known: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return a sentence for each of the first faults.
 
     `above` is the path of the validated part of the document. `known` are the names of the fields of this part.
     """
-    return "; ".join(_sentence(item, above, known) for item in error.errors()[:MOST_FAULTS])
+    return tuple(_sentence(item, above, known) for item in islice(items, MOST_FAULTS))
 
 
 def misspelled(name: object, known: Iterable[str]) -> str:

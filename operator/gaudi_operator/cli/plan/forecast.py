@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.cli.plan.figures import PlanFigures, expected_traffic, figures_of
-from gaudi_operator.cli.plan.question import UNCHECKED, PlanDocument, read_text
+from gaudi_operator.cli.plan.question import PlanDocument, read_text
 from gaudi_operator.cli.plan.verdict import DeploymentForecast
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.estimate import forecast_target
@@ -55,7 +55,7 @@ def forecast_deployment(question: PlanDocument, card: str | None, model: str | N
         advice=advise(inputs, shape, described, Thresholds(0, 0) if found.problems or serves_anyway else wanted)
         if shape
         else (),
-        hints=(*([UNCHECKED] if question.unchecked else []), *_hints(question)),
+        hints=(*question.manifest_warnings, *_hints(question)),
         config=question.config,
         refusal=_refusal(question.inference) if question.inference else None,
     )

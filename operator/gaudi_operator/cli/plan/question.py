@@ -35,11 +35,6 @@ MOST_NAMES = 10
 KIND = "GaudiInference"
 WANTED = f"give a {KIND}, a RuntimeConfig or the limits of a model"
 
-UNCHECKED = (
-    "the rules of the GaudiInference schema are not checked, because cel-expr-python is not installed; install the "
-    "extra `cli`"
-)
-
 Document = dict[str, Any]
 
 
@@ -133,8 +128,8 @@ class PlanDocument:
     """A bucket policy and limits to plan for, and everything else in the document.
 
     `kv_blocks` is None if no device was measured. `estimated` is None if blocks cannot be forecast. `config` is None
-    for bare limits. `inference` is None unless the document is a GaudiInference. `unchecked` is True if the CEL rules
-    of the schema were not evaluated.
+    for bare limits. `inference` is None unless the document is a GaudiInference. `manifest_warnings` are about fields
+    or rules of this GaudiInference that the plan does not consider.
     """
 
     policy: BucketPolicy
@@ -144,7 +139,7 @@ class PlanDocument:
     release: Literal["current", "1.22"] = "current"
     config: "RuntimeConfig | None" = None
     inference: "Inference | None" = None
-    unchecked: bool = False
+    manifest_warnings: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> int:
@@ -166,8 +161,8 @@ class PlanDocument:
             from gaudi_runtime.knobs.check import ignored_knobs
 
             unread = ignored_knobs(self.config)
-        unchecked = [UNCHECKED] if self.unchecked else []
-        return (*([] if self.kv_blocks else [self._blocks_warning()]), *unchecked, *unread, *ignored)
+        blocks = [] if self.kv_blocks else [self._blocks_warning()]
+        return (*blocks, *self.manifest_warnings, *unread, *ignored)
 
     def plan(self) -> BucketPlan:
         """Return the bucket plan of a server with this policy. Raises RuntimeStartError or a subclass."""
@@ -210,7 +205,7 @@ class PlanDocument:
 def read_question(document: Document, *, stored: bool = False) -> PlanDocument:
     """Parse the content of a document. A `stored` document comes from a cluster, so the API server has accepted it.
 
-    Raises SpecRefused if a manifest breaks a CEL rule, and ConfigError with one sentence for all other faults.
+    Raises SpecRefused if all faults of a manifest are broken CEL rules, and otherwise ConfigError.
     """
     try:
         if document.get("kind") == KIND:
@@ -219,19 +214,17 @@ def read_question(document: Document, *, stored: bool = False) -> PlanDocument:
             return _from_runtime_config(document)
         return _from_bare_limits(document)
     except ValidationError as error:
-        above = ("spec",) if document.get("kind") == KIND else ()
-        raise ConfigError(describe(error, above, BareLimits.model_fields)) from error
+        raise ConfigError(describe(error, BareLimits.model_fields)) from error
 
 
 def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
-    from gaudi_operator.cli.plan.manifest import check_rules, read_manifest
+    from gaudi_operator.cli.plan.manifest import read_manifest, read_stored
     from gaudi_operator.core.admission.checks import why_settings_are_wrong
     from gaudi_operator.core.admission.forecast_checks import forecast_plan
     from gaudi_operator.core.config_map_texts import referenced_texts
     from gaudi_operator.core.rendering.runtime_config import runtime_config
 
-    inference = read_manifest(document)
-    checked = stored or check_rules(document)
+    inference, warnings = read_stored(document) if stored else read_manifest(document)
     if unread := referenced_texts(document):
         raise ConfigError(
             f"spec.bucketing names ConfigMap {unread[0].name}, which only a cluster has: use --from-cluster NAME, or "
@@ -248,7 +241,7 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
         estimated=EstimatedBlocks(found.kv_blocks, estimate.source) if found and estimate else None,
         config=config,
         inference=inference,
-        unchecked=not checked,
+        manifest_warnings=warnings,
     )
 
 

@@ -11,13 +11,14 @@ from gaudi_operator.api.schema import Schema, structural
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.cli.plan.crd_rules import broken_rules, compile_rule
 from gaudi_operator.cli.plan.faults import SpecRefused
-from gaudi_operator.cli.plan.question import UNCHECKED, read_question
+from gaudi_operator.cli.plan.manifest import UNCHECKED
+from gaudi_operator.cli.plan.question import read_question
 from gaudi_runtime.errors import ConfigError
 from tests.cluster.bad_object import Bad
 from tests.cluster.bad_objects import BAD_OBJECTS
 from tests.support.builders import merged
 from tests.support.examples import manifests
-from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan
+from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan, refusal
 
 SCHEMA = structural(GaudiInference)
 
@@ -41,13 +42,56 @@ def test_every_rule_compiles() -> None:
         compile_rule(rule["rule"], rule.get("optionalOldSelf", False))
 
 
+MESSAGES = {rule["message"] for rule in rules(SCHEMA)}
+
+
 @pytest.mark.parametrize("bad", BAD_OBJECTS, ids=lambda bad: bad.case)
 def test_bad_object_is_refused(bad: Bad) -> None:
     with pytest.raises(ConfigError) as refused:
         read_question(bad.manifest())
-    if isinstance(refused.value, SpecRefused):
+    if any(bad.message in message for message in MESSAGES):
         assert bad.message in str(refused.value)
         assert bad.path in str(refused.value)
+
+
+BLOCK_SIZE = {"engine": {"blockSize": 512}}
+BLOCK_SIZE_RULE = "spec.engine.blockSize must be at most model.maxModelLen"
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        ({"replicas": -1}, "spec.replicas: Input should be greater than or equal to 0, got -1"),
+        ({"rollout": {"maxSurge": "25"}}, "write 25 without quotes for a number"),
+        ({"pod": {"imagePullSecrets": [{"name": "a"}, {"name": "a"}]}}, "every entry needs another name"),
+    ],
+)
+def test_broken_rules_follow_the_faults_of_values(section: dict[str, Any], fault: str) -> None:
+    said = refusal(changed(**BLOCK_SIZE, **section))
+    assert f"{fault}; {BLOCK_SIZE_RULE}" in said
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"accelerator": None},
+        {"bucketing": {"strategy": "random"}},
+        {"replicas": "2"},
+        {"replicas": 2**63},
+        {"pod": {"imagePullSecrets": [None]}},
+        {"pod": {"imagePullSecrets": [{"name": "a" * 254}]}},
+        {"pod": {"labels": {f"label-{number}": "a" for number in range(33)}}},
+    ],
+    ids=["missing", "unknown word", "text", "over 64 bits", "null", "long text", "long map"],
+)
+def test_rules_are_not_evaluated_with_invalid_types_or_sizes(section: dict[str, Any]) -> None:
+    assert BLOCK_SIZE_RULE not in refusal(changed(**BLOCK_SIZE, **section))
+
+
+def test_rule_of_schema_and_models_is_said_once() -> None:
+    with pytest.raises(SpecRefused) as refused:
+        read_question(changed(model={"source": {"hostPath": {"path": "/a"}}}))
+    assert len(refused.value.sentences) == 1
 
 
 @pytest.mark.parametrize("document", manifests().values(), ids=manifests())
@@ -111,7 +155,7 @@ def test_stored_document_is_not_judged_again() -> None:
     published = changed(service={"type": "NodePort"})
     with pytest.raises(SpecRefused):
         read_question(published)
-    assert not read_question(published, stored=True).unchecked
+    assert read_question(published, stored=True).manifest_warnings == ()
 
 
 def test_missing_cel_runtime_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

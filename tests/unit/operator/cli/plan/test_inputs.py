@@ -24,7 +24,7 @@ def test_inference_is_planned_as_its_pods_would_plan() -> None:
 
 def test_kv_blocks_of_a_known_model_are_the_operators_estimate() -> None:
     path = ROOT / "examples" / "vllm" / "llama-3.1-8b.yaml"
-    inference = read_manifest(yaml.safe_load(path.read_text()))
+    inference = read_manifest(yaml.safe_load(path.read_text())).inference
     expected = forecast_plan(inference)
     assert expected is not None
     printed = answer(path.read_text())

@@ -1,0 +1,111 @@
+"""Comparisons of a manifest's values with the GaudiInference schema, as in the API server.
+
+The models convert values, drop unknown fields and keep the last of repeated entries. The API server refuses all of
+these, so `gaudi-plan` must find them.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from gaudi_operator.api.schema import INT_OR_STRING, Schema
+from gaudi_operator.cli.plan.faults import misspelled
+
+_TYPES = {"string": str, "boolean": bool, "array": list, "object": Mapping}
+_LIMITS = {"maxLength", "maxItems", "maxProperties"}
+
+
+class UnknownField(NamedTuple):
+    """A field that the models do not have. `meant` is "did you mean NAME? " with a close name, or empty."""
+
+    path: str
+    meant: str
+
+
+def unknown_fields(node: Schema, given: object, read: object, path: str) -> Iterator[UnknownField]:
+    """Yield the fields of `given` that are not in `read`, the same value as written by the models."""
+    if isinstance(given, Mapping) and isinstance(read, Mapping):
+        for key, value in given.items():
+            if key in read:
+                yield from unknown_fields(_below(node, key), value, read[key], f"{path}.{key}")
+            else:
+                yield UnknownField(f"{path}.{key}", misspelled(key, node.get("properties", ())))
+    elif isinstance(given, list) and isinstance(read, tuple):
+        for number, (value, taken) in enumerate(zip(given, read, strict=True)):
+            yield from unknown_fields(node.get("items", {}), value, taken, f"{path}[{number}]")
+
+
+def mistyped(node: Schema, value: object, path: str) -> Iterator[str]:
+    """Yield a sentence for each value that the models accept although it breaks the schema."""
+    if node.get("type") in ("integer", "number") and isinstance(value, str):
+        yield f"{path} must be a number, not text: write {value} without quotes"
+    elif isinstance(value, str) and INT_OR_STRING in node and not re.search(node.get("pattern", ""), value):
+        instead = f"; write {value} without quotes for a number" if value.isdigit() else ""
+        yield f'{path}: "{value}" does not match {node["pattern"]}{instead}'
+    elif isinstance(value, list):
+        yield from _repeated(node.get("x-kubernetes-list-map-keys", ()), value, path)
+        for number, each in enumerate(value):
+            yield from mistyped(node.get("items", {}), each, f"{path}[{number}]")
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from mistyped(_below(node, key), each, f"{path}.{key}")
+
+
+def prevents_rules(node: Schema, value: object) -> bool:
+    """Return True if a value has a wrong type, lacks a field, is too long or is not in its enumeration.
+
+    The API server then evaluates no rule of the object, and answers "some validation rules were not checked". All
+    other faults, for example a number out of bounds or a text that does not match its pattern, do not prevent it.
+    """
+    if not node:
+        # The value of an unknown field can be nested too deeply for a recursion.
+        return False
+    if not _has_type(node, value) or ("enum" in node and value not in node["enum"]):
+        return True
+    if isinstance(value, str | list | Mapping) and any(len(value) > node[each] for each in _LIMITS & node.keys()):
+        return True
+    if isinstance(value, list):
+        return any(prevents_rules(node.get("items", {}), each) for each in value)
+    if not isinstance(value, Mapping):
+        return False
+    given = {key: each for key, each in value.items() if each is not None}
+    return not _required(node) <= given.keys() or any(
+        prevents_rules(_below(node, key), each) for key, each in given.items()
+    )
+
+
+def _required(node: Schema) -> set[str]:
+    """Return the required fields for which the API server has no default."""
+    return {name for name in node.get("required", ()) if "default" not in node["properties"][name]}
+
+
+def _has_type(node: Schema, value: object) -> bool:
+    if INT_OR_STRING in node:
+        return isinstance(value, str) or _is_integer(value)
+    kind = node.get("type")
+    if kind in ("integer", "number"):
+        return _is_integer(value) or (kind == "number" and isinstance(value, float))
+    return kind is None or isinstance(value, _TYPES[kind])
+
+
+def _is_integer(value: object) -> bool:
+    """Return True for an integer of at most 64 bits, also if it is written as 4.0."""
+    if isinstance(value, float):
+        return value.is_integer() and abs(value) < 2**53
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _below(node: Schema, key: object) -> Schema:
+    found: Schema = node.get("properties", {}).get(key) or node.get("additionalProperties") or {}
+    return found
+
+
+def _repeated(keys: Iterable[str], entries: list[Any], path: str) -> Iterator[str]:
+    seen: list[dict[str, Any]] = []
+    for number, entry in enumerate(entries):
+        key = {name: entry[name] for name in keys if name in entry}
+        if key and key in seen:
+            others = " and ".join(keys)
+            yield f"{path}[{number}]: {json.dumps(key)} is there already; every entry needs another {others}"
+        seen.append(key)
