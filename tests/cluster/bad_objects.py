@@ -10,6 +10,9 @@ from tests.support.builders import Object
 ENGINES = (
     Bad("engine_unknown", 'Unsupported value: "tgi": supported values: "vllm"', {"engine": {"name": "tgi"}}),
     Bad("block_size_is_text", "blockSize in body must be of type integer", {"engine": {"blockSize": "16"}}),
+    Bad("block_size_is_a_boolean", "blockSize in body must be of type int32", {"engine": {"blockSize": True}}),
+    Bad("boolean_is_text", "chunkedPrefill in body must be of type boolean", {"engine": {"chunkedPrefill": "true"}}),
+    Bad("boolean_is_a_number", "chunkedPrefill in body must be of type boolean", {"engine": {"chunkedPrefill": 1}}),
     Bad("block_size_zero", "blockSize in body should be greater than or equal to 1", {"engine": {"blockSize": 0}}),
     Bad("block_over_model_len", "blockSize must be at most model.maxModelLen", {"engine": {"blockSize": 512}}),
     Bad(

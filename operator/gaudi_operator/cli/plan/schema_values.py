@@ -14,6 +14,7 @@ from gaudi_operator.cli.plan.faults import misspelled
 
 _TYPES = {"string": str, "boolean": bool, "array": list, "object": Mapping}
 _LIMITS = {"maxLength", "maxItems", "maxProperties"}
+_NAMES = {"integer": "a number", "number": "a number", "boolean": "true or false"}
 
 
 class UnknownField(NamedTuple):
@@ -38,8 +39,10 @@ def unknown_fields(node: Schema, given: object, read: object, path: str) -> Iter
 
 def mistyped(node: Schema, value: object, path: str) -> Iterator[str]:
     """Yield a sentence for each value that the models accept although it breaks the schema."""
-    if node.get("type") in ("integer", "number") and isinstance(value, str):
-        yield f"{path} must be a number, not text: write {value} without quotes"
+    if not _has_type(node, value) and value is not None:
+        wanted = _NAMES.get(node.get("type", ""), "a whole number or text")
+        text = isinstance(value, str)
+        yield f"{path} must be {wanted}, not {f'text: write {value} without quotes' if text else json.dumps(value)}"
     elif isinstance(value, str) and INT_OR_STRING in node and not re.search(node.get("pattern", ""), value):
         instead = f"; write {value} without quotes for a number" if value.isdigit() else ""
         yield f'{path}: "{value}" does not match {node["pattern"]}{instead}'

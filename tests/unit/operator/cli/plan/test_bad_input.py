@@ -196,6 +196,12 @@ def changed(**sections: dict[str, Any]) -> dict[str, Any]:
         ),
         (changed(engine={"blockSize": "16"}), "spec.engine.blockSize must be a number, not text: write 16 without"),
         (
+            changed(parallelism={"experts": "true"}),
+            "spec.parallelism.experts must be true or false, not text: write true without quotes.",
+        ),
+        (changed(parallelism={"experts": 1}), "spec.parallelism.experts must be true or false, not 1."),
+        (changed(engine={"blockSize": True}), "spec.engine.blockSize must be a number, not true."),
+        (
             changed(engine={"blockSizes": 16}),
             "spec.engine.blockSizes is not a field of a GaudiInference; did you mean ",
         ),
