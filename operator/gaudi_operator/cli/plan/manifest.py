@@ -1,7 +1,7 @@
 """The reader of a GaudiInference, with the validation of the API server for one that no API server has validated.
 
 `read_manifest` refuses wrong values, unknown fields and broken CEL rules, with the rules' own sentences. `read_stored`
-reads an object of a cluster, and evaluates no rules.
+reads an object of a cluster, whose schema may be newer than the models.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,7 +41,11 @@ def read_manifest(document: Mapping[str, Any]) -> Manifest:
     broken = _broken_rules(document)
     inference = _inference(document, broken or ())
     spec = document.get("spec", {})
-    _refuse_unknown(inference, spec)
+    if unknown := next(_unknown(inference, spec), None):
+        raise ConfigError(
+            f"{unknown.path} is not a field of a GaudiInference; {unknown.meant}`kubectl explain gi.spec --recursive` "
+            "lists them"
+        )
     wrong = [*islice(mistyped(_schema()["properties"]["spec"], spec, "spec"), MOST_FAULTS)]
     if wrong or broken:
         raise _refusal(wrong, broken or ())
@@ -51,8 +55,14 @@ def read_manifest(document: Mapping[str, Any]) -> Manifest:
 def read_stored(document: Mapping[str, Any]) -> Manifest:
     """Return the resource of a stored object, which the API server has accepted. Raises ConfigError."""
     inference = _inference(document)
-    _refuse_unknown(inference, document.get("spec", {}))
-    return Manifest(inference, ())
+    return Manifest(
+        inference,
+        tuple(
+            f"{field.path} is unknown to this release of gaudi-plan, which plans without it: use the release of the "
+            "cluster's operator"
+            for field in _unknown(inference, document.get("spec", {}))
+        ),
+    )
 
 
 def _inference(document: Mapping[str, Any], broken: tuple[str, ...] = ()) -> Inference:
@@ -70,14 +80,6 @@ def _inference(document: Mapping[str, Any], broken: tuple[str, ...] = ()) -> Inf
 def _refusal(faults: Iterable[str], broken: tuple[str, ...]) -> ConfigError:
     found = (*faults, *broken)
     return SpecRefused(broken) if found == broken else ConfigError("; ".join(found))
-
-
-def _refuse_unknown(inference: Inference, spec: object) -> None:
-    if unknown := next(_unknown(inference, spec), None):
-        raise ConfigError(
-            f"{unknown.path} is not a field of a GaudiInference; {unknown.meant}`kubectl explain gi.spec --recursive` "
-            "lists them"
-        )
 
 
 def _unknown(inference: Inference, spec: object) -> Iterator[UnknownField]:

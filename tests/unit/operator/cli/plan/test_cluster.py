@@ -14,6 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
+from tests.support.builders import merged
 from tests.unit.operator.cli.plan.asked import INFERENCE, answer, one_sentence
 
 PATH = "/apis/inference.gaudi.dev/v1alpha1/namespaces/{}/gaudiinferences/llama"
@@ -76,6 +77,15 @@ def ask(*arguments: str) -> Any:
 def test_inference_of_the_cluster_is_planned(kubeconfig: Path, api_server: int) -> None:
     write(kubeconfig, api_server)
     assert json.loads(ask("llama").stdout) == answer(INFERENCE)
+
+
+def test_field_of_a_newer_release_is_a_warning(kubeconfig: Path, api_server: int) -> None:
+    newer = merged(INFERENCE, {"spec": {"engine": {"newField": {"a": 1}}}})
+    Handler.answers[PATH.format("models")] = (200, newer)
+    write(kubeconfig, api_server)
+    found = json.loads(ask("llama").stdout)
+    said = "spec.engine.newField is unknown to this release of gaudi-plan, which plans without it"
+    assert any(said in warning for warning in found["warnings"])
 
 
 def test_namespace_is_chosen(kubeconfig: Path, api_server: int) -> None:
