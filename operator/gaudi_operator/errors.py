@@ -11,9 +11,6 @@ OperatorError
 shell/client.py translates the errors of libraries and chains their cause. Backoff is the delay before a retry.
 """
 
-import random
-from dataclasses import dataclass
-
 
 class OperatorError(Exception):
     """An error that ends a reconcile. `reason` is a CamelCase word for conditions, events and metrics."""
@@ -57,23 +54,3 @@ class NotFound(OperatorError):
 
 class NotLeader(OperatorError):
     """Another replica may be the leader."""
-
-
-@dataclass
-class Backoff:
-    """Exponential delays from `first` to `most` seconds. Each delay is random between half of its step and the step."""
-
-    first: float
-    most: float
-    failures: int = 0
-
-    def next(self) -> float:
-        """Count a failure and return the delay after it, in seconds."""
-        # The exponent is bounded, because a large power overflows a float.
-        step = min(self.most, self.first * 2.0 ** min(self.failures, 30))
-        self.failures += 1
-        return step * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
-
-    def reset(self) -> None:
-        """Start again with the first delay, after a success."""
-        self.failures = 0

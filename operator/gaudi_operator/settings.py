@@ -18,7 +18,7 @@ from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, Cont
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.network import Client
 from gaudi_operator.api.v1alpha1.tracing import Tracing
-from gaudi_operator.core.observed import AllowedHostPath, InstallationDefaults
+from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
 
 PREFIX = "GAUDI_OPERATOR_"
 Seconds = Annotated[float, Field(gt=0, le=3600)]

@@ -15,8 +15,9 @@ from gaudi_operator.api.crd import NAME, definitions_yaml
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.core.actions import Apply, Decision
 from gaudi_operator.core.decide import decide
+from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import FIELD_MANAGER
-from gaudi_operator.core.observed import InstallationDefaults, Manifest
+from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster, Connection
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.watching.list_watch import PAGE_SIZE

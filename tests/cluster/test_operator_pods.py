@@ -13,7 +13,7 @@ import yaml
 from gaudi_operator.core.children.workloads import leader_worker_set, replica_set
 from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.resource import read_inference
-from gaudi_operator.core.rollout.revision import desired_revision
+from gaudi_operator.core.rollout.desired_revision import desired_revision
 from localcluster import ControlPlane
 from localcluster.programs import build
 from tests.cluster.conftest import USER, NewOperator

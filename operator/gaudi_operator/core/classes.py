@@ -23,8 +23,9 @@ from gaudi_operator.api.v1alpha1.pods.containers import Amounts, ContainerResour
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.selectors import LabelRequirement, LabelSelector, SelectorOperator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.observed import InstallationDefaults, Manifest, Observed
-from gaudi_operator.core.rendering.runtime_config import on_cpu
+from gaudi_operator.core.installation import InstallationDefaults
+from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.rendering.execution_mode import on_cpu
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.errors import Problem
 

@@ -21,7 +21,8 @@ from gaudi_operator.core.config_map_texts import insert_texts
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import pods_with_gates
 from gaudi_operator.core.gate.judgement import judge_gates
-from gaudi_operator.core.observed import InstallationDefaults, Manifest, Observed
+from gaudi_operator.core.installation import InstallationDefaults
+from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS, PlanAnswers, Unanswered
 from gaudi_operator.core.pods.terminations import terminations
 from gaudi_operator.core.pods.view import PodView, read_pods
@@ -29,21 +30,18 @@ from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, spec_ref
 from gaudi_operator.core.resource import Inference, SpecUnreadable, read_identity, read_inference, read_status
 from gaudi_operator.core.rollout.backoff import failure_records
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
+from gaudi_operator.core.rollout.desired_revision import desired_revision, missing_pin, with_stored_mode
+from gaudi_operator.core.rollout.live_workloads import with_workloads
 from gaudi_operator.core.rollout.planner import RolloutPolicy, rollout_policy
-from gaudi_operator.core.rollout.replicas import plan_replicas, spec_replicas, with_workloads
-from gaudi_operator.core.rollout.revision import (
-    FromClass,
-    Revision,
-    desired_revision,
-    missing_pin,
-    with_stored_mode,
-)
+from gaudi_operator.core.rollout.replicas import plan_replicas, spec_replicas
+from gaudi_operator.core.rollout.revision import FromClass, Revision
 from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.rollout.scale_down import pending_removals
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.status.events import events
 from gaudi_operator.core.status.plan import plan_state
-from gaudi_operator.core.status.status import have_all_pods_reported, make_status, throttle_status, unreadable_status
+from gaudi_operator.core.status.refusal import unreadable_status
+from gaudi_operator.core.status.status import have_all_pods_reported, make_status, throttle_status
 from gaudi_runtime.errors import Problem
 
 FOLLOW_UP_SECONDS = 0.1

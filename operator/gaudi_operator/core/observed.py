@@ -1,6 +1,6 @@
-"""The observed state of a reconcile: a frozen snapshot of a resource and its children, and the installation's defaults.
+"""The observed state of a reconcile: a frozen snapshot of a resource, its children and the reports of its pods.
 
-Decisions read nothing else.
+Decisions read only this and the installation's defaults (installation.py).
 """
 
 from collections.abc import Mapping
@@ -8,10 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
-from gaudi_operator.api.v1alpha1.model import PullPolicy
-from gaudi_operator.api.v1alpha1.network import Client
-from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 
 Manifest = Mapping[str, Any]
@@ -115,36 +111,3 @@ class Observed:
     def workloads(self) -> tuple[Manifest, ...]:
         """The workloads that create pods: one ReplicaSet or LeaderWorkerSet per revision."""
         return (*self.replica_sets, *self.leader_worker_sets)
-
-
-@dataclass(frozen=True)
-class AllowedHostPath:
-    """A node folder that pods in `namespaces` (in all, if empty) may mount: `prefix` and everything below it.
-
-    `groups` are the supplementary groups that such pods may have in addition to their fixed group.
-    """
-
-    prefix: str
-    namespaces: tuple[str, ...] = ()
-    groups: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class InstallationDefaults:
-    """The installation's defaults for omitted fields, and the installation's limits."""
-
-    runtime_image: str
-    hpu_image: str
-    image_pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
-    image_pull_secrets: tuple[str, ...] = ()
-    allow_host_path: tuple[AllowedHostPath, ...] = ()
-    allow_simulation: bool = False
-    operator_namespace: str = "gaudi-system"
-    monitoring_from: tuple[Client, ...] = ()
-    gateways_from: tuple[Client, ...] = ()
-    tracing: Tracing | None = None
-    controller: str = DEFAULT_CONTROLLER
-
-    def __hash__(self) -> int:
-        """Return a hash of some fields, because the others may contain dictionaries, which have no hash."""
-        return hash((self.runtime_image, self.hpu_image, self.controller))

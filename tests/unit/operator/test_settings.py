@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_operator.core.observed import AllowedHostPath
+from gaudi_operator.core.installation import AllowedHostPath
 from gaudi_operator.settings import from_environment, table, variables
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "settings.md"

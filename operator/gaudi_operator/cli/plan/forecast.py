@@ -13,9 +13,10 @@ from gaudi_operator.cli.plan.question import PlanDocument, read_text
 from gaudi_operator.cli.plan.verdict import DeploymentForecast
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.estimate import forecast_target
-from gaudi_operator.core.admission.forecast_checks import plan_has_gaps, plan_hints
+from gaudi_operator.core.admission.forecast_checks import plan_has_gaps
+from gaudi_operator.core.admission.hints import plan_hints
 from gaudi_operator.core.admission.plugin import plugin_violation
-from gaudi_operator.core.observed import AllowedHostPath, InstallationDefaults
+from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config

@@ -219,8 +219,8 @@ def read_question(document: Document, *, stored: bool = False) -> PlanDocument:
 
 def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
     from gaudi_operator.cli.plan.manifest import read_manifest, read_stored
-    from gaudi_operator.core.admission.checks import why_settings_are_wrong
-    from gaudi_operator.core.admission.forecast_checks import forecast_plan
+    from gaudi_operator.core.admission.engine_settings import why_settings_are_wrong
+    from gaudi_operator.core.admission.spec_forecast import forecast_plan
     from gaudi_operator.core.config_map_texts import referenced_texts
     from gaudi_operator.core.rendering.runtime_config import runtime_config
 

@@ -3,9 +3,12 @@
 See docs/reference/conditions.md, Before a pod runs.
 
   checks           ordered checks of what the installation, the planner or every model forbids
+  engine_settings  the check of engine settings, and settings without effect
   kv_cache_bounds  the maximum KV blocks and minimum memory of any model, for the checks
   estimate         the forecast for a described card and a known model
-  forecast_checks  the forecast of a plan: violations and doubts of the estimate, and hints
+  spec_forecast    the forecast of a spec's plan: bucket counts, gaps and the estimate
+  forecast_checks  the forecast compared with the spec: violations and doubts
+  hints            advice about a spec for its users
   plan_figures     the figures of a plan that admission checks
   revision_limits  the limits of a class on a revision: its pods, engine and replicas
   spec_limits      the limits of a class on fields of the spec outside the pods

@@ -1,44 +1,38 @@
 """The admission checks: ordered functions that find what makes a spec impossible. The first violation counts.
 
 The API server refuses other faults, by the CEL rules next to the fields. These checks need the installation, the bucket
-planner or the memory budget. The rules for engine settings come from the runtime (gaudi_runtime/knobs), and messages
-name the fields of the resource (docs/reference/knobs.md). The bound on graphs that readiness requires holds for any
-model.
+planner or the memory budget. The bound on graphs that readiness requires holds for any model.
 
 A spec that is refused here can never work. A spec that passes may still fall short, which the estimate reports
 (forecast_checks.py).
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.network import PUBLISHED, ServiceType
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.forecast_checks import cached_forecast
-from gaudi_operator.core.admission.kv_cache_bounds import captures_graphs, least_memory, most_kv_blocks, usable_bytes
+from gaudi_operator.core.admission.engine_settings import settings_are_wrong
+from gaudi_operator.core.admission.kv_cache_bounds import least_memory, most_kv_blocks, usable_bytes
 from gaudi_operator.core.admission.plan_figures import admission_figures
-from gaudi_operator.core.admission.plugin import ignored_by_the_plugin, why_too_few_graphs
+from gaudi_operator.core.admission.plugin import why_too_few_graphs
 from gaudi_operator.core.admission.pod_policy import PodPolicy
+from gaudi_operator.core.admission.spec_forecast import cached_forecast
 from gaudi_operator.core.admission.speculation import drafts_cannot_be_verified
-from gaudi_operator.core.observed import InstallationDefaults, Observed
+from gaudi_operator.core.installation import InstallationDefaults
+from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.plan_answers import PlanTooExpensive
 from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes
 from gaudi_operator.core.rendering.container import image
-from gaudi_operator.core.rendering.runtime_config import (
-    on_cpu,
-    runtime_config,
-    tokens,
-)
+from gaudi_operator.core.rendering.execution_mode import captures_graphs, on_cpu
+from gaudi_operator.core.rendering.model_files import tokens
 from gaudi_operator.core.rendering.volumes import shared_memory
 from gaudi_operator.core.resource import Inference, derived
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Checks, PlanImpossible, Problem
-from gaudi_runtime.knobs.check import ignored_knobs, wrong_arguments, wrong_settings, wrong_variables
-from gaudi_runtime.planning.ranges import ignored_settings
 from gaudi_runtime.units import plural
 
 
@@ -135,12 +129,6 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     )
 
 
-def settings_are_wrong(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Refuse engine settings that the engine does not know or would misread without an error."""
-    sentence = why_settings_are_wrong(inference)
-    return Problem("SettingsWrong", sentence) if sentence else None
-
-
 def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """Refuse a spec without an image if the installation has no default image for its device."""
     if image(inference.spec, defaults):
@@ -214,41 +202,6 @@ def groups_are_not_served(inference: Inference, observed: Observed) -> Problem |
         f"spec.parallelism.nodes is {inference.spec.parallelism.nodes}, and this cluster has no LeaderWorkerSets: "
         "install the LeaderWorkerSet controller (lws.sigs.k8s.io) in version 0.9 or newer. It is seen within seconds.",
     )
-
-
-MOST_SENTENCES = 5
-
-
-def why_settings_are_wrong(inference: Inference) -> str | None:
-    """Return a message that names at most MOST_SENTENCES wrong settings, or None if all settings are valid."""
-    return _text([f"spec.{each}" for each in _wrong(inference)])
-
-
-@derived
-def why_settings_are_ignored(inference: Inference) -> str | None:
-    """Return a message that names every setting without effect, or None if all settings have an effect."""
-    config = runtime_config(inference)
-    plugin = ignored_by_the_plugin(inference)
-    ignored = (*plugin, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
-    return _text([f"spec.{each}" for each in ignored])
-
-
-def _wrong(inference: Inference) -> Iterator[str]:
-    engine = inference.spec.engine
-    variables = [each.name for each in engine.env]
-    yield from (f"engine.settings: {each}" for each in wrong_settings(engine.settings))
-    yield from (f"engine.extraArgs: {each}" for each in wrong_arguments(engine.extra_args))
-    yield from (f"engine.env: {each}" for each in wrong_variables(variables))
-    for name in sorted(engine.settings.keys() & set(variables)):
-        yield f"engine.env: {name} stands in engine.settings too: give it once"
-
-
-def _text(sentences: list[str]) -> str | None:
-    if not sentences:
-        return None
-    more = len(sentences) - MOST_SENTENCES
-    shown = "; ".join(sentences[:MOST_SENTENCES])
-    return f"{shown}; and {more} more." if more > 0 else f"{shown}."
 
 
 def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:

@@ -9,7 +9,7 @@ from math import ceil
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.quantities import MOST_MEMORY
-from gaudi_operator.core.rendering.runtime_config import on_cpu
+from gaudi_operator.core.rendering.execution_mode import on_cpu
 from gaudi_runtime.catalog.cards import CARDS, card_named
 from gaudi_runtime.catalog.figure import Confidence, weakest
 from gaudi_runtime.catalog.models.known import known_shape

@@ -9,22 +9,14 @@ from math import ceil
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.quantities import MOST_MEMORY, parse_bytes
-from gaudi_operator.core.rendering.runtime_config import execution_mode, plan_limits
-from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.rendering.runtime_config import plan_limits
 from gaudi_runtime.catalog.cards import CARDS
-from gaudi_runtime.contract.config import ExecutionMode
 
 MOST_KV_BLOCKS = 2**31 - 1
 """The maximum number of KV blocks, because engines number blocks by signed 32-bit integers."""
 
 LEAST_BYTES_PER_TOKEN = 2
 """The minimum bytes per token of a KV block, for key and value in one layer, with one head, dimension and byte."""
-
-
-def captures_graphs(inference: Inference) -> bool:
-    """Return True if the pods of a spec capture graphs."""
-    eager = execution_mode(inference) in (ExecutionMode.LAZY, ExecutionMode.EAGER)
-    return inference.spec.warmup.enabled and not eager
 
 
 def most_kv_blocks(spec: GaudiInferenceSpec) -> int:

@@ -8,21 +8,14 @@ from collections.abc import Iterator
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.kv_cache_bounds import captures_graphs
 from gaudi_operator.core.admission.plan_figures import admission_figures, card_attention, plain_variables
-from gaudi_operator.core.rendering.runtime_config import execution_mode, on_cpu, plan_limits, runtime_config
+from gaudi_operator.core.rendering.execution_mode import captures_graphs, execution_mode, runs_the_plugin
+from gaudi_operator.core.rendering.runtime_config import plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference
-from gaudi_runtime.contract.config import EngineName, ExecutionMode
+from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.errors import Checks, Problem
 from gaudi_runtime.knobs.attention_settings import SLICES_FROM, SLICING, slices, slices_from, why_not_indexed
 from gaudi_runtime.units import plural
-
-
-def runs_the_plugin(inference: Inference) -> bool:
-    """Return True if the pods run vLLM on a card."""
-    spec = inference.spec
-    return spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
-
 
 _LEAST_SLICED = 1024
 

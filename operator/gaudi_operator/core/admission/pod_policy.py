@@ -20,7 +20,7 @@ from gaudi_operator.core.admission.pod_fields import unrendered_field
 from gaudi_operator.core.admission.pod_view import PodView, Security, is_below
 from gaudi_operator.core.admission.revision_limits import beyond_counts, beyond_limits, beyond_of_the_engine
 from gaudi_operator.core.classes import FORBIDDEN, NO_CLASS, Platform
-from gaudi_operator.core.observed import AllowedHostPath
+from gaudi_operator.core.installation import AllowedHostPath
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
 

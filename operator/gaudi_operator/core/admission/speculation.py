@@ -3,8 +3,9 @@
 See docs/internals/vllm.md, Speculative decoding.
 """
 
-from gaudi_operator.core.observed import InstallationDefaults
-from gaudi_operator.core.rendering.runtime_config import on_cpu, plan_limits
+from gaudi_operator.core.installation import InstallationDefaults
+from gaudi_operator.core.rendering.execution_mode import on_cpu
+from gaudi_operator.core.rendering.runtime_config import plan_limits
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS
 from gaudi_runtime.contract.config import EngineName

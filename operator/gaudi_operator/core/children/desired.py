@@ -27,7 +27,8 @@ from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.recipe_pvc import kept_revisions, recipe_pvc, recipe_pvc_name
 from gaudi_operator.core.rendering.runtime_config import config_map
 from gaudi_operator.core.resource import Identity, Inference
-from gaudi_operator.core.rollout.replicas import PlannedReplicas, live_workloads, running_revisions, with_workloads
+from gaudi_operator.core.rollout.live_workloads import live_workloads, running_revisions, with_workloads
+from gaudi_operator.core.rollout.replicas import PlannedReplicas
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import hash_texts

@@ -7,7 +7,8 @@ from gaudi_operator.core.actions import Delete
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import ENDED
-from gaudi_operator.core.rollout.replicas import full_replicas, revision_of
+from gaudi_operator.core.rollout.live_workloads import revision_of
+from gaudi_operator.core.rollout.replicas import full_replicas
 from gaudi_operator.core.rollout.revision import Revision
 
 

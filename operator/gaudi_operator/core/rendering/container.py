@@ -13,10 +13,12 @@ from gaudi_operator.api.v1alpha1.pods.pod import Capability, Pod
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
+from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
-from gaudi_operator.core.observed import InstallationDefaults
+from gaudi_operator.core.rendering.execution_mode import on_cpu
 from gaudi_operator.core.rendering.metadata import Object, as_written
-from gaudi_operator.core.rendering.runtime_config import on_cpu, repositories, runtime_config, tokens
+from gaudi_operator.core.rendering.model_files import repositories, tokens
+from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.rendering.volumes import TEMPORARY_PATH, mount, mounts
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.contract.config import EngineName, ServingConfig

@@ -1,18 +1,17 @@
 """The RuntimeConfig of a spec's pods, its ConfigMap, and the limits of its bucket plan.
 
-The ConfigMap is immutable and named by a hash of its content, so it never changes for a pod. The functions at the end
-of this module return the repositories that pods fetch, and their tokens (docs/how-to/model-sources.md).
+The ConfigMap is immutable and named by a hash of its content, so it never changes for a pod.
 """
 
 from posixpath import basename, join, normpath
 
-from gaudi_operator.api.base import SecretKey
-from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
-from gaudi_operator.api.v1alpha1.model import Adapter, HuggingFaceSource, Model, ModelSource
+from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, Warmup
 from gaudi_operator.core.quantities import parse_bytes
+from gaudi_operator.core.rendering.execution_mode import execution_mode, on_cpu, steps_by_tokens
 from gaudi_operator.core.rendering.metadata import Object, child
+from gaudi_operator.core.rendering.model_files import adapter_mount, checkpoint_folder, model_folder
 from gaudi_operator.core.resource import Identity, Inference, derived
 from gaudi_operator.core.text_formats import short_hash
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
@@ -34,19 +33,14 @@ from gaudi_runtime.contract.config import (
     WarmupConfig,
 )
 from gaudi_runtime.contract.ports import (
-    ADAPTERS_PATH,
     CONFIG_PATH,
-    FETCH_PATH,
     KEPT_REVISIONS_PATH,
-    MODEL_PATH,
     RECIPE_PATH,
     SEED_RECIPES_PATH,
     SHARED_RECIPES_PATH,
     TLS_PATH,
 )
-from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.knobs.speculation import speculation
-from gaudi_runtime.units import size
 
 _DAY_SECONDS = 86_400
 
@@ -107,37 +101,6 @@ def config_map(owner: Identity, config: str) -> Object:
     return child("v1", "ConfigMap", config_map_name(owner, config), owner, body)
 
 
-def checkpoint_folder(source: ModelSource) -> str:
-    """Return the folder of the checkpoint inside the container. A hostPath is mounted as this folder.
-
-    A fetched checkpoint gets its own subfolder, named by its repository and commit.
-    """
-    return _folder(source, MODEL_PATH)
-
-
-def adapter_mount(at: int) -> str:
-    """Return the mount path of the adapter with number `at`."""
-    return f"{ADAPTERS_PATH}/{at}"
-
-
-def _folder(source: ModelSource, mount: str) -> str:
-    if source.hugging_face:
-        return FETCH_PATH
-    inside = source.persistent_volume_claim or source.oci_image
-    return normpath(join(mount, inside.path)) if inside else mount
-
-
-def execution_mode(inference: Inference) -> ExecutionMode:
-    """Return the mode of the spec, or the mode of the kept revision, or torch.compile for a new revision."""
-    # The default may have been different when the revision was created, and pods are judged by their own mode.
-    return inference.spec.engine.execution_mode or inference.kept_mode or ExecutionMode.TORCH_COMPILE
-
-
-def on_cpu(accelerator: Accelerator) -> bool:
-    """Return whether the pods run without a card."""
-    return accelerator.generation is Generation.NONE
-
-
 def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
     """Return the bucket policy of the spec, in the form of the contract."""
     # References to texts have been replaced by the texts (core/config_map_texts.py).
@@ -166,11 +129,6 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
     )
 
 
-def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
-    """Return True if compiled graphs depend only on the number of tokens in a step, as with vLLM on a CPU."""
-    return spec.engine.name is EngineName.VLLM and on_cpu(spec.accelerator)
-
-
 def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
     """Return whether a prompt may be computed in several steps."""
     # Prompts are not split if a step can hold the longest prompt, because a plan with contexts has at least twice as
@@ -193,7 +151,9 @@ def _hub(source: ModelSource) -> HubRepository | None:
 
 
 def _adapter(at: int, adapter: Adapter) -> AdapterConfig:
-    return AdapterConfig(name=adapter.name, path=_folder(adapter.source, adapter_mount(at)), hub=_hub(adapter.source))
+    return AdapterConfig(
+        name=adapter.name, path=model_folder(adapter.source, adapter_mount(at)), hub=_hub(adapter.source)
+    )
 
 
 def _fetch_limit(model: Model) -> int | None:
@@ -264,24 +224,3 @@ def _warmup(warmup: Warmup) -> WarmupConfig:
     }
     known = warmup.model_dump(include=WarmupConfig.model_fields.keys() - shares.keys(), exclude_none=True)
     return WarmupConfig.model_validate({**known, **shares})
-
-
-def repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
-    """Return the repositories that the runtime fetches, for the checkpoint and for adapters."""
-    sources = (model.source, *(each.source for each in model.adapters))
-    return tuple(source.hugging_face for source in sources if source.hugging_face)
-
-
-def tokens(model: Model) -> tuple[SecretKey, ...]:
-    """Return the different access tokens of the repositories. A pod can have only one token, for all repositories."""
-    return tuple(dict.fromkeys(each.token_secret_ref for each in repositories(model) if each.token_secret_ref))
-
-
-def fetching(progress: FetchProgress) -> str:
-    """Return a sentence with the progress of a fetch."""
-    if progress.waiting:
-        return f"Waits for another process that fetches the model: {size(progress.done_bytes)} are fetched."
-    if not progress.total_bytes:
-        return "Fetches the model."
-    percent = progress.done_bytes * 100 // progress.total_bytes
-    return f"Fetches the model: {size(progress.done_bytes)} of {size(progress.total_bytes)} ({percent} %)."

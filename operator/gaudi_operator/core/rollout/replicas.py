@@ -6,32 +6,19 @@ from dataclasses import dataclass, field, replace
 
 from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.names import DESIRED_ANNOTATION
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.backoff import limit_to_back_off
+from gaudi_operator.core.rollout.live_workloads import live_workloads
 from gaudi_operator.core.rollout.planner import RevisionPods
-from gaudi_operator.core.rollout.revision import Group, Revision
+from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, defer_scale_down, deletion_costs
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import parse_int32
 
 OVERDUE_SECONDS = 10
 """The seconds that a kubelet may need after a pod's grace period to report the end of the pod."""
-
-
-def live_workloads(observed: Observed) -> dict[str, Manifest]:
-    """Return the ReplicaSets and LeaderWorkerSets that are not being deleted, by revision."""
-    alive = (each for each in observed.workloads if "deletionTimestamp" not in each["metadata"])
-    return {name: each for each in alive if (name := revision_of(each))}
-
-
-def revision_of(workload: Manifest) -> str:
-    """Return the revision of a workload, from its label or the label of its pod template, or "" without a label."""
-    templates = workload["spec"].get("leaderWorkerTemplate") or workload["spec"]
-    pods = templates.get("template") or templates.get("leaderTemplate") or templates.get("workerTemplate") or {}
-    labels = (workload["metadata"].get("labels") or {}, (pods.get("metadata") or {}).get("labels") or {})
-    return str(next((each[REVISION_LABEL] for each in labels if each.get(REVISION_LABEL)), ""))
 
 
 def count_pods(
@@ -140,31 +127,3 @@ def plan_replicas(state: State) -> PlannedReplicas:
         state.deadlines.requeue(SEEN_SECONDS)
     desired = defer_scale_down(after, written, costs)
     return PlannedReplicas(costs, desired, limit_to_back_off(desired, state.pods, state.failures, state.deadlines))
-
-
-def running_revisions(
-    current: Revision, stored: Iterable[Revision], observed: Observed, in_use: set[str]
-) -> list[Revision]:
-    """Return the older revisions whose workloads may still create pods, then the current one.
-
-    Workloads are written in this order, so that cards are freed before they are requested. A revision whose
-    ControllerRevision was deleted is read back from its workload, so that it can still be scaled.
-    """
-    olds = [each for each in with_workloads(stored, observed) if each.name in in_use and each.name != current.name]
-    return [*olds, current]
-
-
-def with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:
-    """Return the revisions that have a workload, including those whose ControllerRevision was deleted."""
-    known = {revision.name: revision for revision in stored}
-    return [known.get(name) or _read_back(name, each) for name, each in live_workloads(observed).items()]
-
-
-def _read_back(name: str, workload: Manifest) -> Revision:
-    # The inputs are lost, so this revision can be scaled but not rolled out again.
-    templates = workload["spec"].get("leaderWorkerTemplate")
-    if templates is None:
-        return Revision(name, 0, {}, workload["spec"]["template"], "")
-    worker = templates["workerTemplate"]
-    group = Group(templates.get("size", 1), worker)
-    return Revision(name, 0, {}, templates.get("leaderTemplate") or worker, "", group=group)

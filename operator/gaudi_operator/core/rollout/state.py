@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PlanState
 from gaudi_operator.core.classes import NO_CLASS, Platform
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.observed import InstallationDefaults, Observed
+from gaudi_operator.core.installation import InstallationDefaults
+from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import Criteria, Room
 from gaudi_operator.core.problems.resolution import needs_user_action, worst_problem

@@ -1,12 +1,14 @@
 """The status of a resource as users see it: conditions, figures, rows of pods, and events.
 
-conditions   one function per condition, each returns a Verdict
-plan         the conditions and figures of the plan
-figures      captured graphs, warm-up progress, memory and recompilations
-pods         one row per pod
-recipes      the effect of shared recipes
-cold_shapes  the bucket that would have avoided most recompilations
-status       assembles the status, and throttles its writes
-events       events for users, derived from status changes
-refusal      the status after the API server refused a request
+condition_table  all conditions, with their meanings and the functions that judge them
+conditions       one function per condition of replicas, each returns a Verdict
+plan_conditions  the conditions about the plan, the settings and the class
+plan             status.plan: the best known figures of the plan
+figures          captured graphs, warm-up progress, memory and recompilations
+pods             one row per pod
+recipes          the effect of shared recipes
+cold_shapes      the bucket that would have avoided most recompilations
+status           assembles the status, and throttles its writes
+events           events for users, derived from status changes
+refusal          the status after the API server refused a request, or if the spec cannot be read
 """

@@ -1,20 +1,21 @@
 """The verdicts behind the conditions of a resource, compatible with kstatus and `kubectl wait`.
 
-docs/reference/conditions.md lists all conditions and reasons. The table is in status.py, and the conditions of the plan
-are in plan.py. Ready, Reconciling and Stalled report the progress towards the desired state. Ready is True if
-everything is as desired. Reconciling is True while the operator works or others may still resolve a problem. Stalled is
-True only if a user must act. Reconciling and Stalled are never True together. Unless the rollout is paused, one of them
-is True whenever Ready is False. Available, WarmedUp and Degraded compare the pods with the promised number.
+docs/reference/conditions.md lists all conditions and reasons. condition_table.py has the table, and plan_conditions.py
+the conditions of the plan. Ready, Reconciling and Stalled report the progress towards the desired state. Ready is True
+if everything is as desired. Reconciling is True while the operator works or others may still resolve a problem. Stalled
+is True only if a user must act. Reconciling and Stalled are never True together. Unless the rollout is paused, one of
+them is True whenever Ready is False. Available, WarmedUp and Degraded compare the pods with the promised number.
 AutoscalerActive reports whether the autoscaler of spec.autoscaling works (docs/how-to/scaling.md).
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.status import Condition
+from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
 from gaudi_operator.core.children.scaling import METRIC
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.judgement import BELOW_THRESHOLD
@@ -23,9 +24,19 @@ from gaudi_operator.core.pods.slow_bucket import slow_bucket
 from gaudi_operator.core.pods.view import ENDED, PodView
 from gaudi_operator.core.rollout.planner import RolloutProgress
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_operator.core.text_formats import parse_timestamp, timestamp
 from gaudi_runtime.units import plural
+
+TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The status, reason and message of a condition."""
+
+    status: ConditionStatus
+    reason: str
+    message: str
 
 
 def judge_ready(s: State) -> Verdict:

@@ -1,35 +1,18 @@
-"""The plan in the status: its figures, and the conditions that judge the plan and the settings.
+"""The plan in the status (status.plan): the best known figures of the plan, and the sentence about them.
 
-See docs/reference/conditions.md.
-
-status.plan is estimated until a pod of the current revision has measured it. The message of PlanAccepted says what the
-plan costs and names the source of the figures.
+Figures are estimated until a pod of the current revision has measured the plan. plan_conditions.py judges the plan.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, CapturedPercent, ConditionStatus, PlanBasis, PlanState
-from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness, Shortfall
-from gaudi_operator.core.admission.checks import why_settings_are_ignored
+from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, CapturedPercent, PlanBasis, PlanState
 from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_not_estimated
-from gaudi_operator.core.admission.forecast_checks import (
-    PlanForecast,
-    estimated_shortfall,
-    forecast_plan,
-    gate_outlook,
-    plan_hints,
-)
-from gaudi_operator.core.classes import fill_class_defaults
-from gaudi_operator.core.gate.recompiles import ADD_SIZES, only_images_cold
+from gaudi_operator.core.admission.spec_forecast import PlanForecast, forecast_plan
 from gaudi_operator.core.gate.thresholds import WARMED_UP_PHASES, captured_percent
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.cold_shapes import suggest_bucket
 from gaudi_operator.core.status.plan_advice import plan_advice
-from gaudi_operator.core.status.recipes import recipe_miss_reason
-from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.contract.report import WarmupReport, percent
 from gaudi_runtime.units import plural, size
 
@@ -176,106 +159,3 @@ def _origin(plan: PlanState) -> str:
             return f"simulated by {plan.source}"
         case _:
             return f"measured by {plan.source}"
-
-
-CHANGE_BUCKETS = "Change spec.bucketing so that buckets hold them."
-
-
-def _advice(reports: Iterable[WarmupReport]) -> str:
-    return ADD_SIZES if any(map(only_images_cold, reports)) else CHANGE_BUCKETS
-
-
-def judge_plan_accepted(s: State) -> Verdict:
-    """Return the verdict whether the spec can work, as far as it is known before a pod runs."""
-    if s.violation:
-        return Verdict(FALSE, s.violation.reason, s.violation.message)
-    plan = s.plan
-    assert plan is not None  # noqa: S101 - an impossible plan is a violation
-    if plan.basis in MEASURED_BASES:
-        status, reason, against = _by_measurement(plan, s.inference.spec.readiness)
-    else:
-        against = estimated_shortfall(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
-        status, reason = (TRUE, "Accepted") if against is None else (UNKNOWN, "AcceptedInDoubt")
-    outlook = None if plan.basis in MEASURED_BASES else gate_outlook(s.inference)
-    sentences = (plan_sentence(plan), against, outlook, *plan_hints(s.inference))
-    return Verdict(status, reason, " ".join(each for each in sentences if each))
-
-
-def _by_measurement(plan: PlanState, readiness: Readiness) -> tuple[ConditionStatus, str, str | None]:
-    """Return (status, reason, sentence) of a measured plan. The sentence reports missed thresholds, if any."""
-    found = plan.captured_percent
-    phases = (
-        ("prompt", found.prompt, readiness.min_captured_prompt_percent),
-        ("decode", found.decode, readiness.min_captured_decode_percent),
-    )
-    short = [
-        f"{least} % of the {phase} graphs, and {captured} % were captured"
-        for phase, captured, least in phases
-        if captured is not None and captured < least
-    ]
-    if not short or readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
-        return TRUE, "Accepted", None
-    return FALSE, "CapturedBelowThreshold", f"spec.readiness requires {' and '.join(short)}."
-
-
-def judge_bucket_coverage(s: State) -> Verdict:
-    """Return the verdict whether every admissible batch has a bucket and every request met a warm graph."""
-    reports = [pod.report for pod in s.serving if pod.report]
-    if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
-        found = "Requests met shapes without a warm graph: status.recompiles lists them."
-        return Verdict(FALSE, "ColdShapes", f"{found} {suggest_bucket(s) or _advice(reports)}")
-    expected = current_forecast(s)
-    if expected is None:
-        return Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why.")
-    if gaps := expected.uncovered.sentence():
-        return Verdict(
-            FALSE,
-            "BucketsMissing",
-            f"{gaps}. Such a batch waits for a compile; change spec.bucketing or the limits of spec.engine.",
-        )
-    if not reports:
-        return Verdict(UNKNOWN, "NothingKnown", "Every admissible batch has a bucket; no serving pod has reported yet.")
-    if _met_cold(reports):
-        return Verdict(
-            TRUE, "Covered", "Every admissible batch has a bucket; readiness.onRecompiles ignores cold graphs."
-        )
-    return Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far met a warm graph.")
-
-
-def _met_cold(reports: Iterable[WarmupReport]) -> bool:
-    return any(report.recompiles_since_ready or report.cold_shapes for report in reports)
-
-
-def judge_settings_effective(s: State) -> Verdict:
-    """Return the verdict whether every setting of the spec has an effect."""
-    ignored = why_settings_are_ignored(s.inference)
-    if ignored:
-        return Verdict(FALSE, "SettingsIgnored", ignored)
-    if missed := recipe_miss_reason(s):
-        return Verdict(FALSE, "SettingsIgnored", f"spec.recipeCache.enabled has no effect: {missed}")
-    return Verdict(TRUE, "SettingsRead", "Every setting of the spec has an effect.")
-
-
-def judge_class_applied(s: State) -> Verdict | None:
-    """Return the verdict whether a new revision would get the same class defaults as the current one."""
-    current = s.rollout.current
-    had = current.from_class if current else None
-    if s.platform.says is None and had is None:
-        return None
-    if s.platform.problem or current is None:
-        return Verdict(UNKNOWN, "NothingKnown", "The class does not count before the condition PlanAccepted is True.")
-    before, now = had.values if had else {}, fill_class_defaults(s.inference, s.platform).values
-    changed = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
-    if not changed:
-        return Verdict(
-            TRUE, "AsClassSays", f"Revision {current.name} has the present defaults of class {s.platform.name}."
-        )
-    named = f"Class {s.platform.name}" if s.platform.name else "To have no class any more"
-    identity = s.inference.identity
-    return Verdict(
-        FALSE,
-        "ClassChanged",
-        f"{named} would now change {', '.join(f'spec.{each}' for each in changed)}; revision "
-        f"{current.name} keeps what it was made with. To apply it: kubectl gaudi rollout restart {identity.name} "
-        f"-n {identity.namespace}",
-    )

@@ -13,7 +13,7 @@ from gaudi_operator.core.pods.start_delays import (
     unscheduled_since,
 )
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rendering.runtime_config import fetching
+from gaudi_operator.core.rendering.model_files import fetching
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import Phase
 

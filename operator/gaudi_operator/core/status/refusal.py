@@ -1,13 +1,38 @@
-"""The status after the API server refused a request, shown on the resource."""
+"""The status of a resource after the API server refused a request, or if the operator cannot read the spec."""
 
 from dataclasses import replace
 from datetime import datetime
 
-from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.api.v1alpha1.status import (
+    GaudiInferenceStatus,
+)
 from gaudi_operator.core.actions import Decision, Event
-from gaudi_operator.core.status.conditions import conditions_from
-from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.resource import read_identity
+from gaudi_operator.core.status.conditions import (
+    FALSE,
+    TRUE,
+    Verdict,
+    conditions_from,
+)
 from gaudi_runtime.errors import Problem
+
+REASON = "SpecUnreadable"
+
+
+def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
+    """Return `before` with conditions that report the unreadable spec. Pod rows stay."""
+    generation = read_identity(observed.resource).generation
+    verdicts = {
+        "Ready": Verdict(FALSE, REASON, sentence),
+        "Reconciling": Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why."),
+        "Stalled": Verdict(TRUE, REASON, sentence),
+        "PlanAccepted": Verdict(FALSE, REASON, sentence),
+    }
+    # The state of pods is still true while their spec cannot be read.
+    kept = {each.type: Verdict(each.status, each.reason, each.message) for each in before.conditions}
+    conditions = conditions_from((kept | verdicts).items(), before.conditions, generation, observed.now)
+    return before.model_copy(update={"observed_generation": generation, "phase": "Stalled", "conditions": conditions})
 
 
 def with_refusal(decision: Decision, before: GaudiInferenceStatus, refusal: Problem, now: datetime) -> Decision:

@@ -1,19 +1,15 @@
 """The status of a resource, assembled from the state of one reconcile, with throttled writes.
 
 figures.py selects the pods for the figures. `status.revisions` has the stored revisions, newest first, with number, age
-and phase. If the operator cannot read the spec, the status reports it and nothing else changes.
+and phase.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import (
     MAX_PODS,
     MAX_REVISIONS,
-    Condition,
-    ConditionStatus,
     GaudiInferenceStatus,
     PodState,
     RevisionPhase,
@@ -25,94 +21,19 @@ from gaudi_operator.core.children.network import endpoint
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rendering.metadata import traffic_labels
-from gaudi_operator.core.resource import read_identity
 from gaudi_operator.core.rollout.backoff import FailureRecord
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status import figures
+from gaudi_operator.core.status.condition_table import judge_conditions
 from gaudi_operator.core.status.conditions import (
-    conditions_from,
+    TRUE,
     describe_progress,
     expected_ready,
-    judge_autoscaler_active,
-    judge_available,
-    judge_degraded,
     judge_ready,
-    judge_reconciling,
-    judge_stalled,
-    judge_warmed_up,
-)
-from gaudi_operator.core.status.plan import (
-    judge_bucket_coverage,
-    judge_class_applied,
-    judge_plan_accepted,
-    judge_settings_effective,
 )
 from gaudi_operator.core.status.pods import pod_states
 from gaudi_operator.core.status.recipes import recipe_cache_state
-from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
-
-
-@dataclass(frozen=True)
-class ConditionKind:
-    """One row of the table of conditions.
-
-    `good` is the status that needs no action. The condition is left out if `judge` returns None.
-    """
-
-    type: str
-    good: ConditionStatus
-    meaning: str
-    judge: Callable[[State], Verdict | None]
-
-
-CONDITIONS = (
-    ConditionKind("Ready", TRUE, "The spec is fully rolled out, and every desired replica takes traffic.", judge_ready),
-    ConditionKind("Reconciling", FALSE, "The operator is on its way to what is desired.", judge_reconciling),
-    ConditionKind("Stalled", FALSE, "Nothing moves on until a person acts.", judge_stalled),
-    ConditionKind(
-        "Available",
-        TRUE,
-        "At least one pod, and at least the promised number, takes traffic, of any revision.",
-        judge_available,
-    ),
-    ConditionKind(
-        "WarmedUp", TRUE, "Every desired replica of the current revision has passed its gate.", judge_warmed_up
-    ),
-    ConditionKind(
-        "PlanAccepted", TRUE, "The spec can work, as far as can be known before a pod runs.", judge_plan_accepted
-    ),
-    ConditionKind(
-        "Degraded", FALSE, "Replicas that took traffic are lost, or serve below the thresholds.", judge_degraded
-    ),
-    ConditionKind(
-        "BucketCoverage",
-        TRUE,
-        "Every admissible batch has a bucket, and every request so far met a warm graph.",
-        judge_bucket_coverage,
-    ),
-    ConditionKind("SettingsEffective", TRUE, "Every setting of the spec has an effect.", judge_settings_effective),
-    ConditionKind(
-        "ClassApplied",
-        TRUE,
-        "The current revision has the present defaults of its class. Only there with a class.",
-        judge_class_applied,
-    ),
-    ConditionKind(
-        "AutoscalerActive",
-        TRUE,
-        "The autoscaler counts requests and may scale. Only there with spec.autoscaling.",
-        judge_autoscaler_active,
-    ),
-)
-
-
-def judge_conditions(state: State) -> tuple[Condition, ...]:
-    """Return all conditions. A transition time changes only with the status."""
-    judged = ((kind.type, kind.judge(state)) for kind in CONDITIONS)
-    verdicts = [(kind, verdict) for kind, verdict in judged if verdict is not None]
-    return conditions_from(verdicts, state.before.conditions, state.inference.identity.generation, state.deadlines.now)
-
 
 STATUS_DELAY_SECONDS, MANY_PODS_SECONDS, PODS_A_SECOND = 2.0, 5.0, 4
 """The minimum and maximum delay of a status write in seconds, and the number of pods that add one second.
@@ -273,21 +194,3 @@ def _revision_phase(state: State, revision: Revision) -> RevisionPhase:
     if current:
         return RevisionPhase.SERVING if revision.name == state.stable else RevisionPhase.ROLLING_OUT
     return RevisionPhase.SCALING_DOWN if has_pods else RevisionPhase.KEPT
-
-
-REASON = "SpecUnreadable"
-
-
-def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
-    """Return `before` with conditions that report the unreadable spec. Pod rows stay."""
-    generation = read_identity(observed.resource).generation
-    verdicts = {
-        "Ready": Verdict(FALSE, REASON, sentence),
-        "Reconciling": Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why."),
-        "Stalled": Verdict(TRUE, REASON, sentence),
-        "PlanAccepted": Verdict(FALSE, REASON, sentence),
-    }
-    # The state of pods is still true while their spec cannot be read.
-    kept = {each.type: Verdict(each.status, each.reason, each.message) for each in before.conditions}
-    conditions = conditions_from((kept | verdicts).items(), before.conditions, generation, observed.now)
-    return before.model_copy(update={"observed_generation": generation, "phase": "Stalled", "conditions": conditions})

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 from pydantic import ValidationError
 
 from gaudi_operator.core.plan_answers import AnyPlanQuestion, PlanAnswers, PlanTooExpensive, Refusal, Unanswered
-from gaudi_operator.errors import Backoff
+from gaudi_operator.retry_delays import Backoff
 from gaudi_operator.shell.plans.plan_worker import (
     ANSWER,
     IMPOSSIBLE,

@@ -12,7 +12,7 @@ from typing import Self
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.observed import Manifest, PodReport
-from gaudi_operator.errors import Backoff
+from gaudi_operator.retry_delays import Backoff
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.polling.open_polls import OpenPolls
 from gaudi_operator.shell.polling.status_port import (

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
-from gaudi_operator.errors import Backoff, Forbidden, Stalled, Transient
+from gaudi_operator.errors import Forbidden, Stalled, Transient
+from gaudi_operator.retry_delays import Backoff
 
 RIGHTS_DEADLINE_SECONDS = 10.0
 """Seconds before a missing permission is reported. A starting API server may not have loaded all permissions yet."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gaudi_operator.errors import Backoff
+from gaudi_operator.retry_delays import Backoff
 from gaudi_operator.shell.reconciling.refusals import Refusals
 from gaudi_operator.shell.reconciling.slots import Rank
 

@@ -20,6 +20,7 @@ import aiohttp
 import kopf
 
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.retry_delays import RetryDelays
 from gaudi_operator.shell.client import Connection
 from gaudi_operator.shell.kinds import KINDS, RESOURCE, Kind
 from gaudi_operator.shell.metrics.monitoring import Metrics
@@ -31,7 +32,6 @@ from gaudi_operator.shell.watching.list_watch import (
     SILENT_SECONDS,
     Listed,
     ListWatch,
-    RetryDelays,
     Seen,
 )
 from gaudi_operator.shell.watching.trimmed_objects import trim_object

@@ -6,7 +6,6 @@ for the GaudiInferences, but kopf's tasks, queues and copies cost more per chang
 """
 
 import asyncio
-import itertools
 import json
 import logging
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from gaudi_operator.retry_delays import RetryDelays
 from gaudi_operator.shell.kinds import POD, Kind
 from gaudi_operator.shell.watching.incoming import ListReader, reduce_foreign
 from gaudi_operator.shell.watching.trimmed_objects import read_trimmed, select_fields
@@ -59,13 +59,6 @@ class _Event(msgspec.Struct):
 
 
 _EVENTS = msgspec.json.Decoder(_Event)
-
-
-class RetryDelays:
-    """Retry delays that never end, because an unavailable API server will return."""
-
-    def __iter__(self) -> "itertools.chain[float]":
-        return itertools.chain((0.2, 0.5, 1.0), itertools.repeat(2.0))
 
 
 class WatchFailed(Exception):

@@ -14,8 +14,9 @@ from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Decision, Event
 from gaudi_operator.core.decide import decide
+from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport, TextKey
+from gaudi_operator.core.observed import Observed, PodReport, TextKey
 from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS, PlanAnswers
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.client import Cluster as Client

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from gaudi_operator.core.observed import AllowedHostPath, InstallationDefaults
+from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.resource import Inference, read_inference
 from tests.support.builders import Object, gaudi_inference
 

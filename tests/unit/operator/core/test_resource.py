@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import pytest
 
-from gaudi_operator.core.admission.forecast_checks import cached_forecast, forecast_plan, forecast_question
+from gaudi_operator.core.admission.spec_forecast import cached_forecast, forecast_plan, forecast_question
 from gaudi_operator.core.plan_answers import PlanAnswers, PlanQuestion, PlanTooExpensive, Refusal, SynchronousAnswers
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import ExecutionMode

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gaudi_operator.cli.plan.manifest import read_manifest
-from gaudi_operator.core.admission.forecast_checks import forecast_plan
+from gaudi_operator.core.admission.spec_forecast import forecast_plan
 from tests.support.examples import EXAMPLES
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gaudi_operator.core.actions import Apply
-from gaudi_operator.core.admission.forecast_checks import forecast_plan
+from gaudi_operator.core.admission.spec_forecast import forecast_plan
 from tests.support.conformance import violations
 from tests.support.forecasts import seed
 from tests.unit.operator.core.cluster import Cluster

@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.core.admission.checks import first_violation, published_without_key
 from gaudi_operator.core.admission.kv_cache_bounds import most_kv_blocks
-from gaudi_operator.core.observed import InstallationDefaults
+from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_runtime.buckets.bucket_plan import Rule
 from gaudi_runtime.errors import Problem
 from tests.support.builders import merged

@@ -6,12 +6,8 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.admission.estimate import MOST_TIME_SCALE, Estimate, GraphBounds, why_not_estimated
-from gaudi_operator.core.admission.forecast_checks import (
-    estimated_shortfall,
-    estimated_violation,
-    forecast_plan,
-    gate_outlook,
-)
+from gaudi_operator.core.admission.forecast_checks import estimated_shortfall, estimated_violation, gate_outlook
+from gaudi_operator.core.admission.spec_forecast import forecast_plan
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError, Problem
 from tests.support.builders import Object, merged

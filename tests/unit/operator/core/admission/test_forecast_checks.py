@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.admission.checks import first_violation
-from gaudi_operator.core.admission.forecast_checks import plan_hints
-from gaudi_operator.core.status.plan import judge_plan_accepted
+from gaudi_operator.core.admission.hints import plan_hints
+from gaudi_operator.core.status.plan_conditions import judge_plan_accepted
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 from tests.unit.operator.core.states import state_of

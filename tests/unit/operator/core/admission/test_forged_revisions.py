@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.rollout.revision import desired_revision
+from gaudi_operator.core.rollout.desired_revision import desired_revision
 from tests.unit.operator.core.gaudi_classes import judged
 from tests.unit.operator.core.limit_cases import FOLDER, HUB
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference

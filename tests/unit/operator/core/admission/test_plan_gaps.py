@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.forecast_checks import forecast_question, plan_has_gaps
+from gaudi_operator.core.admission.forecast_checks import plan_has_gaps
+from gaudi_operator.core.admission.spec_forecast import forecast_question
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.errors import Problem
 from tests.support.builders import merged

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
+from gaudi_operator.core.admission.checks import first_violation
+from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import ExecutionMode

@@ -10,7 +10,8 @@ from gaudi_operator.core.admission.pod_fields import parse_device_count
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
-from gaudi_operator.core.rollout.revision import Revision, desired_revision
+from gaudi_operator.core.rollout.desired_revision import desired_revision
+from gaudi_operator.core.rollout.revision import Revision
 from tests.support.builders import Object, copied
 from tests.support.examples import manifests
 from tests.unit.operator.core.limit_cases import BEYOND, WITHIN

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.admission.pod_policy import PodPolicy, is_foreign, is_unsafe_variable
-from gaudi_operator.core.observed import AllowedHostPath
+from gaudi_operator.core.installation import AllowedHostPath
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.rendered_pod import stored, template
 

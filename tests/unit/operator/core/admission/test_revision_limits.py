@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.core.admission.revision_limits import most_replicas, starts_with
-from gaudi_operator.core.rollout.revision import desired_revision
+from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import gaudi_class, judged
 from tests.unit.operator.core.limit_cases import BEYOND, CONTROL_PLANE, FOLDER, SAFE_TO_EVICT, WITHIN

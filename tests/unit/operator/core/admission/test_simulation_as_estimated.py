@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.forecast_checks import forecast_plan
+from gaudi_operator.core.admission.spec_forecast import forecast_plan
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.report.report_board import ReportBoard

@@ -6,8 +6,9 @@ import pytest
 
 from gaudi_operator.core.actions import Action, Apply, Delete
 from gaudi_operator.core.children.desired import recipe_pvc_actions, recipe_readers
+from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_operator.core.rollout.inputs import are_same_inputs, revision_inputs
-from gaudi_operator.core.rollout.revision import Revision, desired_revision
+from gaudi_operator.core.rollout.revision import Revision
 from tests.support.builders import Object
 from tests.unit.operator.core.resources import DEFAULTS, inference
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_operator.core.status.status import CONDITIONS, ConditionKind
+from gaudi_operator.core.status.condition_table import CONDITIONS, ConditionKind
 
 PAGE = (Path(__file__).parents[5] / "docs" / "reference" / "conditions.md").read_text()
 TABLE = PAGE.partition("## The table")[2].partition("## ")[0]

@@ -9,8 +9,10 @@ import yaml
 from gaudi_operator.cli.plan.forecast import forecast_deployment
 from gaudi_operator.cli.plan.question import read_question
 from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, DeploymentForecast, Verdict
-from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
-from gaudi_operator.core.admission.forecast_checks import estimated_shortfall, estimated_violation, plan_hints
+from gaudi_operator.core.admission.checks import first_violation
+from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
+from gaudi_operator.core.admission.forecast_checks import estimated_shortfall, estimated_violation
+from gaudi_operator.core.admission.hints import plan_hints
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference

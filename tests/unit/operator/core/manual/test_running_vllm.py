@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
+from gaudi_operator.core.admission.checks import first_violation
+from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.quantities import parse_bytes
 from gaudi_operator.core.rendering.runtime_config import runtime_config

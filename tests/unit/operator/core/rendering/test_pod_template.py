@@ -7,8 +7,8 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.tracing import Tracing
+from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_operator.core.rendering.container import OWN_VARIABLES
 from gaudi_operator.core.rendering.pod_template import PRESTOP_SECONDS, pod_template
 from gaudi_runtime.__main__ import PRESTOP_SECONDS as RUNTIME_PRESTOP_SECONDS

@@ -9,15 +9,9 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.live_workloads import revision_of, with_workloads
 from gaudi_operator.core.rollout.planner import RevisionPods
-from gaudi_operator.core.rollout.replicas import (
-    count_pods,
-    ending_pods,
-    full_replicas,
-    revision_of,
-    with_workloads,
-    written_replicas,
-)
+from gaudi_operator.core.rollout.replicas import count_pods, ending_pods, full_replicas, written_replicas
 from gaudi_operator.core.rollout.revision import Group, Revision
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import condition, pod, view

@@ -7,15 +7,10 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.names import REVISION_LABEL
-from gaudi_operator.core.rendering.runtime_config import execution_mode
+from gaudi_operator.core.rendering.execution_mode import execution_mode
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
-from gaudi_operator.core.rollout.revision import (
-    Group,
-    Revision,
-    desired_revision,
-    missing_pin,
-    with_stored_mode,
-)
+from gaudi_operator.core.rollout.desired_revision import desired_revision, missing_pin, with_stored_mode
+from gaudi_operator.core.rollout.revision import Group, Revision
 from gaudi_operator.core.text_formats import canonical_json
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference

@@ -6,12 +6,11 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
 from gaudi_operator.core.admission.estimate import why_not_estimated
-from gaudi_operator.core.admission.forecast_checks import forecast_plan
+from gaudi_operator.core.admission.spec_forecast import forecast_plan
 from gaudi_operator.core.gate.recompiles import ADD_SIZES
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.conditions import conditions_from
-from gaudi_operator.core.status.status import CONDITIONS, judge_conditions
-from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
+from gaudi_operator.core.status.condition_table import CONDITIONS, judge_conditions
+from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, conditions_from
 from gaudi_runtime.contract.report import BucketPhase, ColdShape, Served, ServedVision, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.support.conformance import violations

@@ -5,9 +5,8 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, Revisions
 from gaudi_operator.core.actions import Event, SetGate
 from gaudi_operator.core.gate.condition import pods_with_gates
-from gaudi_operator.core.status.conditions import conditions_from
+from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, conditions_from
 from gaudi_operator.core.status.events import events
-from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import serving, warming
 

@@ -6,8 +6,8 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import ConditionStatus, GaudiInferenceStatus, Revisions
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.status import CONDITIONS
-from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
+from gaudi_operator.core.status.condition_table import CONDITIONS
+from gaudi_operator.core.status.conditions import FALSE, TRUE, Verdict
 from gaudi_runtime.contract.report import PhaseProgress
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view

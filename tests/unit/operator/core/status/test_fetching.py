@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.core.problems.criteria import Room
-from gaudi_operator.core.rendering.runtime_config import fetching
+from gaudi_operator.core.rendering.model_files import fetching
 from gaudi_operator.core.status.status import make_status
 from gaudi_runtime.contract.report import FetchProgress, Phase, RuntimeFailure
 from tests.unit.operator.core.pod_objects import pod, view

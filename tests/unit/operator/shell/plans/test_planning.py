@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.forecast_checks import ForecastQuestion, forecast_question
 from gaudi_operator.core.admission.plan_figures import AdmissionFigures, AdmissionFiguresQuestion
+from gaudi_operator.core.admission.spec_forecast import ForecastQuestion, forecast_question
 from gaudi_operator.core.plan_answers import AnyPlanQuestion, PlanQuestion, PlanTooExpensive, Unanswered, compute_answer
 from gaudi_operator.core.status.cold_shapes import ColdShape, CoveredShapesQuestion
 from gaudi_operator.shell.plans.planning import PendingQuestion, Planner, QuestionQueue

@@ -13,8 +13,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from gaudi_operator.retry_delays import RetryDelays
 from gaudi_operator.shell.kinds import POD, SERVICE, Kind
-from gaudi_operator.shell.watching.list_watch import ListWatch, RetryDelays, lines
+from gaudi_operator.shell.watching.list_watch import ListWatch, lines
 
 Object = Mapping[str, Any]
 Pieces = list[bytes | int]

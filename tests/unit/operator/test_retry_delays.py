@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.errors import Backoff
+from gaudi_operator.retry_delays import Backoff
 
 
 @given(failures=st.integers(0, 2000))

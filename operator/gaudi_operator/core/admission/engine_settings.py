@@ -1,0 +1,56 @@
+"""The check of engine settings: settings, arguments and variables that are wrong or have no effect.
+
+The rules come from the runtime (gaudi_runtime/knobs), and messages name the fields of the resource
+(docs/reference/knobs.md).
+"""
+
+from collections.abc import Iterator
+
+from gaudi_operator.core.admission.plugin import ignored_by_the_plugin
+from gaudi_operator.core.installation import InstallationDefaults
+from gaudi_operator.core.rendering.runtime_config import runtime_config
+from gaudi_operator.core.resource import Inference, derived
+from gaudi_runtime.errors import Problem
+from gaudi_runtime.knobs.check import ignored_knobs, wrong_arguments, wrong_settings, wrong_variables
+from gaudi_runtime.planning.ranges import ignored_settings
+
+
+def settings_are_wrong(inference: Inference, _: InstallationDefaults) -> Problem | None:
+    """Refuse engine settings that the engine does not know or would misread without an error."""
+    sentence = why_settings_are_wrong(inference)
+    return Problem("SettingsWrong", sentence) if sentence else None
+
+
+MOST_SENTENCES = 5
+
+
+def why_settings_are_wrong(inference: Inference) -> str | None:
+    """Return a message that names at most MOST_SENTENCES wrong settings, or None if all settings are valid."""
+    return _text([f"spec.{each}" for each in _wrong(inference)])
+
+
+@derived
+def why_settings_are_ignored(inference: Inference) -> str | None:
+    """Return a message that names every setting without effect, or None if all settings have an effect."""
+    config = runtime_config(inference)
+    plugin = ignored_by_the_plugin(inference)
+    ignored = (*plugin, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
+    return _text([f"spec.{each}" for each in ignored])
+
+
+def _wrong(inference: Inference) -> Iterator[str]:
+    engine = inference.spec.engine
+    variables = [each.name for each in engine.env]
+    yield from (f"engine.settings: {each}" for each in wrong_settings(engine.settings))
+    yield from (f"engine.extraArgs: {each}" for each in wrong_arguments(engine.extra_args))
+    yield from (f"engine.env: {each}" for each in wrong_variables(variables))
+    for name in sorted(engine.settings.keys() & set(variables)):
+        yield f"engine.env: {name} stands in engine.settings too: give it once"
+
+
+def _text(sentences: list[str]) -> str | None:
+    if not sentences:
+        return None
+    more = len(sentences) - MOST_SENTENCES
+    shown = "; ".join(sentences[:MOST_SENTENCES])
+    return f"{shown}; and {more} more." if more > 0 else f"{shown}."

@@ -1,0 +1,106 @@
+"""Hints about a spec for its users: its execution mode, its drafts, and whether its model is validated on its card.
+
+Hints are shown in the message of PlanAccepted, and never refuse a spec (docs/how-to/running-vllm.md, Hints).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.rendering.execution_mode import execution_mode, on_cpu
+from gaudi_operator.core.resource import Inference
+from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated_by_card
+from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
+from gaudi_runtime.knobs.speculation import speculation
+
+_BITS = {
+    QuantizationMethod.INC: "fp8",
+    QuantizationMethod.FP8: "fp8",
+    QuantizationMethod.MODELOPT: "fp8",
+    QuantizationMethod.AWQ: "int4",
+    QuantizationMethod.GPTQ: "int4",
+}
+
+
+_DTYPES = {Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16", Dtype.FLOAT32: "fp32"}
+
+
+def plan_hints(inference: Inference) -> tuple[str, ...]:
+    """Return hints about the execution mode of a stored revision and about a vLLM engine, as sentences."""
+    spec = inference.spec
+    default = tuple(_changed_default(inference))
+    if spec.engine.name is not EngineName.VLLM:
+        return default
+    on_card = () if on_cpu(spec.accelerator) else (*_vision(spec), *_validation(inference))
+    return (*default, *_drafts(spec), *on_card)
+
+
+def _changed_default(inference: Inference) -> Iterator[str]:
+    """Yield a sentence if the next revision will change the mode because the default has changed."""
+    kept, coming = inference.kept_mode, execution_mode(replace(inference, kept_mode=None))
+    if kept is not None and inference.spec.engine.execution_mode is None and kept is not coming:
+        runs = as_in_spec(kept)
+        yield (
+            f"spec.engine.executionMode is left out and its pods run in {runs}, the default when their revision was "
+            f"made: the next revision takes {as_in_spec(coming)}. To keep {runs}, write it, which restarts nothing."
+        )
+
+
+def _drafts(spec: GaudiInferenceSpec) -> Iterator[str]:
+    if speculation(spec.engine.settings):
+        yield "Drafts are for greedy requests: those with a temperature, logprobs or a grammar are answered 400."
+
+
+def _vision(spec: GaudiInferenceSpec) -> Iterator[str]:
+    if spec.model.items_per_prompt.image or spec.model.items_per_prompt.video:
+        yield (
+            "Vision buckets are known once a pod has loaded the model: before that they are counted in no plan and no "
+            "estimate."
+        )
+
+
+def _validation(inference: Inference) -> Iterator[str]:
+    spec = inference.spec
+    model, card = _model(spec), spec.accelerator.generation.value
+    if model is None:
+        return
+    if last := last_release_of(model):
+        yield f"{model} cannot start: vLLM {last} is the last release that serves it. Choose another model."
+        return
+    published = validated_by_card(model)
+    if card in published:
+        yield from _differences(inference, published[card])
+    else:
+        elsewhere = f"{', '.join(published)} and not on {card}" if published else "no card"
+        yield f"{model} is published as validated on {elsewhere}; it may work all the same."
+
+
+def _model(spec: GaudiInferenceSpec) -> str | None:
+    """Return the model's repository, or a served name if the published lists contain it."""
+    if source := spec.model.source.hugging_face:
+        return source.repo
+    return next((name for name in spec.model.served_names if validated_by_card(name) or last_release_of(name)), None)
+
+
+def _differences(inference: Inference, published: Validated) -> Iterator[str]:
+    spec = inference.spec
+    by = "" if published.by_plugin else ", by a release before vLLM's plugin for Gaudi,"
+    about = f"{published.model} is published as validated on {published.card}{by} with"
+    if spec.parallelism.tensor not in published.tensor:
+        sizes = " or ".join(map(str, published.tensor))
+        yield f"{about} tensor parallel {sizes}; spec.parallelism.tensor is {spec.parallelism.tensor}."
+    datatype = _datatype(spec)
+    if datatype is not None and datatype not in published.datatypes:
+        yield f"{about} {' or '.join(published.datatypes)}, not {datatype}."
+    if execution_mode(inference) in (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY):
+        for name, value in published.settings.items():
+            if name not in spec.engine.settings:
+                yield f'{about} the setting {name}: "{value}", which spec.engine.settings leaves out.'
+
+
+def _datatype(spec: GaudiInferenceSpec) -> str | None:
+    """Return the data type, or None if the checkpoint decides or a method covers several."""
+    if quantization := spec.model.quantization:
+        return _BITS.get(quantization.method)
+    return _DTYPES.get(spec.model.dtype)

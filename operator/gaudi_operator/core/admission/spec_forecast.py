@@ -1,0 +1,95 @@
+"""The forecast of a spec's plan before a pod runs: bucket counts, gaps and the estimate (gaudi_runtime/forecast/).
+
+A plan question computes the forecast (core/plan_answers.py).
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, estimate_plan, forecast_target
+from gaudi_operator.core.admission.kv_cache_bounds import most_kv_blocks
+from gaudi_operator.core.plan_answers import PlanQuestion, PlanTooExpensive
+from gaudi_operator.core.rendering.runtime_config import runtime_config
+from gaudi_operator.core.resource import Inference, derived
+from gaudi_runtime.contract.bucketing import BucketPolicy
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
+from gaudi_runtime.planning.coverage import Uncovered, plan_coverage
+from gaudi_runtime.planning.kept_plans import kept_plan
+
+
+@dataclass(frozen=True)
+class PlanForecast:
+    """The forecast of a plan for `kv_blocks` KV blocks: bucket counts, uncovered batches and estimated costs.
+
+    `estimate` is None if the spec has no target.
+    """
+
+    prompt: int
+    decode: int
+    kv_blocks: int
+    uncovered: Uncovered
+    estimate: Estimate | None
+
+
+def forecast_plan(
+    inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
+) -> PlanForecast | None:
+    """Return the forecast for `measured_blocks` KV blocks, or else for the estimated or maximum number.
+
+    `block_size` is the measured number of tokens per block, if any. Returns None if no plan is possible or the plan is
+    too expensive. Raises Unanswered.
+    """
+    with suppress(PlanTooExpensive):
+        return cached_forecast(inference, measured_blocks, block_size)
+    return None
+
+
+@derived
+def cached_forecast(
+    inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
+) -> PlanForecast | None:
+    """Return the forecast as forecast_plan() does, but raise PlanTooExpensive if the plan is too expensive."""
+    # Without @derived, looking up the answer by the whole question would dominate the time of a decision.
+    return inference.answers.get(forecast_question(inference, measured_blocks, block_size))
+
+
+def forecast_question(
+    inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
+) -> "ForecastQuestion":
+    """Return the plan question of the forecast."""
+    spec, inputs = inference.spec, inputs_of(runtime_config(inference))
+    inputs = replace(
+        inputs,
+        limits=inputs.limits.model_copy(update={"block_size": block_size}) if block_size else inputs.limits,
+        kv_blocks=measured_blocks,
+    )
+    # The policy is a separate field, so that the cache of answers finds its texts.
+    rest = replace(inputs, policy=BucketPolicy())
+    return ForecastQuestion(inputs.policy, rest, forecast_target(spec), most_kv_blocks(spec))
+
+
+@dataclass(frozen=True)
+class ForecastQuestion(PlanQuestion[PlanForecast | None]):
+    """The question for the forecast of a deployment: a bucket policy and all other inputs."""
+
+    kind = PlanForecast | None
+    size = 16 * 1024
+
+    policy: BucketPolicy
+    inputs: ForecastInputs
+    target: ForecastTarget | None
+    most_blocks: int
+
+    def answer(self) -> PlanForecast | None:
+        """Compute the estimate, the plan and its gaps."""
+        inputs = replace(self.inputs, policy=self.policy)
+        found = estimate_plan(inputs, self.target) if self.target else None
+        estimated = found.kv_blocks if found else 0
+        for blocks in (inputs.kv_blocks or estimated, self.most_blocks):
+            # The estimated blocks may be too few for any bucket although a pod may find more.
+            with suppress(PlanImpossible):
+                plan = kept_plan(inputs.policy, inputs.limits, blocks)
+                gaps = plan_coverage(plan, inputs.limits, blocks)
+                return PlanForecast(len(plan.prompt), len(plan.decode), blocks, gaps, found)
+        return None

@@ -1,0 +1,58 @@
+"""The model files of a pod: folders of the checkpoint and adapters, and repositories that the runtime fetches.
+
+See docs/how-to/model-sources.md.
+"""
+
+from posixpath import join, normpath
+
+from gaudi_operator.api.base import SecretKey
+from gaudi_operator.api.v1alpha1.model import HuggingFaceSource, Model, ModelSource
+from gaudi_runtime.contract.ports import (
+    ADAPTERS_PATH,
+    FETCH_PATH,
+    MODEL_PATH,
+)
+from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.units import size
+
+
+def checkpoint_folder(source: ModelSource) -> str:
+    """Return the folder of the checkpoint inside the container. A hostPath is mounted as this folder.
+
+    A fetched checkpoint gets its own subfolder, named by its repository and commit.
+    """
+    return model_folder(source, MODEL_PATH)
+
+
+def adapter_mount(at: int) -> str:
+    """Return the mount path of the adapter with number `at`."""
+    return f"{ADAPTERS_PATH}/{at}"
+
+
+def model_folder(source: ModelSource, mount: str) -> str:
+    """Return the folder of model files inside the container, for a source that is mounted at `mount`."""
+    if source.hugging_face:
+        return FETCH_PATH
+    inside = source.persistent_volume_claim or source.oci_image
+    return normpath(join(mount, inside.path)) if inside else mount
+
+
+def repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
+    """Return the repositories that the runtime fetches, for the checkpoint and for adapters."""
+    sources = (model.source, *(each.source for each in model.adapters))
+    return tuple(source.hugging_face for source in sources if source.hugging_face)
+
+
+def tokens(model: Model) -> tuple[SecretKey, ...]:
+    """Return the different access tokens of the repositories. A pod can have only one token, for all repositories."""
+    return tuple(dict.fromkeys(each.token_secret_ref for each in repositories(model) if each.token_secret_ref))
+
+
+def fetching(progress: FetchProgress) -> str:
+    """Return a sentence with the progress of a fetch."""
+    if progress.waiting:
+        return f"Waits for another process that fetches the model: {size(progress.done_bytes)} are fetched."
+    if not progress.total_bytes:
+        return "Fetches the model."
+    percent = progress.done_bytes * 100 // progress.total_bytes
+    return f"Fetches the model: {size(progress.done_bytes)} of {size(progress.total_bytes)} ({percent} %)."

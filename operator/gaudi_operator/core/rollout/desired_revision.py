@@ -1,0 +1,79 @@
+"""The revision that the spec asks for: a pinned, stored or new revision (docs/how-to/revisions.md)."""
+
+from dataclasses import replace
+
+from gaudi_operator.core.installation import InstallationDefaults
+from gaudi_operator.core.rendering.pod_template import pod_template, worker_template
+from gaudi_operator.core.rendering.runtime_config import config_map_name, runtime_config
+from gaudi_operator.core.resource import Inference, derived
+from gaudi_operator.core.rollout.inputs import (
+    revision_inputs,
+    revision_name,
+    stored_form,
+)
+from gaudi_operator.core.rollout.revision import FromClass, Group, Revision
+from gaudi_operator.core.text_formats import canonical_json
+from gaudi_runtime.contract.config import ExecutionMode, plan_hash
+
+
+def desired_revision(
+    inference: Inference,
+    stored: tuple[Revision, ...],
+    defaults: InstallationDefaults,
+    filled: Inference | None = None,
+    from_class: FromClass | None = None,
+) -> Revision:
+    """Return the revision that the spec asks for: a pinned, stored or new revision.
+
+    A stored rendering is used unchanged even if this operator would render it differently, because only changed inputs
+    restart pods. missing_pin() reports a pinned revision that is not stored. `filled` is the resource with the defaults
+    of its class (`from_class`). It is used for rendering only, so the inputs are those of the spec.
+    """
+    pinned = inference.spec.rollout.revision
+    # Compare fields, not names, because names from a newer release include fields that an older release lacks.
+    for revision in stored:
+        if revision.name == pinned or (pinned is None and revision.matches_spec(inference)):
+            return revision
+    inputs = revision_inputs(inference)
+    whole = filled or inference
+    config = runtime_config(whole)
+    text = canonical_json(config.model_dump(mode="json", by_alias=True, exclude_none=True))
+    name = revision_name(inputs)
+    hashed = plan_hash(config.bucketing, config.limits)
+    template = pod_template(whole, name, hashed, config_map_name(inference.identity, text), defaults)
+    # A revision is rendered only once. From now on the stored template is used.
+    nodes = inference.spec.parallelism.nodes
+    group = Group(nodes, worker_template(template)) if nodes > 1 else None
+    return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text, group=group, from_class=from_class)
+
+
+def with_stored_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
+    """Return the resource with the execution mode of the stored revision that matches its spec."""
+    return _in_mode(inference, next((each.mode for each in stored if each.matches_spec(inference)), None))
+
+
+@derived
+def _in_mode(inference: Inference, mode: ExecutionMode | None) -> Inference:
+    return replace(inference, kept_mode=mode)
+
+
+def as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
+    """Return `revision` with the highest number of all revisions, because it is selected to run now."""
+    newest = _newest(stored)
+    return revision if revision.number >= newest else replace(revision, number=newest + 1)
+
+
+def missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
+    """Return the message about a pinned revision that is not stored, or None without such a pin."""
+    pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
+    if pinned is None or any(revision.name == pinned for revision in stored):
+        return None
+    others = f"name one of {kept}, or " if kept else ""
+    return (
+        f"spec.rollout.revision is {pinned}, which is not kept: {others}leave the field out so that pods run what the "
+        "spec says."
+    )
+
+
+def _newest(stored: tuple[Revision, ...]) -> int:
+    return max((revision.number for revision in stored), default=0)

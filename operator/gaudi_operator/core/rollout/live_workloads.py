@@ -1,0 +1,49 @@
+"""The live workloads of a resource (ReplicaSets, LeaderWorkerSets), and the revisions that they run."""
+
+from collections.abc import Iterable
+
+from gaudi_operator.core.names import REVISION_LABEL
+from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.rollout.revision import Group, Revision
+
+
+def live_workloads(observed: Observed) -> dict[str, Manifest]:
+    """Return the ReplicaSets and LeaderWorkerSets that are not being deleted, by revision."""
+    alive = (each for each in observed.workloads if "deletionTimestamp" not in each["metadata"])
+    return {name: each for each in alive if (name := revision_of(each))}
+
+
+def revision_of(workload: Manifest) -> str:
+    """Return the revision of a workload, from its label or the label of its pod template, or "" without a label."""
+    templates = workload["spec"].get("leaderWorkerTemplate") or workload["spec"]
+    pods = templates.get("template") or templates.get("leaderTemplate") or templates.get("workerTemplate") or {}
+    labels = (workload["metadata"].get("labels") or {}, (pods.get("metadata") or {}).get("labels") or {})
+    return str(next((each[REVISION_LABEL] for each in labels if each.get(REVISION_LABEL)), ""))
+
+
+def running_revisions(
+    current: Revision, stored: Iterable[Revision], observed: Observed, in_use: set[str]
+) -> list[Revision]:
+    """Return the older revisions whose workloads may still create pods, then the current one.
+
+    Workloads are written in this order, so that cards are freed before they are requested. A revision whose
+    ControllerRevision was deleted is read back from its workload, so that it can still be scaled.
+    """
+    olds = [each for each in with_workloads(stored, observed) if each.name in in_use and each.name != current.name]
+    return [*olds, current]
+
+
+def with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:
+    """Return the revisions that have a workload, including those whose ControllerRevision was deleted."""
+    known = {revision.name: revision for revision in stored}
+    return [known.get(name) or _read_back(name, each) for name, each in live_workloads(observed).items()]
+
+
+def _read_back(name: str, workload: Manifest) -> Revision:
+    # The inputs are lost, so this revision can be scaled but not rolled out again.
+    templates = workload["spec"].get("leaderWorkerTemplate")
+    if templates is None:
+        return Revision(name, 0, {}, workload["spec"]["template"], "")
+    worker = templates["workerTemplate"]
+    group = Group(templates.get("size", 1), worker)
+    return Revision(name, 0, {}, templates.get("leaderTemplate") or worker, "", group=group)

@@ -1,0 +1,90 @@
+"""The table of all conditions: their types, their meanings, and the functions that judge them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gaudi_operator.api.v1alpha1.status import (
+    Condition,
+    ConditionStatus,
+)
+from gaudi_operator.core.rollout.state import State
+from gaudi_operator.core.status.conditions import (
+    FALSE,
+    TRUE,
+    Verdict,
+    conditions_from,
+    judge_autoscaler_active,
+    judge_available,
+    judge_degraded,
+    judge_ready,
+    judge_reconciling,
+    judge_stalled,
+    judge_warmed_up,
+)
+from gaudi_operator.core.status.plan_conditions import (
+    judge_bucket_coverage,
+    judge_class_applied,
+    judge_plan_accepted,
+    judge_settings_effective,
+)
+
+
+@dataclass(frozen=True)
+class ConditionKind:
+    """One row of the table of conditions.
+
+    `good` is the status that needs no action. The condition is left out if `judge` returns None.
+    """
+
+    type: str
+    good: ConditionStatus
+    meaning: str
+    judge: Callable[[State], Verdict | None]
+
+
+CONDITIONS = (
+    ConditionKind("Ready", TRUE, "The spec is fully rolled out, and every desired replica takes traffic.", judge_ready),
+    ConditionKind("Reconciling", FALSE, "The operator is on its way to what is desired.", judge_reconciling),
+    ConditionKind("Stalled", FALSE, "Nothing moves on until a person acts.", judge_stalled),
+    ConditionKind(
+        "Available",
+        TRUE,
+        "At least one pod, and at least the promised number, takes traffic, of any revision.",
+        judge_available,
+    ),
+    ConditionKind(
+        "WarmedUp", TRUE, "Every desired replica of the current revision has passed its gate.", judge_warmed_up
+    ),
+    ConditionKind(
+        "PlanAccepted", TRUE, "The spec can work, as far as can be known before a pod runs.", judge_plan_accepted
+    ),
+    ConditionKind(
+        "Degraded", FALSE, "Replicas that took traffic are lost, or serve below the thresholds.", judge_degraded
+    ),
+    ConditionKind(
+        "BucketCoverage",
+        TRUE,
+        "Every admissible batch has a bucket, and every request so far met a warm graph.",
+        judge_bucket_coverage,
+    ),
+    ConditionKind("SettingsEffective", TRUE, "Every setting of the spec has an effect.", judge_settings_effective),
+    ConditionKind(
+        "ClassApplied",
+        TRUE,
+        "The current revision has the present defaults of its class. Only there with a class.",
+        judge_class_applied,
+    ),
+    ConditionKind(
+        "AutoscalerActive",
+        TRUE,
+        "The autoscaler counts requests and may scale. Only there with spec.autoscaling.",
+        judge_autoscaler_active,
+    ),
+)
+
+
+def judge_conditions(state: State) -> tuple[Condition, ...]:
+    """Return all conditions. A transition time changes only with the status."""
+    judged = ((kind.type, kind.judge(state)) for kind in CONDITIONS)
+    verdicts = [(kind, verdict) for kind, verdict in judged if verdict is not None]
+    return conditions_from(verdicts, state.before.conditions, state.inference.identity.generation, state.deadlines.now)

@@ -1,0 +1,123 @@
+"""The conditions about the plan, the settings and the class of a spec: PlanAccepted, BucketCoverage and others.
+
+See docs/reference/conditions.md. The message of PlanAccepted says what the plan costs and names the source of the
+figures.
+"""
+
+from collections.abc import Iterable
+
+from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, ConditionStatus, PlanBasis, PlanState
+from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness, Shortfall
+from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
+from gaudi_operator.core.admission.forecast_checks import estimated_shortfall, gate_outlook
+from gaudi_operator.core.admission.hints import plan_hints
+from gaudi_operator.core.classes import fill_class_defaults
+from gaudi_operator.core.gate.recompiles import ADD_SIZES, only_images_cold
+from gaudi_operator.core.rollout.state import State
+from gaudi_operator.core.status.cold_shapes import suggest_bucket
+from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
+from gaudi_operator.core.status.plan import current_forecast, plan_sentence
+from gaudi_operator.core.status.recipes import recipe_miss_reason
+from gaudi_runtime.contract.report import WarmupReport
+
+CHANGE_BUCKETS = "Change spec.bucketing so that buckets hold them."
+
+
+def _advice(reports: Iterable[WarmupReport]) -> str:
+    return ADD_SIZES if any(map(only_images_cold, reports)) else CHANGE_BUCKETS
+
+
+def judge_plan_accepted(s: State) -> Verdict:
+    """Return the verdict whether the spec can work, as far as it is known before a pod runs."""
+    if s.violation:
+        return Verdict(FALSE, s.violation.reason, s.violation.message)
+    plan = s.plan
+    assert plan is not None  # noqa: S101 - an impossible plan is a violation
+    if plan.basis in MEASURED_BASES:
+        status, reason, against = _by_measurement(plan, s.inference.spec.readiness)
+    else:
+        against = estimated_shortfall(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
+        status, reason = (TRUE, "Accepted") if against is None else (UNKNOWN, "AcceptedInDoubt")
+    outlook = None if plan.basis in MEASURED_BASES else gate_outlook(s.inference)
+    sentences = (plan_sentence(plan), against, outlook, *plan_hints(s.inference))
+    return Verdict(status, reason, " ".join(each for each in sentences if each))
+
+
+def _by_measurement(plan: PlanState, readiness: Readiness) -> tuple[ConditionStatus, str, str | None]:
+    """Return (status, reason, sentence) of a measured plan. The sentence reports missed thresholds, if any."""
+    found = plan.captured_percent
+    phases = (
+        ("prompt", found.prompt, readiness.min_captured_prompt_percent),
+        ("decode", found.decode, readiness.min_captured_decode_percent),
+    )
+    short = [
+        f"{least} % of the {phase} graphs, and {captured} % were captured"
+        for phase, captured, least in phases
+        if captured is not None and captured < least
+    ]
+    if not short or readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
+        return TRUE, "Accepted", None
+    return FALSE, "CapturedBelowThreshold", f"spec.readiness requires {' and '.join(short)}."
+
+
+def judge_bucket_coverage(s: State) -> Verdict:
+    """Return the verdict whether every admissible batch has a bucket and every request met a warm graph."""
+    reports = [pod.report for pod in s.serving if pod.report]
+    if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
+        found = "Requests met shapes without a warm graph: status.recompiles lists them."
+        return Verdict(FALSE, "ColdShapes", f"{found} {suggest_bucket(s) or _advice(reports)}")
+    expected = current_forecast(s)
+    if expected is None:
+        return Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why.")
+    if gaps := expected.uncovered.sentence():
+        return Verdict(
+            FALSE,
+            "BucketsMissing",
+            f"{gaps}. Such a batch waits for a compile; change spec.bucketing or the limits of spec.engine.",
+        )
+    if not reports:
+        return Verdict(UNKNOWN, "NothingKnown", "Every admissible batch has a bucket; no serving pod has reported yet.")
+    if _met_cold(reports):
+        return Verdict(
+            TRUE, "Covered", "Every admissible batch has a bucket; readiness.onRecompiles ignores cold graphs."
+        )
+    return Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far met a warm graph.")
+
+
+def _met_cold(reports: Iterable[WarmupReport]) -> bool:
+    return any(report.recompiles_since_ready or report.cold_shapes for report in reports)
+
+
+def judge_settings_effective(s: State) -> Verdict:
+    """Return the verdict whether every setting of the spec has an effect."""
+    ignored = why_settings_are_ignored(s.inference)
+    if ignored:
+        return Verdict(FALSE, "SettingsIgnored", ignored)
+    if missed := recipe_miss_reason(s):
+        return Verdict(FALSE, "SettingsIgnored", f"spec.recipeCache.enabled has no effect: {missed}")
+    return Verdict(TRUE, "SettingsRead", "Every setting of the spec has an effect.")
+
+
+def judge_class_applied(s: State) -> Verdict | None:
+    """Return the verdict whether a new revision would get the same class defaults as the current one."""
+    current = s.rollout.current
+    had = current.from_class if current else None
+    if s.platform.says is None and had is None:
+        return None
+    if s.platform.problem or current is None:
+        return Verdict(UNKNOWN, "NothingKnown", "The class does not count before the condition PlanAccepted is True.")
+    before, now = had.values if had else {}, fill_class_defaults(s.inference, s.platform).values
+    changed = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
+    if not changed:
+        return Verdict(
+            TRUE, "AsClassSays", f"Revision {current.name} has the present defaults of class {s.platform.name}."
+        )
+    named = f"Class {s.platform.name}" if s.platform.name else "To have no class any more"
+    identity = s.inference.identity
+    return Verdict(
+        FALSE,
+        "ClassChanged",
+        f"{named} would now change {', '.join(f'spec.{each}' for each in changed)}; revision "
+        f"{current.name} keeps what it was made with. To apply it: kubectl gaudi rollout restart {identity.name} "
+        f"-n {identity.namespace}",
+    )
