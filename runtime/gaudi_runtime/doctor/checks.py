@@ -28,7 +28,7 @@ _ANOTHER_IMAGE = "Use the runtime or the runtime-hpu image, or build your own fr
 
 
 class State(StrEnum):
-    """The state of a row of the doctor; FAIL means that an engine cannot run."""
+    """The result of a check of the doctor; FAIL means that an engine cannot run."""
 
     OK = "ok"
     WARNING = "warning"
@@ -63,7 +63,7 @@ def is_healthy(rows: Iterable[Row]) -> bool:
 
 
 def installed_engines(image: ImageFacts) -> frozenset[EngineName]:
-    """Return the engines whose packages are installed; the simulation always is."""
+    """Return the engines that the doctor checks by default: those whose packages are installed, and the simulation."""
     found = {EngineName.SIM: "always", EngineName.TORCH: image.torch.version, EngineName.VLLM: image.vllm.version}
     return frozenset(name for name, version in found.items() if version)
 
@@ -74,7 +74,7 @@ def _lower_if_irrelevant(row: Row, engines: frozenset[EngineName]) -> Row:
 
 
 def check_torch(image: ImageFacts) -> Row:
-    """Check that torch is installed and can be imported."""
+    """Check that torch is installed and that the doctor could import it."""
     found = image.torch
     if not found.version:
         return Row("torch", State.FAIL, "not installed", _ANOTHER_IMAGE, MODEL_ENGINES)
@@ -152,7 +152,7 @@ def check_folders(image: ImageFacts) -> Row:
 
 
 def check_device(machine: MachineFacts, image: ImageFacts) -> Row:
-    """Check that an image for cards has cards."""
+    """Check that a machine with an image for cards has cards."""
     cards = machine.cards
     if image.bridge and not cards:
         advice = "Request cards (spec.accelerator), and check that the node's driver and device plugin run."
@@ -271,7 +271,7 @@ def check_driver(machine: MachineFacts, image: ImageFacts) -> Row:
 
 
 def check_firmware(machine: MachineFacts, image: ImageFacts) -> Row:
-    """Report the firmware of the cards; no public rule says which firmware is right."""
+    """Check the firmware of the cards: report it only, because no public rule says which firmware is right."""
     found = machine.gaudi.firmware
     if len(found) > 1:
         advice = "Cards of one node have different firmware: update it on all of them."

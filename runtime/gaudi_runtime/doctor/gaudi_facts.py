@@ -17,7 +17,7 @@ Ask = Callable[[Sequence[str]], str]
 
 @dataclass(frozen=True)
 class Card:
-    """One card by its PCI address: the numbers of its ports to other cards, and which of them are down."""
+    """The facts about one Gaudi card, by PCI address: its ports to other cards, and those that are down."""
 
     address: str
     ports: tuple[int, ...] = ()
@@ -59,7 +59,7 @@ def _card(address: str, output: str) -> Card:
 
 
 def run_command(command: Sequence[str]) -> str:
-    """Run a command and return its standard output; empty if it fails or takes more than 30 seconds."""
+    """Run a command that reports facts about Gaudi cards and return its output; empty if it fails or is too slow."""
     if shutil.which(command[0]) is None:
         return ""
     try:

@@ -39,7 +39,7 @@ def _reason(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def torch() -> dict[str, Any]:
-    """Import torch and, if installed, the Gaudi bridge; return the names of the cards."""
+    """Import torch and, if installed, the Gaudi bridge, as an import trial; return the names of the cards."""
     # By name, as everything here: torch may be missing, and the runtime may import it only in its engines.
     torch = import_module("torch")
     if util.find_spec("habana_frameworks"):
@@ -49,7 +49,7 @@ def torch() -> dict[str, Any]:
 
 
 def vllm() -> dict[str, Any]:
-    """Import the modules of serving with vLLM, and its kernels. Raises AttributeError if the kernels do not load."""
+    """Import vLLM's serving modules and kernels as an import trial. Raises AttributeError if kernels do not load."""
     for module in ("vllm.v1.engine.async_llm", installed_layout().app, "vllm.v1.worker.worker_base"):
         import_module(module)
     platform = import_module("vllm.platforms").current_platform

@@ -23,7 +23,7 @@ _FOLDER_VARIABLES = ("HOME", "HF_HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "VL
 
 
 def collect_facts(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
-    """Collect the facts that the doctor judges; with `image_only` those of the image alone.
+    """Run the doctor's probes and return the facts that they found; with `image_only` those of the image alone.
 
     The packages of the `wanted` engines are imported, or all if none is given.
     """
@@ -48,7 +48,7 @@ def collect_facts(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
 
 
 def read_only_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the folders set by variables that this process cannot write or create, as VARIABLE=folder."""
+    """Probe the folders set by variables: return those that cannot be written or created, as VARIABLE=folder."""
     named = {name: environment[name] for name in _FOLDER_VARIABLES if environment.get(name)}
     named.setdefault("TMPDIR", tempfile.gettempdir())
     return tuple(f"{name}={folder}" for name, folder in named.items() if not _writable(Path(folder)))

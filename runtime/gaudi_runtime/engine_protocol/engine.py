@@ -33,7 +33,7 @@ GRAPH_MODES = (ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE)
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """The total and free device memory in bytes."""
+    """The device memory that an engine reports by the engine protocol: total and free, in bytes."""
 
     free: int
     total: int
@@ -41,7 +41,7 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class RecipeKey:
-    """The key of compiled recipes: everything that a recipe depends on, except the shape.
+    """The recipe key that an engine provides by the engine protocol: all that recipes depend on, except their shapes.
 
     `software` names the release and the execution mode, `model` the checkpoint and its revision, `dtype` the formats
     of numbers and of the KV cache, `parallelism` how the model is divided.
@@ -84,7 +84,7 @@ class GenerationChunk:
 
 @dataclass(frozen=True)
 class EngineLoad:
-    """The current load of the engine, in sequences and KV blocks."""
+    """The current load that an engine reports by the engine protocol, in sequences and KV blocks."""
 
     running: int
     waiting: int
@@ -93,7 +93,7 @@ class EngineLoad:
 
 
 class ChatTokenizer(Protocol):
-    """The tokenizer of a checkpoint with its chat template."""
+    """The engine protocol of a tokenizer: it encodes plain prompts, and conversations by the chat template."""
 
     @property
     def longest_token(self) -> int:

@@ -9,7 +9,7 @@ from gaudi_runtime.engine_protocol.messages import Update, Verb
 
 
 class Meeting(NamedTuple):
-    """The rendezvous of the processes of all pods of a replica: an address and a free port of the leader's pod."""
+    """The rendezvous in the protocol of an engine over several pods: address and port of the leader's pod."""
 
     address: str
     port: int
@@ -45,7 +45,7 @@ class SpansPods(Protocol):
 
 
 class Rank(Protocol):
-    """A rank in another pod. The ranks of such an engine run each command together."""
+    """The protocol of an engine's rank in another pod. The ranks of such an engine run each command together."""
 
     def report_fields(self) -> Mapping[str, object]:
         """Return the report fields that the engine decides, like Engine.report_fields."""

@@ -77,12 +77,12 @@ def encode_message(message: Wire) -> bytes:
 
 
 def config_digest(config: RuntimeConfig) -> str:
-    """Return the SHA-256 digest of the configuration that all ranks must share, without their ports."""
+    """Return the digest for a rank's first message: SHA-256 of the configuration of all ranks, without ports."""
     return sha256(config.model_dump_json(exclude={"serving"}).encode()).hexdigest()
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return an error as a message; an error of other libraries is named by its type."""
+    """Return an error as the failure in a message to the leader; an error of other libraries is named by its type."""
     name = type(error).__name__
     reason = name if name in CAPTURE_ERRORS else getattr(error, "reason", None)
     message = str(error) if reason else f"{name}: {error}"
@@ -90,7 +90,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 def raise_first_failure(updates: Mapping[int, Update]) -> None:
-    """Raise the error of the first rank that failed, naming the rank; `updates` are by rank."""
+    """Raise the failure of the first rank whose message reports one, naming the rank; `updates` are by rank."""
     for rank, update in sorted(updates.items()):
         if failure := update.failure:
             # The capture of graphs handles CAPTURE_ERRORS. The report has any other failure as a sentence of its own.

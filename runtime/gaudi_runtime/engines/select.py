@@ -60,7 +60,7 @@ def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
 
 
 def set_environment(config: RuntimeConfig, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the engine's variables. Raises ConfigError that names every wrong setting.
+    """Set the environment variables of the selected engine. Raises ConfigError that names every wrong setting.
 
     See docs/reference/knobs.md, Rendering.
     """

@@ -20,7 +20,7 @@ from gaudi_runtime.warmup.cover_first import cover_first
 
 
 def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Forecast:
-    """Forecast the memory, graphs and warm-up time of a deployment.
+    """Forecast memory, graphs and warm-up time of a deployment from its inputs, the shape of a model, and a card.
 
     If `shape` is None, the forecast has only the figures that do not depend on a model. A deployment that does not fit
     raises no error; `problems` has the reasons.

@@ -30,7 +30,7 @@ FP8_SOURCE = "in FP8 the published warm-up of an 8B model took 504 s instead of 
 
 @dataclass(frozen=True)
 class PhaseRates:
-    """The measured rates of one phase: seconds per bucket, and graph bytes per unit of weight.
+    """The rates for the graphs of one phase, as measured: seconds per bucket, and graph bytes per unit of weight.
 
     See docs/internals/warmup.md, Capture budget.
     """
@@ -41,7 +41,7 @@ class PhaseRates:
 
 
 def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None, spread: Spread | None) -> PhaseRates:
-    """Return the rates of one phase for a model; without a model, the rates of the measured model as an assumption."""
+    """Return the rates for a model's graphs of one phase; without a model, those of the measured model are assumed."""
     prompt = phase is BucketPhase.PROMPT
     seconds, size = (1.0, 1.0) if shape is None or spread is None else _scales(rates.model, shape, spread)
     compiling = rates.prompt_compile_seconds if prompt else rates.decode_compile_seconds

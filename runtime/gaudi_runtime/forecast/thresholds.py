@@ -39,7 +39,7 @@ def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...
 
 
 def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase, int]:
-    """Return the thresholds above 0 % that no forecast can be compared with, as its number of graphs is unknown."""
+    """Return the thresholds above 0 % that a forecast without a number of graphs cannot be compared with."""
     asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return {
         phase.phase: least

@@ -44,7 +44,7 @@ def hardware_report(config: RuntimeConfig, output: str, folder: Path | None) -> 
 
 
 def config_for(model: Path, tensor: int, max_model_len: int, max_num_seqs: int) -> RuntimeConfig:
-    """Return a configuration of engine vllm for the checkpoint `model`.
+    """Return the configuration of engine vllm that `gaudi-runtime hardware-report` uses for the checkpoint `model`.
 
     The device is HPU if the Gaudi software is installed. Raises ConfigError if there is no checkpoint.
     """
@@ -66,7 +66,7 @@ def config_for(model: Path, tensor: int, max_model_len: int, max_num_seqs: int) 
 
 
 def print_proofs(report: HardwareReport, console: Console) -> None:
-    """Print a table of the proofs of a hardware report and their outcomes."""
+    """Print the table with which `gaudi-runtime hardware-report` ends: the proofs and their outcomes."""
     table = Table("", "what", "seen", box=None, pad_edge=False)
     for each in report.proofs:
         table.add_row(f"[{_STYLES[each.outcome]}]{each.outcome}", each.name, each.evidence)

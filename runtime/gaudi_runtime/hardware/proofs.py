@@ -29,7 +29,7 @@ def _proof(name: str, verdict: Verdict) -> Proof:
 
 
 def check_plugin_names(facts: HardwareReport) -> Verdict:
-    """Check that the installed plugin has every name that the adapter uses."""
+    """Return the proof that the installed plugin has every name that the adapter uses."""
     if not facts.names:
         return None, "vLLM's plugin for cards is not installed."
     wrong = [f"{each.owner}.{each.name}" for each in facts.names if not each.fits]
@@ -40,13 +40,13 @@ def check_plugin_names(facts: HardwareReport) -> Verdict:
 
 
 def check_doctor(facts: HardwareReport) -> Verdict:
-    """Check that no row of the doctor fails."""
+    """Return the proof that no row of the doctor fails."""
     failed = [f"{each.topic}: {each.found}" for each in facts.doctor if each.state == "fail"]
     return not failed, "; ".join(failed) or f"{plural(len(facts.doctor), 'row')}, none fails."
 
 
 def check_gate(facts: HardwareReport) -> Verdict:
-    """Check that no instance accepted traffic before all graphs were captured."""
+    """Return the proof that no instance accepted traffic before all graphs were captured."""
     if not facts.starts:
         return None, "Nothing started."
     early = [(start, look) for start in facts.starts for look in start.early]
@@ -59,7 +59,7 @@ def check_gate(facts: HardwareReport) -> Verdict:
 
 
 def check_graphs(facts: HardwareReport) -> Verdict:
-    """Check that every planned bucket is warm, and either captured or reported as left out."""
+    """Return the proof that every planned bucket is warm, and either captured or reported as left out."""
     if not facts.starts:
         return None, "Nothing started."
     wrong = [start.name for start in facts.starts if not _complete(start.report)]
@@ -83,7 +83,7 @@ def _of(progress: PhaseProgress) -> str:
 
 
 def check_serving(facts: HardwareReport) -> Verdict:
-    """Check that planned traffic runs from warm graphs only."""
+    """Return the proof that planned traffic runs from warm graphs only."""
     return _warm(facts.traffic) if facts.traffic else (None, "Nothing served.")
 
 
@@ -104,7 +104,7 @@ def _warm(traffic: Traffic) -> Verdict:
 
 
 def check_compile_times(facts: HardwareReport) -> Verdict:
-    """Check that bucket compiles exceed the recompilation threshold and helper graphs do not."""
+    """Return the proof that bucket compiles exceed the recompilation threshold and helper graphs do not."""
     stages = {each.stage: each for each in facts.traffic.report.served.compile_times} if facts.traffic else {}
     if "warm" not in stages:
         return None, "The bridge has not measured any compile."
@@ -132,7 +132,7 @@ def _short(times: CompileTimes) -> int:
 
 
 def check_recipes(facts: HardwareReport) -> Verdict:
-    """Check that a second start loads the recipes that the first start compiled."""
+    """Return the proof that a second start loads the recipes that the first start compiled."""
     if len(facts.starts) < 2:
         return None, "Only one start." if facts.starts else "Nothing started."
     first, second = facts.starts[:2]
@@ -150,7 +150,7 @@ def _warmup(start: Start) -> float:
 
 
 def check_upgrade(facts: HardwareReport) -> Verdict:
-    """Check that no request fails while one instance replaces another."""
+    """Return the proof that no request fails while one instance replaces another."""
     if facts.upgrade is None:
         return None, "Nothing was replaced."
     how = "in place" if facts.upgrade.in_place else "side by side"
@@ -160,7 +160,7 @@ def check_upgrade(facts: HardwareReport) -> Verdict:
 
 
 def check_answers(facts: HardwareReport) -> Verdict:
-    """Check that both instances give the same answers to greedy requests."""
+    """Return the proof that both instances give the same answers to greedy requests."""
     alike = facts.upgrade.answers_alike if facts.upgrade else None
     if alike is None:
         return None, "There were no two instances to compare."

@@ -17,7 +17,7 @@ from gaudi_runtime.contract.report import Phase, WarmupReport
 
 
 class Outcome(StrEnum):
-    """The outcome of a proof. It is NOT_TRIED if an earlier step failed or the proof does not apply."""
+    """The outcome of a proof in the hardware report; NOT_TRIED after a failed step, or if it does not apply."""
 
     PROVEN = "Proven"
     DISPROVEN = "Disproven"
@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 
 class Proof(Tolerant):
-    """A property that a card must have, and the figures that decide it."""
+    """A proof in the hardware report: a property that a card must have, and the figures that decide it."""
 
     name: str
     outcome: Outcome
@@ -42,7 +42,7 @@ class Finding(Tolerant):
 
 
 class NameFound(Tolerant):
-    """A name of vLLM's plugin that this runtime uses, and its signature in the installed plugin."""
+    """A name of vLLM's plugin in the hardware report, and its signature in the installed plugin."""
 
     owner: str
     name: str
@@ -58,7 +58,10 @@ class NameFound(Tolerant):
 
 
 class Poll(Tolerant):
-    """One poll of a starting instance. The report is read last, and readiness and open port are compared with it."""
+    """One poll of a starting instance in the hardware report.
+
+    The instance's own report is read last, and readiness and open port are compared with it.
+    """
 
     seconds: float
     ready: bool
@@ -67,7 +70,7 @@ class Poll(Tolerant):
 
 
 class Start(Tolerant):
-    """One start, from the process to its first readiness. Times are in seconds, measured by the trial."""
+    """One start in the hardware report, from the process to its first readiness, in seconds measured by the trial."""
 
     name: str
     polls: int = Field(description="How often probes, model port and report were polled.")
@@ -78,7 +81,7 @@ class Start(Tolerant):
 
 
 class Traffic(Tolerant):
-    """Requests of planned shapes, and the report of the instance after them. Times are in seconds."""
+    """Traffic in the hardware report: requests of planned shapes, and the instance's report after them, in seconds."""
 
     requests: int
     failures: tuple[str, ...] = ()
@@ -96,7 +99,7 @@ class Traffic(Tolerant):
 
 
 class Upgrade(Tolerant):
-    """The replacement of one instance by another under continuous load."""
+    """An upgrade in the hardware report: the replacement of one instance by another under continuous load."""
 
     in_place: bool = Field(
         description="The old instance ended before the new one started, because there are cards for only one."

@@ -42,7 +42,7 @@ def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> 
 
 
 def concurrency_levels(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) -> list[int]:
-    """Return the numbers of concurrent requests to try: 1, 2, 4 and so on, as far as the KV cache allows."""
+    """Return the numbers of concurrent requests in a hardware trial: 1, 2, 4 and so on, as the KV cache allows."""
     longest = max(map(len, prompts), default=1) + ANSWER_TOKENS
     held = kv_blocks // math.ceil(longest / config.limits.block_size)
     most = max(1, min(config.limits.max_num_seqs, MOST_AT_ONCE, held))
@@ -50,7 +50,7 @@ def concurrency_levels(config: RuntimeConfig, prompts: Sequence[Prompt], kv_bloc
 
 
 def select_unsplit_prompts(config: RuntimeConfig, prompts: Sequence[Prompt], width: int) -> list[Prompt]:
-    """Return the prompts that are not split when `width` of them run concurrently; at least the shortest."""
+    """Return the prompts that are not split if a hardware trial requests `width` at once; at least the shortest."""
     limits = config.limits
     # The rest of a split prompt has a context, which not every plan has (docs/internals/bucketing.md).
     splits = config.engine.chunked_prefill and not limits.has_context
@@ -89,7 +89,7 @@ class Tally:
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
-    """Return the smallest value that is not exceeded by this share of the values; None without values."""
+    """Return a quantile of the times of requests: the least value not exceeded by this share; None without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 

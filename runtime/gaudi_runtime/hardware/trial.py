@@ -51,7 +51,7 @@ Notify = Callable[[str, WarmupReport | None], None]
 
 
 def collect_doctor_facts(engine: EngineName) -> Facts:
-    """Collect the facts that the doctor judges."""
+    """Collect, in a hardware trial, the facts that the doctor judges."""
     return collect_facts((engine,), image_only=False)
 
 

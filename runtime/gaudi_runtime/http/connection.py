@@ -25,7 +25,7 @@ LEAST_CONNECTIONS = 1024
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """The limits of one port. Times are in seconds, sizes in bytes.
+    """The limits of the connections of one port. Times are in seconds, sizes in bytes.
 
     `head_seconds` is the time from the beginning of a connection or a head to the end of the head. A body has
     `body_seconds`, and one more second for each `body_rate` bytes received. If its answer was sent already, a body is
@@ -313,7 +313,7 @@ def make_room(connections: Connections, most: int, newcomer: Evictable) -> bool:
 
 
 def choose_eviction(connections: Iterable[Evictable]) -> Evictable | None:
-    """Return the connection to close: the longest idle one of the address with the most connections.
+    """Return which of too many connections to close: the longest idle one of the address with the most connections.
 
     A connection that answers is never closed. So a client that opens many connections cannot displace clients that
     have few, such as the kubelet.

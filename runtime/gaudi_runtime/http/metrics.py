@@ -32,7 +32,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 @dataclass
 class Observed:
-    """The sources of metrics and probes; `engine` is set once it serves."""
+    """The sources of the metrics, which probes read, too; `engine` is set once it serves."""
 
     report: Callable[[], WarmupReport]
     engine: Engine | None = None

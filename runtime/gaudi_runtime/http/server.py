@@ -114,14 +114,14 @@ async def http_server(
 
 
 def get(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
-    """Return a route that answers only GET."""
+    """Return a route of one of our servers that answers only GET."""
     route = Route(path, answer, methods=["GET"])
     route.methods = {"GET"}  # Starlette also adds HEAD
     return route
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return the result of `work`. If the client disconnects first, cancel `work` and return None."""
+    """Return the result of `work` for a request to a server; cancel it and return None if the client disconnects."""
     doing = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnected(request))
     try:

@@ -27,13 +27,13 @@ _SLICED_FROM = 8192
 
 
 def slices(variables: Mapping[str, str], strategy: Strategy) -> bool:
-    """Return True if the plugin computes attention with long contexts in slices."""
+    """Return True if, by these settings, the plugin computes attention with long contexts in slices."""
     off = any(variables.get(each, "").lower() in NO for each in (SLICING, FUSED))
     return strategy is Strategy.PADDING_AWARE and not off
 
 
 def slices_from(variables: Mapping[str, str], max_num_batched_tokens: int) -> int:
-    """Return the tokens of context and query from which attention is computed in slices."""
+    """Return the tokens of context and query from which the settings let attention be computed in slices."""
     value = variables.get(SLICES_FROM, "")
     # A value that is not a number is refused elsewhere, and by the plugin when it loads.
     return int(value) if value.isascii() and value.isdecimal() else min(max_num_batched_tokens, _SLICED_FROM)
@@ -42,7 +42,7 @@ def slices_from(variables: Mapping[str, str], max_num_batched_tokens: int) -> in
 def fused_attention(
     config: RuntimeConfig, variables: Mapping[str, str], *, can_tile: bool = True
 ) -> FusedAttention | None:
-    """Return how the fused attention kernel computes prompts with context; None if every bias fits.
+    """Return how the settings let the fused kernel compute attention with a context; None if every bias fits.
 
     `variables` are variables of the pods that engine.settings do not set. `can_tile` says whether the plugin's release
     divides queries if a setting requests it.
@@ -70,13 +70,13 @@ def _computed_by_inc(config: RuntimeConfig) -> bool:
 def why_impossible(
     prompt: Iterable[Bucket], config: RuntimeConfig, attention: FusedAttention | None, root: str = ""
 ) -> str | None:
-    """Return why the kernel cannot compute a plan's prompt buckets, without a full stop; None if it can."""
+    """Return why attention settings make a plan's prompt buckets impossible, without a full stop; else None."""
     found = largest_unindexable(prompt, config.limits.block_size, attention)
     return why_not_indexed(found, config, attention, root) if attention and found else None
 
 
 def why_not_indexed(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, root: str = "") -> str:
-    """Return the fault and the remedy of a bucket that the attention kernel cannot index, without a full stop.
+    """Return why the attention kernel cannot index a bucket, and which settings help, without a full stop.
 
     `root` is the prefix of field names, such as "spec." for a GaudiInference.
     """

@@ -44,7 +44,7 @@ def render_engine_options(config: RuntimeConfig) -> Rendered:
 
 
 def why_not_rendered(engine: EngineConfig) -> str | None:
-    """Return the error of settings and extra arguments, without a full stop; None if they are valid."""
+    """Return why settings and extra arguments cannot be rendered, without a full stop; None if they can."""
     settings = [f"engine.settings: {each}" for each in wrong_settings(engine.settings)]
     arguments = [f"engine.extraArgs: {each}" for each in wrong_arguments(engine.extra_args)]
     return "; ".join([*settings, *arguments]) or None

@@ -36,7 +36,7 @@ def speculation(settings: Mapping[str, object]) -> Speculation | None:
 
 
 def why_refused(method: str) -> str:
-    """Return why a method other than ngram is not supported, as the end of a sentence."""
+    """Return why --speculative-config must not name a method other than ngram, as the end of a sentence."""
     # vLLM has an mtp method for every family, and treats all of them as mtp.
     if method in _RUN_BY_THE_PLUGIN or method.endswith("_mtp"):
         return (

@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 
 class Type(StrEnum):
-    """The type of a knob's value."""
+    """The column `type` of the table of knobs: the type of a knob's value."""
 
     BOOL = "bool"
     INT = "int"
@@ -60,7 +60,7 @@ class Home(StrEnum):
 
 
 class Reader(StrEnum):
-    """The program that reads a knob; the last three are not part of a server of this project."""
+    """The column `reader` of the table of knobs; the last three programs are not part of a server of this project."""
 
     VLLM = "vllm"
     PLUGIN = "plugin"
@@ -73,7 +73,7 @@ class Reader(StrEnum):
 
 
 class PlanEffect(StrEnum):
-    """The effect of a knob on the bucket plan."""
+    """The column `plan` of the table of knobs: the effect of a knob on the bucket plan."""
 
     BUCKETS = "buckets"
     BLOCKS = "blocks"
@@ -170,7 +170,7 @@ _WHO = {"strategy": "the {} strategy", "mode": "execution mode {}", "device": "d
 
 
 def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
-    """Return why a knob is ignored and what it needs instead; None if it has an effect."""
+    """Return which need in a knob's row of the table is not met, so that the knob is ignored; None if all are met."""
     engine = config.engine
     actual = {"strategy": config.bucketing.strategy, "mode": engine.execution_mode, "device": engine.device}
     for key, needed in knob.needs.items():
@@ -180,5 +180,5 @@ def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
 
 
 def format_values(need: str, *words: str) -> str:
-    """Return the values of a need as a GaudiInference spells them."""
+    """Return values of the table's column `needs` as a GaudiInference spells them."""
     return " or ".join(words if need == "device" else map(as_in_spec, words))

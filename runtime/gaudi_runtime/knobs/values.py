@@ -22,7 +22,7 @@ def wire_value(knob: Knob, value: str) -> str:
 
 
 def expectation(knob: Knob) -> str:
-    """Describe the values that a knob accepts."""
+    """Describe the user values of a knob that can be converted, by type and range."""
     match knob.type:
         case Type.BOOL:
             return "true or false"

@@ -19,7 +19,7 @@ DEFAULT_MEMORY = 128 * GIB
 
 @dataclass(frozen=True)
 class PhaseCost:
-    """Seconds to compile one bucket and to capture one graph; bytes of a graph per unit of weight (bucket.weight)."""
+    """Costs of a simulated card: seconds to compile a bucket and to capture a graph; graph bytes per unit of weight."""
 
     compile_seconds: float
     capture_seconds: float
@@ -67,7 +67,7 @@ def imaginary_card(memory: int = DEFAULT_MEMORY) -> SimCard:
 
 
 def with_script(card: SimCard, script: SimScript) -> SimCard:
-    """Return the card with the values of the script in place of its own."""
+    """Return the simulated card with the values of a script in place of its own."""
 
     def given(value: float | None, own: float) -> float:
         # Not `value or own`, because the script may set 0.

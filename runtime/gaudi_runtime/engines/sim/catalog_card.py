@@ -17,8 +17,9 @@ from gaudi_runtime.forecast.memory import forecast_memory, total_memory
 
 
 def card_from_catalog(config: RuntimeConfig, card: str, model: str | None) -> SimCard:
-    """Return the card with `model` on it; without a `model`, with the model that the card was measured with.
+    """Return the simulated card with the figures of a card and a model of the catalog.
 
+    If `model` is None, the model is the one that the card was measured with.
     Raises ConfigError for an unknown card or model, PlanImpossible for ranks that are not possible.
     """
     known = card_named(card)

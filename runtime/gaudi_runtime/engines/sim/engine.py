@@ -209,7 +209,7 @@ def _card(config: RuntimeConfig, script: SimScript) -> SimCard:
 
 
 class SimRecipes:
-    """The recipe cache: an empty file for each recipe of one key below `folder`; without a folder nothing is kept."""
+    """The recipe cache of the sim engine: an empty file for each recipe of one key below `folder`; without it, none."""
 
     def __init__(self, folder: str | None, key: RecipeKey) -> None:
         self._folder = Path(folder) / f"sim-{key.digest}" if folder else None

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class SimLeader(SimEngine):
-    """Rank 0, which sends each call to the other ranks and executes it at the same time."""
+    """Rank 0 of a group of sim engines, which sends each call to the other ranks and executes it at the same time."""
 
     def span(self, others: OtherPods) -> None:
         """Run as one engine together with the engines of these pods. Call it before `load`."""
@@ -85,7 +85,7 @@ class SimLeader(SimEngine):
 
 
 class SimRank(SimEngine):
-    """A rank above 0, which executes the calls of the leader."""
+    """A rank above 0 of a group of sim engines, which executes the calls of the leader."""
 
     def do(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
         """Execute a call and return its answer as plain data; this blocks. Raises the errors of the engine."""
@@ -116,11 +116,11 @@ class SimRank(SimEngine):
 
 
 def least_memory(own: DeviceMemory, others: Iterable[Sequence[int]]) -> DeviceMemory:
-    """Return the least memory of all ranks, in bytes."""
+    """Return the least memory that any rank of a group of sim engines has, in bytes."""
     all_ranks = [own, *(DeviceMemory(*each) for each in others)]
     return DeviceMemory(min(each.free for each in all_ranks), min(each.total for each in all_ranks))
 
 
 def most(own: int, others: Iterable[int]) -> int:
-    """Return the largest figure."""
+    """Return the largest figure that any rank of a group of sim engines reports."""
     return max(own, *others)

@@ -21,7 +21,7 @@ from gaudi_runtime.units import plural
 
 
 class ByteTokenizer:
-    """A tokenizer whose tokens are the bytes of UTF-8, so that every text has tokens and no file is read."""
+    """The tokenizer of the sim engine's answers: its tokens are the bytes of UTF-8, so every text has tokens."""
 
     longest_token = 1
 
@@ -39,7 +39,7 @@ class ByteTokenizer:
 
 @dataclass(eq=False)
 class Seat:
-    """The place of one sequence: `reserved` KV blocks until its end, `blocks` that it fills now."""
+    """The place of a sequence that the sim engine serves: KV blocks `reserved` until its end, and those in use."""
 
     reserved: int
     turn: asyncio.Future[None]
@@ -47,7 +47,10 @@ class Seat:
 
 
 class SimScheduler:
-    """Admits sequences in order of arrival, bounded by batch size and KV blocks. Used only on the event loop."""
+    """Admits the sequences that the sim engine serves, in order of arrival, as batch size and KV blocks allow.
+
+    It is used only on the event loop.
+    """
 
     def __init__(self, places: int, blocks: int) -> None:
         self.total_blocks, self._places = blocks, places
@@ -88,7 +91,10 @@ class SimScheduler:
 
 
 class SimServing:
-    """One batch of sequences, used only on the event loop. `warm` are the shapes that need no compile."""
+    """The answers of the sim engine to one batch of sequences. `warm` are the shapes that need no compile.
+
+    It is used only on the event loop.
+    """
 
     def __init__(
         self,

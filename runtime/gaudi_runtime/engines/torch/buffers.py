@@ -48,7 +48,7 @@ KVCache = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 def padding_block(cache: KVCache, geometry: Geometry) -> int:
-    """Return the id of the block that padding is written to."""
+    """Return the id of the KV block to which buffers write their padding."""
     # The last block, because contiguous attention reads a prefix of the cache, which must hold only sequences.
     return cache[0][0].shape[0] // geometry.block_size - 1
 
@@ -64,7 +64,9 @@ def empty_cache(geometry: Geometry, kv_blocks: int, device: torch.device) -> KVC
 
 
 class Buffers(NamedTuple):
-    """B rows, Q tokens per row, N KV blocks (prompt: B * context blocks; decode: of the whole batch), block size S.
+    """The fixed-shape tensors of one bucket: B rows, Q tokens per row, N KV blocks of size S.
+
+    N is B * context blocks for a prompt, and the blocks of the whole batch for decode.
 
     Inputs: `tokens` and `positions` (B, Q); `slots` (B*Q) where each token's key and value go; `last` (B) index of
     each row's last token in B*Q; `blocks` (N) block ids; `owners` (N) row of each block, decode only; `lengths`

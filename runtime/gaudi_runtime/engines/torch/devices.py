@@ -76,7 +76,7 @@ def open_device(config: EngineConfig) -> Device:
 
 
 def specialized(forward: Forward, name: str, backend: str) -> Forward:
-    """Return `forward` compiled by `backend` at its first call, as a whole, for the shapes of that call."""
+    """Return `forward` as a device compiles it by `backend`: at its first call, as a whole, for its shapes."""
     # Without this, guards on anything but shapes could switch compilation off silently.
     torch._dynamo.config.recompile_limit = RECOMPILES_BEFORE_GIVING_UP
     torch._dynamo.config.fail_on_recompile_limit_hit = True
@@ -146,7 +146,7 @@ class CpuDevice(Device):
 
 
 class HpuDevice(Device):
-    """One Intel Gaudi card.
+    """An Intel Gaudi card as a device of the torch engine.
 
     hpuGraphs needs PT_HPU_LAZY_MODE=1 and torchCompile PT_HPU_LAZY_MODE=0, both set before this process starts.
     """

@@ -160,7 +160,7 @@ class ModelRunner:
 
 
 class DeviceThread:
-    """The thread in which all device work of an engine runs, one job after the other."""
+    """The thread in which a model runner does all device work, one job after the other."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()

@@ -23,7 +23,7 @@ class Choice(NamedTuple):
 
 
 def draw(seed: int, index: int) -> float:
-    """Return a number in [0, 1) for the token `index` of an answer."""
+    """Return the random number in [0, 1) for sampling the token `index` of an answer."""
     # The number depends only on seed and position, so that an answer does not depend on its batch, on preemption or on
     # the device's random generator.
     digest = blake2b(f"{seed} {index}".encode(), digest_size=8).digest()

@@ -42,7 +42,7 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Work:
-    """One row of a batch, copied out of its sequence so that a cancellation cannot change a running forward.
+    """One row of a scheduled batch, copied out of its sequence so that a cancellation cannot change a running forward.
 
     `tokens` go to positions `start`, `start + 1`, ...; `samples` is False for all but the last part of a prompt.
     """

@@ -49,8 +49,9 @@ INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
 
 class Detokenizer:
-    """The text of one answer in complete characters, without text that may be part of a stop string.
+    """Converts the tokens of one answer to text, without text that may be part of a stop string.
 
+    Every returned part has complete characters only.
     All returned parts together are the decoded answer up to the first stop string.
     """
 

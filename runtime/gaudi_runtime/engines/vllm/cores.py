@@ -63,7 +63,7 @@ class Cores:
 
 
 def exit_codes(engine: Any) -> Mapping[str, int]:
-    """Return the exit codes of the engine cores by name; empty if this release of vLLM keeps them elsewhere."""
+    """Return the exit code of each engine core of vLLM by name; empty if this release keeps them elsewhere."""
     try:
         codes: Mapping[str, int] = engine.engine_core.resources.engine_manager.finished_procs()
     except AttributeError:

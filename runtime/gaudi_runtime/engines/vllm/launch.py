@@ -121,8 +121,9 @@ def _built(
 def engine_arguments(
     config: RuntimeConfig, kv_cache_bytes: int | None, environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
-    """Return all arguments. `kv_cache_bytes` is the KV cache of one rank; None if vLLM's plugin divides the memory.
+    """Return all arguments with which vLLM is launched.
 
+    `kv_cache_bytes` is the KV cache of one rank; None if vLLM's plugin divides the memory.
     `environment` may name a collector of traces. Raises ConfigError that names every wrong setting.
     """
     engine = config.engine
@@ -142,7 +143,7 @@ def engine_arguments(
 
 
 def meeting_arguments(meeting: Meeting, nodes: int, rank: int) -> tuple[str, ...]:
-    """Return the arguments that join the processes of pod `rank` to the other `nodes` pods, by vLLM's own launcher."""
+    """Return the arguments with which vLLM is launched in pod `rank`, to join the processes of `nodes` pods."""
     return (
         f"--nnodes={nodes}",
         f"--node-rank={rank}",
@@ -152,13 +153,13 @@ def meeting_arguments(meeting: Meeting, nodes: int, rank: int) -> tuple[str, ...
 
 
 def set_own_address(meeting: Meeting) -> None:
-    """Set vLLM's variable for the address at which its processes of this pod are reached."""
+    """Set the variable for the address of vLLM's processes in this pod, before they are launched."""
     # vLLM would guess it by a route to the internet. A value that the user set (`engine.env`) is kept.
     os.environ.setdefault(HOST_VARIABLE, address_towards(meeting))
 
 
 def address_towards(meeting: Meeting) -> str:
-    """Return this machine's address on the route to the meeting point."""
+    """Return the address of launched processes: that of this machine on the route to the meeting point."""
     # Connecting a datagram socket sends nothing: it only reads the route from the kernel.
     family = socket.AF_INET6 if ":" in meeting.address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as way:
@@ -167,13 +168,13 @@ def address_towards(meeting: Meeting) -> str:
 
 
 def set_trace_protocol(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the variable by which vLLM chooses the protocol of traces, if OpenTelemetry's variables name a collector."""
+    """Set the variable for the protocol of vLLM's traces before its launch, if variables name a collector."""
     if found := collector(environment):
         environment.setdefault(PROTOCOL_VARIABLE, found.protocol)
 
 
 class Orders(BaseModel):
-    """The settings of a worker.
+    """The settings that a worker of vLLM receives at its launch.
 
     `failures` is the file that the worker writes if it cannot start. The worker ends when process `runtime_pid` ends.
     """
@@ -187,11 +188,11 @@ class Orders(BaseModel):
 
 
 def give_orders(orders: Orders) -> dict[str, str]:
-    """Return the environment that carries `orders`."""
+    """Return the environment that carries the settings of workers from the launch to each of them."""
     # All processes of vLLM inherit a variable, however they are started; vLLM has no argument for this.
     return {ORDERS_VARIABLE: orders.model_dump_json()}
 
 
 def read_orders(environment: Mapping[str, str] = os.environ) -> Orders:
-    """Return the orders of this process. Raises KeyError in a process that the runtime did not start."""
+    """Return the settings that this worker got at its launch. Raises KeyError if the runtime did not start it."""
     return Orders.model_validate_json(environment[ORDERS_VARIABLE])

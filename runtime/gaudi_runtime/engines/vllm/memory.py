@@ -23,12 +23,12 @@ Answers = Sequence[dict[str, Any]]
 
 
 def memory_of(config: RuntimeConfig) -> "CardMemory | CpuLedger":
-    """Return the memory of the ranks of this configuration. Its figures are those of the fullest rank, in bytes."""
+    """Return the memory of vLLM's ranks, on cards or on a CPU. Its figures are those of the fullest rank, in bytes."""
     return CpuLedger(config) if config.engine.device == "cpu" else CardMemory()
 
 
 class CardMemory:
-    """A Gaudi card, whose memory the plugin divides."""
+    """The memory of vLLM's ranks on Gaudi cards, which the plugin measures and divides."""
 
     def __init__(self) -> None:
         self._split: Split
@@ -73,7 +73,7 @@ class CardMemory:
 
 
 def figures(config: RuntimeConfig) -> str:
-    """Return weights and memory as a clause, as far as they are known without the engine; empty if both are unknown."""
+    """Return the memory that vLLM's ranks have and that weights take, as a clause; empty if both are unknown."""
     files = [each.stat().st_size for each in Path(config.model.path).glob("*.safetensors")]
     ranks = config.parallelism.tensor * config.parallelism.pipeline
     weights = [f"the weight files have {size(sum(files))} for {plural(ranks, 'rank')}"] if files else []
@@ -88,7 +88,7 @@ def _device(engine: EngineConfig) -> Iterator[str]:
 
 
 class CpuLedger:
-    """A budget of weights, KV cache and graphs.
+    """The memory of vLLM's ranks on a CPU: a budget of weights, KV cache and graphs.
 
     A graph on a CPU is code without tensors, so it takes 0 bytes of the budget. The compiler's own memory is part of
     the container's memory, not of the model's.
@@ -153,7 +153,7 @@ _BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOAT32: 4}
 
 @dataclass(frozen=True)
 class CpuMemory:
-    """The memory of a rank before its start: total and split in bytes, and the blocks of the KV cache."""
+    """The memory of a vLLM rank on a CPU before its start: total and split in bytes, and the blocks of the KV cache."""
 
     total: int
     split: Split
@@ -162,7 +162,7 @@ class CpuMemory:
 
 
 def forecast(config: RuntimeConfig) -> CpuMemory:
-    """Return the split by config.json. Raises PlanImpossible for a model that does not fit, before it is loaded."""
+    """Return the memory of a vLLM rank on a CPU by config.json. Raises PlanImpossible for a model that does not fit."""
     # Checked before vLLM starts, because on a CPU no device memory can run out, and the kernel would kill a worker.
     total = config.engine.device_memory_bytes
     if total is None:

@@ -13,7 +13,7 @@ _LAUNCHERS = "vllm.entrypoints.launchers"
 
 @dataclass(frozen=True)
 class Layout:
-    """The modules of `make_arg_parser`, `build_app` and `init_app_state`."""
+    """The modules that vLLM has moved: those of `make_arg_parser`, `build_app` and `init_app_state`."""
 
     arguments: str
     app: str
@@ -31,11 +31,11 @@ FROM_0_29 = Layout(
 
 
 def layout_of(has: Callable[[str], object]) -> Layout:
-    """Return the layout of a vLLM. `has` returns whether vLLM has the package of this name."""
+    """Return where a vLLM has its moved modules. `has` returns whether vLLM has the package of this name."""
     # A build from source may have any version, and newer releases keep one of the old modules, so neither is checked.
     return FROM_0_29 if has(_LAUNCHERS) else TO_0_28
 
 
 def installed_layout() -> Layout:
-    """Return the layout of the installed vLLM, a part of which is imported. Raises ImportError if vLLM is missing."""
+    """Return where the installed vLLM has its moved modules; imports a part. Raises ImportError if vLLM is missing."""
     return layout_of(find_spec)

@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.5
 
 
 class Outcome(TypedDict):
-    """The outcome of one bucket on one rank, or on all.
+    """The outcome of a call for one bucket, on one of vLLM's ranks or on all.
 
     `bytes` is the device memory that the bucket took. `out_of_memory` is the reason if memory ran out. `ran_as` is
     present if the bucket ran as another bucket or not at all; it is the reason why the bucket is cold.
@@ -35,7 +35,7 @@ class Outcome(TypedDict):
 
 
 class Note:
-    """A file in which a rank leaves an error for the leader, because its answer may never arrive.
+    """A file in which one of vLLM's ranks leaves an error for the leader, because its answer may never arrive.
 
     A rank that runs out of memory within a forward answers at once. But vLLM hands over the answers of all ranks
     together, and the other ranks wait for the failed one in a collective. `runtime_pid` is the leader's process.
@@ -58,7 +58,7 @@ class Note:
 
 
 class Ranks:
-    """Calls to the workers of `engine`, vLLM's AsyncLLM.
+    """Calls to all ranks of one engine: to the workers of `engine`, vLLM's AsyncLLM.
 
     `loop` is the event loop that serves; vLLM's sockets belong to it. A call from a thread checks every `look_seconds`
     whether the engine has died. `note` is the file in which ranks leave errors. `cores` is the number of engine cores
@@ -125,7 +125,7 @@ class Ranks:
 
 
 def describe_call(verb: str, *arguments: Any) -> str:
-    """Return a call as text, such as "warm prompt (1, 128, 0)"."""
+    """Return a call to vLLM's ranks as text, such as "warm prompt (1, 128, 0)"."""
     return " ".join([verb, *(str(tuple(each)) if isinstance(each, list) else str(each) for each in arguments)])
 
 
@@ -157,12 +157,12 @@ def fold_sentences(answers: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def least(answers: Sequence[dict[str, Any]], name: str) -> int:
-    """Return the smallest figure of that name, which every rank has."""
+    """Return the smallest figure of that name in the answers of vLLM's ranks; every rank has it."""
     return min(int(each[name]) for each in answers)
 
 
 def most(answers: Sequence[dict[str, Any]], name: str) -> int:
-    """Return the largest figure of that name, which the fullest rank has."""
+    """Return the largest figure of that name in the answers of vLLM's ranks; the fullest rank has it."""
     return max(int(each[name]) for each in answers)
 
 
@@ -174,8 +174,9 @@ LIKELY = {
 
 
 def died(engine: Any, when: str, note: str | None = None) -> EngineLost:
-    """Return the error for an `engine` (vLLM's AsyncLLM) that died. `when` is a phrase such as "while it served".
+    """Return the error for calls to ranks of an `engine` that died. `when` is a phrase such as "while it served".
 
+    `engine` is vLLM's AsyncLLM.
     `note` is the note that a rank left before it ended.
     """
     why = f" ({note})" if note else ""
@@ -183,7 +184,7 @@ def died(engine: Any, when: str, note: str | None = None) -> EngineLost:
 
 
 def died_here(executor: Any) -> EngineLost:
-    """Return the error for dead processes in a pod that does not lead; `executor` is vLLM's MultiprocExecutor."""
+    """Return the error for dead ranks in a pod that does not lead; `executor` is vLLM's MultiprocExecutor."""
     codes = {each.proc.name: each.proc.exitcode or 0 for each in executor.workers}
     return EngineLost(f"A process of vLLM died in this pod: {_how(codes)}.")
 

@@ -48,7 +48,7 @@ def recorded(file: str, step: str) -> Iterator[None]:
 
 
 def read_failure(file: Path) -> StartFailure | None:
-    """Return the first failure of all workers; None if there is none."""
+    """Return the first start error that any worker of vLLM recorded; None if there is none."""
     return StartFailure.model_validate_json(file.read_text()) if file.exists() else None
 
 

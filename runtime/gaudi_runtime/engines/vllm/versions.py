@@ -83,7 +83,7 @@ class Installed:
 
 
 def installed_version(*packages: str) -> str:
-    """Return the version of the first of these packages that is installed; empty if none is."""
+    """Return the installed version of vLLM or another package, by the first name installed; empty if none is."""
     for package in packages:
         # Only metadata is read. Importing vLLM takes many seconds, and an unsupported release may fail to import.
         try:
@@ -126,7 +126,7 @@ def check_release(here: Installed, environment: Mapping[str, str] = os.environ) 
 
 
 def vllm_recipe_key(config: RuntimeConfig) -> RecipeKey | None:
-    """Return the recipe key; None if no compiled code outlives the process."""
+    """Return the recipe key with the installed versions of vLLM and plugin; None if no code outlives the process."""
     # Inductor keeps files, too, besides the Gaudi bridge.
     software = f"vllm {installed_release()} torch {version('torch')}"
     if plugin := installed_version("vllm-gaudi"):

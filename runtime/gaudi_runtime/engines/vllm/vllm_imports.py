@@ -28,7 +28,7 @@ CONTAINERS = ("list_schema", "tuple_schema", "set_schema", "frozenset_schema", "
 
 
 def stop_at_first_error() -> None:
-    """Let pydantic models that are defined from now on stop at the first wrong value of a container.
+    """Make vLLM's pydantic models, which are imported after this, stop at the first wrong value of a container.
 
     Call it before vLLM's models are imported. By default they report every value once for each type that it could have.
     20,000 values became a million errors and gigabytes, on the event loop.
@@ -58,7 +58,7 @@ def import_server() -> None:
 
 
 def parse_arguments(arguments: Sequence[str]) -> Namespace:
-    """Parse these arguments as `vllm serve` would. Raises ConfigError with vLLM's own sentence."""
+    """Import vLLM's parser and parse these arguments. Raises ConfigError with vLLM's own sentence."""
     stop_at_first_error()
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
@@ -76,7 +76,7 @@ def parse_arguments(arguments: Sequence[str]) -> Namespace:
 
 
 def build_engine(arguments: Namespace) -> "AsyncLLM":
-    """Start vLLM's engine and processes; returns when weights are loaded and the KV cache is allocated."""
+    """Import and start vLLM's engine and processes; return when weights are loaded and the KV cache exists."""
     _inspect_models_here()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
@@ -88,7 +88,7 @@ def build_engine(arguments: Namespace) -> "AsyncLLM":
 
 
 def build_pod_part(arguments: Namespace) -> "MultiprocExecutor":
-    """Start vLLM's processes in a pod without a core (`vllm serve --headless`); returns when weights are loaded."""
+    """Import vLLM and start its processes in a pod without a core (`vllm serve --headless`); wait for weights."""
     _inspect_models_here()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
@@ -108,7 +108,7 @@ def _inspect_models_here() -> None:
 
 @asynccontextmanager
 async def openai_application(arguments: Namespace, engine: "AsyncLLM") -> AsyncIterator[ASGIApp]:
-    """Run vLLM's own OpenAI application over `engine`, with its lifespan."""
+    """Import vLLM's own OpenAI application and run it over `engine`, with its lifespan."""
     layout = installed_layout()
     tasks = await engine.get_supported_tasks()
     app = import_module(layout.app).build_app(arguments, tasks, engine.model_config)

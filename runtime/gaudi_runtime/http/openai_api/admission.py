@@ -11,7 +11,10 @@ from gaudi_runtime.http.openai_api.paths import makes_work
 
 
 class Admission:
-    """Counts sequences from arrival to the end of their answer; used only on the event loop."""
+    """Admits sequences to a limited number of places, from arrival to the end of their answer.
+
+    It is used only on the event loop.
+    """
 
     def __init__(self, running: int, queued: int) -> None:
         self.capacity = running + queued
@@ -59,5 +62,5 @@ class Queue:
 
 
 def admission_of(config: RuntimeConfig) -> Admission:
-    """Return the admission of one model port."""
+    """Return the admission of the model port, with the places of this configuration."""
     return Admission(config.limits.max_num_seqs, config.serving.max_queued_requests)

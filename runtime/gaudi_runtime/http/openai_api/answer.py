@@ -77,7 +77,7 @@ class Envelope:
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events that free their places and cancel their generation, however they end."""
+    """An answer as server-sent events, which frees its places and cancels its generation, however it ends."""
 
     def __init__(self, events: AsyncGenerator[bytes, None], ticket: AbstractContextManager[object]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
@@ -96,7 +96,7 @@ class EventStream(StreamingResponse):
 
 
 async def whole_answer(generation: Generation, envelope: Envelope) -> dict[str, Any]:
-    """Wait for every choice and return the body."""
+    """Wait for every choice and return the body of the whole answer."""
     texts = {choice.index: "" for choice in generation.choices}
     reasons = dict.fromkeys(texts, "stop")
     async with aclosing(generation.pieces()) as pieces:
@@ -108,7 +108,7 @@ async def whole_answer(generation: Generation, envelope: Envelope) -> dict[str, 
 
 
 async def events(generation: Generation, envelope: Envelope, include_usage: bool) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a stream, with an error event if the engine fails after its beginning."""
+    """Yield the events of a streamed answer, with an error event if the engine fails after its beginning."""
     usage: dict[str, dict[str, int] | None] = {"usage": None} if include_usage else {}
     try:
         for choice in generation.choices:

@@ -49,7 +49,7 @@ STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
 def check_body(path: str, body: bytes, *, media_options: bool = False, pixels: int = 0) -> None:
-    """Raise InvalidRequest if the JSON in `body` has more values, items, options or pixels than `path` allows.
+    """Check a body: raise InvalidRequest if its JSON has more values, items, options or pixels than `path` allows.
 
     `pixels` is the limit of all images together, 0 for no limit. A body that is not JSON passes, because the
     application refuses it with its own message.

@@ -14,7 +14,7 @@ Piece = tuple[int, GenerationChunk]
 
 @dataclass(frozen=True)
 class Choice:
-    """One requested completion: its index in the answer, the prompt's token ids, and how to sample."""
+    """One choice of a generation: its index in the answer, the prompt's token ids, and how to sample."""
 
     index: int
     prompt: Sequence[int]
@@ -24,7 +24,7 @@ class Choice:
 
 @dataclass
 class Usage:
-    """The tokens of one request."""
+    """The tokens of one generation: those of the prompts, and those of all choices."""
 
     prompt_tokens: int
     completion_tokens: int = 0

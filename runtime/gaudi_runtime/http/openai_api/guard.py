@@ -23,7 +23,10 @@ COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/
 
 
 class Edge:
-    """ASGI middleware. While `closing`, every answer makes the client open its next connection elsewhere."""
+    """ASGI middleware that counts answers and limits bodies; while `closing`, every answer closes its connection.
+
+    A client then opens its next connection elsewhere.
+    """
 
     def __init__(self, app: ASGIApp, closing: Callable[[], bool], metrics: RequestMetrics) -> None:
         self._app, self._closing, self._metrics = app, closing, metrics
@@ -77,7 +80,7 @@ def guarded(
     admission: Admission | None = None,
     traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
-    """Return `app` with the limits of the model port. Pass `admission` if `app` counts sequences in it, too.
+    """Return `app` behind the guard of the model port. Pass `admission` if `app` counts sequences in it, too.
 
     `traced` adds traces to an application.
     """

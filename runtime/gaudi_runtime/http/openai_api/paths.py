@@ -56,7 +56,7 @@ class AllowedPaths:
 
 
 def makes_work(scope: Scope) -> bool:
-    """Return whether this request makes the engine work."""
+    """Return whether the path and the method of this request make the engine work."""
     return scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in GENERATING
 
 

@@ -43,7 +43,7 @@ HARMLESS: dict[str, tuple[object, ...]] = {
 
 
 class StreamOptions(BaseModel):
-    """The parts of a stream besides text."""
+    """The field `stream_options` of a request to the OpenAI API."""
 
     include_usage: bool = False
 
@@ -147,7 +147,7 @@ class ChatRequest(GenerationRequest):
 
 
 async def read_body(request: Request, kind: type[T]) -> T:
-    """Return the body as a `kind`. Raises InvalidRequest that names the first wrong field."""
+    """Return the body of a request to the OpenAI API as a `kind`. Raises InvalidRequest for the first wrong field."""
     try:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:

@@ -33,8 +33,9 @@ NO_COMPILE_METRIC = (
 
 @dataclass(frozen=True)
 class Bridge:
-    """One card. `memory` returns (free, total) in bytes; `compile_only` is None if the software has no such mode.
+    """The capabilities of the Gaudi software on one card.
 
+    `memory` returns (free, total) in bytes; `compile_only` is None if the software has no such mode.
     `compiled` returns the compiles of the bridge in this process; it is None if the bridge has no such metric.
     """
 
@@ -46,7 +47,7 @@ class Bridge:
 
 
 def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
-    """Open the Gaudi software of this process; `load` imports a module by name. Raises DeviceUnavailable."""
+    """Return the capabilities of a worker's Gaudi software; `load` imports by name. Raises DeviceUnavailable."""
     try:
         torch = load("torch")
         return Bridge(
@@ -99,7 +100,10 @@ def _left_in_any_case(mode: AbstractContextManager[Any]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Name:
-    """An attribute, or a method with the arguments that we pass. It is required if it has no `loss`."""
+    """A name that a capability of a worker needs: an attribute, or a method with the arguments that we pass.
+
+    It is required if it has no `loss`.
+    """
 
     name: str
     parameters: tuple[str, ...] | None = None
@@ -250,7 +254,7 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
 
 
 def tower_losses(runner: Any) -> list[str]:
-    """Return the features that do not work because the plugin cannot warm up the vision tower; empty if it can."""
+    """Return the capabilities that a worker lacks if its plugin cannot warm up the vision tower; empty if it can."""
     return losses(runner, VISION) or losses(runner.model, TOWER)
 
 

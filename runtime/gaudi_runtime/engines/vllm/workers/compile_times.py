@@ -49,7 +49,7 @@ class _Stage:
 
 
 class CompileTimes:
-    """The distribution of compile times by stage of warm-up and serving, by which the threshold can be adjusted."""
+    """The distribution of a worker's compile times by stage of warm-up and serving, to adjust the threshold by."""
 
     def __init__(self) -> None:
         self._stages: dict[str, _Stage] = defaultdict(_Stage)

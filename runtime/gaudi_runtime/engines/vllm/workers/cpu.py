@@ -28,7 +28,7 @@ MOST_GRAPHS = 8192
 
 
 class CpuVerbs:
-    """Drives one worker from one thread, between the allocation of the KV cache and the first request."""
+    """The calls of a worker on a CPU, from one thread, between allocation of the KV cache and serving."""
 
     def __init__(self, worker: Any, mode: ExecutionMode) -> None:
         """`mode` is torchCompile or eager."""
@@ -132,7 +132,7 @@ class CpuVerbs:
 
 @dataclass(frozen=True)
 class StepShape:
-    """`requests` sequences of `query` new tokens each, after `context` tokens that are in the cache already."""
+    """A step of a worker on a CPU: `requests` sequences of `query` new tokens each, after `context` cached tokens."""
 
     requests: int
     query: int
@@ -140,7 +140,7 @@ class StepShape:
 
 
 def step_shape(phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int) -> StepShape:
-    """Return the largest step that is padded to this bucket."""
+    """Return the largest step of a worker on a CPU that is padded to this bucket."""
     # A sequence has at most this many tokens, including the sampled one, even if the bucket is padded to more.
     longest = max_model_len - 1
     if phase is BucketPhase.DECODE:
@@ -151,7 +151,7 @@ def step_shape(phase: BucketPhase, bucket: Bucket, block_size: int, max_model_le
 
 
 def block_table(shape: StepShape, row: int, block_size: int, blocks: int) -> list[int]:
-    """Return the ids of the blocks of one sequence."""
+    """Return the ids of the KV blocks of one sequence in a step of a worker on a CPU."""
     # Block 0 is vLLM's own. If the cache is too small, blocks are used more than once. That is safe, because no request
     # exists before the end of warm-up.
     needed = -(-(shape.query + shape.context) // block_size)
@@ -159,7 +159,7 @@ def block_table(shape: StepShape, row: int, block_size: int, blocks: int) -> lis
 
 
 def make_stage_buffer(runner: Any) -> None:
-    """Create the buffer in which a later stage of a pipeline receives the output of the previous stage."""
+    """Create the buffer in which a later pipeline stage on a CPU receives the output of the previous stage."""
     # Only vLLM's own warm-up would create it, and that is off.
     from vllm.distributed.parallel_state import get_pp_group
 
@@ -170,7 +170,7 @@ def make_stage_buffer(runner: Any) -> None:
 
 
 def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
-    """Execute one step and remove its requests. `sampling` holds arguments of vLLM's SamplingParams."""
+    """Execute a step of a worker on a CPU and remove its requests. `sampling` has arguments of SamplingParams."""
     from vllm.sampling_params import SamplingParams
     from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
 
@@ -205,7 +205,7 @@ def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
 
 
 class TokenCounts:
-    """The numbers of tokens that have a graph."""
+    """The numbers of tokens for which a worker on a CPU has a graph."""
 
     def __init__(self) -> None:
         self._known: list[int] = []
@@ -235,7 +235,7 @@ class TokenCounts:
 
 
 class FixedShapes:
-    """Compiles one worker's model again for every number of tokens. Create it after the model is loaded."""
+    """Compiles the model of a worker on a CPU for every number of tokens. Create it after the model is loaded."""
 
     def __init__(self, runner: Any) -> None:
         import torch._dynamo as dynamo

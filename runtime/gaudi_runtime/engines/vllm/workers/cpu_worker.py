@@ -10,7 +10,7 @@ from gaudi_runtime.engines.vllm.workers.driven_worker import DrivenWorker
 
 
 class DrivenCpuWorker(DrivenWorker, CPUWorker):
-    """One rank on a CPU."""
+    """The class of vLLM's worker on a CPU, under our control: one rank."""
 
     def _should_warm_up_model(self) -> bool:
         """Return False, because on a CPU vLLM compiles while it measures memory."""

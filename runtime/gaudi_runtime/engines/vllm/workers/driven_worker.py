@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class DrivenWorker:
-    """A mix-in for the worker of a platform, which provides the calls."""
+    """A mix-in that puts the worker of a platform under our control. The platform provides the calls."""
 
     # Every name of ours begins with `gaudi`, because vLLM's worker gets new names with its releases.
 
@@ -96,7 +96,7 @@ LOOK_SECONDS = 1.0
 
 
 def watch_runtime(pid: int) -> None:
-    """Watch process `pid` in a thread, and end this process at once when `pid` has ended."""
+    """End this worker at once when process `pid`, the runtime that drives it, has ended. A thread watches it."""
 
     def watch() -> None:
         while _is_there(pid):

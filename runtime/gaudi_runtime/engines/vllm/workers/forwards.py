@@ -15,7 +15,7 @@ from gaudi_runtime.engines.vllm.workers.observed_shapes import Ran, Shape
 
 
 class Padded(NamedTuple):
-    """The shape of one forward in the sizes of our plan. A forward that verifies drafts has its own code and graph."""
+    """The padded shape of one forward, in our plan's sizes. A forward that verifies drafts has its own graph."""
 
     phase: BucketPhase
     bucket: Bucket
@@ -23,7 +23,7 @@ class Padded(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One forward of serving: its real sizes, the shape that it ran as, and the recompilations that it waited for.
+    """The real batch of one forward: its sizes, the shape that it ran as, and the recompilations that it waited for.
 
     `batches` is 0 for a recompilation that was observed after its forward had been counted.
     """
@@ -50,7 +50,7 @@ class _Forward:
 
 
 class Forwards:
-    """Observes one runner through its own check of every shape and its lookups of buckets.
+    """Observes the forwards of one model runner, by its own check of every shape and its lookups of buckets.
 
     `compiled` returns what this process has compiled. If it is None, the first forward of a shape is one recompilation.
     `settled` receives what was compiled for each forward of serving.
@@ -230,7 +230,7 @@ class GraphGate:
 
 
 class FixedBuckets(list[tuple[int, ...]]):
-    """The buckets of our plan; the plugin cannot add buckets."""
+    """The buckets of our plan, to which the plugin's model runner pads forwards; the plugin cannot add buckets."""
 
     # The plugin would add every fallback shape, and pad later batches to it instead of to a bucket with a graph.
 

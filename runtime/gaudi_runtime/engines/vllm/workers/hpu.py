@@ -45,7 +45,7 @@ REPORT = "the runtime and the plugin count shapes differently, which is a defect
 
 
 class HpuVerbs:
-    """Drives one worker from one thread, between the allocation of the KV cache and the first request."""
+    """The calls of a worker on a Gaudi card, from one thread, between allocation of the KV cache and serving."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
-    """One rank on a Gaudi card."""
+    """The class of vLLM's worker on a Gaudi card, under our control: one rank."""
 
     def determine_available_memory(self) -> int:
         """Return the KV cache that the plugin calculates, at most what sequences can fill. The rest is for graphs."""

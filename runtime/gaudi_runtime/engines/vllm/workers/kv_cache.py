@@ -10,7 +10,7 @@ FULL_ATTENTION = frozenset({"FullAttentionSpec", "MLAAttentionSpec"})
 
 
 def useful_bytes(vllm_config: Any, layers: Mapping[str, Any]) -> int | None:
-    """Return the bytes of the KV cache that sequences within vLLM's limits can fill.
+    """Return the largest useful KV cache of a rank: the bytes that sequences within vLLM's limits can fill.
 
     `layers` maps the names of a rank's layers to their KV cache specs. vLLM divides the bytes that a worker reports as
     available by the bytes that one block takes in all of these layers. Return None if more may be of use: with prefix

@@ -17,14 +17,14 @@ Shape = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Scheduled:
-    """One sequence of a step: tokens in the cache before it, and tokens that it computes."""
+    """One sequence of an observed step of a worker: tokens in the cache before it, and tokens that it computes."""
 
     computed: int
     query: int
 
 
 def shape_of(sequences: Iterable[Scheduled], block_size: int) -> Shape:
-    """Return the shape of a step in the counts of a plan with `steps_by_tokens`.
+    """Return the shape that a worker observed in a step, in the counts of a plan with `steps_by_tokens`.
 
     One query above 1 makes the step a prompt of all its tokens, without context.
     """

@@ -16,13 +16,13 @@ Shape = tuple[int, ...]
 
 
 def draft_tokens(runner: Any) -> int:
-    """Return the most tokens that are drafted for a sequence and step; 0 without speculative decoding."""
+    """Return the most draft tokens for a sequence and step on a worker's card; 0 without speculative decoding."""
     config = runner.speculative_config
     return 0 if config is None else int(config.num_speculative_tokens)
 
 
 def decode_forwards(runner: Any, shape: Shape, seeds: Iterable[Shape]) -> list[Forward]:
-    """Return the dummy batches that run the decode bucket `shape`; none if no batch is padded to it."""
+    """Return the ways in which speculative decoding runs decode bucket `shape`; none if no batch is padded to it."""
     rows, _, blocks = shape
     sizes = {size for size, _, _ in seeds}
     ways: list[Forward] = []
