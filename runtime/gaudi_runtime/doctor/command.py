@@ -31,7 +31,7 @@ def doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -
 
 
 def print_table(rows: Sequence[Row], engines: frozenset[EngineName], console: Console) -> None:
-    """Print one row for each topic with its advice, and the verdict below."""
+    """Print the rows of the doctor as a table, one for each topic with its advice, and the verdict below."""
     table = Table("", "topic", "found, and what to do", box=None, pad_edge=False)
     for row in rows:
         advice = f"\n[dim]{row.advice}[/dim]" if row.advice else ""

@@ -7,7 +7,7 @@ from gaudi_runtime.doctor.gaudi_facts import GaudiFacts
 
 @dataclass(frozen=True)
 class Package:
-    """A Python package: its version (empty if not installed) and its import error (empty if it can be imported)."""
+    """The facts about a Python package: its version and its import error, each empty if there is none."""
 
     version: str = ""
     error: str = ""
@@ -15,7 +15,7 @@ class Package:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """The software that an image contains. `bridge` and `plugin` are versions of Intel's packages, empty if missing.
+    """The facts about an image's software. `bridge` and `plugin` are versions of Intel's packages, empty if missing.
 
     `any_vllm` says that the user allows any release of vLLM. `read_only` names the folders that cannot be written.
     `compiler` is the first line of `g++ --version`; `inc` is the version of Intel Neural Compressor; `git` is the path
@@ -36,7 +36,7 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """The resources of a machine. Memory is in bytes, huge pages have 2 MiB, `locked_memory` is None without a limit.
+    """The facts about a machine. Memory is in bytes, huge pages have 2 MiB, `locked_memory` is None without a limit.
 
     `cards` has the name of each Gaudi card that torch detects. `instructions` are those of the processor, by the
     kernel's names; empty on architectures other than x86.

@@ -24,7 +24,7 @@ _STYLES = {Outcome.PROVEN: "green", Outcome.DISPROVEN: "bold red", Outcome.NOT_T
 
 
 def hardware_report(config: RuntimeConfig, output: str, folder: Path | None) -> int:
-    """Run the hardware trial and write its report; return 1 if a proof failed.
+    """Run the command `gaudi-runtime hardware-report`: try the machine, write the report; return 1 if a proof failed.
 
     `output` is a file, or `-` for one line on standard output. Recipes and logs are kept in a new folder below
     `folder`, by default below the folder of temporary files.

@@ -25,11 +25,11 @@ LOG_LINES = 60
 
 
 class Broken(Exception):
-    """The instance ended or cannot serve; the message is a sentence."""
+    """The instance of a hardware trial ended or cannot serve; the message is a sentence."""
 
 
 class Instance:
-    """A process of `gaudi-runtime serve` with a configuration, in its own folder."""
+    """An instance of a hardware trial: a process of `gaudi-runtime serve` in its own folder."""
 
     def __init__(self, name: str, config: RuntimeConfig, folder: Path, variables: Mapping[str, str]) -> None:
         """Prepare the instance; `variables` are its whole environment."""

@@ -55,7 +55,7 @@ def plugin_folder() -> Path | None:
 
 
 def names_found(folder: Path) -> list[NameFound]:
-    """Look up each plugin name that this runtime uses in the source below `folder`."""
+    """Look up each plugin name that this runtime uses in the plugin's source below `folder`."""
     classes = _classes(folder)
     return [_found(owner, name, classes) for owner, names in USED.items() for name in _once(names)]
 

@@ -28,7 +28,7 @@ Prompt = tuple[int, ...]
 
 
 def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> list[Prompt]:
-    """Return one prompt for each planned query length without context, which is padded to exactly that bucket."""
+    """Return one prompt for each planned query length, which a hardware trial requests to fill exactly that bucket."""
     limits = config.limits
     room = min(limits.max_model_len, kv_blocks * limits.block_size) - ANSWER_TOKENS
     # A longer prompt is split, and then needs buckets with context, which not every plan has.
@@ -95,7 +95,7 @@ def quantile(values: Iterable[float], share: float) -> float | None:
 
 
 class Client:
-    """A client of the model port that sends greedy completion requests with the container's API key."""
+    """A client that sends the requests of a hardware trial: greedy completions, with the container's API key."""
 
     def __init__(self, model: str) -> None:
         key = os.environ.get(API_KEY_VARIABLE, "").strip()
@@ -144,7 +144,7 @@ class Client:
 
 
 async def send_rounds(client: Client, url: str, rounds: Mapping[int, Sequence[Prompt]]) -> Tally:
-    """Send the prompts of each round; the key of a round is its number of concurrent requests."""
+    """Send the requests of a hardware trial in rounds; the key of a round is its number of concurrent requests."""
     tally = Tally()
     for width, prompts in rounds.items():
         for at in range(0, len(prompts), width):

@@ -17,7 +17,7 @@ SHUTDOWN_SECONDS = 1.0
 
 
 class Handshake(asyncio.Protocol):
-    """A connection until `connection` takes it over. A client that is refused or too slow gets no message."""
+    """A connection in its TLS handshake, until `connection` takes it over. A refused or slow client gets no message."""
 
     is_answered = False
     address = ""

@@ -42,7 +42,7 @@ TRAFFIC_HEAD = "# Shapes since this instance serves: phase, batch size, query to
 
 
 class Poll(BaseModel):
-    """The query of a long-poll: wait up to `wait` seconds for a report with a sequence above `after`."""
+    """A long-poll of the status port: it waits up to `wait` seconds for a report with a sequence above `after`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -51,7 +51,7 @@ class Poll(BaseModel):
 
 
 class StatusPort:
-    """The answers of all paths. `stall_timeout` is in seconds."""
+    """The answers of the status port to all paths. `stall_timeout` is in seconds."""
 
     def __init__(
         self,

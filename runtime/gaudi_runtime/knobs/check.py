@@ -98,7 +98,7 @@ _ARGUMENT = re.compile(r"--[A-Za-z][-A-Za-z0-9_]*(\.[^=]+)?(=.*)?")
 
 
 def wrong_arguments(arguments: Iterable[str]) -> Iterator[str]:
-    """Yield a sentence, without a full stop, for every extra argument that is malformed or has a better place.
+    """Yield the errors of extra arguments that are malformed or have a better place, as sentences without a full stop.
 
     A value follows "=" or is the next word, as on a command line.
     """

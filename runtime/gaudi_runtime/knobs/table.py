@@ -18,7 +18,7 @@ from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfi
 
 
 class Kind(StrEnum):
-    """The way in which the engine receives a knob: as an argument, as a variable, or otherwise."""
+    """The column `kind` of the table of knobs: the engine receives a knob as an argument, a variable, or otherwise."""
 
     VARIABLE = "env"
     ARGUMENT = "arg"
@@ -38,7 +38,7 @@ class Type(StrEnum):
 
 
 class Status(StrEnum):
-    """The status of a knob in the engine's documentation and code.
+    """The column `status` of the table of knobs: a knob's status in the engine's documentation and code.
 
     Only this project may set an `owned` knob. An `unsupported` knob cannot work in the pods of this project.
     """
@@ -52,7 +52,7 @@ class Status(StrEnum):
 
 
 class Home(StrEnum):
-    """The place where users set a knob: in a typed field, in the map engine.settings, or nowhere."""
+    """The column `home` of the table of knobs: where users set a knob, in a field, in engine.settings, or nowhere."""
 
     FIELD = "field"
     SETTINGS = "settings"
@@ -87,7 +87,7 @@ ENGINE = (Reader.VLLM, Reader.PLUGIN, Reader.DEVICE, Reader.PROCESS)
 
 @dataclass(frozen=True)
 class Knob:
-    """A row of the table. `use` names the fields that own the knob, or what replaces the knob.
+    """A row of the table of knobs. `use` names the fields that own the knob, or what replaces the knob.
 
     `range` has the words of a bool or an enum, the bounds of a number ("1..", "0..50"), otherwise a remark. `needs` has
     the strategies, modes and devices with which the knob has an effect: {"strategy": ("linear", "paddingAware")}.
@@ -126,7 +126,7 @@ def _number(text: str) -> float | None:
 
 @cache
 def knobs() -> Mapping[str, Knob]:
-    """Return every knob by its name, in the order of the table."""
+    """Return every knob of the table by its name, in the order of the table."""
     text = files(__package__).joinpath("table.csv").read_text(encoding="utf-8")
     return MappingProxyType({row["name"]: _knob(row) for row in csv.DictReader(text.splitlines())})
 
@@ -156,7 +156,7 @@ def _needs(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def readers(engine: EngineConfig) -> frozenset[Reader]:
-    """Return the readers of knobs in a process of this engine; empty for the simulation."""
+    """Return the readers, by the table of knobs, in a process of this engine; empty for the simulation."""
     if engine.name is EngineName.SIM:
         return frozenset()
     card = engine.device == "hpu"

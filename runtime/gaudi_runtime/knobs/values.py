@@ -14,7 +14,7 @@ LARGEST = 2**63 - 1
 
 
 def wire_value(knob: Knob, value: str) -> str:
-    """Convert a user's value of a knob to the engine's word. Raises ValueError with the expectation."""
+    """Convert a user's value of a knob to the word that the engine reads. Raises ValueError with the expectation."""
     word = _READ[knob.type](knob, value)
     if word is None:
         raise ValueError(expectation(knob))

@@ -28,7 +28,7 @@ class PhaseCost:
 
 @dataclass(frozen=True)
 class SimCard:
-    """Sizes in bytes, speeds in tokens per second (0 is without delay), times in simulated seconds."""
+    """A simulated card: sizes in bytes, speeds in tokens per second (0: without delay), times in simulated seconds."""
 
     name: str
     model: str
@@ -95,7 +95,10 @@ def with_script(card: SimCard, script: SimScript) -> SimCard:
 
 
 class SimMemory:
-    """Counts how many of `total` bytes are in use, without allocating them. All amounts are in bytes."""
+    """The memory of a simulated card: counts how many of `total` bytes are in use, without allocating them.
+
+    All amounts are in bytes.
+    """
 
     def __init__(self, total: int) -> None:
         self._total, self._used = total, 0
@@ -112,7 +115,10 @@ class SimMemory:
 
 
 class SimClock:
-    """A simulated second is a sleep of `scale` real ones; tests pass a `sleep` that only moves their own clock."""
+    """The clock of a simulated card: a simulated second is a sleep of `scale` real ones.
+
+    Tests pass a `sleep` that only moves their own clock.
+    """
 
     def __init__(self, scale: float, sleep: Callable[[float], None] = time.sleep) -> None:
         self._scale, self._sleep = scale, sleep

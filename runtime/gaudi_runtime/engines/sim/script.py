@@ -22,14 +22,14 @@ Name = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class Misreport(StrEnum):
-    """A wrong digest in the report, as from a runtime with another plan."""
+    """A wrong digest that the script puts into the report, as from a runtime with another plan."""
 
     PLAN_HASH = "planHash"
     BUCKETS_DIGEST = "bucketsDigest"
 
 
 class SimScript(Wire):
-    """Card and faults. A fault at "prompt:3" occurs at the third prompt bucket in the order of warm-up."""
+    """The script of a simulated card. A fault at "prompt:3" occurs at the third prompt bucket in order of warm-up."""
 
     card: Name | None = Field(None, description="A described card, such as gaudi2: its memory and measured rates.")
     model: Name | None = Field(
@@ -90,7 +90,7 @@ def read_script(script: dict[str, str | int | float]) -> SimScript:
 
 
 class Faults:
-    """Raises the faults of the warm-up methods. The steps of each phase are counted from 1, as in the script."""
+    """Raises the faults of the script in warm-up. The steps of each phase are counted from 1, as in the script."""
 
     def __init__(self, script: SimScript, rank: int = 0) -> None:
         """The faults are empty if `script` limits them to another rank."""

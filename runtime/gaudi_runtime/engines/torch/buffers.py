@@ -22,7 +22,7 @@ INDEX = torch.int64
 
 @dataclass(frozen=True)
 class Geometry:
-    """The sizes of a loaded model that determine its cache and its buffers.
+    """The sizes of a loaded model that determine its KV cache and its buffers.
 
     `contiguous` means that decode reads a prefix of the cache instead of gathering blocks.
     """
@@ -54,7 +54,7 @@ def padding_block(cache: KVCache, geometry: Geometry) -> int:
 
 
 def empty_cache(geometry: Geometry, kv_blocks: int, device: torch.device) -> KVCache:
-    """Return a cache of zeros for `kv_blocks` blocks."""
+    """Return the tensors of a KV cache with `kv_blocks` blocks, filled with zeros."""
     shape = (kv_blocks * geometry.block_size, geometry.kv_heads, geometry.head_dim)
 
     def zeros() -> torch.Tensor:
@@ -127,7 +127,7 @@ INPUT_FIELDS = ("tokens", "positions", "slots", "last", "blocks", "owners", "len
 
 
 def fill(buffers: Buffers, phase: BucketPhase, works: tuple[Work, ...], geometry: Geometry, padding: int) -> None:
-    """Write a batch into the inputs. Everything else is padding, which goes to the block `padding`.
+    """Write a batch into buffers. Everything else in them is padding, which goes to the block `padding`.
 
     The rules are in docs/internals/torch-engine.md, Padding.
     """

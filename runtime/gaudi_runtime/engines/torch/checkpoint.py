@@ -27,7 +27,7 @@ ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of the folder's small files. `stop_tokens` end an answer."""
+    """The contents of a checkpoint's small files. `stop_tokens` end an answer."""
 
     folder: Path
     config: PreTrainedConfig
@@ -35,7 +35,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: str) -> Checkpoint:
-    """Check the files of the folder and read the small ones.
+    """Check the files of a checkpoint and read the small ones.
 
     Raises ModelNotFound for a missing file, ModelUnreadable for one that cannot be parsed, and UnsupportedModel for a
     model type that transformers does not support.
@@ -88,7 +88,7 @@ def _stop_tokens(folder: Path, config: PreTrainedConfig) -> frozenset[int]:
 
 
 def check_architecture(config: PreTrainedConfig) -> None:
-    """Raise UnsupportedModel for a model that this engine would serve incorrectly."""
+    """Raise UnsupportedModel for a checkpoint that the torch engine would serve incorrectly."""
     name = (config.architectures or ["(none)"])[0]
     if name not in ARCHITECTURES:
         raise UnsupportedModel(
@@ -114,7 +114,7 @@ def check_architecture(config: PreTrainedConfig) -> None:
 
 
 def load_network(checkpoint: Checkpoint, dtype: Dtype, device: torch.device) -> Network:
-    """Read the weights onto the device. Raises ModelUnreadable if a tensor is missing or has another shape."""
+    """Read a checkpoint's weights onto the device. Raises ModelUnreadable for a tensor that is missing or differs."""
     disable_progress_bar()
     try:
         loader: Any = AutoModelForCausalLM

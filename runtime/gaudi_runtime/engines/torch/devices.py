@@ -29,7 +29,7 @@ RECOMPILES_BEFORE_GIVING_UP = 64
 
 
 class Device(ABC):
-    """The part of the torch engine that depends on the device."""
+    """The interface of a device, the part of the torch engine that depends on it."""
 
     torch_device: torch.device
 
@@ -71,7 +71,7 @@ class Device(ABC):
 
 
 def open_device(config: EngineConfig) -> Device:
-    """Open the configured device. Raises DeviceUnavailable, or ConfigError if the CPU has no memory budget."""
+    """Open the torch engine's device. Raises DeviceUnavailable, or ConfigError if the CPU has no memory budget."""
     return HpuDevice(config) if config.device == "hpu" else CpuDevice(config)
 
 
@@ -88,7 +88,7 @@ def specialized(forward: Forward, name: str, backend: str) -> Forward:
 
 
 class CpuDevice(Device):
-    """The processor as a device with `engine.deviceMemoryBytes` of memory."""
+    """The processor as a device of the torch engine, with `engine.deviceMemoryBytes` of memory."""
 
     def __init__(self, config: EngineConfig) -> None:
         if config.device_memory_bytes is None:

@@ -33,7 +33,7 @@ LEAST_BLOCKS = 2
 
 
 class TorchEngine:
-    """The built-in engine (docs/internals/torch-engine.md). Its methods are called in the order of the protocol."""
+    """The torch engine (docs/internals/torch-engine.md). Its methods are called in the order of the protocol."""
 
     tokenizer: TransformersTokenizer
 

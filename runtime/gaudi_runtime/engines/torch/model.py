@@ -69,7 +69,7 @@ def paged_attention(
     paged: PromptAttention | DecodeAttention,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Store the new keys and values, then attend.
+    """Compute the paged attention of one layer of the model: store the new keys and values, then attend.
 
     query (B, heads, Q, D), key and value (B, kv heads, Q, D) -> (B, Q, heads, D). The layer's own
     `attention_mask` is not used, because `paged` has our mask.
@@ -141,7 +141,7 @@ AttentionInterface.register(ATTENTION_NAME, paged_attention)
 
 
 def geometry(network: Network, block_size: int, contiguous: bool) -> Geometry:
-    """Return the sizes of a loaded model."""
+    """Return the sizes of a loaded transformers model."""
     config, attention = network.config, network.model.layers[0].self_attn
     return Geometry(
         layers=config.num_hidden_layers,
@@ -156,7 +156,7 @@ def geometry(network: Network, block_size: int, contiguous: bool) -> Geometry:
 
 
 def forward(network: Network, cache: KVCache, buffers: Buffers, prompt: bool) -> None:
-    """Run one step: read inputs in `buffers`, write logits there, and keys and values into the cache."""
+    """Run one forward of the model: read inputs in `buffers`, write logits there, keys and values into the cache."""
     decoder = network.model
     attention = prompt_attention(cache, buffers) if prompt else decode_attention(cache, buffers)
     flat = buffers.tokens.flatten()

@@ -13,7 +13,7 @@ from gaudi_runtime.engines.torch.block_manager import BlockManager
 
 @dataclass(eq=False)
 class Sequence:
-    """A prompt and its growing answer.
+    """A sequence that the torch engine schedules: a prompt and its growing answer.
 
     `computed` counts the leading tokens whose keys and values are in the cache; `blocks` holds their KV blocks in
     order of position. A preempted sequence has no such tokens and blocks, and computes all its tokens as a prompt.
@@ -56,7 +56,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one phase, and the smallest shape that holds them (before padding to a bucket)."""
+    """A scheduled batch: rows of one phase, and the smallest shape that holds them (before padding to a bucket)."""
 
     phase: BucketPhase
     works: tuple[Work, ...]
@@ -68,7 +68,7 @@ Planned = Callable[[BucketPhase, Bucket], bool]
 
 
 class Scheduler:
-    """Waiting and running sequences of one engine, oldest first."""
+    """The scheduler of the torch engine: its waiting and running sequences, oldest first."""
 
     def __init__(self, limits: Limits, blocks: BlockManager, planned: Planned) -> None:
         self.waiting: deque[Sequence] = deque()

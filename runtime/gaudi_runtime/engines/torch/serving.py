@@ -25,7 +25,7 @@ COMPACT_THRESHOLD = 32
 
 
 class Request:
-    """One running `generate`; `chunks` carries its chunks, or the exception that ended it."""
+    """A request in the torch engine's serving loop; `chunks` carries its chunks, or the exception that ended it."""
 
     def __init__(self, sequence: Sequence, detokenizer: Detokenizer, stop_tokens: frozenset[int]) -> None:
         self.sequence = sequence
@@ -46,7 +46,7 @@ class Request:
 
 
 class ServingLoop:
-    """The requests, their scheduler, and the task that produces their chunks."""
+    """The serving loop of the torch engine: its requests, their scheduler, and the task that produces their chunks."""
 
     def __init__(
         self,

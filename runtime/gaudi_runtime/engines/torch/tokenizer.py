@@ -12,7 +12,7 @@ from gaudi_runtime.errors import ModelUnreadable
 
 
 class TransformersTokenizer:
-    """Converts text to tokens and back."""
+    """Converts text to tokens and back by the checkpoint's own tokenizer."""
 
     def __init__(self, folder: Path) -> None:
         try:

@@ -25,7 +25,7 @@ class SilentCores(Exception):
 
 
 class Cores:
-    """Calls to the cores of `engine`, vLLM's AsyncLLM that was started with `count` cores."""
+    """Calls to the engine cores of `engine`, vLLM's AsyncLLM that was started with `count` cores."""
 
     def __init__(self, engine: Any, count: int = 1) -> None:
         """Raise EngineUnsupported if there are several cores and this release of vLLM cannot call each of them."""

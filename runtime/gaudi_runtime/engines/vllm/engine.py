@@ -55,7 +55,7 @@ GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cac
 
 
 class VllmEngine(Processes):
-    """vLLM as an engine. Methods are called in the order of the protocol. `loop` serves; vLLM is watched at `pace`."""
+    """The vLLM engine: methods in the order of the engine protocol. `loop` serves; vLLM is watched at `pace`."""
 
     counters: ServingHistogram
 

@@ -12,7 +12,7 @@ LOGPROBS = "logprobs"
 
 
 def refuse_sampling(engine: Any) -> None:
-    """Make `engine`, vLLM's AsyncLLM, raise ValueError for such requests; its own server answers them with 400."""
+    """Make `engine`, vLLM's AsyncLLM, raise ValueError for requests that are not greedy; they are answered with 400."""
     generate = engine.generate
 
     # Not a coroutine, so that the error is raised before a stream begins.

@@ -17,7 +17,7 @@ from gaudi_runtime.process.children import end_children
 
 
 class VllmPodPart(Processes):
-    """The processes of pod `rank` of the group; `rank` is above 0."""
+    """The part of vLLM in pod `rank` of the group, which does not lead; `rank` is above 0."""
 
     def __init__(self, config: RuntimeConfig, rank: int) -> None:
         super().__init__(config)

@@ -37,7 +37,7 @@ class StartFailure(BaseModel):
 
 @contextmanager
 def recorded(file: str, step: str) -> Iterator[None]:
-    """Write the error of the block to `file`, unless the file has one already, and raise it again."""
+    """Record the error of a worker's start, raised in the block, in `file` unless it has one, and raise it again."""
     try:
         yield
     except BaseException as error:
@@ -76,7 +76,7 @@ NOISE = (
 
 @dataclass(frozen=True)
 class Known:
-    """An error of vLLM by a pattern of its text, the error that we raise for it, and the remedy."""
+    """A known error of vLLM's start: a pattern of its text, the error that we raise for it, and the remedy."""
 
     words: str
     error: type[RuntimeStartError]
@@ -94,7 +94,7 @@ CARD_FULL = r"PT_DEVMEM|No enough memory"
 
 
 def ran_out_of_memory(text: str) -> bool:
-    """Return whether an error with this text is a lack of memory."""
+    """Return whether a start error with this text is a lack of memory."""
     return re.search(LACK_OF_MEMORY, text, re.IGNORECASE) is not None
 
 
@@ -129,7 +129,7 @@ KNOWN = (
 def why_not_started(
     error: BaseException, failure: StartFailure | None, of_memory: Callable[[], str] = lambda: ""
 ) -> RuntimeStartError:
-    """Return the error to report.
+    """Return the error to report for a start of vLLM that failed.
 
     `failure` is the error that a worker left, which is more precise than `error`. `of_memory` returns further facts
     about memory as a clause, and is called only if memory was too small. An unknown error is reported as a state and

@@ -104,17 +104,17 @@ def installed_plugin() -> str:
 
 
 def installed(*, cards: bool) -> Installed:
-    """Return the packages that are installed here to serve on `cards` or on a CPU."""
+    """Return the installed versions of vLLM and of its plugin, to serve on `cards` or on a CPU."""
     return Installed(installed_release(), installed_plugin(), cards)
 
 
 def any_release(environment: Mapping[str, str]) -> bool:
-    """Return whether the user allows untested releases."""
+    """Return whether the user allows untested versions of vLLM."""
     return environment.get(ANY_RELEASE) == "1"
 
 
 def check_release(here: Installed, environment: Mapping[str, str] = os.environ) -> None:
-    """Accept supported releases, and with a warning any other if `environment` has ANY_RELEASE.
+    """Accept supported versions of vLLM, and with a warning any other if `environment` has ANY_RELEASE.
 
     Raises EngineUnsupported, also if a package is missing.
     """

@@ -49,7 +49,7 @@ def _failing_fast(describe: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def import_server() -> None:
-    """Import the modules of the OpenAI application."""
+    """Import the modules of vLLM's OpenAI application."""
     # Done before warm-up, because it takes seconds, which would otherwise delay the first answer after the last graph.
     layout = installed_layout()
     stop_at_first_error()

@@ -21,7 +21,7 @@ Counts = Mapping[str, Sequence[Sequence[Any]]]
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds between two calls, between two checks while an answer is late, and until silence counts as a hang."""
+    """The pace of watching vLLM: seconds between calls, between checks of a late answer, and until a hang."""
 
     ask: float
     look: float
@@ -32,7 +32,7 @@ PACE = Pace(ask=2.0, look=0.5, hang=30.0)
 
 
 class Watch:
-    """Watches `engine`, vLLM's AsyncLLM.
+    """Watches `engine`, vLLM's AsyncLLM, while it serves.
 
     `absorb` receives the counts of the first rank of each engine core, because all ranks of a core run the same steps.
     """

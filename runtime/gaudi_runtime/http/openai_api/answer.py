@@ -61,7 +61,7 @@ def _chat_choice(index: int, content: dict[str, Any], finish_reason: str | None)
 
 
 class Envelope:
-    """The common fields of all chunks of one answer."""
+    """The common fields of all chunks of one streamed answer."""
 
     def __init__(self, shape: Format, model: str) -> None:
         self.shape = shape

@@ -35,7 +35,7 @@ DEFAULT_COMPLETION_TOKENS = 16
 
 
 class Api:
-    """OpenAI's API over one engine."""
+    """The routes of OpenAI's API over one engine."""
 
     def __init__(
         self, engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics, admission: Admission
@@ -137,7 +137,7 @@ def openai_app(
     closing: Callable[[], bool],
     traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
-    """Return the application of the model port, with traces by `traced`."""
+    """Return the application with the routes of the model port, with traces by `traced`."""
     admission = admission_of(config)
     api = Api(engine, config, metrics, admission)
     routes = [

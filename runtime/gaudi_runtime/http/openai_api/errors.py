@@ -12,7 +12,7 @@ CLIENT_WENT_AWAY = 499
 
 
 class ApiError(Exception):
-    """A refusal with a sentence for the client."""
+    """An error in OpenAI's form: a refusal with a sentence for the client."""
 
     status = 500
     kind = "server_error"
@@ -28,20 +28,20 @@ class ApiError(Exception):
 
 
 class InvalidRequest(ApiError):
-    """A request that cannot be served as it is."""
+    """The error for a request to the OpenAI API that cannot be served as it is."""
 
     status = 400
     kind = "invalid_request_error"
 
 
 class NotFound(InvalidRequest):
-    """Raised if there is no such model."""
+    """The error of the OpenAI API for a model that does not exist."""
 
     status = 404
 
 
 class Overloaded(ApiError):
-    """All places are taken; the same request may succeed later."""
+    """The error of the OpenAI API if all places are taken; the same request may succeed later."""
 
     status = 429
     kind = "rate_limit_error"
@@ -49,7 +49,7 @@ class Overloaded(ApiError):
 
 
 def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """Return OpenAI's error object."""
+    """Return the error object in OpenAI's form."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 

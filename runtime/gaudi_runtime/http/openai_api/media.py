@@ -23,7 +23,7 @@ MOST_MEDIA = 256
 
 
 def most_pixels(environment: Mapping[str, str] = os.environ) -> int:
-    """Return the most pixels of one request; 0 if they are not limited."""
+    """Return the most pixels that the images of one request may have; 0 if they are not limited."""
     value = environment.get(PIXELS_VARIABLE, "")
     return max(0, int(value) if value.strip("-").isdecimal() else MOST_PIXELS) * IMAGES
 

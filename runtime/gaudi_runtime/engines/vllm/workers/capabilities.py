@@ -218,7 +218,7 @@ _MODES = {
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The execution of this worker, and the features that do not work because its plugin lacks something."""
+    """The capabilities of a worker: its execution, and the features that do not work because of its plugin."""
 
     mode: ExecutionMode
     degradations: tuple[str, ...]
@@ -259,13 +259,13 @@ def tower_losses(runner: Any) -> list[str]:
 
 
 def runner_names(mode: ExecutionMode) -> tuple[Name, ...]:
-    """Return the names of the runner that this mode needs."""
+    """Return the names of the runner that a worker's capabilities in this mode need."""
     hpu_graphs = HPU_GRAPHS if mode is ExecutionMode.HPU_GRAPHS else ()
     return (*RUNNER, *(MARGIN if mode in GRAPH_MODES else ()), *hpu_graphs)
 
 
 def losses(owner: object, names: Iterable[Name]) -> list[str]:
-    """Return the features that need a name that `owner` lacks. Raises EngineUnsupported for a required name."""
+    """Return the capabilities that need a name that `owner` lacks. Raises EngineUnsupported for a required name."""
     missing = [each for each in names if not _offers(owner, each)]
     for each in missing:
         if each.loss is None:

@@ -19,7 +19,7 @@ Row = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Recipes that the bridge has compiled in this process, and the seconds that this took."""
+    """The recipes that a worker's bridge has compiled, and the compile times of all together in seconds."""
 
     recipes: int = 0
     seconds: float = 0.0

@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 
 class DummyBatches:
-    """The dummy batches of one model runner."""
+    """The dummy batches that a worker runs through the plugin's model runner."""
 
     def __init__(self, runner: Any) -> None:
         self._runner = runner
@@ -101,7 +101,7 @@ class DummyBatches:
 
 
 def smallest_prompt(shape: Shape, known: Sequence[Shape], block: int, longest: int) -> tuple[int, int] | None:
-    """Return new and computed tokens of the smallest prompts whose batch is padded to the bucket `shape`.
+    """Return the new and computed tokens of the smallest dummy prompts whose batch is padded to the bucket `shape`.
 
     `known` has all prompt buckets in plan order, `block` is in tokens, and a prompt has at most `longest` tokens.
     Return None if every prompt is padded to an earlier bucket (docs/internals/bucketing.md, Finding a bucket).

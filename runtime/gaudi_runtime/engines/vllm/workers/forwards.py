@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 class ColdShape(RuntimeError):
-    """A forward was refused because warm-up did not run its padded shape."""
+    """A forward of the plugin's model runner was refused because warm-up did not run its padded shape."""
 
 
 @dataclass
@@ -199,7 +199,7 @@ class Forwards:
 
 
 class GraphGate:
-    """Replaces the runner's own decision whether a forward may use a graph."""
+    """Replaces the decision of the plugin's model runner whether a forward may use a graph."""
 
     def __init__(self, runner: Any, forwards: Forwards) -> None:
         self._ask, self._forwards = runner._use_graphs, forwards

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class GuidedSampling:
-    """Replaces the sampling of one runner, and pads the joined logits of a step with a grammar."""
+    """Replaces the sampling of one runner for guided decoding, and pads the joined logits of a step with a grammar."""
 
     def __init__(self, runner: Any) -> None:
         self._runner = runner

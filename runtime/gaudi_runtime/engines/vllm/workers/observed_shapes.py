@@ -35,7 +35,7 @@ def shape_of(sequences: Iterable[Scheduled], block_size: int) -> Shape:
 
 
 def scheduled(step: Any) -> list[Scheduled]:
-    """Return the sequences of a SchedulerOutput of vLLM."""
+    """Return the sequences that a worker observed in a step, from a SchedulerOutput of vLLM."""
     tokens, cached = step.num_scheduled_tokens, step.scheduled_cached_reqs
     computed = {each.req_id: each.num_computed_tokens for each in step.scheduled_new_reqs}
     computed.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
@@ -44,14 +44,14 @@ def scheduled(step: Any) -> list[Scheduled]:
 
 @dataclass(frozen=True)
 class Ran:
-    """The shape that a batch was padded to, and whether it was warm: its graph existed, or without graphs its code."""
+    """The shape that an observed batch was padded to, and whether it was warm: its graph or code existed."""
 
     bucket: Bucket
     warm: bool
 
 
 class MetShapes:
-    """The counts of one worker since the last call of `take`."""
+    """The shapes that one worker has observed since the last call of `take`, counted."""
 
     # Counts are deleted when they are handed over, so that a worker that serves for weeks keeps only recent ones.
 

@@ -27,7 +27,7 @@ Row = list[Any]
 
 
 class VisionTower:
-    """Replaces the tower of one runner. `compiled` returns the compiles of this process, as in Forwards.
+    """Replaces the vision tower of one runner. `compiled` returns the compiles of this process, as in Forwards.
 
     `planned` must be called after `runner` has planned.
     """
@@ -119,7 +119,7 @@ class VisionTower:
 
 
 def layout(inputs: Mapping[str, Any]) -> str:
-    """Return the differences between runs of the tower: shapes of tensors, values of integer tensors on the host."""
+    """Return the differences between runs of the vision tower: shapes of tensors, integer values on the host."""
     return ", ".join(f"{name} {_layout(each)}" for name, each in sorted(inputs.items()))
 
 
