@@ -6,7 +6,8 @@ that the operator would allow.
 
 All classes are parameters of the policies, and match conditions select the class of a resource. The first policy
 rejects what an update adds beyond the limits, so that a class that became stricter does not block unrelated edits. The
-second policy warns about the rest, because the operator checks the whole spec before it runs the edited one.
+second policy warns about the rest, because the operator checks the whole spec before it runs the edited one. In a trial
+(`spec.trial`) the first policy rejects only what needs permission, and the second one warns on every write.
 """
 
 from collections.abc import Mapping
@@ -47,14 +48,13 @@ def _class_limits(controller: str) -> Manifest:
             },
         ],
         "variables": [
-            {"name": "kept", "expression": f"request.operation == 'UPDATE' && {_SAME_CLASS}"},
-            _LABELS,
+            *_VARIABLES,
             *(
                 each
                 for number, rule in enumerate(RULES)
                 for each in (
-                    {"name": f"had{number}", "expression": f"variables.kept ? ({_old_values(rule)}) : []"},
-                    _wrong_values(number, rule, f"!(x in variables.had{number})"),
+                    _old_values(number, rule),
+                    _wrong_values(number, rule, f"!(x in variables.had{number})", refuses=True),
                 )
             ),
         ],
@@ -66,40 +66,52 @@ def _class_limits(controller: str) -> Manifest:
 
 
 def _class_warnings(controller: str) -> Manifest:
-    """Return the policy that warns about values beyond the limits that an update keeps."""
+    """Return the policy that warns about values beyond the limits that an update keeps or that a trial accepts."""
     return {
         "matchConditions": [
             *_applicable_class(controller),
             {
-                "name": "spec-changed",
-                "expression": f"request.operation == 'UPDATE' && object.spec != oldObject.spec && {_SAME_CLASS}",
+                "name": "trial-or-spec-changed",
+                "expression": f"{_TRIAL} || request.operation == 'UPDATE' && object.spec != oldObject.spec &&"
+                f" {_SAME_CLASS}",
             },
         ],
         "variables": [
-            _LABELS,
+            *_VARIABLES,
             *(
                 each
                 for number, rule in enumerate(RULES)
                 for each in (
-                    {"name": f"had{number}", "expression": _old_values(rule)},
-                    _wrong_values(number, rule, f"x in variables.had{number}"),
+                    _old_values(number, rule),
+                    _wrong_values(number, rule, f"x in variables.had{number}", refuses=False),
                 )
             ),
         ],
         "validations": [
-            _for_namespace(_selected(), _NOT_RUN),
-            *(_validation(number, rule, _NOT_RUN) for number, rule in enumerate(RULES)),
+            _for_namespace(f"!variables.kept || {_selected()}", _NOT_RUN),
+            *(
+                _validation(number, rule, _NOT_RUN, "" if rule.permission else _REFUSED_LATER)
+                for number, rule in enumerate(RULES)
+            ),
         ],
     }
 
 
-_LABELS = {"name": "labels", "expression": "namespaceObject.metadata.?labels.orValue({})"}
 _SAME_CLASS = "object.spec.?className.orValue('') == oldObject.spec.?className.orValue('')"
+_TRIAL = "params.spec.?trial.orValue(false)"
+_VARIABLES = (
+    {"name": "trial", "expression": _TRIAL},
+    {"name": "kept", "expression": f"request.operation == 'UPDATE' && {_SAME_CLASS}"},
+    {"name": "labels", "expression": "namespaceObject.metadata.?labels.orValue({})"},
+)
 _CHANGE = ": change it, or use another class."
 _CHANGE_CLASS = ". Name a class that does."
 _NOT_RUN = (
     ". The class became stricter after it was written. Pods keep serving, but the operator does not run the edited"
     " spec: change it, or use another class."
+)
+_REFUSED_LATER = (
+    ". The class is in trial: when the trial ends, the class will refuse this spec. Change it, or use another class."
 )
 
 
@@ -114,26 +126,37 @@ def _applicable_class(controller: str) -> list[Manifest]:
     ]
 
 
-def _old_values(rule: Rule) -> str:
-    """Return CEL of the values that the old spec has."""
-    return rule.of_class(rule.values).replace(SPEC, "oldObject.spec")
+def _old_values(number: int, rule: Rule) -> Manifest:
+    """Return the variable of the values that the old spec has with the same class."""
+    values = rule.of_class(rule.values).replace(SPEC, "oldObject.spec")
+    return {"name": f"had{number}", "expression": f"variables.kept ? ({values}) : []"}
 
 
-def _wrong_values(number: int, rule: Rule, condition: str) -> Manifest:
-    """Return the variable of the values beyond the limit for which `condition` (CEL of x) is true."""
+def _wrong_values(number: int, rule: Rule, condition: str, *, refuses: bool) -> Manifest:
+    """Return the variable of the values beyond the limit for which `condition` (CEL of x) is true.
+
+    In a trial it has no values in the policy that refuses and all values in the policy that warns, except those that
+    need permission.
+    """
     values = rule.of_class(rule.values).replace(SPEC, "object.spec")
+    applies, condition = f"({rule.applies})", f"({condition})"
+    if not rule.permission:
+        applies = f"{applies} && !variables.trial" if refuses else applies
+        condition = condition if refuses else f"(variables.trial || {condition})"
     found = f"({values}).filter(x, !({rule.of_class(rule.allowed)}) && {condition})"
-    return {"name": f"wrong{number}", "expression": f"{rule.applies} ? {found} : []"}
+    return {"name": f"wrong{number}", "expression": f"{applies} ? {found} : []"}
 
 
-def _validation(number: int, rule: Rule, remedy: str) -> Manifest:
+def _validation(number: int, rule: Rule, remedy: str, in_trial: str = "") -> Manifest:
+    """Return the validation of a rule. In a trial the message ends with `in_trial`, if given, and not with `remedy`."""
     listed = rule.of_class("(LIMIT.size() > 0 ? LIMIT.join(', ') : 'none')")
     wrong = rule.of_class(rule.wrong) or f"' is not among what is allowed (limits.{rule.limit}: ' + {listed} + ')'"
+    end = f"(variables.trial ? '{in_trial}' : '{remedy}')" if in_trial else f"'{remedy}'"
     return {
         "expression": f"variables.wrong{number}.size() == 0",
         "messageExpression": f"'{rule.field}' + variables.wrong{number}[0] + {wrong} + ', as class ' +"
-        f" params.metadata.name + ' says{remedy}'",
-        "message": f"The spec is beyond limits.{rule.limit} of the class{remedy}",
+        f" params.metadata.name + ' says' + {end}",
+        "message": f"The spec is beyond limits.{rule.limit} of the class{_CHANGE}",
     }
 
 

@@ -40,7 +40,8 @@ class Rule:
 
     `values` is CEL of the list of texts of SPEC to check, `allowed` is CEL that is true for an allowed text x. LIMIT is
     the value of the class. `condition` is CEL that is true if the limit applies; if it is empty, the limit applies when
-    the class sets it. The message consists of `field`, the text that is not allowed, and `wrong`.
+    the class sets it. The message consists of `field`, the text that is not allowed, and `wrong`. `permission` is True
+    if the limit gives permission and is therefore enforced in a trial.
     """
 
     limit: str
@@ -49,6 +50,7 @@ class Rule:
     allowed: str = "x in LIMIT"
     condition: str = ""
     wrong: str = ""
+    permission: bool = False
 
     @property
     def applies(self) -> str:
@@ -205,6 +207,7 @@ RULES = (
         "false",
         condition="!LIMIT",
         wrong="' lets every namespace reach the model port (limits.allowAllClients)'",
+        permission=True,
     ),
     Rule(
         "serviceTypes",

@@ -46,7 +46,14 @@ class Platform:
 
     @property
     def limits(self) -> ClassLimits:
-        """The limits of the class, or the default limits if there is no class."""
+        """The limits that refuse a spec. Without a class and in a trial, only what needs permission is refused."""
+        if self.says and self.says.trial:
+            return ClassLimits(allow_all_clients=self.says.limits.allow_all_clients)
+        return self.permissions
+
+    @property
+    def permissions(self) -> ClassLimits:
+        """The limits of the class, whose lists give permission to their entries, also in a trial."""
         return self.says.limits if self.says else ClassLimits()
 
 

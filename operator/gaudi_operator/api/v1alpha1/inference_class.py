@@ -194,6 +194,11 @@ class GaudiInferenceClassSpec(ApiModel):
         False,
         description="Whether resources without spec.className have this class. At most one class may be the default.",
     )
+    trial: bool = Field(
+        False,
+        description="Whether the limits only warn. They refuse nothing, and a resource beyond them has ClassApplied"
+        " False with the reason ClassWouldRefuse. What requires permission is still refused without it.",
+    )
     namespaces: LabelSelector | None = Field(
         None, description="Labels of the namespaces whose resources may have the class. All namespaces when left out."
     )

@@ -12,4 +12,5 @@ See docs/reference/conditions.md, Before a pod runs.
   plan_figures     the figures of a plan that admission checks
   revision_limits  the limits of a class on a revision: its pods, engine and replicas
   spec_limits      the limits of a class on fields of the spec outside the pods
+  class_trial      the limits that a class in trial will enforce later
 """

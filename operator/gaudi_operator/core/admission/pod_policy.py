@@ -18,7 +18,7 @@ from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.pod_fields import unrendered_field
 from gaudi_operator.core.admission.pod_view import PodView, Security, is_below
-from gaudi_operator.core.admission.revision_limits import beyond_counts, beyond_limits, beyond_of_the_engine
+from gaudi_operator.core.admission.revision_limits import is_named, revision_beyond_limits
 from gaudi_operator.core.classes import FORBIDDEN, NO_CLASS, Platform
 from gaudi_operator.core.installation import AllowedHostPath
 from gaudi_operator.core.rollout.revision import Revision
@@ -56,20 +56,18 @@ class PodPolicy:
         return next(self._found(revision, views), None)
 
     def _found(self, revision: Revision, views: list[PodView]) -> Iterator[Problem]:
-        says, name = self.platform.says, self.platform.name
-        limits = says.limits if says else ClassLimits()
+        name, limits = self.platform.name, self.platform.limits
         for view in views:
             yield from _wrong_host_paths(view, self)
-            for where, why in _unsafe(view, limits):
-                if says:
+        for where, why in revision_beyond_limits(self.spec, revision, views, limits, self.account):
+            yield Problem(FORBIDDEN, f"{where} {why}, as class {name} says: change it, or use another class.")
+        for view in views:
+            for where, why in _unsafe(view, self.platform.permissions):
+                if self.platform.says:
                     advice = f"class {name} does not allow it. Leave it out, or use another class"
                     yield Problem(FORBIDDEN, f"{where} {why}, and {advice}.")
                 else:
                     yield Problem("NeedsClass", f"{where} {why}: leave it out, or use a class that allows it.")
-        counts = beyond_counts(self.spec, revision, views, limits) if self.spec else ()
-        pods = (each for view in views for each in beyond_limits(view, revision.inputs, limits, self.account))
-        for where, why in (*counts, *pods, *beyond_of_the_engine(revision, views, limits)):
-            yield Problem(FORBIDDEN, f"{where} {why}, as class {name} says: change it, or use another class.")
 
 
 REFUSED_TEMPLATE = "PodTemplateNotAllowed"
@@ -153,14 +151,16 @@ def is_unsafe_variable(name: str) -> bool:
 
 
 def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
-    """Yield (field of the spec, reason) of settings that a class must allow. Lists in a class replace these rules."""
+    """Yield (field of the spec, reason) of settings that a class must allow and that none of its lists contains."""
     spec = view.spec
+    annotations = limits.annotation_prefixes or ()
     for annotation in view.annotations:
-        if limits.annotation_prefixes is None and is_foreign(annotation):
+        if is_foreign(annotation) and not annotation.startswith(annotations):
             yield f"spec.pod.annotations {annotation}", "steers what runs or connects the pod"
-    if limits.priority_classes is None and spec.priority_class_name.startswith(SYSTEM_PRIORITY):
+    priority = spec.priority_class_name
+    if priority.startswith(SYSTEM_PRIORITY) and priority not in (limits.priority_classes or ()):
         yield (
-            f"spec.pod.priorityClassName {spec.priority_class_name}",
+            f"spec.pod.priorityClassName {priority}",
             "is for the cluster itself, whose parts it could evict",
         )
     control_plane = CONTROL_PLANE - set(limits.tolerations or ())
@@ -175,5 +175,6 @@ def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
         if each.key in control_plane and each.operator in _PLACING:
             yield f"spec.pod.affinity {each.key}", "takes nodes of the control plane"
     for where, name in view.variables:
-        if limits.environment_variables is None and is_unsafe_variable(name):
+        listed = any(is_named(name, each) for each in limits.environment_variables or ())
+        if is_unsafe_variable(name) and not listed:
             yield f"{where} {name}", "loads code or chooses cards by itself"

@@ -21,6 +21,20 @@ from gaudi_runtime.knobs.table import knobs
 Finding = tuple[str, str]
 
 
+def revision_beyond_limits(
+    spec: GaudiInferenceSpec | None, revision: Revision, views: Sequence[PodView], limits: ClassLimits, account: str
+) -> Iterator[Finding]:
+    """Yield the fields in which a revision, or the counts of `spec`, exceed the limits.
+
+    `account` is the service account that the operator creates for the resource.
+    """
+    if spec:
+        yield from beyond_counts(spec, revision, views, limits)
+    for view in views:
+        yield from beyond_limits(view, revision.inputs, limits, account)
+    yield from beyond_of_the_engine(revision, views, limits)
+
+
 def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits, account: str) -> Iterator[Finding]:
     """Yield the fields in which pods of this template exceed the limits.
 
@@ -58,7 +72,7 @@ def beyond_limits(view: PodView, inputs: Mapping[str, Any], limits: ClassLimits,
             yield f"spec.pod.annotations {annotation}", _listed("annotationPrefixes", limits.annotation_prefixes)
     if limits.environment_variables is not None:
         for where, name in _variables_of_users(view, inputs):
-            if not any(_is_named(name, each) for each in limits.environment_variables):
+            if not any(is_named(name, each) for each in limits.environment_variables):
                 yield f"{where} {name}", _listed("environmentVariables", limits.environment_variables)
     if limits.api_key_required and not _has_key(view):
         yield "spec.server.apiKeySecretRef", "is needed (limits.apiKeyRequired)"
@@ -74,7 +88,8 @@ def starts_with(image: str, prefix: str) -> bool:
     return image.startswith(prefix) and (not rest or prefix[-1] in "/:@" or rest[0] in "/:@")
 
 
-def _is_named(variable: str, pattern: str) -> bool:
+def is_named(variable: str, pattern: str) -> bool:
+    """Return True if the name of a variable is `pattern`, or begins with it if it ends with *."""
     return variable.startswith(pattern[:-1]) if pattern.endswith("*") else variable == pattern
 
 

@@ -8,6 +8,7 @@ from gaudi_operator.api.v1alpha1.status import (
     ConditionStatus,
 )
 from gaudi_operator.core.rollout.state import State
+from gaudi_operator.core.status.class_applied import judge_class_applied
 from gaudi_operator.core.status.conditions import (
     FALSE,
     TRUE,
@@ -23,7 +24,6 @@ from gaudi_operator.core.status.conditions import (
 )
 from gaudi_operator.core.status.plan_conditions import (
     judge_bucket_coverage,
-    judge_class_applied,
     judge_plan_accepted,
     judge_settings_effective,
 )
@@ -71,7 +71,8 @@ CONDITIONS = (
     ConditionKind(
         "ClassApplied",
         TRUE,
-        "The current revision has the present defaults of its class. Only there with a class.",
+        "The current revision has the present defaults of its class, and no trial of the class would refuse it. Only"
+        " there with a class.",
         judge_class_applied,
     ),
     ConditionKind(

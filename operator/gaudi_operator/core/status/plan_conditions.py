@@ -1,4 +1,4 @@
-"""The conditions about the plan, the settings and the class of a spec: PlanAccepted, BucketCoverage and others.
+"""The conditions about the plan and the settings of a spec: PlanAccepted, BucketCoverage and others.
 
 See docs/reference/conditions.md. The message of PlanAccepted says what the plan costs and names the source of the
 figures.
@@ -11,7 +11,6 @@ from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness, Shortfal
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
 from gaudi_operator.core.admission.forecast_checks import estimated_shortfall, gate_outlook
 from gaudi_operator.core.admission.hints import plan_hints
-from gaudi_operator.core.classes import fill_class_defaults
 from gaudi_operator.core.gate.recompiles import ADD_SIZES, only_images_cold
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.cold_shapes import suggest_bucket
@@ -96,28 +95,3 @@ def judge_settings_effective(s: State) -> Verdict:
     if missed := recipe_miss_reason(s):
         return Verdict(FALSE, "SettingsIgnored", f"spec.recipeCache.enabled has no effect: {missed}")
     return Verdict(TRUE, "SettingsRead", "Every setting of the spec has an effect.")
-
-
-def judge_class_applied(s: State) -> Verdict | None:
-    """Return the verdict whether a new revision would get the same class defaults as the current one."""
-    current = s.rollout.current
-    had = current.from_class if current else None
-    if s.platform.says is None and had is None:
-        return None
-    if s.platform.problem or current is None:
-        return Verdict(UNKNOWN, "NothingKnown", "The class does not count before the condition PlanAccepted is True.")
-    before, now = had.values if had else {}, fill_class_defaults(s.inference, s.platform).values
-    changed = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
-    if not changed:
-        return Verdict(
-            TRUE, "AsClassSays", f"Revision {current.name} has the present defaults of class {s.platform.name}."
-        )
-    named = f"Class {s.platform.name}" if s.platform.name else "To have no class any more"
-    identity = s.inference.identity
-    return Verdict(
-        FALSE,
-        "ClassChanged",
-        f"{named} would now change {', '.join(f'spec.{each}' for each in changed)}; revision "
-        f"{current.name} keeps what it was made with. To apply it: kubectl gaudi rollout restart {identity.name} "
-        f"-n {identity.namespace}",
-    )

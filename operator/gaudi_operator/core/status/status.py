@@ -80,8 +80,8 @@ def make_status(state: State) -> GaudiInferenceStatus:
 
 def _max_replicas(state: State) -> int | None:
     """Return the maximum replicas by the class, for the rule on the scale subresource (api/class_policies.py)."""
-    says, current = state.platform.says, state.rollout.current
-    return most_replicas(current, says.limits) if says and current else None
+    platform, current = state.platform, state.rollout.current
+    return most_replicas(current, platform.limits) if platform.says and current else None
 
 
 def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:

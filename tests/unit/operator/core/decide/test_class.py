@@ -113,6 +113,40 @@ def test_scale_up_beyond_the_class_is_blocked() -> None:
     assert condition(cluster, "Stalled") == ("True", "ForbiddenByClass")
 
 
+def test_spec_beyond_a_class_in_trial_runs_and_is_reported() -> None:
+    cluster = of_class(3, trial=True, limits={"maxReplicas": 2, "runtimeClasses": []})
+    assert len(pod_names(cluster)) == 3
+    assert condition(cluster, "Ready") == ("True", "Serving")
+    assert condition(cluster, "ClassApplied") == ("False", "ClassWouldRefuse")
+    assert message(cluster, "ClassApplied") == (
+        "Class gold is in trial. When the trial ends, it will refuse this resource: spec.replicas 3 is above 2 "
+        "(limits.maxReplicas). Change the resource, use another class, or have the limits changed."
+    )
+    assert "maxReplicas" not in status(cluster)
+
+
+def test_report_of_a_trial_includes_changed_defaults() -> None:
+    cluster = of_class(3, trial=True, defaults=IMAGE, limits={"maxReplicas": 2})
+    change_class(cluster, trial=True, defaults=NEWER, limits={"maxReplicas": 2})
+    cluster.settle()
+    assert condition(cluster, "ClassApplied") == ("False", "ClassWouldRefuse")
+    assert " Class gold would now change spec.server.image; " in message(cluster, "ClassApplied")
+
+
+def test_spec_within_a_class_in_trial_is_not_reported() -> None:
+    cluster = of_class(trial=True, limits={"maxReplicas": 2})
+    assert condition(cluster, "ClassApplied") == ("True", "AsClassSays")
+
+
+def test_end_of_a_trial_refuses_and_keeps_serving_pods() -> None:
+    cluster = of_class(3, trial=True, limits={"maxReplicas": 2})
+    before = pod_names(cluster)
+    change_class(cluster, limits={"maxReplicas": 2})
+    cluster.settle()
+    assert pod_names(cluster) == before
+    assert condition(cluster, "Stalled") == ("True", "ForbiddenByClass")
+
+
 def test_scale_up_within_the_class_proceeds() -> None:
     cluster = of_class(limits={"maxReplicas": 3})
     cluster.change(replicas=3)

@@ -1,0 +1,48 @@
+"""The condition ClassApplied: changed defaults of the class, and what a class in trial would refuse.
+
+See docs/how-to/classes.md.
+"""
+
+from gaudi_operator.core.admission.class_trial import trial_violations
+from gaudi_operator.core.classes import fill_class_defaults
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.state import State
+from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
+
+
+def judge_class_applied(s: State) -> Verdict | None:
+    """Return the verdict whether the current revision has the present defaults of its class and meets its limits.
+
+    The limits matter only in a trial, because otherwise the condition PlanAccepted reports them.
+    """
+    current = s.rollout.current
+    if s.platform.says is None and (current is None or current.from_class is None):
+        return None
+    if s.platform.problem or current is None:
+        return Verdict(UNKNOWN, "NothingKnown", "The class does not count before the condition PlanAccepted is True.")
+    changed = _changed_defaults(s, current)
+    if beyond := trial_violations(s.inference, current, s.platform):
+        refusal = (
+            f"Class {s.platform.name} is in trial. When the trial ends, it will refuse this resource:"
+            f" {'; '.join(beyond)}. Change the resource, use another class, or have the limits changed."
+        )
+        return Verdict(FALSE, "ClassWouldRefuse", f"{refusal} {changed}" if changed else refusal)
+    if changed:
+        return Verdict(FALSE, "ClassChanged", changed)
+    return Verdict(TRUE, "AsClassSays", f"Revision {current.name} has the present defaults of class {s.platform.name}.")
+
+
+def _changed_defaults(s: State, current: Revision) -> str | None:
+    """Return the sentence on defaults that a new revision would get and the current one has not, or None."""
+    had = current.from_class
+    before, now = had.values if had else {}, fill_class_defaults(s.inference, s.platform).values
+    changed = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
+    if not changed:
+        return None
+    named = f"Class {s.platform.name}" if s.platform.name else "To have no class any more"
+    identity = s.inference.identity
+    return (
+        f"{named} would now change {', '.join(f'spec.{each}' for each in changed)}; revision "
+        f"{current.name} keeps what it was made with. To apply it: kubectl gaudi rollout restart {identity.name} "
+        f"-n {identity.namespace}"
+    )

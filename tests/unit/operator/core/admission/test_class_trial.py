@@ -1,0 +1,85 @@
+"""Limits of a class in trial, which refuse nothing but what needs permission (core/admission/class_trial.py)."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
+from gaudi_operator.core.admission.class_trial import trial_violations
+from gaudi_operator.core.admission.pod_policy import PodPolicy
+from gaudi_operator.core.admission.spec_limits import first_limit_violation
+from gaudi_operator.core.classes import Platform
+from gaudi_operator.core.rollout.desired_revision import desired_revision
+from gaudi_runtime.errors import Problem
+from tests.unit.operator.core.gaudi_classes import gaudi_class
+from tests.unit.operator.core.limit_cases import BEYOND, CONTROL_PLANE, SAFE_TO_EVICT, WITHIN
+from tests.unit.operator.core.resources import ANY_HOST_PATH, DEFAULTS, inference
+
+LIMITED = [each for each in BEYOND if "allowAllClients" not in each[0]]
+OPEN: dict[str, Any] = {"networkAccess": {"allowAllClients": True}}
+
+
+def platform(limits: dict[str, Any], *, trial: bool = True) -> Platform:
+    return Platform("gold", GaudiInferenceClass.model_validate(gaudi_class(limits=limits, trial=trial)).spec)
+
+
+def refused(limits: dict[str, Any], **spec: Any) -> Problem | None:
+    """Return why a class in trial refuses a small resource."""
+    asked, found = inference(**spec), platform(limits)
+    policy = PodPolicy("models", ANY_HOST_PATH, found, "tiny", asked.spec)
+    return policy.why_not(desired_revision(asked, (), DEFAULTS)) or first_limit_violation(asked.spec, found)
+
+
+def reported(limits: dict[str, Any], *, trial: bool = True, **spec: Any) -> tuple[str, ...]:
+    asked = inference(**spec)
+    return trial_violations(asked, desired_revision(asked, (), DEFAULTS), platform(limits, trial=trial))
+
+
+@pytest.mark.parametrize(("limits", "spec", "field"), LIMITED, ids=lambda each: each if isinstance(each, str) else "")
+def test_value_beyond_a_limit_is_reported_and_not_refused(
+    limits: dict[str, Any], spec: dict[str, Any], field: str
+) -> None:
+    assert refused(limits, **spec) is None
+    (found,) = reported(limits, **spec)
+    assert f"{found} ".startswith(field)
+
+
+@pytest.mark.parametrize(("limits", "spec"), WITHIN, ids=lambda each: ",".join(each))
+def test_value_within_the_limits_is_not_reported(limits: dict[str, Any], spec: dict[str, Any]) -> None:
+    assert refused(limits, **spec) is None
+    assert reported(limits, **spec) == ()
+
+
+def test_every_violation_is_reported() -> None:
+    assert reported({"maxReplicas": 2, "maxSurge": 1}, replicas=3, rollout={"maxSurge": 2}) == (
+        "spec.replicas 3 is above 2 (limits.maxReplicas)",
+        "spec.rollout.maxSurge 2 is above 1 (limits.maxSurge)",
+    )
+
+
+def test_class_that_is_not_in_trial_reports_nothing() -> None:
+    assert reported({"maxReplicas": 2}, trial=False, replicas=3) == ()
+
+
+PERMISSIONS: list[tuple[str, str, dict[str, Any]]] = [
+    ("annotationPrefixes", "team/", {"pod": {"annotations": {SAFE_TO_EVICT: "false"}}}),
+    ("priorityClasses", "high", {"pod": {"priorityClassName": "system-node-critical"}}),
+    ("tolerations", "gaudi", {"pod": {"tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}]}}),
+    ("environmentVariables", "HF_*", {"engine": {"env": [{"name": "LD_PRELOAD", "value": "/x.so"}]}}),
+]
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["other list", "no list"])
+@pytest.mark.parametrize(("limit", "other", "spec"), PERMISSIONS, ids=[each[0] for each in PERMISSIONS])
+def test_trial_does_not_replace_a_permission(limit: str, other: str, spec: dict[str, Any], listed: bool) -> None:
+    problem = refused({limit: [other]} if listed else {}, **spec)
+    assert problem is not None
+    assert problem.reason == "ForbiddenByClass"
+    assert "class gold does not allow it" in problem.message
+
+
+def test_trial_does_not_open_a_model_to_every_namespace() -> None:
+    problem = refused({}, **OPEN)
+    assert problem is not None
+    assert problem.message.startswith("spec.networkAccess.allowAllClients true lets every namespace reach")
+    assert refused({"allowAllClients": True}, **OPEN) is None
