@@ -11,10 +11,10 @@ from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from localcluster import ControlPlane
 from tests.cluster.conftest import NewClass
 from tests.cluster.objects import Objects, Refused
-from tests.cluster.pods import ready
+from tests.cluster.pods import ready, stalled
 from tests.support.builders import Object, gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
-from tests.support.kube_api import KubeApi, until
+from tests.support.kube_api import KubeApi, condition_of, until
 from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
 from tests.support.permissions import policy_manifests
@@ -166,6 +166,50 @@ async def test_edit_within_a_tighter_class_warns_of_other_violations(
     await api.merge("GaudiInference", "tiny", {"spec": {"pod": {"runtimeClassName": None}}})
     (namespace,) = api.warnings
     assert "is not for namespace" in namespace
+
+
+@pytest.mark.parametrize(("limits", "spec"), [each[:2] for each in BEYOND], ids=[_case(*each[:2]) for each in BEYOND])
+def test_trial_refuses_only_what_needs_permission(
+    new_class: NewClass, admission: Admission, limits: Object, spec: Object
+) -> None:
+    name = new_class(trial=True, limits=limits)
+    # When this is refused, the API server knows the class.
+    admission.wait_refused(className=name, networkAccess={"allowAllClients": True})
+    assert (admission.refusal(**spec, className=name) is None) is ("allowAllClients" not in limits)
+
+
+async def test_every_write_beyond_a_class_in_trial_warns(
+    api: KubeApi, new_class: NewClass, admission: Admission
+) -> None:
+    name = new_class(trial=True, limits={"maxReplicas": 1})
+    admission.wait_refused(className=name, networkAccess={"allowAllClients": True})
+    later = (
+        f"spec.replicas 2 is above 1 (limits.maxReplicas), as class {name} says. The class is in trial: when the trial"
+        " ends, the class will refuse this spec."
+    )
+    await api.create(gaudi_inference("tiny", className=name, replicas=2))
+    (warning,) = api.warnings
+    assert later in warning
+    await api.merge("GaudiInference", "tiny", {"metadata": {"labels": {"a": "b"}}})
+    (warning,) = api.warnings
+    assert later in warning
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}})
+    assert not api.warnings
+
+
+async def test_end_of_a_trial_is_reported_before_it_refuses(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass, admission: Admission
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    name = new_class(trial=True, limits={"maxReplicas": 1})
+    await api.create(gaudi_inference("tiny", className=name, replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    condition = condition_of(await api.get("GaudiInference", "tiny"), "ClassApplied")
+    assert (condition["status"], condition["reason"]) == ("False", "ClassWouldRefuse")
+    assert "spec.replicas 2 is above 1 (limits.maxReplicas)" in condition["message"]
+    new_class(limits={"maxReplicas": 1})
+    await until(partial(stalled, api, "ForbiddenByClass"), "the class to refuse the resource")
+    admission.wait_refused(className=name, replicas=2)
 
 
 async def test_scale_is_limited_by_the_class(

@@ -95,16 +95,11 @@ def compile_rule(rule: str, optional: bool) -> cel.Expression:
 
 @cache
 def _environment() -> cel.Env:
-    text = cel.Type.STRING
     return cel.NewEnv(
         # Not typed by the schema, so that a misspelled field in a rule is found only when the rule is evaluated.
         variables={_SELF: cel.Type.DYN, _OLD_SELF: cel.Type.DYN},
         extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()],
-        functions=[
-            _function("quantity", cel.Overload("quantity", text, [text], impl=_quantity)),
-            _function("compareTo", cel.Overload("compare", cel.Type.INT, [text, text], is_member=True, impl=_compared)),
-            _function("isCIDR", cel.Overload("is_cidr", cel.Type.BOOL, [text], impl=_is_cidr)),
-        ],
+        functions=KUBERNETES_FUNCTIONS,
     )
 
 
@@ -129,3 +124,12 @@ def _is_cidr(text: str) -> bool:
     except ValueError:
         return False
     return "/" in text
+
+
+_TEXT = cel.Type.STRING
+KUBERNETES_FUNCTIONS = [
+    _function("quantity", cel.Overload("quantity", _TEXT, [_TEXT], impl=_quantity)),
+    _function("compareTo", cel.Overload("compare", cel.Type.INT, [_TEXT, _TEXT], is_member=True, impl=_compared)),
+    _function("isCIDR", cel.Overload("is_cidr", cel.Type.BOOL, [_TEXT], impl=_is_cidr)),
+]
+"""The functions of Kubernetes' own CEL libraries that the rules call."""

@@ -1,0 +1,61 @@
+"""The evaluation of admission policies without an API server, with the CEL library of gaudi-plan.
+
+Unlike the API server it does not type expressions by the schema of the parameters, and has no cost limit
+(tests/cluster/test_admission_policies.py has both).
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_optional, ext_strings
+
+from gaudi_operator.cli.plan.crd_rules import KUBERNETES_FUNCTIONS
+from tests.support.builders import Object
+
+_NAMES = ("object", "oldObject", "request", "params", "namespaceObject", "variables")
+
+
+def messages(
+    policy: Object, new: Object, old: Object | None = None, params: Object | None = None, labels: Object | None = None
+) -> list[str]:
+    """Return the messages of a policy for the creation of `new`, or for the update from `old`."""
+    spec = policy["spec"]
+    data: dict[str, Any] = {
+        "object": new,
+        "oldObject": old,
+        "request": {"operation": "UPDATE" if old else "CREATE"},
+        "params": params,
+        "namespaceObject": {"metadata": {"name": new["metadata"]["namespace"], "labels": labels or {}}},
+        "variables": {},
+    }
+    if not all(_value(each["expression"], data) for each in spec["matchConditions"]):
+        return []
+    for variable in spec.get("variables", ()):
+        data["variables"][variable["name"]] = _value(variable["expression"], data)
+    return list(_failed(spec["validations"], data))
+
+
+def _failed(validations: list[Object], data: dict[str, Any]) -> Iterator[str]:
+    for each in validations:
+        if not _value(each["expression"], data):
+            yield str(_value(each["messageExpression"], data))
+
+
+def _value(expression: str, data: dict[str, Any]) -> Any:
+    return _compiled(expression).eval(data=data).plain_value()
+
+
+@cache
+def _compiled(expression: str) -> cel.Expression:
+    return _environment().compile(expression)
+
+
+@cache
+def _environment() -> cel.Env:
+    return cel.NewEnv(
+        variables=dict.fromkeys(_NAMES, cel.Type.DYN),
+        extensions=[ext_optional.ExtOptional(), ext_strings.ExtStrings()],
+        functions=KUBERNETES_FUNCTIONS,
+    )

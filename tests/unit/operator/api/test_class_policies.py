@@ -1,0 +1,82 @@
+"""The admission policies of classes, evaluated without an API server (api/class_policies.py)."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api import class_policies
+from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
+from tests.support.builders import Object, gaudi_inference
+from tests.support.policy_evaluation import messages
+from tests.unit.operator.core.gaudi_classes import gaudi_class
+from tests.unit.operator.core.limit_cases import BEYOND, WITHIN
+
+POLICIES = {
+    each["metadata"]["name"].removeprefix("a-"): each
+    for each in class_policies.policies("a", DEFAULT_CONTROLLER, [])
+    if each["kind"] == "ValidatingAdmissionPolicy"
+}
+LIMITED = [each[:2] for each in BEYOND if "allowAllClients" not in each[0]]
+OPEN: Object = {"networkAccess": {"allowAllClients": True}}
+LATER = "as class gold says. The class is in trial: when the trial ends, the class will refuse this spec."
+
+
+def resource(**spec: Any) -> Object:
+    return gaudi_inference("tiny", "models", **{"className": "gold", **spec})
+
+
+def stored(limits: Object, **spec: Any) -> Object:
+    """Return class gold as the API server stores it."""
+    return gaudi_class(
+        limits={"trustRemoteCode": True, "apiKeyRequired": False, "allowAllClients": False, **limits}, **spec
+    )
+
+
+def refused(limits: Object, old: Object | None = None, new: Object | None = None, **of_class: Any) -> list[str]:
+    return messages(POLICIES["classes"], new or resource(), old, stored(limits, **of_class))
+
+
+def warned(limits: Object, old: Object | None = None, new: Object | None = None, **of_class: Any) -> list[str]:
+    return messages(POLICIES["class-warnings"], new or resource(), old, stored(limits, **of_class))
+
+
+def _case(each: object) -> str:
+    return ",".join(each) if isinstance(each, dict) else ""
+
+
+@pytest.mark.parametrize(("limits", "spec"), LIMITED, ids=_case)
+def test_trial_warns_of_what_the_class_refuses_later(limits: Object, spec: Object) -> None:
+    new = resource(**spec)
+    (sentence,) = refused(limits, new=new)
+    assert sentence.endswith(", as class gold says: change it, or use another class.")
+    assert refused(limits, new=new, trial=True) == []
+    cause = sentence.removesuffix(", as class gold says: change it, or use another class.")
+    assert warned(limits, new=new, trial=True) == [f"{cause}, {LATER} Change it, or use another class."]
+
+
+@pytest.mark.parametrize(("limits", "spec"), WITHIN, ids=_case)
+def test_trial_does_not_warn_of_what_the_class_allows(limits: Object, spec: Object) -> None:
+    new = resource(**spec)
+    assert (refused(limits, new=new, trial=True), warned(limits, new=new, trial=True)) == ([], [])
+
+
+def test_trial_warns_of_every_write() -> None:
+    new = resource(replicas=3)
+    assert warned({"maxReplicas": 2}, new, new) == []
+    assert warned({"maxReplicas": 2}, new, new, trial=True) == [
+        f"spec.replicas 3 is above 2 (limits.maxReplicas), {LATER} Change it, or use another class."
+    ]
+
+
+def test_trial_does_not_open_a_model_to_every_namespace() -> None:
+    opened = resource(**OPEN)
+    (sentence,) = refused({}, resource(), opened, trial=True)
+    assert sentence.startswith("spec.networkAccess.allowAllClients true lets every namespace reach the model port")
+    assert warned({}, resource(), opened, trial=True) == []
+    assert refused({"allowAllClients": True}, resource(), opened, trial=True) == []
+
+
+def test_trial_applies_only_in_selected_namespaces() -> None:
+    (sentence,) = refused({}, trial=True, namespaces={"matchLabels": {"team": "chat"}})
+    assert sentence.startswith("spec.className gold is not for namespace models")
+    assert warned({}, trial=True, namespaces={"matchLabels": {"team": "chat"}}) == []
