@@ -168,16 +168,6 @@ async def test_edit_within_a_tighter_class_warns_of_other_violations(
     assert "is not for namespace" in namespace
 
 
-@pytest.mark.parametrize(("limits", "spec"), [each[:2] for each in BEYOND], ids=[_case(*each[:2]) for each in BEYOND])
-def test_trial_refuses_only_what_needs_permission(
-    new_class: NewClass, admission: Admission, limits: Object, spec: Object
-) -> None:
-    name = new_class(trial=True, limits=limits)
-    # When this is refused, the API server knows the class.
-    admission.wait_refused(className=name, networkAccess={"allowAllClients": True})
-    assert (admission.refusal(**spec, className=name) is None) is ("allowAllClients" not in limits)
-
-
 async def test_every_write_beyond_a_class_in_trial_warns(
     api: KubeApi, new_class: NewClass, admission: Admission
 ) -> None:
